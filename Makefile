@@ -1,0 +1,63 @@
+# Regard. Each target makes .venv by itself, from nothing but Python, git and make.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/ready
+
+# Exact versions, for what is installed and for what builds the package: pip 25.3 gave these two names. A relative path,
+# because pip splits them at spaces.
+PINS   := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
+
+FAST := not slow and not gpu and not browser
+FULL := not gpu
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check format bench docs clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: $(READY)  ## make .venv with Regard and its tools in it
+	@echo "$(VENV) is ready"
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Regard needs Python 3.11 or newer, and '$(PYTHON)' is not: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3.11" >&2; \
+	  exit 1; }
+	@echo "setting up $(VENV) (once; a few minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PINS) $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## a look at what Regard does, in a minute
+	@$(BIN)/regard demo
+
+# Compile tests run apart: the shape-checking hook of the others breaks fullgraph. Status 5 means there are none.
+test: $(READY)  ## the tests, in minutes
+	@$(BIN)/python -m pytest -m "$(FAST) and not compile"
+	@REGARD_NO_TYPECHECK=1 $(BIN)/python -m pytest -m "$(FAST) and compile" || [ $$? = 5 ]
+
+test-all: $(READY)  ## the tests in full
+	@$(BIN)/python -m pytest -m "$(FULL) and not compile"
+	@REGARD_NO_TYPECHECK=1 $(BIN)/python -m pytest -m "$(FULL) and compile" || [ $$? = 5 ]
+
+check: $(READY)  ## format, lint, types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: $(READY)  ## write the format that check wants
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## attention against its peers, on this machine
+	@$(BIN)/regard bench attention
+
+docs: $(READY)  ## the documentation, in docs/_build/html
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+clean:  ## remove .venv and everything built
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,23 @@
+"""Attention: a Score, a Span and a Weighting, joined; several side by side; and what was seen."""
+
+from regard.attention.attention import Attention, Learned
+from regard.attention.blocks import Block, Decoder, Encoder
+from regard.attention.cache import Cache, Prepared
+from regard.attention.heads import Heads
+from regard.attention.look import Look
+from regard.attention.watch import watch
+from regard.kernels.backends import use_backend
+
+__all__ = [
+    "Attention",
+    "Block",
+    "Cache",
+    "Decoder",
+    "Encoder",
+    "Heads",
+    "Learned",
+    "Look",
+    "Prepared",
+    "use_backend",
+    "watch",
+]

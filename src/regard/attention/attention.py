@@ -1,0 +1,347 @@
+r"""Attention: a query and a set of key-value pairs to a weighted sum of the values, $c_i = \sum_j a_{ij} v_j$.
+
+Everything historical is a choice of three parts: a Score, a Span and a Weighting.
+"""
+
+# b batch · n queries · m keys · dq query width · dk key width · dv value width
+import math
+from collections.abc import Iterable
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.cache import Cache, Prepared, empty_cache
+from regard.attention.checks import check_alike, check_dropout, check_shapes, expect, positive
+from regard.attention.fold import fold
+from regard.attention.look import Attentive, Look
+from regard.attention.score import Location, Score
+from regard.attention.span import Causal, Packed, Span, join, split_packed
+from regard.attention.weighting import Softmax, Weighting
+from regard.errors import ArgumentError, ShapeError
+from regard.kernels.additive import chunked
+from regard.kernels.backends import LARGE, Backend, Request, choose, packed_natively
+from regard.kernels.reach import Reach
+from regard.kernels.reference import Call
+
+__all__ = ["Attention", "Learned"]
+
+
+class Learned(nn.Module):
+    """Queries that are parameters: `count` of them. HAN's word and sentence vectors are one each."""
+
+    def __init__(self, count: int, size: int):
+        super().__init__()
+        count, size = positive(count=count, size=size)
+        self.vectors = nn.Parameter(torch.randn(count, size) / math.sqrt(size))
+
+    def forward(self) -> Float[Tensor, "count size"]:
+        """The queries."""
+        return self.vectors
+
+    def extra_repr(self) -> str:
+        return f"{self.vectors.shape[0]}, {self.vectors.shape[1]}"
+
+
+class Attention(Attentive):
+    """Joins a score, a span and a weighting.
+
+    `query=Learned(…)` makes the queries parameters; call it with None in their place. A span given here holds for every
+    call, joined with the call's own. Dropout falls on the weights in training, which are not renormalised.
+    """
+
+    def __init__(
+        self,
+        score: Score,
+        *,
+        span: Span | None = None,
+        weighting: Weighting | None = None,
+        query: Learned | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.score = expect("score", score, Score)
+        self.span = expect("span", span, Span)
+        self.weighting = Softmax() if weighting is None else expect("weighting", weighting, Weighting)
+        self.query = expect("query", query, Learned)
+        self.dropout = check_dropout(dropout)
+
+    def forward(
+        self,
+        query: Float[Tensor, "*bq n dq"] | None,
+        keys: Float[Tensor, "*bk m dk"] | Prepared,
+        values: Float[Tensor, "*bv m dv"] | None = None,
+        span: Span | None = None,
+    ) -> Float[Tensor, "*b n dv"]:
+        """The context of every query. Without values the keys are the values."""
+        query, prepared = self.inputs(query, keys, values)
+        return self.context(self.score.ask(query), prepared, query, span)
+
+    def prepare(self, keys: Float[Tensor, "*bk m dk"], values: Float[Tensor, "*bv m dv"] | None = None) -> Prepared:
+        """The keys projected, once for all queries to come. Accepted wherever keys are."""
+        if keys.ndim < 2:
+            raise ShapeError(f"keys: {list(keys.shape)} given, expected [*b m dk]")
+        if self.score.key_size is not None and keys.shape[-1] != self.score.key_size:
+            name = type(self.score).__name__
+            raise ShapeError(f"keys: width {keys.shape[-1]} given, {name} expects {self.score.key_size}")
+        return Prepared(self.score.project(keys), keys if values is None else values, self)
+
+    def cache(self, rows: int, size: int, *, keys: int, values: int) -> Cache:
+        """Room for `size` keys of width `keys` and values of width `values`, a row each, filled by `extend`."""
+        rows, size = positive(rows=rows, size=size)
+        like = next(self.parameters(), torch.empty(0))
+        return empty_cache(self, (rows, size, self.score.projected_size(keys)), (rows, size, values), like)
+
+    def look(
+        self,
+        query: Float[Tensor, "*bq n dq"] | None,
+        keys: Float[Tensor, "*bk m dk"] | Prepared,
+        values: Float[Tensor, "*bv m dv"] | None = None,
+        span: Span | None = None,
+    ) -> Look:
+        """The same call with everything in between: one differentiable pass and one draw."""
+        query, prepared = self.inputs(query, keys, values)
+        return self.see(self.score.ask(query), prepared, query, span)
+
+    def backend(
+        self,
+        query: Float[Tensor, "*bq n dq"] | None,
+        keys: Float[Tensor, "*bk m dk"] | Prepared,
+        values: Float[Tensor, "*bv m dv"] | None = None,
+        span: Span | None = None,
+    ) -> str:
+        """The name of the backend that would serve this call."""
+        query, prepared = self.inputs(query, keys, values)
+        return self.served_by(self.score.ask(query), prepared, query, span)
+
+    def fold(
+        self,
+        query: Float[Tensor, "*bq n dq"] | None,
+        blocks: Iterable[tuple[Tensor, Tensor]],
+        span: Span | None = None,
+    ) -> Float[Tensor, "*b n dv"]:
+        """The context over key-value pairs that arrive in blocks, (keys, values), from an iterator of any length.
+
+        Partial softmaxes are merged by log-sum-exp, in memory that does not grow with the number of blocks (without
+        gradients; with them every block's graph is kept).
+        """
+        return fold(self, self.queries(query), blocks, join(self.span, span))
+
+    # ---- the parts that Heads and the grid share
+
+    @property
+    def draws(self) -> bool:  # type: ignore[override]
+        """Whether a training forward draws keys at random."""
+        return self.weighting.name in ("hard", "gumbel") and self.weighting.training
+
+    def queries(self, query: Tensor | None) -> Tensor:
+        """The query of a call, or the learned one."""
+        if query is None:
+            if self.query is None:
+                raise ArgumentError("query: None given, expected a tensor [*b n dq] (only query=Learned(…) needs none)")
+            return cast(Tensor, self.query())
+        if self.query is not None:
+            raise ArgumentError("query: a tensor given, expected None: this attention's query is Learned")
+        return query
+
+    def inputs(self, query: Tensor | None, keys: Tensor | Prepared, values: Tensor | None) -> tuple[Tensor, Prepared]:
+        """The query and the prepared keys of a call, checked."""
+        query = self.queries(query)
+        if isinstance(keys, Prepared):
+            keys.check_owner(self)
+            prepared, key_width = keys, None
+            if values is not None:
+                prepared = Prepared(keys.keys, values, self, keys.length)
+        else:
+            for name, tensor in (("query", query), ("keys", keys)):
+                if tensor.ndim < 2:
+                    raise ShapeError(f"{name}: {list(tensor.shape)} given, expected at least two dimensions")
+            key_width = keys.shape[-1]
+            prepared = None
+        self.score.check(query.shape[-1], key_width)
+        if prepared is None:
+            assert isinstance(keys, Tensor)
+            check_alike(query=query, keys=keys, values=keys if values is None else values)
+            prepared = self.prepare(keys, values)
+        else:
+            check_alike(query=query, keys=prepared.keys, values=prepared.values)
+        check_shapes(query, prepared.keys, prepared.values)
+        return query, prepared
+
+    def context(
+        self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool = False
+    ) -> Tensor:
+        """The forward behind the projections; with `heads`, asked and prepared have a head axis and `seen` has none."""
+        packed, rest = split_packed(join(self.span, span))
+        if packed is None:
+            call = self.call(asked, prepared, seen, join(*rest), heads)
+            return self.choice(call).attend(call)
+        call = self.packed_call(asked, prepared, packed, rest)
+        if packed_natively(self.request(call, packed=True, spans=rest)):
+            return self.choice(call, packed=True, spans=rest).attend(call)
+        call = self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads)
+        return packed.unpad(self.choice(call).attend(call), heads)
+
+    def see(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool = False) -> Look:
+        """The look behind the projections."""
+        packed, rest = split_packed(join(self.span, span))
+        if packed is None:
+            return self.dense_look(self.call(asked, prepared, seen, join(*rest), heads), seen)
+        look = self.dense_look(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads), seen)
+
+        def rows(tensor: Tensor | None) -> Tensor | None:  # [s (a) N] -> [(a) ΣN]
+            return None if tensor is None else packed.unpad(tensor[..., None], heads and tensor.ndim > 2)[..., 0]
+
+        return Look(
+            packed.unpad(look.context, heads),
+            packed.unpad_pairs(look.scores, heads),
+            packed.unpad_pairs(look.weights, heads),
+            rows(look.picked),
+            rows(look.log_prob),
+            rows(look.centre),
+            None if look.probabilities is None else packed.unpad_pairs(look.probabilities, heads),
+            {"query": tuple(seen.shape), "keys": tuple(prepared.keys.shape), "values": tuple(prepared.values.shape)},
+            look.how,
+        )
+
+    def served_by(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool = False) -> str:
+        """Who would serve the forward."""
+        packed, rest = split_packed(join(self.span, span))
+        if packed is None:
+            return self.choice(self.call(asked, prepared, seen, join(*rest), heads)).name
+        call = self.packed_call(asked, prepared, packed, rest)
+        if packed_natively(self.request(call, packed=True, spans=rest)):
+            return "varlen"
+        return self.choice(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads)).name
+
+    def call(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool) -> Call:
+        """Everything a backend needs."""
+        keys, values = prepared.keys, prepared.values
+        batch = tuple(torch.broadcast_shapes(asked.shape[:-2], keys.shape[:-2], values.shape[:-2]))
+        reach = Reach(asked.shape[-2], keys.shape[-2], asked.device, batch[:-1] if heads else batch)
+        if prepared.length is not None:
+            reach = reach.with_lengths(prepared.length, None)
+        if span is not None:
+            reach = span.narrow(reach, seen)
+        if heads:
+            reach = reach.over_heads()
+        if reach.slopes is not None and (not batch or batch[-1] != len(reach.slopes)):
+            raise ShapeError(
+                f"Alibi: {len(reach.slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}"
+            )
+        if reach.window is not None and isinstance(self.score, Location):
+            raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
+        return self.finished(asked, keys, values, reach)
+
+    def packed_call(self, asked: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]) -> Call:
+        """A call on sequences as they lie."""
+        packed.check("query", asked.shape[-2], packed.total)
+        packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
+        causal = 0 if any(isinstance(part, Causal) for part in rest) else None
+        reach = Reach(asked.shape[-2], prepared.keys.shape[-2], asked.device, causal=causal, layout=packed.layout)
+        return self.finished(asked, prepared.keys, prepared.values, reach)
+
+    def padded(
+        self, asked: Tensor, prepared: Prepared, seen: Tensor, packed: Packed, rest: list[Span], heads: bool
+    ) -> tuple[Tensor, Prepared, Tensor, Span]:
+        """The same call, padded."""
+        if seen.ndim != 2:
+            raise ShapeError(f"query: {list(seen.shape)} given, expected [ΣN dq] with Packed sequences")
+        packed.check("query", asked.shape[-2], packed.total)
+        packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
+        keys, values = packed.pad_keys(prepared.keys, heads), packed.pad_keys(prepared.values, heads)
+        return (
+            packed.pad_queries(asked, heads),
+            Prepared(keys, values, prepared.owner),
+            packed.pad_queries(seen),
+            packed.padded_span(rest),
+        )
+
+    def finished(self, query: Tensor, keys: Tensor, values: Tensor, reach: Reach) -> Call:
+        """The call, with its functions and numbers; under autocast all tensors in one dtype."""
+        if torch.is_autocast_enabled(query.device.type):
+            dtype = torch.get_autocast_dtype(query.device.type)
+            query, keys, values = (x if x.dtype == torch.float64 else x.to(dtype) for x in (query, keys, values))
+        return Call(
+            query,
+            keys,
+            values,
+            reach,
+            compare=self.score.compare,
+            weigh=self.weighting,
+            scale=self.score.scale(query.shape[-1]),
+            vector=self.score.vector,
+            temperature=self.weighting.temperature,
+            dropout=self.dropout if self.training else 0.0,
+        )
+
+    def request(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Request:
+        """The call in plain words, for the table of backends."""
+        reach, window = call.reach, call.reach.window
+        biases = [bias.requires_grad for bias in reach.biases]
+        return Request(
+            score=self.score.form,
+            weighting=self.weighting.name,
+            device=call.query.device.type,
+            dtype=call.query.dtype,
+            rows=math.prod(call.query.shape[:-2]),
+            queries=reach.queries,
+            keys=reach.keys,
+            width=call.keys.shape[-1],
+            value_width=call.values.shape[-1],
+            dropout=call.dropout > 0,
+            gradient=torch.is_grad_enabled()
+            and (call.query.requires_grad or call.keys.requires_grad or call.values.requires_grad),
+            causal=None if reach.causal is None else given(reach.causal),
+            lengths=reach.lengths is not None,
+            window=None if window is None else "predicted" if window.centre is not None else given(window.start),
+            radius=0 if window is None else window.radius,
+            # Beside Packed, only causality from 0 is known as it lies; whatever else there is counts as a mask.
+            mask=bool(reach.masks) or any(not isinstance(part, Causal) or part.start != 0 for part in spans),
+            bias=bool(biases),
+            slopes=reach.slopes is not None,
+            bias_gradient=any(biases),
+            gate=bool(reach.gates),
+            packed=packed,
+        )
+
+    def choice(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Backend:
+        """The backend for a call."""
+        return choose(self.request(call, packed, spans))
+
+    def dense_look(self, call: Call, seen: Tensor) -> Look:
+        """Every stage by its definition."""
+        rows = math.prod(call.query.shape[:-2])
+        if call.vector is not None and rows * call.reach.queries * call.keys.shape[-2] * call.keys.shape[-1] >= LARGE:
+            scores = chunked.scores(call.query, call.keys, call.vector)
+        else:
+            scores = call.compare(call.query, call.keys)
+        bias, gate = call.reach.bias(), call.reach.gate()
+        weighed = self.weighting.weigh(scores if bias is None else scores + bias.to(scores.dtype), call.reach.mask())
+        weights = weighed.weights if gate is None else weighed.weights * gate.to(weighed.weights.dtype)
+        window = call.reach.window
+        centre = None if window is None else window.centres(call.reach.queries, call.reach.device)
+        if centre is not None:
+            centre = centre.to(scores.dtype if scores.element_size() > 2 else torch.float32)
+            centre = (
+                centre.expand(*scores.shape[: -1 - centre.ndim], *centre.shape)
+                if centre.ndim < scores.ndim - 1
+                else centre
+            )
+        return Look(
+            weights @ call.values,
+            scores,
+            weights,
+            weighed.picked,
+            weighed.log_prob,
+            centre,
+            weighed.probabilities,
+            {"query": tuple(seen.shape), "keys": tuple(call.keys.shape), "values": tuple(call.values.shape)},
+            f"{self.score} · {self.span or 'no span of its own'} · {self.weighting}",
+        )
+
+
+def given(start: int | Tensor) -> str:
+    """How a start is given, in the words of a Request."""
+    return "rows" if isinstance(start, Tensor) else "number" if start else "zero"

@@ -1,0 +1,105 @@
+"""What arguments must be. Each check names the argument, what came and what was expected."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from regard.errors import ArgumentError, DeviceError, DtypeError, ShapeError
+
+__all__ = [
+    "check_alike",
+    "check_dropout",
+    "check_offsets",
+    "check_radius",
+    "check_shapes",
+    "check_start",
+    "expect",
+    "positive",
+]
+
+
+def positive(**sizes: int) -> list[int]:
+    """The sizes, each checked to be at least 1."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise ArgumentError(f"{name}: {size!r} given, expected a whole number of at least 1")
+    return list(sizes.values())
+
+
+def check_radius(radius: int, least: int) -> int:
+    """A whole number, at least so large."""
+    if not isinstance(radius, int) or radius < least:
+        raise ArgumentError(f"radius: {radius!r} given, expected a whole number of at least {least}")
+    return radius
+
+
+def check_start(start: int | Tensor) -> int | Tensor:
+    """A whole number, or a tensor of them."""
+    if (
+        isinstance(start, bool)
+        or not isinstance(start, (int, Tensor))
+        or (isinstance(start, Tensor) and (start.is_floating_point() or start.dtype == torch.bool))
+    ):
+        given = start.dtype if isinstance(start, Tensor) else repr(start)
+        raise DtypeError(f"start: {given} given, expected a whole number or a tensor of them, one a row")
+    return start
+
+
+def check_offsets(name: str, offsets: Tensor | Sequence[int]) -> tuple[Tensor, tuple[int, int]]:
+    """The offsets as a tensor, the number of tokens and of the longest sequence's. Reads the values, once."""
+    tensor = offsets if isinstance(offsets, Tensor) else torch.tensor(offsets)
+    if tensor.ndim != 1 or len(tensor) < 2 or tensor.is_floating_point():
+        raise ShapeError(
+            f"{name}: {list(tensor.shape)} of {tensor.dtype} given, expected [sequences + 1] whole numbers"
+        )
+    host = tensor.tolist()
+    if host[0] != 0 or any(a > b for a, b in pairwise(host)):
+        raise ArgumentError(f"{name}: {host if len(host) < 9 else host[:8]} given, expected numbers that ascend from 0")
+    return tensor.long(), (host[-1], max(b - a for a, b in pairwise(host)))
+
+
+def check_alike(**tensors: Tensor) -> None:
+    """One device; one dtype, unless autocast will see to it."""
+    (first_name, first), *others = tensors.items()
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise DtypeError(f"{name}: {tensor.dtype} given, expected a floating-point tensor")
+    for name, tensor in others:
+        if tensor.device != first.device:
+            raise DeviceError(f"{name}: on {tensor.device}, expected {first.device}, the device of {first_name}")
+        if tensor.dtype != first.dtype and not torch.is_autocast_enabled(first.device.type):
+            raise DtypeError(f"{name}: {tensor.dtype} given, expected {first.dtype}, the dtype of {first_name}")
+
+
+def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
+    """At least one key, a value for each, and leading dimensions that broadcast."""
+    for name, tensor in (("query", query), ("keys", keys), ("values", values)):
+        if tensor.ndim < 2:
+            raise ShapeError(f"{name}: {list(tensor.shape)} given, expected at least two dimensions")
+    if keys.shape[-2] == 0:
+        raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (padding is said with Lengths)")
+    if values.shape[-2] != keys.shape[-2]:
+        raise ShapeError(f"values: {values.shape[-2]} given, expected one a key, {keys.shape[-2]}")
+    for name, tensor in (("keys", keys), ("values", values)):
+        if any(
+            a != b and 1 not in (a, b)
+            for a, b in zip(reversed(tensor.shape[:-2]), reversed(query.shape[:-2]), strict=False)
+        ):
+            lead, expected = list(tensor.shape[:-2]), list(query.shape[:-2])
+            raise ShapeError(f"{name}: leading dimensions {lead} given, expected the query's, {expected}")
+
+
+def check_dropout(dropout: float) -> float:
+    """A probability below one."""
+    if not 0 <= dropout < 1:
+        raise ArgumentError(f"dropout: {dropout!r} given, expected a number from 0 up to, not including, 1")
+    return float(dropout)
+
+
+def expect(name: str, value, kind: type):  # type: ignore[no-untyped-def]
+    """The value, checked to be of its kind; None passes where it is allowed."""
+    if not isinstance(value, kind) and not (value is None and name in ("span", "query")):
+        raise ArgumentError(f"{name}: {type(value).__name__} given, expected a {kind.__name__}")
+    return value

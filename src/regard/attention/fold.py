@@ -1,0 +1,100 @@
+"""Attention over blocks of keys that arrive one after the other, by merging partial softmaxes."""
+
+# b batch · n queries · m keys of a block · dv value width
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.cache import Prepared
+from regard.attention.span import Lengths, Mask, Packed, Predictive, Span
+from regard.attention.weighting import Softmax
+from regard.errors import ArgumentError, ShapeError
+from regard.kernels.reach import Reach
+
+if TYPE_CHECKING:
+    from regard.attention.attention import Attention
+
+__all__ = ["fold"]
+
+UNKNOWN = 1 << 60  # keys still to come
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The softmax so far: highest score, sum of exponentials, sum of weighted values."""
+
+    highest: Tensor  # [*b n 1]
+    total: Tensor  # [*b n 1]
+    summed: Tensor  # [*b n dv]
+
+    def merge(self, other: Partial) -> Partial:
+        """Both sums, on the higher of the two scales."""
+        highest = torch.maximum(self.highest, other.highest)
+        mine, theirs = torch.exp(self.highest - highest), torch.exp(other.highest - highest)
+        return Partial(highest, self.total * mine + other.total * theirs, self.summed * mine + other.summed * theirs)
+
+
+def fold(attention: Attention, query: Tensor, blocks: Iterable[tuple[Tensor, Tensor]], span: Span | None) -> Tensor:
+    """The context of `attention(query, keys, values)`, with the blocks' keys and values laid end to end."""
+    if not isinstance(attention.weighting, Softmax):
+        raise ArgumentError(
+            f"fold: {type(attention.weighting).__name__} given, expected Softmax, whose sums can be merged"
+        )
+    parts = () if span is None else span.parts
+    if any(isinstance(part, Packed) for part in parts):
+        raise ArgumentError("fold: Packed given, expected padded sequences")
+    if any(isinstance(part, Predictive) for part in parts) and not any(isinstance(part, Lengths) for part in parts):
+        raise ArgumentError("fold: Predictive given without Lengths, expected both: its centre needs the true length")
+    widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask)} - {1}
+    expected = widths.pop() if widths else UNKNOWN
+    state, first = None, 0
+    for keys, values in blocks:
+        _, prepared = attention.inputs(None if attention.query is not None else query, keys, values)
+        last = first + keys.shape[-2]
+        if last > expected:
+            raise ShapeError(f"mask: {expected} keys given, expected at least {last}, the keys so far")
+        new = partial(attention, query, prepared, span, expected, first)
+        state, first = new if state is None else state.merge(new), last
+    if state is None:
+        raise ShapeError("blocks: none given, expected at least one (keys, values)")
+    for part in parts:
+        if isinstance(part, Lengths) and part.most is not None and part.most > first:
+            raise ShapeError(f"lengths: {part.most} given, expected 0 … {first}, the number of keys")
+    # A query with nothing to look at has a sum of zero.
+    return (state.summed / state.total.clamp(min=torch.finfo(state.total.dtype).tiny)).to(query.dtype)
+
+
+def partial(
+    attention: Attention, query: Tensor, prepared: Prepared, span: Span | None, keys: int, first: int
+) -> Partial:
+    """One block's softmax, not yet divided."""
+    asked = attention.score.ask(query)
+    last = first + prepared.keys.shape[-2]
+    batch = tuple(torch.broadcast_shapes(asked.shape[:-2], prepared.keys.shape[:-2]))
+    reach = Reach(asked.shape[-2], keys, asked.device, batch)
+    if span is not None:
+        reach = span.narrow(reach, query)
+    scores = attention.score.compare(asked, prepared.keys, first)
+    wide = scores if scores.dtype == torch.float64 else scores.float()
+    bias, gate, mask = (part(first, last) for part in (reach.bias, reach.gate, reach.mask))
+    if bias is not None:
+        wide = wide + bias.to(wide.dtype)
+    wide = wide / attention.weighting.temperature
+    if mask is not None:
+        wide = wide.masked_fill(~mask, torch.finfo(wide.dtype).min)
+    highest = wide.amax(-1, keepdim=True).detach()
+    weights = torch.exp(wide - highest)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    total = weights.sum(-1, keepdim=True)
+    if gate is not None:
+        weights = weights * gate.to(weights.dtype)
+    if attention.training and attention.dropout:
+        weights = F.dropout(weights, attention.dropout)
+    return Partial(highest, total, weights @ prepared.values.to(weights.dtype))

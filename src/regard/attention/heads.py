@@ -1,0 +1,301 @@
+r"""Heads: several attentions side by side, each on its own projections.
+
+$\mathrm{head}_h = \mathrm{Attention}(x W^Q_h, m W^K_h, m W^V_h)$, then $[\mathrm{head}_1; \dots; \mathrm{head}_H] W^O$.
+"""
+
+# b batch · a heads · n queries · m keys · d width of a head
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.attention import Attention
+from regard.attention.cache import Cache, Prepared, empty_cache
+from regard.attention.checks import check_alike, positive
+from regard.attention.look import Attentive, Look
+from regard.attention.positions import Rotary, places
+from regard.attention.score import Dot, Score
+from regard.attention.span import Span, Start
+from regard.attention.weighting import Weighting
+from regard.errors import ArgumentError, ShapeError
+
+__all__ = ["Heads"]
+
+
+class Heads(Attentive):
+    """Multi-head attention: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.2.
+
+    `query_size` is the depth D_Q of queries and keys over all heads, `value_size` that of the values; both are free and
+    default to `size`. `score` makes one score a head from its width (default: scaled dot). `split="input"` gives each
+    head its own slice of the input in place of a projection of all of it, and has no output projection.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        *,
+        query_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        score: Callable[[int], Score] | None = None,
+        weighting: Weighting | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        split: Literal["projection", "input"] = "projection",
+        rotary: Rotary | None = None,
+    ):
+        super().__init__()
+        if split not in ("projection", "input"):
+            raise ArgumentError(f"split: {split!r} given, expected 'projection' or 'input'")
+        self.size, self.heads, self.split = *positive(size=size, heads=heads), split
+        self.query_size, self.value_size, self.memory_size = query_size or size, value_size or size, memory_size or size
+        widths = {"query_size": self.query_size, "value_size": self.value_size}
+        if split == "input":
+            widths |= {"size": size, "memory_size": self.memory_size}
+        for name, width in widths.items():
+            if width < 1 or width % heads:
+                raise ArgumentError(f"{name}: {width} is not divisible by {heads} heads")
+        self.width = self.query_size // heads
+        if rotary is not None and rotary.size != self.width:
+            raise ShapeError(f"rotary: size {rotary.size} given, expected {self.width}, the width of a head")
+        self.rotary = rotary
+        self.projection: nn.Linear | None = None
+        self.query: nn.Module
+        self.key: nn.Module
+        self.value: nn.Module
+        if split == "input":
+            self.query = Sliced(size, self.query_size, heads, bias)
+            self.key = Sliced(self.memory_size, self.query_size, heads, bias)
+            self.value = Sliced(self.memory_size, self.value_size, heads, bias)
+            self.output = None
+        else:
+            wide, deep = 2 * self.query_size + self.value_size, self.query_size
+            if self.memory_size == size:  # one matrix, so that self-attention is one product
+                self.projection = whole = linear(size, wide, bias)
+                self.query, self.key, self.value = (
+                    Part(whole, *bounds) for bounds in ((0, deep), (deep, 2 * deep), (2 * deep, wide))
+                )
+            else:
+                self.query = linear(size, deep, bias)
+                self.key = linear(self.memory_size, deep, bias)
+                self.value = linear(self.memory_size, self.value_size, bias)
+            self.output = linear(self.value_size, size, bias)
+        per_head = Dot(scaled=True) if score is None else PerHead([score(self.width) for _ in range(heads)])
+        self.attention = Attention(per_head, weighting=weighting, dropout=dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*b n size"],
+        memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
+        span: Span | None = None,
+        start: Start = 0,
+    ) -> Float[Tensor, "*b n out"]:
+        """Queries from x, keys and values from memory; without memory, or with x itself, self-attention."""
+        asked, prepared = self.inputs(x, memory, span, start)
+        return self.merged(self.attention.context(asked, prepared, x, span, heads=True))
+
+    def look(
+        self,
+        x: Float[Tensor, "*b n size"],
+        memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
+        span: Span | None = None,
+        start: Start = 0,
+    ) -> Look:
+        """The same call with everything in between; weights are [*b heads n m], the context is the output."""
+        asked, prepared = self.inputs(x, memory, span, start)
+        look = self.attention.see(asked, prepared, x, span, heads=True)
+        return replace(look, context=self.merged(look.context), how=f"{self.heads} heads · {look.how}")
+
+    def backend(
+        self,
+        x: Float[Tensor, "*b n size"],
+        memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
+        span: Span | None = None,
+        start: Start = 0,
+    ) -> str:
+        """The name of the backend that would serve this call."""
+        asked, prepared = self.inputs(x, memory, span, start)
+        return self.attention.served_by(asked, prepared, x, span, heads=True)
+
+    def prepare(self, memory: Float[Tensor, "*b m width"], start: Start = 0, span: Span | None = None) -> Prepared:
+        """Keys and values, projected and split into heads, once for all queries to come."""
+        check_width("memory", memory, self.memory_size)
+        return self.prepared(self.key(memory), self.value(memory), start, span)
+
+    def cache(self, rows: int, size: int) -> Cache:
+        """Room for `size` keys and values a row, filled by `extend`."""
+        rows, size = positive(rows=rows, size=size)
+        key_width = self.attention.score.projected_size(self.width)
+        values = (rows, self.heads, size, self.value_size // self.heads)
+        return empty_cache(self, (rows, self.heads, size, key_width), values, next(self.parameters()))
+
+    @property
+    def draws(self) -> bool:  # type: ignore[override]
+        """Whether a training forward draws keys at random."""
+        return self.attention.draws
+
+    def inputs(
+        self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start
+    ) -> tuple[Tensor, Prepared]:
+        """Projected queries with a head axis, and prepared keys."""
+        check_width("x", x, self.size)
+        if isinstance(memory, Prepared):
+            memory.check_owner(self)
+            return self.asked(self.query(x), start, span), memory
+        if memory is None or memory is x:
+            if self.memory_size != self.size:
+                raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
+            if self.projection is not None and not any(map(hooked, (self.query, self.key, self.value))):
+                deep, wide = self.query_size, self.value_size
+                query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
+            else:
+                query, keys, values = self.query(x), self.key(x), self.value(x)
+            return self.asked(query, start, span), self.prepared(keys, values, start, span)
+        check_width("memory", memory, self.memory_size)
+        check_alike(x=x, memory=memory)
+        if memory.shape[-2] == 0:
+            raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
+        return self.asked(self.query(x), start, span), self.prepare(memory, 0, span)
+
+    def asked(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
+        """[*b n D_Q] -> [*b a n d], turned where positions are rotary."""
+        query = split_heads(query, self.heads)
+        if self.rotary is not None:
+            query = self.rotary.turn(query, over_heads(places(query.shape[-2], query.device, start, span)))
+        return self.attention.score.ask(query)
+
+    def prepared(self, keys: Tensor, values: Tensor, start: Start, span: Span | None) -> Prepared:
+        """[*b m D] -> [*b a m d], turned where positions are rotary."""
+        keys, values = split_heads(keys, self.heads), split_heads(values, self.heads)
+        if self.rotary is not None:
+            keys = self.rotary.turn(keys, over_heads(places(keys.shape[-2], keys.device, start, span, keys=True)))
+        return Prepared(self.attention.score.project(keys), values, self)
+
+    def merged(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
+        """Heads side by side, through W^O where there is one."""
+        together = context.transpose(-3, -2).flatten(-2)
+        return together if self.output is None else self.output(together)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, heads={self.heads}, query_size={self.query_size}, value_size={self.value_size}"
+
+
+class Part(nn.Module):
+    """Some rows of a projection that q, k and v share: a module of its own, so that it can be hooked."""
+
+    def __init__(self, whole: nn.Linear, first: int, last: int):
+        super().__init__()
+        self.whole = (whole,)  # in a tuple, so that its parameters are not found twice
+        self.first, self.last = first, last
+
+    def forward(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n e"]:
+        """x through these rows."""
+        (whole,) = self.whole
+        bias = None if whole.bias is None else whole.bias[self.first : self.last]
+        return F.linear(x, whole.weight[self.first : self.last], bias)
+
+    def extra_repr(self) -> str:
+        return f"rows {self.first} … {self.last}"
+
+
+class Sliced(nn.Module):
+    """A projection a head, each of its own slice of the input."""
+
+    def __init__(self, size: int, out: int, heads: int, bias: bool):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, out // heads, size // heads))
+        for matrix in self.weight.data:
+            nn.init.xavier_uniform_(matrix)
+        self.bias = nn.Parameter(torch.zeros(out)) if bias else None
+
+    def forward(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n e"]:
+        """[*b n d] -> [*b n e], heads side by side."""
+        slices = x.unflatten(-1, (self.weight.shape[0], -1)).transpose(-3, -2)
+        projected = (slices @ self.weight.mT).transpose(-3, -2).flatten(-2)
+        return projected if self.bias is None else projected + self.bias
+
+
+class PerHead(Score):
+    """One score a head, with parameters of its own; heads are the last leading dimension."""
+
+    def __init__(self, scores: list[Score]):
+        super().__init__()
+        for score in scores:
+            if not isinstance(score, Score):
+                raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected one of Score")
+        self.scores = nn.ModuleList(scores)
+
+    @property
+    def each(self) -> list[Score]:
+        """The heads' scores."""
+        return cast(list[Score], list(self.scores))
+
+    @property
+    def one(self) -> Score:
+        """The first head's score; all have its form."""
+        return self.each[0]
+
+    @property
+    def form(self) -> str:  # type: ignore[override]
+        """The form of each head's score."""
+        return self.one.form
+
+    def ask(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
+        return torch.stack([score.ask(q) for score, q in zip(self.each, query.unbind(-3), strict=True)], dim=-3)
+
+    def project(self, keys: Float[Tensor, "*b a m d"]) -> Float[Tensor, "*b a m p"]:
+        return torch.stack([score.project(k) for score, k in zip(self.each, keys.unbind(-3), strict=True)], dim=-3)
+
+    def compare(
+        self, asked: Float[Tensor, "*bq n p"], projected: Float[Tensor, "*bk m _"], first: int = 0
+    ) -> Float[Tensor, "*b n m"]:
+        pairs = zip(self.each, asked.unbind(-3), projected.unbind(-3), strict=True)
+        return torch.stack([score.compare(q, k, first) for score, q, k in pairs], dim=-3)
+
+    def scale(self, width: int) -> float:
+        return self.one.scale(width)
+
+    def projected_size(self, key_size: int) -> int:
+        return self.one.projected_size(key_size)
+
+    @property
+    def vector(self) -> Tensor | None:
+        vectors = [score.vector for score in self.each if score.vector is not None]
+        return torch.stack(vectors) if vectors else None
+
+
+def linear(size: int, out: int, bias: bool) -> nn.Linear:
+    """A projection with the starting values that Transformers are trained from."""
+    module = nn.Linear(size, out, bias=bias)
+    nn.init.xavier_uniform_(module.weight)
+    if bias:
+        nn.init.zeros_(module.bias)
+    return module
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[*b n d] -> [*b a n d/a]."""
+    return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+
+def over_heads(index: Tensor) -> Tensor:
+    """Positions [*b n] beside a head axis."""
+    return index if index.ndim == 1 else index.unsqueeze(-2)
+
+
+def hooked(module: nn.Module) -> bool:
+    """Whether someone listens to this module."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+def check_width(name: str, x: Tensor, size: int) -> None:
+    """Refuse what is not [*b n size]."""
+    if x.ndim < 2 or x.shape[-1] != size:
+        raise ShapeError(f"{name}: {list(x.shape)} given, expected width {size}: [*b n {size}]")

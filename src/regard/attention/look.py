@@ -1,0 +1,98 @@
+"""A look: what an attention saw, stage by stage, in one differentiable pass."""
+
+# b batch · n queries · m keys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+__all__ = ["Attentive", "Look"]
+
+
+class Attentive(nn.Module):
+    """A module that looks at something and can say at what; `watch` finds these."""
+
+    draws = False  # whether its training forward draws at random, so that a look must draw the same
+
+    def look(self, *args, **kwargs) -> "Look":  # type: ignore[no-untyped-def]
+        """The same call as the forward's, with everything in between; dropout is not shown."""
+        raise TypeError(f"{type(self).__name__} cannot be looked at: override `look`")
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What was seen. Tensors keep their graph: a loss on the weights trains what made them."""
+
+    context: Float[Tensor, "..."]  # c [*b n dv]
+    scores: Float[Tensor, "..."]  # e [*b n m], as the score gave them, before span and weighting
+    weights: Float[Tensor, "..."]  # a [*b n m], after both
+    picked: Int[Tensor, "..."] | None = None  # [*b n], Hard and Gumbel: the key that was taken, -1 for none
+    log_prob: Float[Tensor, "..."] | None = None  # [*b n], Hard: of the key that was taken
+    centre: Float[Tensor, "..."] | None = None  # [*b n], local attention: where the window stood
+    probabilities: Float[Tensor, "..."] | None = None  # [*b n m]: the distribution, before a draw or a gate
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)  # of q, k and v
+    how: str = field(default="", repr=False)  # score, span and weighting in words
+
+    @property
+    def entropy(self) -> Float[Tensor, "..."] | None:
+        """-Σ p log p of each query's distribution, in nats; None where the weights are no distribution."""
+        if self.probabilities is None:
+            return None
+        p = self.probabilities if self.probabilities.element_size() > 2 else self.probabilities.float()
+        return -torch.xlogy(p, p.clamp(min=torch.finfo(p.dtype).tiny)).sum(-1)
+
+    def explain(self) -> str:
+        """Each stage with its symbol and shape."""
+        stages = [
+            ("q", "query", self.shapes.get("query")),
+            ("k", "keys", self.shapes.get("keys")),
+            ("v", "values", self.shapes.get("values")),
+            ("e", "scores", tuple(self.scores.shape)),
+            ("p", "centre of the window", None if self.centre is None else tuple(self.centre.shape)),
+            ("a", "weights", tuple(self.weights.shape)),
+            ("s", "picked key", None if self.picked is None else tuple(self.picked.shape)),
+            ("c", "context, the sum of a v", tuple(self.context.shape)),
+        ]
+        rows = [(symbol, str(list(shape)), words) for symbol, words, shape in stages if shape is not None]
+        width = max(len(shape) for _, shape, _ in rows)
+        lines = [f"{symbol}  {shape:<{width}}  {words}" for symbol, shape, words in rows]
+        entropy = self.entropy
+        if entropy is not None and entropy.numel():
+            lines.append(
+                f"H  {float(entropy.detach().mean()):.3f} nats on average, of ln {self.weights.shape[-1]} at most"
+            )
+        return "\n".join([self.how, *lines] if self.how else lines)
+
+
+def concatenate(looks: Sequence[Look], queries_from_end: int = 1) -> Look:
+    """Looks of repeated calls as one, along the queries; fewer keys are filled up with weight zero."""
+    if len(looks) == 1:
+        return looks[0]
+    most = max(look.weights.shape[-1] for look in looks)
+
+    def along(name: str, keys: bool) -> Tensor | None:
+        tensors = [getattr(look, name) for look in looks]
+        if any(tensor is None for tensor in tensors):
+            return None
+        if keys:
+            tensors = [F.pad(tensor, (0, most - tensor.shape[-1])) for tensor in tensors]
+        return torch.cat(tensors, dim=-2 if keys or name == "context" else -1)
+
+    context, scores, weights = along("context", False), along("scores", True), along("weights", True)
+    assert context is not None
+    assert scores is not None
+    assert weights is not None
+    return Look(
+        context,
+        scores,
+        weights,
+        picked=along("picked", False),
+        log_prob=along("log_prob", False),
+        centre=along("centre", False),
+        probabilities=along("probabilities", True),
+        shapes=looks[-1].shapes,
+        how=looks[-1].how,
+    )

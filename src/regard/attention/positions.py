@@ -1,0 +1,166 @@
+r"""Positions: attention by content cannot tell the order of its keys; these say it.
+
+Each takes `start`, the index of the first element (a number, or one a row), and a span: with `Packed` sequences every
+position counts from the beginning of its own sequence.
+"""
+
+# b batch · n positions · d width · h w height and width of a grid
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.checks import check_start, positive
+from regard.attention.span import Span, Start, split_packed
+from regard.errors import ArgumentError, ShapeError
+from regard.kernels.reach import positions as count
+
+__all__ = ["Embedded", "Rotary", "Sinusoidal", "Sinusoidal2D"]
+
+Join = Literal["add", "concatenate"]
+
+
+class Sinusoidal(nn.Module):
+    r"""$PE_{t,2i} = \sin(t / 10000^{2i/d})$, $PE_{t,2i+1} = \cos(t / 10000^{2i/d})$, added or concatenated.
+
+    Vaswani et al. 2017 (arXiv:1706.03762), section 3.5. Nothing is learned, any position can be asked for.
+    """
+
+    def __init__(self, size: int, join: Join = "add"):
+        super().__init__()
+        self.size = positive(size=size)[0]
+        self.join = check_join(join)
+
+    def forward(
+        self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
+    ) -> Float[Tensor, "*b n e"]:
+        """x with its positions."""
+        return joined(x, sinusoids(places(x.shape[-2], x.device, start, span), self.size), self.join)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, join={self.join!r}"
+
+
+class Embedded(nn.Module):
+    r"""A learned vector a position, up to `length` of them, added or concatenated.
+
+    Gehring et al. 2017 (arXiv:1705.03122), section 3.1; Vaswani et al. 2017, table 3, row E.
+    """
+
+    def __init__(self, size: int, length: int, join: Join = "add"):
+        super().__init__()
+        self.size, self.length = positive(size=size, length=length)
+        self.join = check_join(join)
+        self.vectors = nn.Parameter(torch.randn(length, size) * 0.02)
+
+    def forward(
+        self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
+    ) -> Float[Tensor, "*b n e"]:
+        """x with its positions."""
+        index = places(x.shape[-2], x.device, start, span)
+        last = x.shape[-2] + start if isinstance(start, int) and index.ndim == 1 and span is None else None
+        if last is None and index.device.type == "cpu" and index.numel() and not torch.compiler.is_compiling():
+            last = int(index.max()) + 1
+        if last is not None and last > self.length:
+            raise ShapeError(f"x: position {last - 1} given, Embedded has positions 0 … {self.length - 1}")
+        return joined(x, self.vectors[index], self.join)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, {self.length}, join={self.join!r}"
+
+
+class Rotary(nn.Module):
+    r"""Rotates pairs of a query or key by an angle that grows with its position: $q_i \cdot k_j$ then hangs on $i - j$.
+
+    Su et al. 2021 (arXiv:2104.09864), section 3.2: the pair (2i, 2i+1) turns by $t \cdot 10000^{-2i/d}$.
+    `Heads(…, rotary=Rotary(size // heads))` applies it to projected queries and keys.
+    """
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.size = positive(size=size)[0]
+        if size % 2:
+            raise ArgumentError(f"size: {size} given, Rotary expects an even number, since it turns pairs")
+
+    def forward(
+        self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
+    ) -> Float[Tensor, "*b n d"]:
+        """x, turned."""
+        return self.turn(x, places(x.shape[-2], x.device, start, span))
+
+    def turn(self, x: Float[Tensor, "*b n d"], index: Int[Tensor, "*i n"]) -> Float[Tensor, "*b n d"]:
+        """x, turned by the angles of these positions."""
+        if x.shape[-1] != self.size:
+            raise ShapeError(f"x: width {x.shape[-1]} given, Rotary expects {self.size}")
+        wide = torch.promote_types(x.dtype, torch.float32)
+        angle = angles(index, self.size, wide)
+        sin, cos = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+    def extra_repr(self) -> str:
+        return str(self.size)
+
+
+class Sinusoidal2D(nn.Module):
+    r"""Positions on a grid: half of the channels are the sinusoids of the row, half those of the column.
+
+    Wang and Liu 2019 (arXiv:1908.11415); the same sinusoids as in one dimension.
+    """
+
+    def __init__(self, size: int, join: Join = "add"):
+        super().__init__()
+        self.size = positive(size=size)[0]
+        if size % 2:
+            raise ArgumentError(f"size: {size} given, Sinusoidal2D expects an even number: half rows, half columns")
+        self.join = check_join(join)
+
+    def forward(self, x: Float[Tensor, "*b c h w"]) -> Float[Tensor, "*b e h w"]:
+        """Features [*b c h w] with their positions."""
+        height, width = x.shape[-2:]
+        half = self.size // 2
+        row = sinusoids(torch.arange(height, device=x.device), half)[:, None].expand(-1, width, -1)
+        column = sinusoids(torch.arange(width, device=x.device), half)[None].expand(height, -1, -1)
+        table = torch.cat((row, column), dim=-1)
+        return joined(x.movedim(-3, -1), table, self.join).movedim(-1, -3)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, join={self.join!r}"
+
+
+def places(n: int, device: torch.device, start: Start, span: Span | None, keys: bool = False) -> Tensor:
+    """The position of every element: [n], or [*b n] where rows start apart, or within each packed sequence."""
+    packed, _ = split_packed(span)
+    if packed is not None:
+        return (packed.keys if keys else packed.queries)[1] + start
+    return count(check_start(start), n, device)
+
+
+def angles(index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    """t · 10000^(-2i/d) for every pair i: [*b n size/2]."""
+    # In float64 until the end: position 10,000 times a frequency has lost its fraction in float32.
+    power = torch.arange(0, size, 2, device=index.device, dtype=torch.float64) / size
+    return (index[..., None] * torch.pow(10000.0, -power)).remainder(2 * torch.pi).to(dtype)
+
+
+def sinusoids(index: Tensor, size: int) -> Tensor:
+    """Sine and cosine in turn, [*b n size]; an odd size ends on a sine."""
+    angle = angles(index, size, torch.float64)
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)[..., :size]
+
+
+def joined(x: Tensor, encoding: Tensor, join: str) -> Tensor:
+    """Added, or side by side."""
+    if join == "concatenate":
+        return torch.cat((x, encoding.to(x.dtype).expand(*x.shape[:-1], -1)), dim=-1)
+    if x.shape[-1] != encoding.shape[-1]:
+        raise ShapeError(f"x: width {x.shape[-1]} given, expected {encoding.shape[-1]} (or join='concatenate')")
+    return x + encoding.to(x.dtype)
+
+
+def check_join(join: Join) -> Join:
+    """One of the two ways."""
+    if join not in ("add", "concatenate"):
+        raise ArgumentError(f"join: {join!r} given, expected 'add' or 'concatenate'")
+    return join

@@ -1,0 +1,243 @@
+r"""Scores: how well does a query fit a key?
+
+A score transforms the query (`ask`) and the keys (`project`, once for all queries), and compares the two. What is
+bilinear (dot, scaled, general, cosine) is one product after that, and is served by fused dot-product kernels.
+"""
+
+# b batch · n queries · m keys · dq query width · dk key width · h hidden width · p width of projected keys
+import math
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.checks import positive
+from regard.errors import ArgumentError, ShapeError
+from regard.kernels.additive import reference as additive
+from regard.kernels.dot import reference as dot
+
+__all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score"]
+
+
+class Score(nn.Module):
+    """How well each query fits each key.
+
+    A score of your own subclasses this with `form = "other"` and overrides `compare`; with `form = "bilinear"` and only
+    `ask` or `project` overridden it is served by fused kernels.
+    """
+
+    form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
+    query_size: int | None = None  # None: any
+    key_size: int | None = None
+
+    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
+        """The query as it meets projected keys."""
+        return query
+
+    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m p"]:
+        """The keys as they meet a query, once for all queries."""
+        return keys
+
+    def compare(
+        self, asked: Float[Tensor, "*bq n p"], projected: Float[Tensor, "*bk m _"], first: int = 0
+    ) -> Float[Tensor, "*b n m"]:
+        """The scores of transformed queries and keys; `first` is the index of the first key given."""
+        return dot.scores(asked, projected, self.scale(asked.shape[-1]))
+
+    def scale(self, width: int) -> float:
+        """What a bilinear product is multiplied with."""
+        return 1.0
+
+    def projected_size(self, key_size: int) -> int:
+        """The width of a projected key."""
+        return key_size
+
+    @property
+    def vector(self) -> Tensor | None:
+        """v of an additive score: [h], or [heads h]."""
+        return None
+
+    def forward(self, query: Float[Tensor, "*bq n dq"], projected: Float[Tensor, "*bk m p"]) -> Float[Tensor, "*b n m"]:
+        """The score e of every query with every projected key."""
+        return self.compare(self.ask(query), projected)
+
+    def check(self, query_width: int, key_width: int | None) -> None:
+        """Refuse widths that cannot meet; `key_width` is None where the keys are already projected."""
+        name = type(self).__name__
+        if self.query_size is not None and query_width != self.query_size:
+            raise ShapeError(f"query: width {query_width} given, {name} expects {self.query_size}")
+        if key_width is not None and self.key_size is not None and key_width != self.key_size:
+            raise ShapeError(f"keys: width {key_width} given, {name} expects {self.key_size}")
+
+
+class Dot(Score):
+    r"""Dot product: $e_{ij} = q_i \cdot k_j$; scaled, $q_i \cdot k_j / \sqrt{d}$.
+
+    Luong et al. 2015 (arXiv:1508.04025), section 3.1; scaled: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1.
+    d is the width of the key, not the number of keys: q and k of unit-normal numbers have products of deviation √d.
+    """
+
+    form = "bilinear"
+
+    def __init__(self, scaled: bool = False):
+        super().__init__()
+        self.scaled = scaled
+
+    def scale(self, width: int) -> float:
+        return 1 / math.sqrt(width) if self.scaled else 1.0
+
+    def check(self, query_width: int, key_width: int | None) -> None:
+        if key_width is not None and query_width != key_width:
+            raise ShapeError(f"query: width {query_width} given, Dot expects the width of the keys, {key_width}")
+
+    def extra_repr(self) -> str:
+        return f"scaled={self.scaled}"
+
+
+class General(Score):
+    r"""Multiplicative attention: $e_{ij} = q_i^\top W k_j$.
+
+    Luong et al. 2015 (arXiv:1508.04025), section 3.1. W k is computed once for all queries. W starts so that scores of
+    unit-normal vectors have the deviation of a plain dot product's divided by √(query width).
+    """
+
+    form = "bilinear"
+
+    def __init__(self, query_size: int, key_size: int):
+        super().__init__()
+        self.query_size, self.key_size = positive(query_size=query_size, key_size=key_size)
+        self.weight = nn.Parameter(torch.empty(query_size, key_size))
+        nn.init.xavier_uniform_(self.weight)
+
+    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dq"]:
+        """W k_j."""
+        return F.linear(keys, self.weight)
+
+    def projected_size(self, key_size: int) -> int:
+        return self.weight.shape[0]
+
+    def extra_repr(self) -> str:
+        return f"{self.query_size}, {self.key_size}"
+
+
+class Additive(Score):
+    r"""Additive attention: $e_{ij} = v^\top \tanh(W q_i + U k_j + b)$.
+
+    Bahdanau et al. 2015 (arXiv:1409.0473), appendix A.1.2. Luong's "concat" (arXiv:1508.04025, section 3.1) is the
+    same function with W and U as the two halves of one matrix.
+    """
+
+    form = "additive"
+
+    def __init__(self, query_size: int, key_size: int, hidden: int):
+        super().__init__()
+        self.query_size, self.key_size, self.hidden = positive(query_size=query_size, key_size=key_size, hidden=hidden)
+        self.query = nn.Linear(query_size, hidden, bias=False)
+        self.key = nn.Linear(key_size, hidden)
+        self.v = nn.Parameter(torch.empty(hidden).uniform_(-1, 1) / math.sqrt(hidden))
+
+    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
+        """W q_i."""
+        asked: Tensor = self.query(query)
+        return asked
+
+    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m h"]:
+        """U k_j + b, once for all queries."""
+        projected: Tensor = self.key(keys)
+        return projected
+
+    def compare(
+        self, asked: Float[Tensor, "*bq n h"], projected: Float[Tensor, "*bk m h"], first: int = 0
+    ) -> Float[Tensor, "*b n m"]:
+        return additive.scores(asked, projected, self.v.to(asked.dtype))
+
+    def projected_size(self, key_size: int) -> int:
+        return self.hidden
+
+    @property
+    def vector(self) -> Tensor:
+        return self.v
+
+    def extra_repr(self) -> str:
+        return f"hidden={self.hidden}"
+
+
+class Cosine(Score):
+    r"""Content addressing: $e_{ij} = \beta \cos(q_i, k_j)$.
+
+    Graves et al. 2014 (arXiv:1410.5401), section 3.3.1. The sharpness β is a number, "learned" (one positive
+    parameter), or "query": then each query carries it as its last number, and β = softplus of that.
+    """
+
+    form = "bilinear"
+
+    def __init__(self, sharpness: float | str = 1.0):
+        super().__init__()
+        if isinstance(sharpness, str) and sharpness not in ("learned", "query"):
+            raise ArgumentError(f"sharpness: {sharpness!r} given, expected a number, 'learned' or 'query'")
+        self.sharpness = sharpness
+        if sharpness == "learned":
+            self.log_sharpness = nn.Parameter(torch.zeros(()))
+
+    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n dk"]:
+        """β q / |q|."""
+        if self.sharpness == "query":
+            return unit(query[..., :-1]) * F.softplus(query[..., -1:])
+        if self.sharpness == "learned":
+            return unit(query) * self.log_sharpness.exp().to(query.dtype)
+        return unit(query) * float(self.sharpness)
+
+    def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dk"]:
+        """k / |k|."""
+        return unit(keys)
+
+    def check(self, query_width: int, key_width: int | None) -> None:
+        extra = int(self.sharpness == "query")
+        if key_width is not None and query_width != key_width + extra:
+            plus = " + 1 (its sharpness)" if extra else ""
+            raise ShapeError(
+                f"query: width {query_width} given, Cosine expects the width of the keys, {key_width}{plus}"
+            )
+
+    def extra_repr(self) -> str:
+        return f"sharpness={self.sharpness!r}"
+
+
+class Location(Score):
+    r"""Location-based attention: $e_{ij} = (W q_i)_j$, from the query alone.
+
+    Luong et al. 2015 (arXiv:1508.04025), equation 8. The keys give only their number, at most `length`. It is global:
+    a window would select by position what is already scored by position, and the paper has no such model.
+    """
+
+    def __init__(self, query_size: int, length: int):
+        super().__init__()
+        self.query_size, self.length = positive(query_size=query_size, length=length)
+        self.weight = nn.Parameter(torch.empty(length, query_size))
+        nn.init.xavier_uniform_(self.weight)
+
+    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n length"]:
+        """W q_i: a score for every position there can be."""
+        return F.linear(query, self.weight)
+
+    def compare(
+        self, asked: Float[Tensor, "*bq n length"], projected: Float[Tensor, "*bk m dk"], first: int = 0
+    ) -> Float[Tensor, "*b n m"]:
+        last = first + projected.shape[-2]
+        if last > self.length:
+            raise ShapeError(
+                f"keys: {last} given, Location was built for at most {self.length}; build it with length={last}"
+            )
+        batch = torch.broadcast_shapes(asked.shape[:-2], projected.shape[:-2])
+        return asked[..., first:last].expand(*batch, asked.shape[-2], last - first)
+
+    def extra_repr(self) -> str:
+        return f"{self.query_size}, length={self.length}"
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors of length one; a zero vector stays zero, with a finite gradient."""
+    wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+    return F.normalize(wide, dim=-1, eps=1e-12).to(vectors.dtype)

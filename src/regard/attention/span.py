@@ -1,0 +1,371 @@
+r"""Spans: where may a query look?
+
+A span narrows a `Reach` by any of a mask, a bias (added to the scores) and a gate (multiplied after the weighting);
+`&` joins spans. It sees the unprojected query and the true lengths. `start`, a number or one a row, is the index of
+the first query, so that one query over a cache knows where it stands.
+"""
+
+# b batch · n queries · m keys · dq query width · s sequences laid end to end
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.checks import check_offsets, check_radius, check_start, positive
+from regard.errors import ArgumentError, DeviceError, DtypeError, ShapeError
+from regard.kernels.reach import Layout, Reach, Window
+
+__all__ = ["Alibi", "Causal", "Joined", "Lengths", "Mask", "Monotonic", "Packed", "Predictive", "Span", "join"]
+
+Start = int | Tensor
+
+
+class Span:
+    """Where a query may look.
+
+    One of your own overrides `narrow` and answers with `reach.with_mask(…)`, `with_bias(…)` or `with_gate(…)`.
+    """
+
+    first = False  # whether others need this one's answer: Lengths before Predictive
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        """The reach, narrowed by this span; `query` is [*b n dq], unprojected."""
+        raise TypeError(f"{type(self).__name__} does not say where to look: override `narrow`")
+
+    @property
+    def parts(self) -> tuple["Span", ...]:
+        """The spans that are joined in this one."""
+        return (self,)
+
+    def __and__(self, other: "Span") -> "Span":
+        joined = cast(Joined, join(self, other))
+        learned = any(isinstance(part, nn.Module) for part in joined.parts)
+        return JoinedModule(joined.parts) if learned else joined
+
+
+class Joined(Span):
+    """Several spans: masks meet, biases add, gates multiply."""
+
+    def __init__(self, parts: Sequence[Span]):
+        super().__init__()
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> tuple[Span, ...]:
+        return self._parts
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        for part in sorted(self.parts, key=lambda part: not part.first):
+            reach = part.narrow(reach, query)
+        return reach
+
+    def __repr__(self) -> str:
+        return " & ".join(map(repr, self.parts))
+
+
+class JoinedModule(nn.Module, Joined):
+    """Joined spans of which some are learned, so that their parameters are found."""
+
+    def __init__(self, parts: Sequence[Span]):
+        nn.Module.__init__(self)
+        self._parts = tuple(parts)
+        self.learned = nn.ModuleList(part for part in parts if isinstance(part, nn.Module))
+
+
+def join(*spans: Span | None) -> Span | None:
+    """All of them, flat; None where there is none."""
+    parts: list[Span] = []
+    for span in spans:
+        if span is None:
+            continue
+        if not isinstance(span, Span):
+            raise ArgumentError(f"span: {type(span).__name__} given, expected a Span such as Lengths or Causal")
+        parts.extend(span.parts)
+    return (Joined(parts) if len(parts) > 1 else parts[0]) if parts else None
+
+
+class Lengths(Span):
+    """Padding: row b has `lengths[b]` keys, and the rest are not there. Its parts may be 0."""
+
+    first = True
+
+    def __init__(self, lengths: Int[Tensor, "*b"] | Sequence[int] | int):
+        if not isinstance(lengths, Tensor):
+            lengths = torch.tensor(lengths)
+        if lengths.is_floating_point() or lengths.dtype == torch.bool or lengths.is_complex():
+            raise DtypeError(f"lengths: {lengths.dtype} given, expected whole numbers")
+        self.lengths = lengths
+        # Read only where reading is free: a length on a GPU is not waited for.
+        self.fewest: int | None = None
+        self.most: int | None = None
+        if lengths.device.type == "cpu" and lengths.numel() and not torch.compiler.is_compiling():
+            self.fewest, self.most = int(lengths.min()), int(lengths.max())
+            if self.fewest < 0:
+                raise ShapeError(f"lengths: {self.fewest} given, expected numbers of at least 0")
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        if self.most is not None and self.most > reach.keys:
+            raise ShapeError(f"lengths: {self.most} given, expected 0 … {reach.keys}, the number of keys")
+        return reach.with_lengths(per_row("lengths", self.lengths, reach), self.fewest)
+
+    def __repr__(self) -> str:
+        return f"Lengths({list(self.lengths.shape)})"
+
+
+class Causal(Span):
+    """Masked attention: query i sees the keys up to start + i, itself included."""
+
+    def __init__(self, start: Start = 0):
+        self.start = check_start(start)
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        return reach.with_causal(per_row("start", self.start, reach))
+
+    def __repr__(self) -> str:
+        return f"Causal({describe(self.start)})"
+
+
+class Monotonic(Span):
+    """Local-m: query i sees the keys within `radius` of start + i.
+
+    Luong et al. 2015 (arXiv:1508.04025), section 3.2. A query further than `radius` beyond the last key sees nothing.
+    """
+
+    def __init__(self, radius: int, start: Start = 0):
+        self.radius = check_radius(radius, 0)
+        self.start = check_start(start)
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        return reach.with_window(Window(self.radius, start=per_row("start", self.start, reach)))
+
+    def __repr__(self) -> str:
+        return f"Monotonic({self.radius}, {describe(self.start)})"
+
+
+class Predictive(nn.Module, Span):
+    r"""Local-p: a window around a predicted centre, and a Gaussian on the weights.
+
+    $p_i = S \cdot \mathrm{sigmoid}(v^\top \tanh(W q_i))$, S the true length;
+    $a_{ij} = \mathrm{softmax}_{|j - p_i| \le D}(e_{ij}) \cdot \exp(-(j - p_i)^2 / 2\sigma^2)$ with $\sigma = D/2$.
+
+    Luong et al. 2015 (arXiv:1508.04025), equations 9 and 10. The Gaussian multiplies what the softmax gave, so the
+    weights sum to at most one; the gradient reaches the centre through it alone.
+    """
+
+    def __init__(self, query_size: int, radius: int):
+        super().__init__()
+        self.query_size = positive(query_size=query_size)[0]
+        self.radius = check_radius(radius, 1)
+        self.hidden = nn.Linear(query_size, query_size, bias=False)
+        self.v = nn.Parameter(torch.empty(query_size).uniform_(-1, 1) / math.sqrt(query_size))
+
+    def centre(self, query: Float[Tensor, "*b n dq"], length: Float[Tensor, "*b"] | int) -> Float[Tensor, "*b n"]:
+        """p_i, in [0, S]."""
+        hidden = torch.tanh(self.hidden(query))
+        # A position needs more digits than bfloat16 has.
+        fraction = torch.sigmoid(
+            (hidden @ self.v.to(hidden.dtype)).float() if hidden.element_size() < 4 else hidden @ self.v
+        )
+        return fraction * (length if isinstance(length, int) else length.unsqueeze(-1))
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        if query.shape[-1] != self.query_size:
+            raise ShapeError(f"query: width {query.shape[-1]} given, Predictive expects {self.query_size}")
+        length = reach.keys if reach.lengths is None else reach.lengths
+        return reach.with_window(Window(self.radius, centre=self.centre(query, length), sigma=self.radius / 2))
+
+    def extra_repr(self) -> str:
+        return f"{self.query_size}, radius={self.radius}"
+
+
+class Mask(Span):
+    """Any boolean mask that broadcasts to [*b n m] (in Heads also [*b heads n m]); True: may look."""
+
+    def __init__(self, mask: Tensor):
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            given = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            raise DtypeError(f"mask: {given} given, expected a boolean tensor (True: may look)")
+        self.mask = mask
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        check_device("mask", self.mask, reach)
+        mask, wanted = self.mask, (*reach.batch, reach.queries, reach.keys)
+        if mask.ndim == len(wanted) + 1:  # a mask a head
+            wanted = (*reach.batch, mask.shape[-3], reach.queries, reach.keys)
+        fits = mask.ndim <= len(wanted) and all(
+            size in (1, target) for size, target in zip(reversed(mask.shape), reversed(wanted), strict=False)
+        )
+        if not fits:
+            raise ShapeError(f"mask: {list(mask.shape)} given, expected what broadcasts to {list(wanted)}")
+        return reach.with_mask(mask if mask.ndim > 1 else mask.expand(1, -1) if mask.ndim else mask.expand(1, 1))
+
+    def __repr__(self) -> str:
+        return f"Mask({list(self.mask.shape)})"
+
+
+class Alibi(Span):
+    r"""Linear biases: $-m_h |i - j|$ on the scores, a slope a head, in place of position encodings.
+
+    Press et al. 2022 (arXiv:2108.12409), section 3. Slopes are $2^{-8(h+1)/H}$ where the number of heads H is a
+    power of two; otherwise those of the power below, and then every other one of the power above.
+    """
+
+    def __init__(self, heads: int, start: Start = 0):
+        self.heads = positive(heads=heads)[0]
+        self.start = check_start(start)
+        self.slopes = torch.tensor(slopes(heads))
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        moved = self.slopes.to(device=reach.device, dtype=torch.promote_types(torch.float32, query.dtype))
+        return reach.with_slopes(moved, per_row("start", self.start, reach))
+
+    def __repr__(self) -> str:
+        return f"Alibi({self.heads}, {describe(self.start)})"
+
+
+class Packed(Span):
+    """Sequences laid end to end: sequence s holds the queries offsets[s] … offsets[s + 1], and sees only its own keys.
+
+    `key_offsets` gives the keys' bounds where they differ (a target over its source). Other spans count within each
+    sequence. Scores and weights that are looked at are block-diagonal, [ΣN, ΣM].
+    """
+
+    def __init__(
+        self,
+        offsets: Int[Tensor, " s1"] | Sequence[int],
+        key_offsets: Int[Tensor, " s1"] | Sequence[int] | None = None,
+    ):
+        self.offsets, queries = check_offsets("offsets", offsets)
+        self.key_offsets, keys = (
+            (self.offsets, queries) if key_offsets is None else check_offsets("key_offsets", key_offsets)
+        )
+        if len(self.key_offsets) != len(self.offsets):
+            raise ShapeError(
+                f"key_offsets: {len(self.key_offsets)} given, expected as many as offsets, {len(self.offsets)}"
+            )
+        self.total, self.longest = queries
+        self.total_keys, self.longest_key = keys
+
+    @property
+    def layout(self) -> Layout:
+        """What a kernel needs to know."""
+        return Layout(self.offsets, self.key_offsets, self.longest, self.longest_key)
+
+    @cached_property
+    def queries(self) -> tuple[Tensor, Tensor]:
+        """Sequence and position of every query, each [ΣN]."""
+        return places(self.offsets, self.total)
+
+    @cached_property
+    def keys(self) -> tuple[Tensor, Tensor]:
+        """Sequence and position of every key, each [ΣM]."""
+        return self.queries if self.key_offsets is self.offsets else places(self.key_offsets, self.total_keys)
+
+    def check(self, name: str, given: int, total: int) -> None:
+        """Refuse a tensor of another length than the offsets'."""
+        if given != total:
+            raise ShapeError(f"{name}: {given} rows given, expected {total}, the last of Packed's offsets")
+
+    def pad_queries(self, x: Tensor, heads: bool = False) -> Tensor:
+        """[ΣN d] -> [s N d], or with heads [a ΣN d] -> [s a N d]. What fills the gaps is real but never used."""
+        return padded(x, self.offsets, self.longest, heads)
+
+    def pad_keys(self, x: Tensor, heads: bool = False) -> Tensor:
+        """The same for keys and values."""
+        return padded(x, self.key_offsets, self.longest_key, heads)
+
+    def unpad(self, x: Tensor, heads: bool = False) -> Tensor:
+        """[s N d] -> [ΣN d], or [s a N d] -> [a ΣN d]."""
+        row, position = self.queries
+        return x[row, :, position].transpose(0, 1) if heads else x[row, position]
+
+    def unpad_pairs(self, x: Tensor, heads: bool = False) -> Tensor:
+        """[s (a) N M] -> [(a) ΣN ΣM], zero between sequences."""
+        (row, i), (column, j) = self.queries, self.keys
+        x = x.movedim(0, -3)  # [(a) s N M]
+        same = row[:, None] == column
+        return x[..., row[:, None], i[:, None], j].masked_fill(~same, 0.0)
+
+    def padded_span(self, rest: Sequence[Span]) -> Span:
+        """The other spans, for padded tensors: keys beyond each sequence are not there, and a mask is cut up."""
+        index = within(self.offsets, self.longest), within(self.key_offsets, self.longest_key)
+        cut: list[Span] = []
+        for part in rest:
+            if isinstance(part, Lengths):
+                raise ArgumentError("span: Lengths given beside Packed, whose offsets already are the lengths")
+            if isinstance(part, Mask):
+                whole = part.mask.expand(*part.mask.shape[:-2], self.total, self.total_keys)
+                part = Mask(whole[..., index[0][:, :, None], index[1][:, None, :]].movedim(-3, 0))
+            cut.append(part)
+        lengths = self.key_offsets.diff()
+        return cast(Span, join(Lengths(lengths), *cut))
+
+    def __repr__(self) -> str:
+        return f"Packed({len(self.offsets) - 1} sequences)"
+
+
+def padded(x: Tensor, offsets: Tensor, longest: int, heads: bool) -> Tensor:
+    """Rows of a packed tensor, a sequence each."""
+    cut = x[..., within(offsets, longest), :]  # [(a) s N d]
+    return cut.transpose(0, 1) if heads else cut
+
+
+def within(offsets: Tensor, longest: int) -> Tensor:
+    """The packed index of position i of sequence s, [s longest]; gaps point at some token that exists."""
+    index = offsets[:-1, None] + torch.arange(longest, device=offsets.device)
+    return index.clamp(max=offsets[-1] - 1).clamp(min=0)
+
+
+def places(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
+    """Sequence and position of every token."""
+    token = torch.arange(total, device=offsets.device)
+    row = torch.searchsorted(offsets[1:].contiguous(), token, right=True)
+    return row, token - offsets[row]
+
+
+def slopes(heads: int) -> list[float]:
+    """ALiBi's slopes."""
+    power = 1 << (heads.bit_length() - 1)
+    first = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
+    between = [2.0 ** (-4 * (h + 1) / power) for h in range(2 * power)][0::2]
+    return first + between[: heads - power]
+
+
+def check_device(name: str, tensor: Tensor, reach: Reach) -> None:
+    """Refuse a span's tensor that is not where the query is."""
+    if tensor.device != reach.device:
+        raise DeviceError(f"{name}: on {tensor.device}, expected {reach.device}, the query's device")
+
+
+def per_row(name: str, value, reach: Reach):  # type: ignore[no-untyped-def]
+    """A number as it is; a tensor moved from the host if need be and checked to broadcast to the batch."""
+    if isinstance(value, int):
+        return value
+    if value.device != reach.device:
+        if value.device.type != "cpu":
+            check_device(name, value, reach)
+        value = value.to(reach.device, non_blocking=True)
+    batch = reach.batch
+    fits = value.ndim <= len(batch) and all(
+        a in (1, b) for a, b in zip(reversed(value.shape), reversed(batch), strict=False)
+    )
+    if not fits:
+        raise ShapeError(f"{name}: {list(value.shape)} given, expected one a row, {list(batch)}")
+    return value
+
+
+def describe(start: Start) -> str:
+    return repr(start) if isinstance(start, int) else f"start={list(start.shape)}"
+
+
+def split_packed(span: Span | None) -> tuple[Packed | None, list[Span]]:
+    """The Packed part of a span, if it has one, and the others."""
+    parts = [] if span is None else list(span.parts)
+    packed = [part for part in parts if isinstance(part, Packed)]
+    if len(packed) > 1:
+        raise ArgumentError("span: more than one Packed given, expected at most one")
+    return (packed[0] if packed else None), [part for part in parts if not isinstance(part, Packed)]

@@ -1,0 +1,162 @@
+r"""Weightings: how do scores become weights?"""
+
+# b batch · n queries · m keys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.errors import ArgumentError
+from regard.kernels.reference import softmax
+
+__all__ = ["Gumbel", "Hard", "Plain", "Softmax", "Sparsemax", "Weighed", "Weighting"]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Weights, and for those that choose one key: which, and the logarithm of its probability."""
+
+    weights: Tensor  # [*b n m]
+    probabilities: Tensor | None = None  # [*b n m]: the distribution, where there is one
+    picked: Tensor | None = None  # [*b n]; -1 where there was nothing to pick
+    log_prob: Tensor | None = None  # [*b n], differentiable
+
+
+class Weighting(nn.Module):
+    """Scores to weights. One of your own overrides `weigh`; keys that the mask forbids must get weight zero."""
+
+    name: ClassVar[str] = "other"
+    temperature: float = 1.0
+
+    def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
+        """The weights and what else is known of them."""
+        raise TypeError(f"{type(self).__name__} does not say how to weigh: override `weigh`")
+
+    def forward(
+        self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "*b n m"]:
+        """The weights alone."""
+        return self.weigh(scores, mask).weights
+
+
+class Softmax(Weighting):
+    r"""Soft attention: $a_{ij} = \exp(e_{ij}/T) / \sum_k \exp(e_{ik}/T)$, over the keys in reach."""
+
+    name = "softmax"
+
+    def __init__(self, temperature: float = 1.0):
+        super().__init__()
+        self.temperature = above_zero(temperature=temperature)
+
+    def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
+        weights = softmax(scores, mask, self.temperature)
+        return Weighed(weights, probabilities=weights)
+
+    def extra_repr(self) -> str:
+        return "" if self.temperature == 1.0 else f"temperature={self.temperature}"
+
+
+class Hard(Weighting):
+    r"""Hard attention: one key, drawn from the softmax in training, the likeliest in evaluation.
+
+    Xu et al. 2015 (arXiv:1502.03044), section 4.1. The draw has no gradient; train through `look.log_prob` (REINFORCE).
+    """
+
+    name = "hard"
+
+    def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
+        probabilities = softmax(scores, mask)
+        picked = draw(probabilities) if self.training else probabilities.argmax(-1)
+        weights, picked = one_hot(picked, probabilities)
+        reachable = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        chosen = reachable.log_softmax(-1).gather(-1, picked.clamp(min=0)[..., None]).squeeze(-1)
+        return Weighed(weights, probabilities, picked, chosen.masked_fill(picked < 0, 0.0))
+
+
+class Gumbel(Weighting):
+    r"""Straight-through Gumbel-softmax: a one-hot weight forward, the gradient of softmax((e + g)/τ) backward.
+
+    Jang et al. 2017 (arXiv:1611.01144), section 2.2. In evaluation there is no noise: the likeliest key.
+    """
+
+    name = "gumbel"
+
+    def __init__(self, tau: float = 1.0):
+        super().__init__()
+        self.tau = above_zero(tau=tau)
+
+    def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
+        probabilities = softmax(scores, mask)
+        noisy = scores - exponential_like(scores).log() if self.training else scores
+        soft = softmax(noisy, mask, self.tau).to(scores.dtype)
+        hard, picked = one_hot(soft.argmax(-1), soft)
+        return Weighed(hard + (soft - soft.detach()), probabilities, picked)
+
+    def extra_repr(self) -> str:
+        return f"tau={self.tau}"
+
+
+class Sparsemax(Weighting):
+    r"""The Euclidean projection of the scores onto the simplex: $\arg\min_p \|p - e\|^2$; many weights are zero.
+
+    Martins and Astudillo 2016 (arXiv:1602.02068), algorithm 1.
+    """
+
+    name = "sparsemax"
+
+    def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
+        wide = scores if scores.dtype == torch.float64 else scores.float()
+        reachable = wide if mask is None else wide.masked_fill(~mask, torch.finfo(wide.dtype).min)
+        # Only scores within 1 of the highest can have weight: shifted and floored at -2, the rest cannot overflow.
+        shifted = (reachable - reachable.amax(-1, keepdim=True).detach()).clamp(min=-2.0)
+        ordered = shifted.sort(dim=-1, descending=True).values
+        count = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=wide.dtype)
+        total = ordered.cumsum(-1)
+        support = (1 + count * ordered > total).sum(-1, keepdim=True)
+        threshold = (total.gather(-1, support - 1) - 1) / support
+        weights = (shifted - threshold).clamp(min=0.0)
+        if mask is not None:
+            weights = weights.masked_fill(~mask, 0.0)
+        weights = weights.to(scores.dtype)
+        return Weighed(weights, probabilities=weights)
+
+
+class Plain(Weighting):
+    r"""The scores themselves: with `Dot`, raw self-attention $R = s s^\top$, $c = R s$. Nothing is normalised."""
+
+    name = "plain"
+
+    def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
+        return Weighed(scores if mask is None else scores.masked_fill(~mask, 0.0))
+
+
+def draw(probabilities: Float[Tensor, "*b n m"]) -> Int[Tensor, "*b n"]:
+    """One key a query by its probability: the winner of a race of exponential clocks, with nothing read back."""
+    clocks = exponential_like(probabilities)
+    return (probabilities.to(clocks.dtype) / clocks).argmax(-1)
+
+
+def exponential_like(scores: Tensor) -> Tensor:
+    """Exponential noise, never zero."""
+    wide = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    noise = torch.empty(scores.shape, dtype=wide, device=scores.device).exponential_()
+    return noise.clamp(min=torch.finfo(wide).tiny)
+
+
+def one_hot(
+    picked: Int[Tensor, "*b n"], like: Float[Tensor, "*b n m"]
+) -> tuple[Float[Tensor, "*b n m"], Int[Tensor, "*b n"]]:
+    """Weight one on the picked key; none, and -1, where every probability is zero."""
+    nothing = ~(like > 0).any(-1)
+    weights = torch.zeros_like(like).scatter(-1, picked[..., None], 1.0)
+    return weights.masked_fill(nothing[..., None], 0.0), picked.masked_fill(nothing, -1)
+
+
+def above_zero(**numbers: float) -> float:
+    """The number, checked to be finite and above zero."""
+    ((name, number),) = numbers.items()
+    if not 0 < number < float("inf"):
+        raise ArgumentError(f"{name}: {number!r} given, expected a number above 0")
+    return float(number)

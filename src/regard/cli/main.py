@@ -1,0 +1,80 @@
+"""The command `regard`. A file `regard/cli/NAME.py` with a function NAME in it is the subcommand NAME.
+
+Those files import nothing heavy at the top (torch, matplotlib and the library come inside the function), so that
+`regard --help` is instant.
+"""
+
+import contextlib
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+import regard.cli
+from regard.errors import RegardError
+
+app = typer.Typer(
+    context_settings={"help_option_names": ["--help", "-h"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """A person's mistake is one sentence and status 2, a broken pipe is silent; a traceback is a bug."""
+    try:
+        yield
+    except RegardError as error:
+        print(f"regard: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("regard: stopped", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        if error.filename is None:  # it was standard output: what is left in its buffer has nowhere to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        print(": ".join(filter(None, ["regard", error.filename, error.strerror])), file=sys.stderr)
+        sys.exit(2)
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        print(f"regard {regard.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def regard_(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Sequence-to-sequence models with attention."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+for module in pkgutil.iter_modules(regard.cli.__path__):
+    if module.name != "main":
+        command = getattr(importlib.import_module(f"regard.cli.{module.name}"), module.name)
+        app.command(module.name)(plainly()(command))
+
+
+def main() -> None:
+    """Run the command line."""
+    with plainly():
+        try:
+            app(prog_name="regard")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()

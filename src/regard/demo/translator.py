@@ -1,0 +1,121 @@
+r"""A small encoder-decoder whose attention is handed to it.
+
+The encoder is a bidirectional GRU (Bahdanau et al. 2015, arXiv:1409.0473, section 3.2); each word's embedding is added to
+its annotation, which keeps an annotation about its own word. The decoder is Luong's (2015, arXiv:1508.04025, section 3):
+the query is the current state $h_t$ and $\tilde h_t = \tanh(W [c_t; h_t])$, without input feeding, so that in training all
+steps attend at once. Whatever maps (query, memory, span) to a context fits in: an `Attention` or `Heads`.
+
+b sentences · n target words · m source words · d width
+"""
+
+import typing
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attention, Heads
+from regard.attention.score import Additive, Dot, General
+from regard.attention.span import Lengths, Predictive
+
+__all__ = ["MECHANISMS", "Mechanism", "Translator", "Vocabulary"]
+
+PAD, START, END = 0, 1, 2
+
+
+class Mechanism(typing.NamedTuple):
+    """An attention, by the paper it is from."""
+
+    paper: str
+    build: Callable[[int], nn.Module]
+
+
+MECHANISMS = {
+    "additive": Mechanism("Bahdanau 2015", lambda d: Attention(Additive(d, d, hidden=d))),
+    "general": Mechanism("Luong 2015", lambda d: Attention(General(d, d))),
+    "scaled dot": Mechanism("Vaswani 2017", lambda d: Attention(Dot(scaled=True))),
+    "local-p": Mechanism("Luong 2015", lambda d: Attention(General(d, d), span=Predictive(d, radius=3))),
+    "multi-head": Mechanism("Vaswani 2017", lambda d: Heads(d, heads=2)),
+}
+
+
+class Vocabulary:
+    """Words and their numbers."""
+
+    def __init__(self, sentences: Sequence[Sequence[str]]):
+        self.words = ["", "<s>", "</s>", *sorted({word for sentence in sentences for word in sentence})]
+        self.numbers = {word: number for number, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Int[Tensor, "b m"]:
+        """Words to numbers, END after each sentence, PAD to the same length."""
+        rows = [torch.tensor([*(self.numbers[word] for word in sentence), END]) for sentence in sentences]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+    def decode(self, row: Sequence[int]) -> tuple[str, ...]:
+        """Numbers to words, up to the first END."""
+        stop = row.index(END) if END in row else len(row)
+        return tuple(self.words[number] for number in row[:stop])
+
+
+class Translator(nn.Module):
+    """Encoder, decoder, and any attention between them."""
+
+    def __init__(self, sources: int, targets: int, attention: nn.Module, size: int):
+        super().__init__()
+        self.source = nn.Embedding(sources, size, padding_idx=PAD)
+        self.target = nn.Embedding(targets, size, padding_idx=PAD)
+        self.encoder = nn.GRU(size, size // 2, bidirectional=True, batch_first=True)
+        self.first = nn.Linear(size, size)
+        self.decoder = nn.GRU(size, size, batch_first=True)
+        self.attention = attention
+        self.mix = nn.Linear(2 * size, size)
+        self.dropout = nn.Dropout(0.1)
+        self.output = nn.Linear(size, targets)
+
+    def encode(self, source: Int[Tensor, "b m"]) -> tuple[Float[Tensor, "b m d"], Lengths]:
+        """What the decoder attends to, and how much of it is padding."""
+        lengths = (source != PAD).sum(-1)
+        embedded = self.dropout(self.source(source))
+        packed = nn.utils.rnn.pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        annotations, _ = nn.utils.rnn.pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
+        return annotations + embedded, Lengths(lengths)
+
+    def states(self, memory: Float[Tensor, "b m d"], target: Int[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        """The decoder's state after reading each of `target`."""
+        start = torch.tanh(self.first(memory[:, 0]))[None]
+        return self.decoder(self.dropout(self.target(target)), start.contiguous())[0]
+
+    def read(self, states: Float[Tensor, "b n d"], context: Float[Tensor, "b n d"]) -> Float[Tensor, "b n v"]:
+        """From states and contexts to the scores of the next word."""
+        return self.output(self.dropout(torch.tanh(self.mix(torch.cat([context, states], -1)))))
+
+    def forward(self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"]) -> Float[Tensor, "b n v"]:
+        """Teacher forcing: all steps at once."""
+        memory, span = self.encode(source)
+        states = self.states(memory, target)
+        return self.read(states, self.attention(states, memory, span=span))
+
+    @torch.no_grad()
+    def weights(self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"]) -> Float[Tensor, "b n m"]:
+        """Where it looked for each word; the mean over heads where there are heads."""
+        memory, span = self.encode(source)
+        weights = self.attention.look(self.states(memory, target), memory, span=span).weights
+        return weights if weights.dim() == 3 else weights.mean(1)
+
+    @torch.no_grad()
+    def translate(self, source: Int[Tensor, "b m"], limit: int = 16) -> Int[Tensor, "b n"]:
+        """The best next word, again and again."""
+        memory, span = self.encode(source)
+        words = torch.full((len(source), 1), START)
+        state = torch.tanh(self.first(memory[:, 0]))[None].contiguous()
+        for _ in range(limit):
+            last, state = self.decoder(self.target(words[:, -1:]), state)
+            scores = self.read(last, self.attention(last, memory, span=span))
+            words = torch.cat([words, scores.argmax(-1)], 1)
+            if bool((words == END).any(1).all()):
+                break
+        return words[:, 1:]

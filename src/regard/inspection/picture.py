@@ -1,0 +1,282 @@
+"""Pictures of attention weights: a heat map for papers and pages, shaded bars for a terminal.
+
+Rows are queries (the target), columns are keys (the source), as in figure 3 of Bahdanau et al. 2015
+(arXiv:1409.0473). Nothing here touches pyplot: a figure belongs to whoever asked for it.
+
+h heads · n queries · m keys
+"""
+
+import io
+import unicodedata
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import torch
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from regard.errors import ArgumentError, ShapeError
+
+__all__ = ["bars", "heatmap", "save", "svg"]
+
+INK = "#23272f"
+FAINT = "#6b7280"
+RULE = "#d5d9e0"
+
+# One hue from white to dark: lightness alone carries the value, so every kind of colour vision reads it, and so does grey.
+SEQUENTIAL = LinearSegmentedColormap.from_list(
+    "regard", ["#ffffff", "#dbe9f6", "#a9cbe6", "#5fa0d0", "#2271b3", "#0b3c6f"]
+)
+# Plain weights and raw scores have a sign: blue above zero, orange below (a pair that no colour blindness confuses).
+DIVERGING = LinearSegmentedColormap.from_list(
+    "regard-signed", ["#8a3b00", "#d55e00", "#f5c6a0", "#ffffff", "#a9cbe6", "#2271b3", "#0b3c6f"]
+)
+
+SHADES = " ░▒▓█"
+STEPS = (0.05, 0.25, 0.5, 0.75)
+# DejaVu comes with matplotlib; the others are used for letters it lacks, where they are installed.
+FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Hiragino Sans", "Arial Unicode MS", "Noto Sans")
+
+
+def heatmap(
+    weights: Any,
+    source: Sequence[str] | None = None,
+    target: Sequence[str] | None = None,
+    *,
+    title: str | Sequence[str] | None = None,
+    path: str | Path | None = None,
+) -> Figure:
+    """Draw attention weights as a heat map; several heads become small multiples.
+
+    `weights` is a Look, or anything that reads as a matrix [n, m] or a stack [h, n, m]; leading dimensions of one are
+    dropped. `source` names the m columns and `target` the n rows. `title` is one title, or one for each panel. With a
+    `path` the figure is also saved; the suffix chooses PNG, SVG or PDF.
+    """
+    stack = _stack(weights)
+    panels, n, m = stack.shape
+    source, target = _labels("source", source, m), _labels("target", target, n)
+    heading, names = _titles(title, panels)
+
+    colours, low, high = _scale(stack)
+    columns = min(panels, _across(panels, m))
+    rows = -(-panels // columns)
+    cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
+    left, top = 0.085 * max(map(_width, target), default=0) + 0.25, 0.07 * max(map(_width, source), default=0) + 0.5
+    size = (max(columns * (m * cell + 0.2) + left + 0.5, 2.2), max(rows * (n * cell + top + 0.35) + 0.3, 1.4))
+
+    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    figure.get_layout_engine().set(h_pad=0.06, w_pad=0.05)  # type: ignore[union-attr, call-arg]
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for index, axes in enumerate(grid.flat):
+        if index >= panels:
+            axes.set_axis_off()
+            continue
+        image = axes.imshow(stack[index].numpy(), cmap=colours, vmin=low, vmax=high, aspect="equal")
+        _dress(axes, source, target if index % columns == 0 else [""] * n, names[index], cell)
+        if cell >= 0.28:
+            _write_values(axes, stack[index], colours, low, high, size=min(8.0, cell * 17.5))
+    if cell < 0.28:
+        bar = figure.colorbar(image, ax=grid, shrink=0.7, aspect=24, pad=0.02)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(labelsize=7, colors=FAINT, length=0)
+    if heading:
+        figure.suptitle(heading, fontsize=11, color=INK, fontfamily=_fonts(), parse_math=False)
+    if path is not None:
+        save(figure, path)
+    return figure
+
+
+def bars(
+    weights: Any,
+    source: Sequence[str] | None = None,
+    target: Sequence[str] | None = None,
+    *,
+    width: int = 80,
+) -> str:
+    """Draw attention weights with shade blocks, for a terminal `width` columns wide.
+
+    The source stands above its columns; where it does not fit side by side, as a staircase. Several heads follow one
+    another.
+    """
+    stack = _stack(weights)
+    panels, n, m = stack.shape
+    source, target = _labels("source", source, m), _labels("target", target, n)
+    margin = max(map(_width, target), default=0)
+    wide = [max(_width(word), 4) for word in source]
+    if margin + sum(wide) + 2 * m <= width:
+        header = [" " * margin + "".join("  " + _pad(word, size) for word, size in zip(source, wide, strict=True))]
+    else:
+        wide = [3] * m if margin + 4 * m <= width else [1] * m
+        header = [
+            " " * margin + "".join(" " + "│".ljust(size) for size in wide[:j]) + " ┌ " + word
+            for j, word in enumerate(source)
+        ]
+    gap = "  " if len(header) == 1 else " "
+    top = float(stack.max())
+    unit = 1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)  # weights are shares already; anything else is shown against its largest
+    lines: list[str] = []
+    for index in range(panels):
+        if panels > 1:
+            lines += [f"head {index + 1}"]
+        lines += [line.rstrip() for line in header]
+        for word, row in zip(target, (stack[index] / unit).tolist(), strict=True):
+            cells = "".join(gap + _shade(value) * size for value, size in zip(row, wide, strict=True))
+            lines.append((_pad(word, margin, right=True) + cells).rstrip())
+        lines.append("")
+    key = "  ".join(f"{shade} {_share(step * unit)}" for shade, step in zip(SHADES[1:], STEPS, strict=True))
+    lines.append(" " * margin + gap + key + " and more")
+    return "\n".join(lines)
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure as PNG, SVG or PDF, by the path's suffix; the same figure always gives the same bytes."""
+    path = Path(path)
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ArgumentError(f"path: a picture is saved as .png, .svg or .pdf, got {path.name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_render(figure, kind))
+    return path
+
+
+def svg(figure: Figure) -> str:
+    """A figure as the text of one <svg> element, its words kept as words."""
+    text = _render(figure, "svg").decode()
+    return text[text.index("<svg") :].strip()
+
+
+def _render(figure: Figure, kind: str) -> bytes:
+    out = io.BytesIO()
+    # No date and no salt drawn at random: pictures under version control change only when the numbers do.
+    blank: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }
+    with matplotlib.rc_context({"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}):
+        with warnings.catch_warnings():
+            # A letter that no installed font has is drawn as a box; the words stay in the SVG.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(out, format=kind, dpi=160, metadata=blank[kind])
+    return out.getvalue()
+
+
+def _stack(weights: Any) -> Tensor:
+    """A Look, a tensor or nested lists as finite float64 [h, n, m]."""
+    weights = torch.as_tensor(getattr(weights, "weights", weights)).detach()
+    found = tuple(weights.shape)
+    while weights.dim() > 2 and weights.shape[0] == 1:
+        weights = weights[0]
+    if weights.dim() == 2:
+        weights = weights[None]
+    if weights.dim() != 3 or 0 in weights.shape:
+        raise ShapeError(f"weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got {list(found)}")
+    weights = weights.to("cpu", torch.float64)
+    if not bool(weights.isfinite().all()):
+        raise ArgumentError("weights: all must be finite to be drawn, got infinity or NaN")
+    return weights
+
+
+def _labels(name: str, words: Sequence[str] | None, count: int) -> list[str]:
+    if words is None:  # the index of every position, or of every so many
+        step = max(1, round(count / 8 / 5) * 5) if count > 12 else 1
+        return [str(index) if index % step == 0 else "" for index in range(count)]
+    if isinstance(words, str):
+        raise ArgumentError(f"{name}: a sequence of words was expected, got one string; split it first")
+    if len(words) != count:
+        raise ShapeError(f"{name}: {count} words were expected, one for each {name} position, got {len(words)}")
+    return [str(word) for word in words]
+
+
+def _titles(title: str | Sequence[str] | None, panels: int) -> tuple[str, list[str]]:
+    heads = [f"head {index + 1}" for index in range(panels)] if panels > 1 else [""]
+    if title is None or isinstance(title, str):
+        return title or "", heads
+    if len(title) != panels:
+        raise ShapeError(f"title: one title or one for each of {panels} panels was expected, got {len(title)}")
+    return "", [str(name) for name in title]
+
+
+def _scale(stack: Tensor) -> tuple[Colormap, float, float]:
+    low, high = float(stack.min()), float(stack.max())
+    if low < 0.0:
+        reach = max(-low, high)
+        return DIVERGING, -reach, reach
+    return SEQUENTIAL, 0.0, high if high > 0.0 else 1.0
+
+
+def _across(panels: int, m: int) -> int:
+    """How many panels side by side: a row where they fit, at most four."""
+    if m > 24:
+        return 2
+    return panels if panels <= 5 and m <= 8 else 4 if panels > 4 else min(panels, 3)
+
+
+def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: float) -> None:
+    size = 9.0 if cell >= 0.3 else max(4.5, cell * 34)
+    upright = all(_width(word) * size / 72 * 0.62 <= cell for word in source)
+    axes.set_xticks(range(len(source)), labels=source, parse_math=False)
+    axes.set_yticks(range(len(target)), labels=target, parse_math=False)
+    axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=3, colors=INK, labelsize=size)
+    for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
+        label.set_fontfamily(_fonts())
+    if not upright:
+        for label in axes.get_xticklabels():
+            label.set(rotation=45, ha="left", va="bottom", rotation_mode="anchor")
+    # Thin white lines between cells keep neighbours apart without drawing attention to themselves.
+    axes.set_xticks([j - 0.5 for j in range(1, len(source))], minor=True)
+    axes.set_yticks([i - 0.5 for i in range(1, len(target))], minor=True)
+    if cell >= 0.14:
+        axes.grid(which="minor", color="white", linewidth=1.0)
+    axes.tick_params(which="minor", length=0)
+    for spine in axes.spines.values():
+        spine.set(color=RULE, linewidth=0.8)
+    if name:
+        axes.set_xlabel(name, fontsize=9, color=INK, labelpad=6, fontfamily=_fonts(), parse_math=False)
+
+
+def _write_values(axes: Axes, matrix: Tensor, colours: Colormap, low: float, high: float, size: float) -> None:
+    for i, row in enumerate(matrix.tolist()):
+        for j, value in enumerate(row):
+            text = _share(value)
+            if text in ("0", "-0"):
+                continue
+            red, green, blue, _ = colours((value - low) / (high - low))
+            dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.55
+            axes.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if dark else INK)
+
+
+def _share(value: float) -> str:
+    """.83 rather than 0.83, 1 rather than 1.00; large numbers with three digits."""
+    if abs(value) >= 10:
+        return f"{value:.3g}"
+    text = f"{value:.2f}"
+    return text[: -len(".00")] if text.endswith(".00") else text.replace("0.", ".", 1)
+
+
+def _shade(value: float) -> str:
+    return SHADES[sum(value >= step for step in STEPS)]
+
+
+def _width(word: str) -> int:
+    """Columns a word takes in a terminal: two for wide letters, none for combining marks."""
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in word
+    )
+
+
+def _pad(word: str, size: int, right: bool = False) -> str:
+    fill = " " * (size - _width(word))
+    return fill + word if right else word + fill
+
+
+def _fonts() -> list[str]:
+    installed = set(font_manager.fontManager.get_font_names())
+    return [font for font in FONTS if font in installed]

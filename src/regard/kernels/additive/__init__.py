@@ -1,0 +1,1 @@
+"""Additive scores: v·tanh(Wq + Uk + b)."""

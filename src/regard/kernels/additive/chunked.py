@@ -1,0 +1,89 @@
+"""Additive scores in chunks of queries, recomputed in the backward pass: [*b n m h] never stands in memory."""
+
+# b batch · n queries · m keys · h hidden · r rows and c queries of a chunk
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+__all__ = ["scores"]
+
+CHUNK = 1 << 18  # numbers of tanh held at once on a CPU: 1 MiB in float32, within a core's cache
+CHUNK_CUDA = 1 << 26
+
+
+def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """The reference's scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m]."""
+    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
+    flat_query, flat_keys = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (query, keys))
+    flat_vector = vector.to(query.dtype).expand(*batch, -1).reshape(-1, vector.shape[-1])
+    return chunked_scores(flat_query, flat_keys, flat_vector).reshape(*batch, query.shape[-2], keys.shape[-2])
+
+
+@torch.library.custom_op("regard::additive_scores", mutates_args=())
+def chunked_scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """[b n h], [b m h] and [b h] -> [b n m]."""
+    result = query.new_empty(query.shape[0], query.shape[1], keys.shape[1])
+    for row, part, hidden in hidden_chunks(query, keys):
+        result[row, part] = (hidden.flatten(1, 2) @ vector[row, :, None].to(hidden.dtype)).view(hidden.shape[:-1])
+    return result
+
+
+@chunked_scores.register_fake
+def _(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    return query.new_empty(query.shape[0], query.shape[1], keys.shape[1])
+
+
+@torch.library.custom_op("regard::additive_scores_backward", mutates_args=())
+def chunked_scores_backward(grad: Tensor, query: Tensor, keys: Tensor, vector: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """With t = tanh(q + k) and g the gradient of the scores:
+
+    dq_i = v ∘ Σ_j g_ij (1 - t_ij²), dk_j = v ∘ Σ_i g_ij (1 - t_ij²), dv = Σ_ij g_ij t_ij; the ones are summed once.
+    """
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    grad = grad.to(wide)
+    d_query, d_keys = (x.new_zeros(x.shape, dtype=wide) for x in (query, keys))
+    d_vector = vector.new_zeros(vector.shape, dtype=wide)
+    for row, part, hidden in hidden_chunks(query, keys):
+        g = grad[row, part]
+        d_vector[row] += (g.flatten(1).unsqueeze(1) @ hidden.flatten(1, 2)).squeeze(1)
+        hidden.square_()
+        d_query[row, part] = (g.unsqueeze(2) @ hidden).squeeze(2)
+        d_keys[row] += torch.einsum("rcm,rcmh->rmh", g, hidden)
+    d_query = vector.unsqueeze(1) * (grad.sum(2).unsqueeze(2) - d_query)
+    d_keys = vector.unsqueeze(1) * (grad.sum(1).unsqueeze(2) - d_keys)
+    return d_query.to(query.dtype), d_keys.to(keys.dtype), d_vector.to(vector.dtype)
+
+
+@chunked_scores_backward.register_fake
+def _(grad: Tensor, query: Tensor, keys: Tensor, vector: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(query), torch.empty_like(keys), torch.empty_like(vector)
+
+
+def keep_inputs(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    ctx.save_for_backward(*inputs)
+
+
+def recompute(ctx, grad):  # type: ignore[no-untyped-def]
+    return chunked_scores_backward(grad.contiguous(), *ctx.saved_tensors)
+
+
+chunked_scores.register_autograd(recompute, setup_context=keep_inputs)
+
+
+def hidden_chunks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """tanh(q_i + k_j) for some rows or some queries of one row, in one buffer: the rows, the queries, [r c m h]."""
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    (rows, n, h), m = query.shape, keys.shape[1]
+    chunk = CHUNK_CUDA if query.is_cuda else CHUNK
+    queries = min(n, max(1, chunk // (m * h)))
+    together = min(rows, max(1, chunk // (n * m * h)))
+    buffer = query.new_empty(together * queries * m * h, dtype=wide)
+    for row in (slice(first, min(first + together, rows)) for first in range(0, rows, together)):
+        q, k = query[row].to(wide), keys[row].to(wide)
+        for part in (slice(first, min(first + queries, n)) for first in range(0, n, queries)):
+            shape = (row.stop - row.start, part.stop - part.start, m, h)
+            hidden = buffer[: math.prod(shape)].view(shape)
+            torch.add(q[:, part].unsqueeze(2), k.unsqueeze(1), out=hidden)
+            yield row, part, hidden.tanh_()

@@ -1,0 +1,64 @@
+"""Bilinear softmax attention through torch's fused scaled_dot_product_attention."""
+
+# b batch · n queries · m keys · d width
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from regard.kernels.reference import Call
+
+__all__ = ["attend"]
+
+SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
+WIDE = 256  # flash and cuDNN stop here
+
+
+def attend(call: Call) -> Tensor:
+    """The same sum as the reference's, never holding [*b n m] where torch has a fused kernel for the case."""
+    reach, query, keys, values = call.reach, call.query, call.keys, call.values
+    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
+    mask, bias, some = None, reach.bias(), None
+    plainly_causal = reach.plainly_causal and reach.lengths is None and not reach.masks and bias is None
+    if not plainly_causal or reach.window is not None:
+        plainly_causal, mask = False, reach.mask()
+        if mask is not None and reach.maybe_empty:
+            # A query with nothing to look at is shown everything, and its context is then set to zero.
+            some = mask.any(-1, keepdim=True)
+            mask = mask | ~some
+        if bias is not None:
+            bias = bias.to(query.dtype)
+            mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+    options: dict[str, Any] = {
+        "attn_mask": None if mask is None else four(mask.expand(torch.broadcast_shapes(mask.shape, (*batch, 1, 1)))),
+        "dropout_p": call.dropout,
+        "is_causal": plainly_causal,
+        "scale": call.scale / call.temperature,
+    }
+    tensors: Any = [four(tensor.expand(*batch, *tensor.shape[-2:])) for tensor in (query, keys, values)]
+    if query.is_cuda:
+        with sdpa_kernel(order(call, masked=mask is not None), set_priority=True):
+            context = F.scaled_dot_product_attention(*tensors, **options)
+    else:
+        context = F.scaled_dot_product_attention(*tensors, **options)
+    context = context.reshape(*batch, *context.shape[-2:])
+    return context if some is None else context.masked_fill(~some, 0.0)
+
+
+def four(tensor: Tensor) -> Tensor:
+    """Fused kernels want exactly four dimensions: [batch heads n d]."""
+    if tensor.ndim == 4:
+        return tensor
+    if tensor.ndim > 4:
+        return tensor.flatten(0, tensor.ndim - 4)
+    return tensor[(None,) * (3 - tensor.ndim)].unsqueeze(-3)
+
+
+def order(call: Call, masked: bool) -> list[SDPBackend]:
+    """The kernels to try on CUDA, fastest first, as measured on Hopper."""
+    fused = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+    if masked or call.keys.shape[-2] <= SHORT or max(call.query.shape[-1], call.values.shape[-1]) > WIDE:
+        fused = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
+    return [*fused, SDPBackend.MATH]

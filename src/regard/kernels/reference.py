@@ -1,0 +1,63 @@
+"""The specification: attention written as its definition says. Everything faster must agree with this file."""
+
+# b batch · n queries · m keys · dv value width
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.kernels.reach import Reach
+
+__all__ = ["Call", "attend", "softmax", "sum_values"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One attention call, after the score has transformed its query and keys."""
+
+    query: Tensor  # [*b n d]
+    keys: Tensor  # [*b m d]
+    values: Tensor  # [*b m dv]
+    reach: Reach
+    compare: Callable[[Tensor, Tensor], Tensor]  # scores [*b n m] of query and keys
+    weigh: Callable[[Tensor, Tensor | None], Tensor]  # weights [*b n m] of scores under a mask
+    scale: float = 1.0  # bilinear scores are scale · q·k
+    vector: Tensor | None = None  # additive scores are vector · tanh(q + k); [h] or [heads h]
+    temperature: float = 1.0
+    dropout: float = 0.0
+
+
+def softmax(scores: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
+    """Softmax over the keys that the mask allows; a query with none gets zeros and finite gradients.
+
+    Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.
+    """
+    wide = scores if scores.dtype == torch.float64 else scores.float()
+    if temperature != 1.0:
+        wide = wide / temperature
+    if mask is None:
+        return torch.softmax(wide, dim=-1).to(scores.dtype)
+    # The lowest finite number, not -inf: a row without keys is then uniform, not NaN, and is zeroed below.
+    weights = torch.softmax(wide.masked_fill(~mask, torch.finfo(wide.dtype).min), dim=-1)
+    return weights.masked_fill(~mask, 0.0).to(scores.dtype)
+
+
+def attend(call: Call) -> Tensor:
+    """Σ_j a_ij v_j with a = weigh(e), e = compare(q, k) + bias, and a gate after the weighting."""
+    scores = call.compare(call.query, call.keys)
+    return sum_values(scores, call)
+
+
+def sum_values(scores: Tensor, call: Call) -> Tensor:
+    """From scores to contexts: bias, weighting, gate, dropout, sum."""
+    bias, gate = call.reach.bias(), call.reach.gate()
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    weights = call.weigh(scores, call.reach.mask())
+    if gate is not None:
+        weights = weights * gate.to(weights.dtype)
+    if call.dropout:
+        weights = F.dropout(weights, call.dropout)
+    return weights @ call.values

@@ -1,0 +1,1 @@
+"""Local attention: only the keys inside each query's window are touched."""

@@ -1,0 +1,235 @@
+"""A study's page: what was claimed, what was measured, and whether the two agree.
+
+A Page is plain data. `write` puts it in a folder as one self-contained HTML file, as Markdown with its pictures beside
+it, and as JSON with every number.
+"""
+
+import dataclasses
+import json
+import math
+import platform
+import time
+import typing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from regard.errors import ArgumentError
+
+if typing.TYPE_CHECKING:
+    import torch
+
+__all__ = ["Page", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed"]
+
+Cell = str | int | float | bool | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows of plain numbers, with the format each column is shown in."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    formats: Sequence[str] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ArgumentError(f"rows: {len(self.columns)} cells a row were expected, got {list(row)}")
+
+    def shown(self) -> list[list[str]]:
+        """The rows as text."""
+        formats = [*self.formats, *([""] * (len(self.columns) - len(self.formats)))]
+        return [[show(cell, style) for cell, style in zip(row, formats, strict=True)] for row in self.rows]
+
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers, and stand to the right."""
+        return [
+            all(isinstance(row[index], int | float) or row[index] is None for row in self.rows)
+            for index in range(len(self.columns))
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """A figure, the name of its file, a caption, and what it shows in words for those who do not see it."""
+
+    name: str
+    figure: Figure
+    caption: str
+    alt: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """One claim, whether the numbers agree with it, and the numbers."""
+
+    claim: str
+    agrees: bool
+    evidence: str
+
+    @property
+    def word(self) -> str:
+        """`agrees` or `does not agree`."""
+        return "agrees" if self.agrees else "does not agree"
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What somebody else needs to get the same numbers."""
+
+    regard: str
+    torch: str
+    python: str
+    device: str
+    dtype: str
+    seed: int
+    quick: bool
+    threads: int
+    seconds: float
+
+    def __str__(self) -> str:
+        quick = " · quick" if self.quick else ""
+        return (
+            f"regard {self.regard} · torch {self.torch} · Python {self.python} · {self.device} · {self.dtype} · "
+            f"seed {self.seed}{quick} · {self.threads} threads · {self.seconds:.1f} s"
+        )
+
+
+@dataclasses.dataclass
+class Page:
+    """The result of a study."""
+
+    name: str
+    title: str
+    claim: str
+    source: str
+    measured: Sequence[str]
+    tables: Sequence[Table]
+    plots: Sequence[Plot]
+    verdicts: Sequence[Verdict]
+    caveats: Sequence[str]
+    signature: Signature
+
+    def html(self) -> str:
+        """One file, no network: for a browser, a phone or a printer."""
+        from regard.studies.html import render
+
+        return render(self)
+
+    def markdown(self) -> str:
+        """For a repository; the pictures stand beside it."""
+        from regard.studies.markdown import render
+
+        return render(self)
+
+    def results(self) -> dict[str, object]:
+        """Every number, in types that JSON has."""
+        return {
+            "name": self.name,
+            "claim": self.claim,
+            "source": self.source,
+            "tables": [
+                {"caption": table.caption, "columns": list(table.columns), "rows": [_plain(row) for row in table.rows]}
+                for table in self.tables
+            ],
+            "verdicts": [dataclasses.asdict(verdict) for verdict in self.verdicts],
+            "signature": dataclasses.asdict(self.signature),
+        }
+
+    def write(self, out: str | Path) -> Path:
+        """Write index.html, README.md, the pictures and results.json into `out`/`name`; return the HTML file."""
+        from regard.inspection.picture import save
+
+        folder = Path(out) / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for plot in self.plots:
+            save(plot.figure, folder / f"{plot.name}.png")
+        (folder / "README.md").write_text(self.markdown(), encoding="utf-8")
+        results = json.dumps(self.results(), indent=2, ensure_ascii=False, allow_nan=False)
+        (folder / "results.json").write_text(results + "\n", encoding="utf-8")
+        page = folder / "index.html"
+        page.write_text(self.html(), encoding="utf-8")
+        return page
+
+
+@contextmanager
+def signed(*, seed: int, quick: bool, dtype: str) -> Iterator["Clock"]:
+    """Fix the seed and the number of threads for a study, and time it; what was set before is set again after.
+
+    At most two threads: the matrices are small, and sums then come out the same on most machines.
+    """
+    import torch
+
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    torch.set_num_threads(min(threads, 2))
+    torch.manual_seed(seed)
+    try:
+        yield Clock(seed=seed, quick=quick, dtype=dtype, began=time.perf_counter())
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_rng_state(state)
+
+
+@contextmanager
+def precision(dtype: "torch.dtype") -> Iterator[None]:
+    """Make new tensors and modules in `dtype` for a while."""
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """Knows when a study began and what it runs on."""
+
+    seed: int
+    quick: bool
+    dtype: str
+    began: float
+
+    def signature(self) -> Signature:
+        """Sign now."""
+        import torch
+
+        import regard
+
+        return Signature(
+            regard=regard.__version__,
+            torch=torch.__version__,
+            python=platform.python_version(),
+            device=f"CPU ({platform.machine()})",
+            dtype=self.dtype,
+            seed=self.seed,
+            quick=self.quick,
+            threads=torch.get_num_threads(),
+            seconds=round(time.perf_counter() - self.began, 2),
+        )
+
+
+def show(cell: Cell, style: str = "") -> str:
+    """A cell as text: a true minus, powers of ten as people write them, a dash for nothing."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, str | bool):
+        return str(cell)
+    text = format(cell, style) if style else format(cell, ".3g" if isinstance(cell, float) else ",d")
+    if "e" in text and math.isfinite(cell):
+        digits, power = text.split("e")
+        raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        text = f"{digits}·10{raised}"
+    return text.replace("-", "−")
+
+
+def _plain(row: Sequence[Cell]) -> list[Cell]:
+    """JSON has no infinity and no NaN."""
+    return [None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row]

@@ -1,0 +1,165 @@
+"""Caches: fixed buffers filled row by row; cached equals re-fed, whatever step each row is at."""
+
+import pytest
+import torch
+from attention.cases import SCORES, attention_of, draw_inputs, each_backend, normal, scrambled
+from oracles import agree
+from regard.attention.positions import Rotary
+
+from regard.attention import Heads
+from regard.attention.score import Additive, General
+from regard.attention.span import Causal
+from regard.attention.weighting import Sparsemax
+
+HEADS = {
+    "plain": lambda: Heads(8, heads=2),
+    "rotary": lambda: Heads(8, heads=2, rotary=Rotary(4)),
+    "sizes": lambda: Heads(8, heads=2, query_size=6, value_size=10),
+    "input": lambda: Heads(8, heads=2, split="input"),
+    "additive": lambda: Heads(8, heads=2, score=lambda d: Additive(d, d, hidden=5)),
+    "sparsemax": lambda: Heads(8, heads=2, weighting=Sparsemax()),
+}
+
+
+@pytest.fixture(autouse=True)
+def without_gradients():
+    with torch.no_grad():
+        yield
+
+
+def step(heads, x, cache):
+    """One query a row: the cache takes its key and value, then it looks at all of them."""
+    start = cache.length.clone()
+    cache.extend(heads.prepare(x, start=start))
+    return heads(x, cache, start=start)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("size", [7, 16])
+def test_cached_equals_refed_one_query_at_a_time(name, size):
+    heads, x = scrambled(HEADS[name]()), normal(3, 7, 8)
+    cache = heads.cache(3, size)
+    for buffer in [b for b in vars(cache).values() if isinstance(b, torch.Tensor) and b.is_floating_point()]:
+        buffer.fill_(1e4)  # what is past the length is never read
+    steps = [step(heads, x[:, i : i + 1], cache) for i in range(7)]
+    assert cache.length.tolist() == [7, 7, 7]
+    agree(torch.cat(steps, dim=1), heads(x, span=Causal()))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_rows_may_be_at_different_steps(name):
+    """A row that starts late, in a place freed by another, gives what it gives alone."""
+    heads, x, late = scrambled(HEADS[name]()), normal(2, 6, 8), normal(1, 3, 8)
+    cache, fresh = heads.cache(2, 9), heads.cache(1, 9)
+    for i in range(3):
+        step(heads, x[:, i : i + 1], cache)
+    cache.put_(torch.tensor([1]), fresh)
+    assert cache.length.tolist() == [3, 0]
+    steps = [step(heads, torch.stack([x[0, 3 + i : 4 + i], late[0, i : i + 1]]), cache) for i in range(3)]
+    assert cache.length.tolist() == [6, 3]
+    both = torch.cat(steps, dim=1)
+    agree(both[0], heads(x[0], span=Causal())[3:])
+    agree(both[1], heads(late[0], span=Causal()))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_several_keys_at_once_then_one_at_a_time(name):
+    heads, x = scrambled(HEADS[name]()), normal(2, 6, 8)
+    cache = heads.cache(2, 8)
+    cache.extend(heads.prepare(x[:, :4]))
+    first = heads(x[:, :4], cache, span=Causal())
+    rest = [step(heads, x[:, i : i + 1], cache) for i in (4, 5)]
+    agree(torch.cat([first, *rest], dim=1), heads(x, span=Causal()))
+
+
+def test_every_backend_reads_a_cache_alike():
+    heads, x = scrambled(HEADS["plain"]()), normal(2, 6, 8)
+    cache = heads.cache(2, 9)
+    cache.extend(heads.prepare(x[:, :5]))
+    for _, actual in each_backend(heads, x[:, 5:], cache):
+        agree(actual, heads(x[:, 5:], x[:, :5]))
+    agree(heads.look(x[:, 5:], cache).context, heads(x[:, 5:], x[:, :5]))
+
+
+@pytest.mark.parametrize("name", ["scaled", "general", "additive", "cosine", "cosine-query"])
+def test_attention_caches_too(name):
+    score = SCORES[name](6)
+    query, keys, values = draw_inputs(score, (2,), 1, 6)
+    attention = attention_of(score)
+    cache = attention.cache(2, 9, keys=score.key_size, values=4)
+    for i in range(6):
+        cache.extend(attention.prepare(keys[:, i : i + 1], values[:, i : i + 1]))
+        agree(attention(query, cache), attention(query, keys[:, : i + 1], values[:, : i + 1]))
+
+
+def test_an_empty_cache_gives_zeros():
+    attention = attention_of(SCORES["scaled"](6))
+    context = attention(normal(2, 1, 5), attention.cache(2, 9, keys=5, values=4))
+    assert context.shape == (2, 1, 4)
+    assert not context.any()
+
+
+def filled(heads, lengths, size=9):
+    """A cache whose rows have different lengths, and what each row was fed."""
+    fed, cache = [normal(length, 8) for length in lengths], heads.cache(len(lengths), size)
+    for row, x in enumerate(fed):
+        one = heads.cache(1, size)
+        one.extend(heads.prepare(x[None]))
+        cache.put_(torch.tensor([row]), one)
+    return cache, fed
+
+
+def reads(heads, cache, fed):
+    query = normal(len(fed), 1, 8)
+    for row, x in enumerate(fed):
+        agree(heads(query, cache)[row], heads(query[row], x))
+
+
+def test_put_fills_rows():
+    heads = scrambled(HEADS["plain"]())
+    cache, fed = filled(heads, [3, 1, 5])
+    reads(heads, cache, fed)
+    other, more = filled(heads, [2, 4])
+    cache.put_(torch.tensor([2, 0]), other)
+    reads(heads, cache, [more[1], fed[1], more[0]])
+
+
+def test_select_reorders_in_place():
+    heads = scrambled(HEADS["plain"]())
+    cache, fed = filled(heads, [3, 1, 5])
+    pointers = [b.data_ptr() for b in vars(cache).values() if isinstance(b, torch.Tensor)]
+    cache.select_(torch.tensor([2, 0, 0]))
+    assert [b.data_ptr() for b in vars(cache).values() if isinstance(b, torch.Tensor)] == pointers
+    assert cache.length.tolist() == [5, 3, 3]
+    reads(heads, cache, [fed[2], fed[0], fed[0]])
+
+
+def test_take_gives_some_rows_and_leaves_the_rest_alone():
+    heads = scrambled(HEADS["plain"]())
+    cache, fed = filled(heads, [3, 1, 5])
+    part = cache.take(torch.tensor([2, 1]))
+    part.extend(heads.prepare(normal(2, 1, 8)))
+    assert part.length.tolist() == [6, 2]
+    assert cache.length.tolist() == [3, 1, 5]
+    reads(heads, cache, fed)
+
+
+def test_extending_copies_no_buffer():
+    """Written by index into fixed buffers, the length on the device: nothing whose shape hangs on the data."""
+    heads = scrambled(HEADS["plain"]())
+    cache = heads.cache(2, 9)
+    before = {name: (b.data_ptr(), b.shape) for name, b in vars(cache).items() if isinstance(b, torch.Tensor)}
+    assert len(before) >= 3
+    for _ in range(4):
+        step(heads, normal(2, 1, 8), cache)
+    after = {name: (b.data_ptr(), b.shape) for name, b in vars(cache).items() if isinstance(b, torch.Tensor)}
+    assert after == before
+
+
+def test_a_cached_look_has_no_weight_past_the_length():
+    heads = scrambled(Heads(8, heads=2, score=lambda d: General(d, d)))
+    cache, _ = filled(heads, [3, 1, 5])
+    weights = heads.look(normal(3, 1, 8), cache).weights
+    for row, length in enumerate([3, 1, 5]):
+        assert not weights[row, ..., length:].any()
+        agree(weights[row].sum(-1), torch.ones(2, 1, dtype=torch.float64))

@@ -1,0 +1,83 @@
+"""fold: key-value pairs from an iterator of any length, equal to dense."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from attention.cases import SCORES, SPANS, attention_of, dense_blocks, draw_inputs, leading, normal, number
+from oracles import agree
+
+from regard.attention import Attention
+from regard.attention.score import Dot
+from regard.attention.span import Mask
+from regard.attention.weighting import Softmax
+
+FOLD_SPANS = [
+    "none",
+    "lengths",
+    "lengths-list",
+    "causal-starts",
+    "monotonic",
+    "mask",
+    "predictive-lengths",
+    "lengths-causal",
+]
+
+
+@pytest.mark.parametrize("span_name", FOLD_SPANS)
+@pytest.mark.parametrize("name", SCORES)
+def test_folded_equals_dense(name, span_name):
+    if name == "location" and span_name in ("monotonic", "predictive-lengths"):
+        pytest.skip("location is global only")
+    lead, n, m = leading(2), number(1, 4), 9
+    score = SCORES[name](m)
+    span, (query, keys, values) = SPANS[span_name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)
+    attention = attention_of(score)
+    cuts = [number(1, 3), number(4, 8)]
+    actual = attention.fold(query, iter(dense_blocks(keys, values, cuts)), span=span.span)
+    expected = attention(query, keys, values, span=span.span)
+    agree(actual, expected, [query, keys, values, *score.score.parameters(), *span.parameters])
+
+
+@pytest.mark.parametrize("cuts", [[], [1, 2, 3, 4, 5, 6, 7, 8]])
+def test_folding_one_block_or_single_keys(cuts):
+    score = SCORES["general"](9)
+    query, keys, values = draw_inputs(score, (2,), 3, 9)
+    attention = attention_of(score, weighting=Softmax(temperature=0.5))
+    actual = attention.fold(query, dense_blocks(keys, values, cuts))
+    agree(actual, attention(query, keys, values), [query, keys, values])
+
+
+def test_folding_keeps_far_apart_blocks_exact():
+    """Partial softmaxes whose sums differ by hundreds of orders of magnitude."""
+    query, keys, values = normal(2, 1), torch.tensor([[-800.0], [0.0], [799.0], [800.0]]).double(), normal(4, 3)
+    attention = Attention(Dot())
+    agree(attention.fold(query, dense_blocks(keys, values, [1, 2, 3])), attention(query, keys, values), [query, values])
+
+
+def test_folding_a_first_block_with_nothing_to_look_at():
+    score = SCORES["scaled"](6)
+    query, keys, values = draw_inputs(score, (), 2, 6)
+    span = Mask(torch.tensor([[False, False, False, True, True, False]]))
+    actual = attention_of(score).fold(query, dense_blocks(keys, values, [3]), span=span)
+    agree(actual, attention_of(score)(query, keys, values, span=span), [query, keys, values])
+
+
+def test_folding_reads_its_blocks_one_at_a_time():
+    """Constant memory: a block may be gone when the next is read."""
+    held, attention = [], Attention(Dot())
+
+    def blocks():
+        for _ in range(20):
+            gc.collect()
+            alive = sum(ref() is not None for ref in held)
+            assert alive <= 2, f"{alive} blocks are kept"
+            keys = torch.randn(64, 5)
+            held.append(weakref.ref(keys))
+            yield keys, torch.randn(64, 3)
+            del keys
+
+    with torch.no_grad():
+        assert attention.fold(torch.randn(2, 5), blocks()).shape == (2, 3)
+    assert len(held) == 20

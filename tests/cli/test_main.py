@@ -1,0 +1,127 @@
+"""The command line as a person meets it: in a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import regard
+
+SCRIPT = str(Path(sys.executable).with_name("regard"))
+
+# The command line with one more command, `act`, that does what the test says.
+WITH_COMMAND = """
+import sys
+from regard.cli import main
+from regard.errors import CommandError
+
+def act(often: int = 1) -> None:
+    "Do it."
+    {body}
+
+main.app.command("act")(main.plainly()(act))
+main.main()
+"""
+
+
+def regard_(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, timeout=60, **options)
+
+
+def act(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = WITH_COMMAND.format(body=body)
+    command = [sys.executable, "-c", code, "act", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_help_names_every_command():
+    shown = regard_("--help")
+    files = {path.stem for path in Path(regard.__file__).with_name("cli").glob("*.py")} - {"__init__", "main"}
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "--version" in shown.stdout
+    assert "--show-completion" in shown.stdout
+    listed = {line.split()[0] for line in shown.stdout.partition("Commands:")[2].splitlines() if line.strip()}
+    assert listed >= files
+
+
+def test_no_arguments_is_help():
+    assert regard_().stdout == regard_("--help").stdout
+
+
+def test_version():
+    shown = regard_("--version")
+    assert (shown.returncode, shown.stdout) == (0, f"regard {regard.__version__}\n")
+
+
+@pytest.mark.parametrize("wrong", [("attend",), ("--attend",), ("--version=3",)])
+def test_wrong_words_are_status_2(wrong):
+    shown = regard_(*wrong)
+    assert shown.returncode == 2
+    assert shown.stdout == ""
+    assert "Traceback" not in shown.stderr
+    assert "attend" in shown.stderr or "version" in shown.stderr
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_under_half_a_second(flag):
+    def once() -> float:
+        start = time.perf_counter()
+        regard_(flag)
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(5)) < 0.5
+
+
+def test_help_imports_nothing_heavy():
+    heavy = {"torch", "numpy", "matplotlib", "PIL", "jaxtyping"}
+    code = f"""
+import sys
+from regard.cli.main import main
+try:
+    main()
+finally:
+    print(sorted({heavy} & set(sys.modules)), file=sys.stderr)
+"""
+    shown = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    assert shown.stderr.strip() == "[]"
+
+
+def test_a_mistake_is_one_sentence():
+    shown = act("raise CommandError(f'no study is called {often}')", "--often", "7")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", "regard: no study is called 7\n")
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    shown = act(f"open({str(tmp_path / 'none.txt')!r})")
+    assert (shown.returncode, shown.stderr) == (2, f"regard: {tmp_path / 'none.txt'}: No such file or directory\n")
+
+
+def test_a_bug_keeps_its_traceback():
+    shown = act("1 / 0")
+    assert shown.returncode == 1
+    assert "ZeroDivisionError" in shown.stderr
+
+
+def test_control_c_is_one_line():
+    shown = act("import signal; print('so far'); signal.raise_signal(signal.SIGINT)")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (130, "so far\n", "regard: stopped\n")
+
+
+@pytest.mark.parametrize("often", ["1", "100000"])
+def test_a_broken_pipe_is_silent(often):
+    read, write = os.pipe()
+    os.close(read)
+    code = WITH_COMMAND.format(body="for _ in range(often): print('a line of what comes out')")
+    shown = subprocess.run(
+        [sys.executable, "-c", code, "act", "--often", often], stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert (shown.returncode, shown.stderr) == (1, b"")
+
+
+def test_completion_still_works():
+    environment = {**os.environ, "_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": "regard --vers", "COMP_CWORD": "1"}
+    assert regard_(env=environment).stdout.strip() == "--version"

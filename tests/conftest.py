@@ -1,0 +1,67 @@
+"""What every test starts with: shapes checked at run time, a seed that is printed, two threads, no display."""
+
+import os
+import random
+import zlib
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+SEED = int(os.environ.get("REGARD_SEED") or random.SystemRandom().randrange(2**31))
+TYPECHECK = os.environ.get("REGARD_NO_TYPECHECK") != "1"
+
+if TYPECHECK:
+    try:
+        import beartype  # noqa: F401
+        from jaxtyping import install_import_hook
+    except ImportError:
+        TYPECHECK = False
+    else:
+        install_import_hook("regard", "beartype.beartype")  # before the first import of regard
+
+torch.set_num_threads(min(2, torch.get_num_threads()))
+
+
+class TorchRandom:
+    """torch's generator as Hypothesis wants it: the same tensors when an example is replayed, others in another run."""
+
+    def seed(self, number: int) -> None:
+        torch.manual_seed(SEED + number)
+
+    def getstate(self) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    def setstate(self, state: torch.Tensor) -> None:
+        torch.set_rng_state(state)
+
+
+COMPILE = Path(__file__).parent / "compile"
+TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference only
+hypothesis.register_random(TORCH_RANDOM)
+hypothesis.settings.register_profile("regard", deadline=None, derandomize=False, print_blob=True)
+hypothesis.settings.load_profile("regard")
+
+
+def pytest_report_header() -> str:
+    checks = "shapes checked" if TYPECHECK else "shapes not checked"
+    return f"regard: seed {SEED} (REGARD_SEED={SEED} repeats it), {checks}, torch {torch.__version__}"
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if COMPILE in item.path.parents:
+            item.add_marker("compile")
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test draws the same numbers alone as in the whole run."""
+    seed = (SEED + zlib.crc32(item.nodeid.encode())) % 2**32
+    random.seed(seed)
+    torch.manual_seed(seed)

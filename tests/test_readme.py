@@ -1,0 +1,49 @@
+"""What the README says runs, and what it links to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+LINES = re.findall(r"^\| .* \| `([^`]+)` \|$", README, re.MULTILINE)
+LINKS = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not re.match(r"https?:|#", link)]
+
+
+@pytest.fixture(scope="module")
+def tour():
+    """The names that the first block leaves behind."""
+    names: dict[str, object] = {}
+    exec(compile(BLOCKS[0], "README.md", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_block_runs(number):
+    exec(compile(BLOCKS[number], "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_line_of_the_table_runs(tour, line):
+    exec(compile(line, "README.md", "exec"), dict(tour))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_link_leads_somewhere(link):
+    assert (ROOT / link.partition("#")[0]).exists()
+
+
+def test_every_row_of_the_table_is_read():
+    rows = [row for row in README.splitlines() if row.startswith("| ") and not row.startswith("| word")]
+    assert len(rows) == len(LINES) > 40
+
+
+def test_the_tree_is_what_is_there():
+    (tree,) = re.findall(r"^```\n(src/regard/\n.*?)^```", README, re.MULTILINE | re.DOTALL)
+    inside, beside = re.findall(r"^  (\w[\w./]*)", tree, re.MULTILINE), re.findall(r"^(\w[\w./]*)", tree, re.MULTILINE)
+    said = {name.rstrip("/") for name in inside} | {"__init__.py", "__pycache__"}
+    there = {path.name for path in (ROOT / "src" / "regard").iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert said == there | {"__pycache__"}
+    assert all((ROOT / name).exists() for name in beside)
