@@ -4,7 +4,7 @@
 run for all of them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -218,6 +218,12 @@ SPANS: dict[str, Callable[[Sequence[int], int, int, int], SpanCase]] = {
     "lengths-causal": span_lengths_causal,
     "lengths-monotonic-mask": span_lengths_monotonic_mask,
 }
+
+
+def pairs(scores: Iterable[str], spans: Iterable[str]) -> list[tuple[str, str]]:
+    """The names of every score with every span; Luong's location is global only."""
+    local = ("monotonic", "predictive")
+    return [(a, b) for a in scores for b in spans if a != "location" or not any(word in b for word in local)]
 
 
 # --- weightings -----------------------------------------------------------------------------------------------------

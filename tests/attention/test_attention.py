@@ -17,6 +17,7 @@ from attention.cases import (
     leading,
     normal,
     number,
+    pairs,
     scrambled,
 )
 from oracles import agree
@@ -26,17 +27,8 @@ from regard.attention.score import Additive, Cosine, Dot, General, Location
 from regard.attention.span import Causal, Lengths, Monotonic, Predictive
 from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
 
-LOCAL = [name for name in SPANS if "monotonic" in name or "predictive" in name]
 
-
-def local_location(score, span):
-    return score == "location" and span in LOCAL
-
-
-PAIRS = [(score, span) for score in SCORES for span in SPANS if not local_location(score, span)]
-
-
-@pytest.mark.parametrize(("score_name", "span_name"), PAIRS)
+@pytest.mark.parametrize(("score_name", "span_name"), pairs(SCORES, SPANS))
 def test_every_score_with_every_span_equals_the_loop(score_name, span_name):
     lead, n, m = leading(2), number(1, 4), number(1, 6)
     score = SCORES[score_name](m)
@@ -45,6 +37,20 @@ def test_every_score_with_every_span_equals_the_loop(score_name, span_name):
     leaves = [*inputs, *score.score.parameters(), *span.parameters]
     for _, actual in each_backend(attention_of(score), *inputs, span=span.span):
         agree(actual, expected, leaves)
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 200])
+@pytest.mark.parametrize("span_name", ["none", "lengths-causal", "predictive-lengths"])
+def test_additive_scores_in_small_chunks_equal_the_loop(chunk, span_name, monkeypatch):
+    """Chunks of one query, of a few, and of several rows at once."""
+    monkeypatch.setattr("regard.kernels.additive.chunked.CHUNK", chunk)
+    lead, n, m = (3,), 5, 6
+    score = SCORES["additive"](m)
+    span, inputs = SPANS[span_name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)
+    expected = oracles.over_rows(*inputs, score.oracle, span=span.oracle).context
+    with use_backend("chunked"):
+        actual = attention_of(score)(*inputs, span=span.span)
+    agree(actual, expected, [*inputs, *score.score.parameters(), *span.parameters])
 
 
 @pytest.mark.parametrize("span_name", SPANS)

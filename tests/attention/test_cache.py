@@ -4,9 +4,9 @@ import pytest
 import torch
 from attention.cases import SCORES, attention_of, draw_inputs, each_backend, normal, scrambled
 from oracles import agree
-from regard.attention.positions import Rotary
 
 from regard.attention import Heads
+from regard.attention.positions import Rotary
 from regard.attention.score import Additive, General
 from regard.attention.span import Causal
 from regard.attention.weighting import Sparsemax
@@ -86,7 +86,7 @@ def test_attention_caches_too(name):
     score = SCORES[name](6)
     query, keys, values = draw_inputs(score, (2,), 1, 6)
     attention = attention_of(score)
-    cache = attention.cache(2, 9, keys=score.key_size, values=4)
+    cache = attention.cache(2, 9, keys=score.key_size, values=4, dtype=torch.float64, device="cpu")
     for i in range(6):
         cache.extend(attention.prepare(keys[:, i : i + 1], values[:, i : i + 1]))
         agree(attention(query, cache), attention(query, keys[:, : i + 1], values[:, : i + 1]))
@@ -94,7 +94,7 @@ def test_attention_caches_too(name):
 
 def test_an_empty_cache_gives_zeros():
     attention = attention_of(SCORES["scaled"](6))
-    context = attention(normal(2, 1, 5), attention.cache(2, 9, keys=5, values=4))
+    context = attention(normal(2, 1, 5), attention.cache(2, 9, keys=5, values=4, dtype=torch.float64))
     assert context.shape == (2, 1, 4)
     assert not context.any()
 

@@ -2,19 +2,26 @@
 
 from dataclasses import dataclass
 
+import jaxtyping
 import pytest
 import torch
 from attention.cases import normal
-from regard.attention.grid import GridSelfAttention
-from regard.attention.positions import Embedded, Rotary, Sinusoidal, Sinusoidal2D
 
 from regard.attention import Attention, Block, Decoder, Encoder, Heads, Learned, use_backend
+from regard.attention.grid import GridSelfAttention
+from regard.attention.positions import Embedded, Rotary, Sinusoidal, Sinusoidal2D
 from regard.attention.score import Additive, Cosine, Dot, General, Location
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
 from regard.attention.weighting import Gumbel, Softmax, Sparsemax
 from regard.errors import ArgumentError, BackendError, DeviceError, DtypeError, RegardError, ShapeError
 
-MADE = torch.zeros
+
+@pytest.fixture(autouse=True)
+def as_in_use():
+    """Without the shape-checking hook, which would speak before the library does."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def x(*shape, **options):
@@ -72,7 +79,7 @@ WIDTHS = {
         lambda: Attention(Additive(5, 3, hidden=4))(x(3, 7), x(6, 3)), ShapeError, ("query", "7", "5")
     ),
     "additive keys": Bad(lambda: Attention(Additive(5, 3, hidden=4))(x(3, 5), x(6, 7)), ShapeError, ("keys", "7", "3")),
-    "cosine query": Bad(lambda: Attention(Cosine("query"))(x(3, 5), x(6, 5)), ShapeError, ("query", "5", "6")),
+    "cosine query": Bad(lambda: Attention(Cosine("query"))(x(3, 5), x(6, 5)), ShapeError, ("query", "5", "keys")),
     "location query": Bad(lambda: Attention(Location(5, length=9))(x(3, 4), x(6, 5)), ShapeError, ("query", "4", "5")),
     "predictive query": Bad(
         lambda: Attention(Dot(), span=Predictive(4, 2))(x(3, 5), x(6, 5)), ShapeError, ("query", "5", "4")
@@ -92,9 +99,9 @@ SPANS = {
     "length too long tensor": Bad(lengths(torch.tensor([3, 7])), ArgumentError, ("lengths", "7", "6")),
     "length negative": Bad(lengths([3, -1]), ArgumentError, ("lengths", "-1", "0")),
     "length negative tensor": Bad(lengths(torch.tensor([3, -1])), ArgumentError, ("lengths", "-1", "0")),
-    "length float": Bad(lengths(torch.tensor([3.0, 2.0])), ArgumentError, ("lengths", "float", "int")),
-    "length float list": Bad(lengths([3.0, 2.5]), ArgumentError, ("lengths", "2.5", "int")),
-    "length bool": Bad(lengths(torch.tensor([True, False])), ArgumentError, ("lengths", "bool", "int")),
+    "length float": Bad(lengths(torch.tensor([3.0, 2.0])), ArgumentError, ("lengths", "float", "whole")),
+    "length float list": Bad(lengths([3.0, 2.5]), ArgumentError, ("lengths", "float", "whole")),
+    "length bool": Bad(lengths(torch.tensor([True, False])), ArgumentError, ("lengths", "bool", "whole")),
     "lengths too many": Bad(lengths([3, 3, 3]), ShapeError, ("lengths", "3", "2")),
     "mask float": Bad(masked(torch.ones(3, 6)), ArgumentError, ("mask", "float", "bool")),
     "mask int": Bad(masked(torch.ones(3, 6, dtype=torch.long)), ArgumentError, ("mask", "int64", "bool")),
@@ -103,11 +110,10 @@ SPANS = {
     "radius negative": Bad(lambda: Monotonic(-1), ArgumentError, ("radius", "-1")),
     "radius negative predictive": Bad(lambda: Predictive(5, -2), ArgumentError, ("radius", "-2")),
     "radius nought predictive": Bad(lambda: Predictive(5, 0), ArgumentError, ("radius", "0")),
-    "start negative": Bad(lambda: Causal(-1), ArgumentError, ("start", "-1")),
     "start float": Bad(
         lambda: Attention(Dot())(x(2, 3, 5), x(2, 6, 5), span=Causal(torch.tensor([0.5, 1.0]))),
         ArgumentError,
-        ("start", "float", "int"),
+        ("start", "float", "whole"),
     ),
     "alibi heads": Bad(lambda: Heads(6, heads=2)(x(3, 6), span=Alibi(3)), ShapeError, ("heads", "3", "2")),
     "alibi axis": Bad(lambda: Attention(Dot())(x(2, 3, 5), x(2, 6, 5), span=Alibi(3)), ShapeError, ("heads", "3", "2")),
@@ -116,8 +122,8 @@ SPANS = {
     "offsets short": Bad(packed([0, 2, 5]), ArgumentError, ("offsets", "5", "6")),
     "offsets long": Bad(packed(torch.tensor([0, 2, 7])), ArgumentError, ("offsets", "7", "6")),
     "offsets start": Bad(packed([1, 2, 6]), ArgumentError, ("offsets", "1", "0")),
-    "offsets float": Bad(packed(torch.tensor([0.0, 6.0])), ArgumentError, ("offsets", "float", "int")),
-    "key offsets": Bad(packed([0, 2, 6], [0, 2, 5]), ArgumentError, ("key_offsets", "5", "6")),
+    "offsets float": Bad(packed(torch.tensor([0.0, 6.0])), ArgumentError, ("offsets", "float", "whole")),
+    "key offsets": Bad(packed([0, 2, 6], [0, 2, 5]), ArgumentError, ("keys", "offsets", "5", "6")),
     "key offsets count": Bad(packed([0, 2, 6], [0, 2, 4, 6]), ArgumentError, ("key_offsets", "3", "4")),
     "location too long": Bad(
         lambda: Attention(Location(5, length=4))(x(3, 5), x(6, 5)), ArgumentError, ("length", "4", "6")
@@ -164,17 +170,17 @@ BUILT = {
     "query module": Bad(lambda: Attention(Dot(), query=Dot()), ArgumentError, ("query", "Dot", "Learned")),
     "rotary odd": Bad(lambda: Rotary(5), ArgumentError, ("size", "5")),
     "reduction": Bad(lambda: GridSelfAttention(6), ArgumentError, ("channels", "6", "8")),
-    "embedded past its end": Bad(lambda: Embedded(6, length=4)(x(5, 6)), ArgumentError, ("length", "4", "5")),
-    "embedded start": Bad(lambda: Embedded(6, length=4)(x(2, 6), start=3), ArgumentError, ("length", "4", "5")),
+    "embedded past its end": Bad(lambda: Embedded(6, length=4)(x(5, 6)), ArgumentError, ("position", "4", "3")),
+    "embedded start": Bad(lambda: Embedded(6, length=4)(x(2, 6), start=3), ArgumentError, ("position", "4", "3")),
 }
 CALLED = {
-    "prepared elsewhere": Bad(foreign_prepared, ArgumentError, ("keys", "prepared", "another")),
-    "heads prepared elsewhere": Bad(foreign_heads, ArgumentError, ("memory", "prepared", "another")),
-    "cache of another": Bad(foreign_extension, ArgumentError, ("prepared", "another")),
-    "cache full": Bad(overflow, ArgumentError, ("3", "4")),
+    "prepared elsewhere": Bad(foreign_prepared, ArgumentError, ("keys", "Prepared", "another")),
+    "heads prepared elsewhere": Bad(foreign_heads, ArgumentError, ("memory", "Prepared", "another")),
+    "cache of another": Bad(foreign_extension, ArgumentError, ("Prepared", "another")),
+    "cache full": Bad(overflow, ArgumentError, ("cache", "3", "size")),
     "no query": Bad(lambda: Attention(Dot())(None, x(6, 5)), ArgumentError, ("query", "None", "Learned")),
     "a query too many": Bad(
-        lambda: Attention(Dot(), query=Learned(2, 5))(x(3, 5), x(6, 5)), ArgumentError, ("query", "None", "learned")
+        lambda: Attention(Dot(), query=Learned(2, 5))(x(3, 5), x(6, 5)), ArgumentError, ("query", "None", "Learned")
     ),
     "devices": Bad(lambda: Attention(Dot())(x(3, 5), x(6, 5, device="meta")), DeviceError, ("keys", "meta", "cpu")),
     "devices values": Bad(

@@ -1,16 +1,27 @@
 """fold: key-value pairs from an iterator of any length, equal to dense."""
 
-import gc
 import weakref
 
+import oracles
 import pytest
 import torch
-from attention.cases import SCORES, SPANS, attention_of, dense_blocks, draw_inputs, leading, normal, number
+from attention.cases import (
+    SCORES,
+    SPANS,
+    attention_of,
+    dense_blocks,
+    draw_inputs,
+    leading,
+    normal,
+    number,
+    pairs,
+    scrambled,
+)
 from oracles import agree
 
 from regard.attention import Attention
 from regard.attention.score import Dot
-from regard.attention.span import Mask
+from regard.attention.span import Lengths, Mask, Predictive
 from regard.attention.weighting import Softmax
 
 FOLD_SPANS = [
@@ -25,11 +36,8 @@ FOLD_SPANS = [
 ]
 
 
-@pytest.mark.parametrize("span_name", FOLD_SPANS)
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize(("name", "span_name"), pairs(SCORES, FOLD_SPANS))
 def test_folded_equals_dense(name, span_name):
-    if name == "location" and span_name in ("monotonic", "predictive-lengths"):
-        pytest.skip("location is global only")
     lead, n, m = leading(2), number(1, 4), 9
     score = SCORES[name](m)
     span, (query, keys, values) = SPANS[span_name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)
@@ -64,13 +72,24 @@ def test_folding_a_first_block_with_nothing_to_look_at():
     agree(actual, attention_of(score)(query, keys, values, span=span), [query, keys, values])
 
 
+@pytest.mark.parametrize("predicted", [False, True])
+def test_folding_with_nothing_to_look_at_gives_zeros_and_finite_gradients(predicted):
+    score = SCORES["general"](6)
+    query, keys, values = draw_inputs(score, (2,), 3, 6)
+    span = Lengths([0, 4]) & scrambled(Predictive(5, 2)) if predicted else Lengths([0, 4])
+    context = attention_of(score).fold(query, dense_blocks(keys, values, [2]), span=span)
+    assert not context[0].any()
+    gradients = oracles.gradients(context, [query, keys, values, score.score.weight], torch.full_like(context, 100.0))
+    assert all(torch.isfinite(one).all() for one in gradients)
+    assert not any(one[0].any() for one in gradients[:3])
+
+
 def test_folding_reads_its_blocks_one_at_a_time():
     """Constant memory: a block may be gone when the next is read."""
     held, attention = [], Attention(Dot())
 
     def blocks():
         for _ in range(20):
-            gc.collect()
             alive = sum(ref() is not None for ref in held)
             assert alive <= 2, f"{alive} blocks are kept"
             keys = torch.randn(64, 5)

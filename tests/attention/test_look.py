@@ -3,7 +3,18 @@
 import oracles
 import pytest
 import torch
-from attention.cases import SCORES, SPANS, WEIGHTINGS, attention_of, draw_inputs, leading, normal, number, scrambled
+from attention.cases import (
+    SCORES,
+    SPANS,
+    WEIGHTINGS,
+    attention_of,
+    draw_inputs,
+    leading,
+    normal,
+    number,
+    pairs,
+    scrambled,
+)
 from oracles import agree
 
 from regard.attention import Attention, Heads, Learned
@@ -12,11 +23,7 @@ from regard.attention.span import Causal, Lengths, Predictive
 from regard.attention.weighting import Gumbel, Hard, Softmax
 
 
-def usable(score, span):
-    return score != "location" or not ("monotonic" in span or "predictive" in span)
-
-
-@pytest.mark.parametrize(("score_name", "span_name"), [(a, b) for a in SCORES for b in SPANS if usable(a, b)])
+@pytest.mark.parametrize(("score_name", "span_name"), pairs(SCORES, SPANS))
 def test_look_equals_the_forward_in_evaluation(score_name, span_name):
     lead, n, m = leading(), number(1, 5), number(1, 7)
     score = SCORES[score_name](m)

@@ -5,7 +5,18 @@ import math
 import oracles
 import pytest
 import torch
-from attention.cases import SCORES, SPANS, attention_of, draw_inputs, each_backend, leading, normal, number, scrambled
+from attention.cases import (
+    SCORES,
+    SPANS,
+    attention_of,
+    draw_inputs,
+    each_backend,
+    leading,
+    normal,
+    number,
+    pairs,
+    scrambled,
+)
 from oracles import agree
 
 from regard.attention import Attention
@@ -42,6 +53,51 @@ def test_joining_is_the_same_in_any_order():
     attention = Attention(Dot(scaled=True))
     forth, back = parts[0] & parts[1] & parts[2] & parts[3], parts[3] & (parts[2] & parts[1]) & parts[0]
     agree(attention(*inputs, span=forth), attention(*inputs, span=back), inputs)
+
+
+TWICE = {
+    "lengths": lambda: (Lengths([4, 6]), Lengths([5, 3])),
+    "causal": lambda: (Causal(1), Causal(torch.tensor([0, 2]))),
+    "monotonic": lambda: (Monotonic(2), Monotonic(3, start=2)),
+    "mask": lambda: (Mask(torch.rand(2, 5, 6) < 0.8), Mask(torch.rand(5, 6) < 0.8)),
+    "causal and monotonic": lambda: (Causal(2), Monotonic(2, start=1)),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_two_spans_allow_what_both_allow(name):
+    one, other = TWICE[name]()
+    inputs, attention = draw_inputs(SCORES["scaled"](6), (2,), 5, 6), Attention(Dot(scaled=True))
+    both = (attention.look(*inputs, span=one).weights > 0) & (attention.look(*inputs, span=other).weights > 0)
+    expected = oracles.over_rows(*inputs, oracles.scaled, span=oracles.mask(both)).context
+    for span in (one & other, other & one):
+        for _, actual in each_backend(attention, *inputs, span=span):
+            agree(actual, expected, inputs)
+    agree(Attention(Dot(scaled=True), span=one)(*inputs, span=other), expected, inputs)
+
+
+def test_two_predictions_are_two_windows_and_two_gates():
+    inputs, radii = draw_inputs(SCORES["scaled"](7), (2,), 5, 7), (3, 2)
+    one, other = (scrambled(Predictive(5, radius)) for radius in radii)
+    oracle = oracles.join(*(oracles.local_p(s.hidden.weight, s.v, r) for s, r in zip((one, other), radii, strict=True)))
+    expected = oracles.over_rows(*inputs, oracles.scaled, span=oracle).context
+    actual = Attention(Dot(scaled=True), span=one)(*inputs, span=other)
+    agree(actual, expected, [*inputs, *one.parameters(), *other.parameters()])
+
+
+def test_a_prediction_within_a_fixed_window():
+    inputs, span = draw_inputs(SCORES["scaled"](7), (2,), 5, 7), scrambled(Predictive(5, 3))
+    oracle = oracles.join(oracles.local_p(span.hidden.weight, span.v, 3), oracles.local_m(1, 1), oracles.causal(1))
+    expected = oracles.over_rows(*inputs, oracles.scaled, span=oracle).context
+    for _, actual in each_backend(Attention(Dot(scaled=True)), *inputs, span=span & Monotonic(1, 1) & Causal(1)):
+        agree(actual, expected, [*inputs, *span.parameters()])
+
+
+def test_strictly_earlier_is_causal_from_minus_one():
+    """Cheng et al.'s intra-attention: the first query has nothing to look at."""
+    weights = Attention(Dot()).look(normal(5, 3), normal(5, 3), span=Causal(-1)).weights
+    assert not weights.triu().any()
+    agree(weights.sum(-1), torch.tensor([0.0, 1, 1, 1, 1], dtype=torch.float64))
 
 
 # --- Luong's local attention ----------------------------------------------------------------------------------------
@@ -160,15 +216,22 @@ def test_alibi_slopes_are_the_papers():
         agree(weights[:, 0, 0].log() - weights[:, 0, 1].log(), torch.tensor(slopes, dtype=torch.float64))
 
 
+def test_two_alibis_are_added():
+    inputs = draw_inputs(SCORES["scaled"](6), (2, 3), 4, 6)
+    oracle = oracles.join(oracles.alibi(3), oracles.alibi(3, 2))
+    expected = oracles.over_rows(*inputs, oracles.scaled, span=oracle).context
+    agree(Attention(Dot(scaled=True), span=Alibi(3))(*inputs, span=Alibi(3, 2)), expected, inputs)
+
+
 # --- padding --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["lengths", "lengths-causal", "lengths-monotonic-mask", "predictive-lengths"])
-@pytest.mark.parametrize("score_name", SCORES)
-def test_padding_never_changes_a_result_and_gets_no_gradient(name, score_name):
+PADDED = pairs(SCORES, ["lengths", "lengths-causal", "lengths-monotonic-mask", "predictive-lengths"])
+
+
+@pytest.mark.parametrize(("score_name", "name"), PADDED)
+def test_padding_never_changes_a_result_and_gets_no_gradient(score_name, name):
     n, length, m = number(1, 5), number(1, 6), 9
-    if score_name == "location" and name in ("lengths-monotonic-mask", "predictive-lengths"):
-        pytest.skip("location is global only")
     score = SCORES[score_name](m)
     query, keys, values = draw_inputs(score, (), n, length)
     predictive, mask = scrambled(Predictive(score.query_size, 2)), torch.rand(n, length) < 0.7
@@ -244,12 +307,12 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize("name", [*INSIDE, "predictive"])
-@pytest.mark.parametrize("score_name", ["scaled", "general", "additive", "cosine-query", "location"])
+PACKED = pairs(["scaled", "general", "additive", "cosine-query", "location"], [*INSIDE, "predictive"])
+
+
+@pytest.mark.parametrize(("score_name", "name"), PACKED)
 @pytest.mark.parametrize("cross", [False, True])
-def test_packed_equals_each_sequence_alone(name, score_name, cross):
-    if score_name == "location" and name in ("monotonic", "predictive"):
-        pytest.skip("location is global only")
+def test_packed_equals_each_sequence_alone(score_name, name, cross):
     lengths = [3, 1, 7, 2]
     queries = [2, 5, 1, 4] if cross else lengths
     score, sequences = packed_case(lengths, queries, score_name)

@@ -45,7 +45,9 @@ def test_sparsemax_gives_exact_zeros():
 
 
 def test_sparsemax_of_equal_scores_is_uniform():
-    agree(weigh(Sparsemax(), torch.full((2, 7), 5.0, dtype=torch.float64)), torch.full((2, 7), 1 / 7, dtype=torch.float64))
+    agree(
+        weigh(Sparsemax(), torch.full((2, 7), 5.0, dtype=torch.float64)), torch.full((2, 7), 1 / 7, dtype=torch.float64)
+    )
 
 
 def test_sparsemax_within_a_mask_is_the_sparsemax_of_what_is_left():

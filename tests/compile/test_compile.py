@@ -124,11 +124,13 @@ def test_watch_sees_a_model_with_a_compiled_part():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own, on importing inductor
 def test_heads_by_inductor():
     same(Looking(scrambled(Heads(6, heads=2)), Causal()), normal(2, 5, 6), backend="inductor", rtol=1e-8)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own, on importing inductor
 def test_additive_by_inductor():
     case = SCORES["additive"](7)
     inputs = draw_inputs(case, (2,), 4, 7)

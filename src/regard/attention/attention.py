@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache, Prepared, empty_cache
-from regard.attention.checks import check_alike, check_dropout, check_shapes, expect, positive
+from regard.attention.checks import check_alike, check_dropout, check_parameters, check_shapes, expect, positive
 from regard.attention.fold import fold
 from regard.attention.look import Attentive, Look
 from regard.attention.score import Location, Score
@@ -87,11 +87,20 @@ class Attention(Attentive):
             raise ShapeError(f"keys: width {keys.shape[-1]} given, {name} expects {self.score.key_size}")
         return Prepared(self.score.project(keys), keys if values is None else values, self)
 
-    def cache(self, rows: int, size: int, *, keys: int, values: int) -> Cache:
+    def cache(
+        self,
+        rows: int,
+        size: int,
+        *,
+        keys: int,
+        values: int,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Cache:
         """Room for `size` keys of width `keys` and values of width `values`, a row each, filled by `extend`."""
         rows, size = positive(rows=rows, size=size)
-        like = next(self.parameters(), torch.empty(0))
-        return empty_cache(self, (rows, size, self.score.projected_size(keys)), (rows, size, values), like)
+        key_shape = (rows, size, self.score.projected_size(keys))
+        return empty_cache(self, key_shape, (rows, size, values), dtype, device)
 
     def look(
         self,
@@ -160,6 +169,7 @@ class Attention(Attentive):
             key_width = keys.shape[-1]
             prepared = None
         self.score.check(query.shape[-1], key_width)
+        check_parameters(self.score, query=query)
         if prepared is None:
             assert isinstance(keys, Tensor)
             check_alike(query=query, keys=keys, values=keys if values is None else values)

@@ -21,12 +21,12 @@ class Prepared:
     owner: nn.Module
     length: Int[Tensor, "..."] | None = None  # [rows]: keys that exist, where that is not all of them
 
-    def check_owner(self, module: nn.Module) -> None:
+    def check_owner(self, module: nn.Module, name: str = "keys") -> None:
         """Refuse what another module projected."""
         if self.owner is not module:
             mine, other = type(module).__name__, type(self.owner).__name__
             raise ArgumentError(
-                f"keys: a Prepared from another module ({other}) given, expected one from this {mine}'s own prepare()"
+                f"{name}: a Prepared from another module ({other}) given, expected one from this {mine}'s own prepare()"
             )
 
 
@@ -76,7 +76,15 @@ class Cache(Prepared):
         return self.keys, self.values, self.length
 
 
-def empty_cache(owner: nn.Module, keys: tuple[int, ...], values: tuple[int, ...], like: Tensor) -> Cache:
-    """A cache of zeros, with `like`'s dtype and device."""
-    length = torch.zeros(keys[0], dtype=torch.long, device=like.device)
-    return Cache(like.new_zeros(keys), like.new_zeros(values), owner, length)
+def empty_cache(
+    owner: nn.Module,
+    keys: tuple[int, ...],
+    values: tuple[int, ...],
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+) -> Cache:
+    """A cache of zeros, by default with the dtype and on the device of the owner's parameters."""
+    like = next(owner.parameters(), torch.empty(0))
+    dtype, device = dtype or like.dtype, device or like.device
+    buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
+    return Cache(buffers[0], buffers[1], owner, torch.zeros(keys[0], dtype=torch.long, device=device))

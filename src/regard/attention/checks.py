@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import ArgumentError, DeviceError, DtypeError, ShapeError
 
@@ -12,6 +12,7 @@ __all__ = [
     "check_alike",
     "check_dropout",
     "check_offsets",
+    "check_parameters",
     "check_radius",
     "check_shapes",
     "check_start",
@@ -71,6 +72,18 @@ def check_alike(**tensors: Tensor) -> None:
             raise DeviceError(f"{name}: on {tensor.device}, expected {first.device}, the device of {first_name}")
         if tensor.dtype != first.dtype and not torch.is_autocast_enabled(first.device.type):
             raise DtypeError(f"{name}: {tensor.dtype} given, expected {first.dtype}, the dtype of {first_name}")
+
+
+def check_parameters(module: nn.Module, **tensors: Tensor) -> None:
+    """The device and dtype of the module's own parameters."""
+    like = next(module.parameters(), None)
+    if like is None:
+        return
+    for name, tensor in tensors.items():
+        if tensor.device != like.device:
+            raise DeviceError(f"{name}: on {tensor.device}, expected {like.device}, where the module is")
+        if tensor.dtype != like.dtype and not torch.is_autocast_enabled(tensor.device.type):
+            raise DtypeError(f"{name}: {tensor.dtype} given, expected {like.dtype}, the dtype of the module")
 
 
 def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:

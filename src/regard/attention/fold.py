@@ -66,8 +66,8 @@ def fold(attention: Attention, query: Tensor, blocks: Iterable[tuple[Tensor, Ten
     for part in parts:
         if isinstance(part, Lengths) and part.most is not None and part.most > first:
             raise ShapeError(f"lengths: {part.most} given, expected 0 … {first}, the number of keys")
-    # A query with nothing to look at has a sum of zero.
-    return (state.summed / state.total.clamp(min=torch.finfo(state.total.dtype).tiny)).to(query.dtype)
+    # A query with nothing to look at has sums of zero; divided by one they stay zero, with finite gradients.
+    return (state.summed / state.total.masked_fill(state.total == 0, 1.0)).to(query.dtype)
 
 
 def partial(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.cache import Cache, Prepared, empty_cache
-from regard.attention.checks import check_alike, positive
+from regard.attention.checks import check_alike, check_parameters, positive
 from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, places
 from regard.attention.score import Dot, Score
@@ -127,12 +127,18 @@ class Heads(Attentive):
         check_width("memory", memory, self.memory_size)
         return self.prepared(self.key(memory), self.value(memory), start, span)
 
-    def cache(self, rows: int, size: int) -> Cache:
+    def cache(
+        self,
+        rows: int,
+        size: int,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Cache:
         """Room for `size` keys and values a row, filled by `extend`."""
         rows, size = positive(rows=rows, size=size)
-        key_width = self.attention.score.projected_size(self.width)
-        values = (rows, self.heads, size, self.value_size // self.heads)
-        return empty_cache(self, (rows, self.heads, size, key_width), values, next(self.parameters()))
+        keys = (rows, self.heads, size, self.attention.score.projected_size(self.width))
+        return empty_cache(self, keys, (rows, self.heads, size, self.value_size // self.heads), dtype, device)
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
@@ -144,8 +150,9 @@ class Heads(Attentive):
     ) -> tuple[Tensor, Prepared]:
         """Projected queries with a head axis, and prepared keys."""
         check_width("x", x, self.size)
+        check_parameters(self.query if self.projection is None else self.projection, x=x)
         if isinstance(memory, Prepared):
-            memory.check_owner(self)
+            memory.check_owner(self, "memory")
             return self.asked(self.query(x), start, span), memory
         if memory is None or memory is x:
             if self.memory_size != self.size:

@@ -9,7 +9,7 @@ the first query, so that one query over a cache knows where it stands.
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -93,7 +93,7 @@ class Lengths(Span):
 
     first = True
 
-    def __init__(self, lengths: Int[Tensor, "*b"] | Sequence[int] | int):
+    def __init__(self, lengths: Int[Tensor, "*b"] | Sequence[Any] | int):
         if not isinstance(lengths, Tensor):
             lengths = torch.tensor(lengths)
         if lengths.is_floating_point() or lengths.dtype == torch.bool or lengths.is_complex():
@@ -163,7 +163,7 @@ class Predictive(nn.Module, Span):
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.v = nn.Parameter(torch.empty(query_size).uniform_(-1, 1) / math.sqrt(query_size))
 
-    def centre(self, query: Float[Tensor, "*b n dq"], length: Float[Tensor, "*b"] | int) -> Float[Tensor, "*b n"]:
+    def centre(self, query: Float[Tensor, "*b n dq"], length: Int[Tensor, "..."] | int) -> Float[Tensor, "*c n"]:
         """p_i, in [0, S]."""
         hidden = torch.tanh(self.hidden(query))
         # A position needs more digits than bfloat16 has.
@@ -217,7 +217,7 @@ class Alibi(Span):
     def __init__(self, heads: int, start: Start = 0):
         self.heads = positive(heads=heads)[0]
         self.start = check_start(start)
-        self.slopes = torch.tensor(slopes(heads))
+        self.slopes = torch.tensor(slopes(heads), dtype=torch.float64)
 
     def narrow(self, reach: Reach, query: Tensor) -> Reach:
         moved = self.slopes.to(device=reach.device, dtype=torch.promote_types(torch.float32, query.dtype))

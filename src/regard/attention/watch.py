@@ -49,6 +49,10 @@ class Looks(Mapping[str, Look]):
             self.done[name] = concatenate([again(name, self.modules[name], seen) for seen in self.seen[name]])
         return self.done[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The look, or the default where there is none of that name."""
+        return self[name] if name in self.seen else default
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.seen)
 
@@ -105,7 +109,7 @@ def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
                 f"{name}: a step is being captured as a graph, whose replays cannot be watched; decode eagerly"
             )
         args, kwargs = tuple(frozen(value) for value in args), {key: frozen(value) for key, value in kwargs.items()}
-        tensors = list(tensors_in([*args, *kwargs.values()]))
+        tensors = [*tensors_in([*args, *kwargs.values()]), *module.parameters()]
         kind = tensors[0].device.type if tensors else "cpu"
         looks.seen.setdefault(name, []).append(
             Seen(
@@ -137,8 +141,8 @@ def again(name: str, module: Attentive, seen: Seen) -> Look:
     for tensor, version in seen.versions:
         if tensor._version != version:
             raise WatchError(
-                f"{name}: an input of shape {list(tensor.shape)} was overwritten since the call; "
-                "ask for the look before the tensor is changed in place, or change a clone"
+                f"{name}: an input or a parameter of shape {list(tensor.shape)} was overwritten since the call; "
+                "ask for the look before it is changed in place, or change a clone"
             )
     training = module.training
     autocast = nullcontext() if seen.autocast is None else torch.autocast(seen.autocast[0], dtype=seen.autocast[1])

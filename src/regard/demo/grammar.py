@@ -1,22 +1,23 @@
 """A small synchronous grammar, English to German, that knows which word each word came from.
 
 "I ate pizza yesterday" becomes "ich habe gestern Pizza gegessen": the participle goes to the end, the adverb before the
-object, an adverb in front turns subject and verb round, a subordinate clause puts the auxiliary last. Adjectives and
-articles take the noun's gender.
+object, an adverb in front turns subject and verb round, a subordinate clause puts the auxiliary last. Articles and
+adjectives take the noun's gender, and the verb decides the auxiliary: "ich habe gegessen", but "ich bin gereist".
 """
 
+import itertools
 import random
 import typing
 from collections.abc import Iterator
 
-__all__ = ["Pair", "pairs", "split"]
+__all__ = ["Pair", "draw", "pairs", "sentence", "split"]
 
 
 class Pair(typing.NamedTuple):
     """A sentence, its translation, and for each target word the source positions it may be said to come from.
 
-    Most words have one. An auxiliary has two, its verb (why it is there) and its subject (the form it takes), and so has
-    an article, its own and its noun (which decides the gender).
+    Most words have one. An auxiliary has its verb (which decides between haben and sein), its subject (which decides the
+    form) and an English auxiliary where there is one; an article has its own and its noun (which decides the gender).
     """
 
     source: tuple[str, ...]
@@ -26,17 +27,18 @@ class Pair(typing.NamedTuple):
 
 Piece = tuple[str, tuple[int, ...]]  # a German word and its source positions
 
-SUBJECTS = {  # English: German, have, want
-    "I": ("ich", "habe", "will"),
-    "you": ("du", "hast", "willst"),
-    "he": ("er", "hat", "will"),
-    "she": ("sie", "hat", "will"),
-    "we": ("wir", "haben", "wollen"),
-    "Anna": ("Anna", "hat", "will"),
-    "Paul": ("Paul", "hat", "will"),
-    "nobody": ("niemand", "hat", "will"),
+SUBJECTS = {  # English: German, have, be, want
+    "I": ("ich", "habe", "bin", "will"),
+    "you": ("du", "hast", "bist", "willst"),
+    "he": ("er", "hat", "ist", "will"),
+    "she": ("sie", "hat", "ist", "will"),
+    "we": ("wir", "haben", "sind", "wollen"),
+    "Anna": ("Anna", "hat", "ist", "will"),
+    "Paul": ("Paul", "hat", "ist", "will"),
+    "nobody": ("niemand", "hat", "ist", "will"),
 }
-VERBS = {  # infinitive: past, German infinitive, participle, what it is done to
+GOALS = ("home", "to Berlin", "to Paris", "to Rome")
+VERBS = {  # infinitive: past, German infinitive, participle, what it is done to or where it leads
     "eat": ("ate", "essen", "gegessen", ("pizza", "bread", "apple", "cake", "soup")),
     "buy": ("bought", "kaufen", "gekauft", ("pizza", "bread", "apple", "cake", "car", "book", "lamp", "newspaper")),
     "read": ("read", "lesen", "gelesen", ("book", "letter", "newspaper")),
@@ -44,8 +46,11 @@ VERBS = {  # infinitive: past, German infinitive, participle, what it is done to
     "see": ("saw", "sehen", "gesehen", ("car", "lamp", "house", "letter", "book", "apple")),
     "sell": ("sold", "verkaufen", "verkauft", ("car", "house", "lamp", "book")),
     "find": ("found", "finden", "gefunden", ("letter", "newspaper", "car", "lamp")),
+    "go": ("went", "gehen", "gegangen", GOALS),
+    "drive": ("drove", "fahren", "gefahren", GOALS),
+    "travel": ("travelled", "reisen", "gereist", GOALS),
 }
-THINGS = {"pizza": "Pizza", "bread": "Brot"}  # eaten by the piece, without an article
+NAMES = {"pizza": "Pizza", "bread": "Brot", "home": "Hause", "to Berlin": "Berlin", "to Paris": "Paris", "to Rome": "Rom"}
 NOUNS = {
     "apple": ("den", "Apfel"),
     "cake": ("den", "Kuchen"),
@@ -57,7 +62,7 @@ NOUNS = {
     "book": ("das", "Buch"),
     "house": ("das", "Haus"),
 }
-ADJECTIVES = {"red": "rot", "old": "alt", "small": "klein", "good": "gut"}
+ADJECTIVES = {"": "", "red": "rot", "old": "alt", "small": "klein", "good": "gut"}
 PAST = {"yesterday": "gestern", "today": "heute", "recently": "neulich"}
 FUTURE = {"today": "heute", "tomorrow": "morgen", "soon": "bald"}
 
@@ -66,60 +71,64 @@ FORMS = ("plain", "fronted", "question", "because", "wish")
 
 def pairs() -> Iterator[Pair]:
     """Every sentence of the grammar, each once, always in the same order."""
-    for form in FORMS:
-        for subject in SUBJECTS:
-            for verb in VERBS:
-                for thing in VERBS[verb][3]:
-                    for adjective in [None] if thing in THINGS else [None, *ADJECTIVES]:
-                        for when in FUTURE if form == "wish" else PAST:
-                            yield sentence(form, subject, verb, thing, adjective, when)
+    for form, subject, verb in itertools.product(FORMS, SUBJECTS, VERBS):
+        for thing, when in itertools.product(VERBS[verb][3], FUTURE if form == "wish" else PAST):
+            for adjective in ADJECTIVES if thing in NOUNS else [""]:
+                yield sentence(form, subject, verb, thing, adjective, when)
 
 
-def sentence(form: str, subject: str, verb: str, thing: str, adjective: str | None, when: str) -> Pair:
+def draw(chance: random.Random) -> Pair:
+    """One sentence, every choice as likely as its alternatives."""
+    form, subject, verb = (chance.choice(list(choices)) for choices in (FORMS, SUBJECTS, VERBS))
+    thing, when = chance.choice(VERBS[verb][3]), chance.choice(list(FUTURE if form == "wish" else PAST))
+    return sentence(form, subject, verb, thing, chance.choice(list(ADJECTIVES)) if thing in NOUNS else "", when)
+
+
+def sentence(form: str, subject: str, verb: str, thing: str, adjective: str, when: str) -> Pair:
     """One sentence and its translation."""
-    he, have, want = SUBJECTS[subject]
-    past, infinitive, participle, _ = VERBS[verb]
-    before = [when] if form == "fronted" else ["did"] if form == "question" else ["because"] if form == "because" else []
+    he, have, be, want = SUBJECTS[subject]
+    past, infinitive, participle, things = VERBS[verb]
+    before = {"fronted": [when], "question": ["did"], "because": ["because"]}.get(form, [])
     done = {"question": [verb], "wish": ["wants" if have == "hat" else "want", "to", verb]}.get(form, [past])
-    after = [] if form == "fronted" else [when]
-    object_ = [thing] if thing in THINGS else ["the", *([adjective] if adjective else []), thing]
-    source = [*before, subject, *done, *object_, *after]
+    what = ["the", adjective, thing] if thing in NOUNS else thing.split()
+    source = [*before, subject, *done, *filter(None, what), *([] if form == "fronted" else [when])]
 
     at_subject = len(before)
     at_verb = at_subject + len(done)
-    at_object = at_verb + 1
-    at_when = 0 if form == "fronted" else len(source) - 1
-    why = {"question": 0, "wish": at_subject + 1}.get(form, at_verb)  # what the auxiliary stands for
-    auxiliary: Piece = (want if form == "wish" else have, (why, at_subject))
+    english = {"question": [0], "wish": [at_subject + 1, at_subject + 2]}.get(form, [])
+    have_or_be = be if things is GOALS else have
+    auxiliary: Piece = (want if form == "wish" else have_or_be, (at_subject, *english, *([at_verb] * (form != "wish"))))
     who: Piece = (he, (at_subject,))
-    time: Piece = ((FUTURE if form == "wish" else PAST)[when], (at_when,))
+    time: Piece = ({**PAST, **FUTURE}[when], (0 if form == "fronted" else len(source) - 1,))
     action: Piece = (infinitive if form == "wish" else participle, (at_verb,))
-    what = _object(thing, adjective, at_object)
+    rest = [time, *_object(thing, adjective, at_verb + 1), action]
     order: dict[str, list[Piece]] = {
-        "plain": [who, auxiliary, time, *what, action],
-        "fronted": [time, auxiliary, who, *what, action],
-        "question": [auxiliary, who, time, *what, action],
-        "because": [("weil", (0,)), who, time, *what, action, auxiliary],
-        "wish": [who, auxiliary, time, *what, action],
+        "fronted": [time, auxiliary, who, *rest[1:]],
+        "question": [auxiliary, who, *rest],
+        "because": [("weil", (0,)), who, *rest, auxiliary],
     }
-    words, links = zip(*order[form], strict=True)
+    words, links = zip(*order.get(form, [who, auxiliary, *rest]), strict=True)
     return Pair(tuple(source), words, tuple(frozenset(link) for link in links))
 
 
-def split(train: int, test: int, seed: int, always: tuple[str, ...] = ()) -> tuple[list[Pair], list[Pair]]:
-    """Draw sentences to train on, and others, never trained on, to test with; `always` names one that is tested."""
-    every = list(pairs())
-    random.Random(seed).shuffle(every)
-    every.sort(key=lambda pair: pair.source != always)  # stable: only that one moves, to the front
-    return every[test : test + train], every[:test]
+def split(train: int, test: int, seed: int, first: Pair | None = None) -> tuple[list[Pair], list[Pair]]:
+    """Draw sentences to train on, and others, never trained on, to test with; `first` is always the first of those."""
+    chance = random.Random(seed)
+    drawn = dict.fromkeys([first] if first else [])  # a set that keeps the order
+    while len(drawn) < train + test:
+        drawn[draw(chance)] = None
+    every = list(drawn)
+    return every[test:], every[:test]
 
 
-def _object(thing: str, adjective: str | None, at: int) -> list[Piece]:
-    if thing in THINGS:
-        return [(THINGS[thing], (at,))]
+def _object(thing: str, adjective: str, at: int) -> list[Piece]:
+    """What it is done to, or where it leads: "das rote Auto", "Pizza", "nach Berlin"."""
+    if thing not in NOUNS:
+        last = at + len(thing.split()) - 1
+        towards: list[Piece] = [("nach", (at, last))] if thing in GOALS else []
+        return [*towards, (NAMES[thing], (last,))]
     article, noun = NOUNS[thing]
-    last = at + 1 + (adjective is not None)
-    pieces: list[Piece] = [(article, (at, last)), (noun, (last,))]
-    if adjective is not None:
-        pieces.insert(1, (ADJECTIVES[adjective] + ("en" if article == "den" else "e"), (at + 1,)))
-    return pieces
+    last = at + 1 + bool(adjective)
+    ending = "en" if article == "den" else "e"
+    described: list[Piece] = [(ADJECTIVES[adjective] + ending, (at + 1,))] if adjective else []
+    return [(article, (at, last)), *described, (noun, (last,))]

@@ -81,7 +81,9 @@ class Translator(nn.Module):
         lengths = (source != PAD).sum(-1)
         embedded = self.dropout(self.source(source))
         packed = nn.utils.rnn.pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        annotations, _ = nn.utils.rnn.pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
+        annotations, _ = nn.utils.rnn.pad_packed_sequence(
+            self.encoder(packed)[0], batch_first=True, total_length=source.shape[1]
+        )
         return annotations + embedded, Lengths(lengths)
 
     def states(self, memory: Float[Tensor, "b m d"], target: Int[Tensor, "b n"]) -> Float[Tensor, "b n d"]:

@@ -18,7 +18,7 @@ from regard.kernels import reference
 from regard.kernels.additive import chunked
 from regard.kernels.dot import flex, sdpa, varlen
 from regard.kernels.reference import Call
-from regard.kernels.window import gathered
+from regard.kernels.window import local
 
 __all__ = ["BACKENDS", "Backend", "Request", "choose", "packed_natively", "use_backend"]
 
@@ -146,7 +146,7 @@ BACKENDS = (
         lambda request: request.device == "cuda" and bool(request.window or request.slopes),
         flex.attend,
     ),
-    Backend("window", window_refusal, lambda request: 2 * request.radius + 1 <= request.keys // 2, gathered.attend),
+    Backend("window", window_refusal, lambda request: 2 * request.radius + 1 <= request.keys // 2, local.attend),
     Backend("sdpa", sdpa_refusal, lambda request: True, sdpa.attend),
     Backend(
         "chunked",

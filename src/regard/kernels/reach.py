@@ -96,7 +96,10 @@ class Reach:
         return replace(self, gates=(*self.gates, gate))
 
     def with_slopes(self, slopes: Tensor, start: int | Tensor) -> Self:
-        """ALiBi: -slope · |i - j|, one slope a head."""
+        """ALiBi: -slope · |i - j|, one slope a head. A second one is added as a bias."""
+        if self.slopes is not None:
+            j = key_indices(self.keys, self.device)
+            return self.with_bias(linear_bias(slopes, start, self.queries, j))
         return replace(self, slopes=slopes, slopes_start=start)
 
     # ---- what backends ask
@@ -124,8 +127,7 @@ class Reach:
         parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
         if self.slopes is not None:
             j = key_indices(self.keys if last is None else last, self.device, first)
-            i = positions(self.slopes_start, self.queries, self.device)
-            parts.append(-self.slopes[:, None, None] * (i[..., None] - j).abs())
+            parts.append(linear_bias(self.slopes, self.slopes_start, self.queries, j))
         return joined(parts, torch.add)
 
     def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
@@ -211,6 +213,11 @@ def causal_mask(start: int | Tensor, queries: int, j: Tensor) -> Tensor:
 def window_mask(window: Window, queries: int, j: Tensor) -> Tensor:
     """True where |j - centre| <= radius."""
     return (j - window.centres(queries, j.device).detach()[..., None]).abs() <= window.radius
+
+
+def linear_bias(slopes: Tensor, start: int | Tensor, queries: int, j: Tensor) -> Tensor:
+    """-slope · |start + i - j|, [heads n m] or [*b heads n m]."""
+    return -slopes[:, None, None] * (positions(start, queries, j.device)[..., None] - j).abs()
 
 
 def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:

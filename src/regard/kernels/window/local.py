@@ -1,7 +1,8 @@
-"""Local attention by gathering: each query meets the 2·radius + 1 keys of its window and no others.
+"""Local attention: each query meets the 2·radius + 1 keys of its window and few others.
 
-A window that moves one key a query (local-m) is cut into tiles that neighbouring queries share; a window around a
-predicted centre (local-p) is gathered query by query.
+A window that moves one key a query (local-m) is cut into tiles that neighbouring queries share. Many windows anywhere
+(local-p) are sorted into buckets. Few queries, or an additive score, whose cost is in the comparing and not in the
+copying, take a copy of their keys each.
 """
 
 # b batch · n queries · m keys · w keys of a window · d width · t tiles
@@ -11,9 +12,11 @@ from torch import Tensor
 
 from regard.kernels.reach import Window, gaussian
 from regard.kernels.reference import Call, softmax
+from regard.kernels.window import bucketed
 
 __all__ = ["attend"]
 
+MANY = 64  # queries from which sorting them pays
 TILE = 32  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed
 
 
@@ -22,8 +25,13 @@ def attend(call: Call) -> Tensor:
     window = call.reach.window
     assert window is not None
     batch = torch.broadcast_shapes(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
-    moving = window.centre is None and isinstance(window.start, int) and call.vector is None
-    return (tiled if moving and call.reach.queries >= TILE else gathered)(call, window, batch)
+    if call.vector is None and window.centre is None and isinstance(window.start, int) and call.reach.queries >= TILE:
+        return tiled(call, window, batch)
+    # The number of buckets hangs on the data: a GPU would be waited for, and a compiler cannot know it.
+    fixed = call.query.is_cuda or torch.compiler.is_compiling()
+    if call.vector is None and call.reach.queries >= MANY and not fixed:
+        return bucketed.attend(call)
+    return gathered(call, window, batch)
 
 
 def gathered(call: Call, window: Window, batch: torch.Size) -> Tensor:

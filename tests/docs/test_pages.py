@@ -1,0 +1,89 @@
+"""What the pages say runs, prints what they say it prints, and what they point at is there."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from regard.attention import score, span, weighting
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+OTHERS = {"three-parts", "slips"}  # about no single mechanism
+MECHANISMS = [path for path in PAGES if path.parent.name == "attention" and path.stem not in OTHERS]
+# A text block right behind a Python block is what that one prints.
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n*```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(DOCS))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=name)
+def test_code_runs_and_prints_what_is_said(page):
+    text = page.read_text()
+    names: dict[str, object] = {}
+    for block in BLOCK.finditer(text):
+        code, said = block.groups()
+        before = text[: block.start(1)].count("\n")
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile("\n" * before + code, str(page), "exec"), names)
+        assert out.getvalue() == (said or "")
+
+
+@pytest.mark.parametrize("page", MECHANISMS, ids=name)
+def test_page_has_all_its_parts(page):
+    text = page.read_text()
+    assert re.match(r"# .*`.+`", text), "a title with the code that makes it"
+    assert re.search(r"^\$\$\n.+?^\$\$$", text, re.MULTILINE | re.DOTALL), "a formula"
+    (paper,) = re.findall(r"^\*\*Paper\.\*\*(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
+    assert re.search(r"arxiv\.org/abs/\d{4}\.\d{4,5}|aclanthology\.org/", paper), "a paper"
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["When to use it", "In code", "What it looks like"]
+    assert re.search(r"```python\n.*?^```.*^!\[.{10,}\]\(images/.+\)$", text, re.MULTILINE | re.DOTALL), "code, a picture"
+
+
+def made_of(module: ModuleType, kind: type) -> list[type]:
+    """The public classes of a part that a person would choose."""
+    found = [getattr(module, name) for name in module.__all__]
+    return [one for one in found if isinstance(one, type) and issubclass(one, kind) and one is not kind]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *made_of(score, score.Score),
+        *(one for one in made_of(span, span.Span) if one is not span.Joined),
+        *made_of(weighting, weighting.Weighting),
+    ],
+    ids=lambda part: part.__name__,
+)
+def test_every_part_has_a_page(part):
+    assert any(re.match(rf"# .*`{part.__name__}\(", page.read_text()) for page in MECHANISMS)
+
+
+def anchors(page: Path) -> set[str]:
+    """What Sphinx makes of the headings."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        if re.match(r"https://", link):
+            continue
+        path, _, anchor = link.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.is_file(), link
+        assert not anchor or anchor in anchors(there), link
+
+
+def test_every_page_is_in_the_contents():
+    index = (DOCS / "index.md").read_text()
+    trees = "".join(re.findall(r"```\{toctree\}(.*?)```", index, re.DOTALL))
+    listed = re.findall(r"^(?:.*<)?([\w/-]+)>?$", trees, re.MULTILINE)
+    assert sorted(listed) == sorted(name(page).removesuffix(".md") for page in PAGES if page.stem != "index")

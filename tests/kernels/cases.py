@@ -1,0 +1,87 @@
+"""Random calls for the tests of backends, and who really ran."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest import mock
+
+import torch
+from hypothesis import strategies as st
+
+from regard.attention import Attention
+from regard.attention.score import Additive, Cosine, Dot, General
+from regard.attention.span import Causal, Lengths, Mask, Monotonic, Predictive, join
+from regard.attention.weighting import Softmax
+from regard.kernels import backends
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
+
+
+@contextmanager
+def recorded():
+    """The names of the backends that really ran."""
+    ran = []
+
+    def spy(backend):
+        def attend(call):
+            ran.append(backend.name)
+            return backend.attend(call)
+
+        return replace(backend, attend=attend)
+
+    with mock.patch.object(backends, "BACKENDS", tuple(map(spy, backends.BACKENDS))):
+        yield ran
+
+
+SCORES = {
+    "dot": lambda d: Dot(),
+    "scaled": lambda d: Dot(scaled=True),
+    "general": lambda d: General(d, d),
+    "additive": lambda d: Additive(d, d, hidden=5),
+    "cosine": lambda d: Cosine(3.0),
+}
+SPANS = {
+    "lengths": lambda b, n, m, d: Lengths(torch.randint(0, m + 1, b)),
+    "causal": lambda b, n, m, d: Causal(),
+    "causal from": lambda b, n, m, d: Causal(int(torch.randint(0, m, ()))),
+    "causal rows": lambda b, n, m, d: Causal(torch.randint(-2, m, b)),
+    "monotonic": lambda b, n, m, d: Monotonic(int(torch.randint(0, 6, ()))),
+    "monotonic from": lambda b, n, m, d: Monotonic(2, start=int(torch.randint(-3, m + 3, ()))),
+    "monotonic rows": lambda b, n, m, d: Monotonic(1, start=torch.randint(0, m, b)),
+    "predictive": lambda b, n, m, d: Predictive(d, int(torch.randint(1, 5, ()))),
+    "mask": lambda b, n, m, d: Mask(torch.rand(*b, n, m) > 0.4),
+}
+
+
+@st.composite
+def calls(draw, dtypes=(torch.float64, torch.float32)):
+    """A random attention with random inputs."""
+    batch = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    n, m = draw(st.sampled_from([1, 2, 7, 33, 65])), draw(st.sampled_from([1, 3, 7, 31, 63]))
+    d, dtype = draw(st.sampled_from([1, 4, 7])), draw(st.sampled_from(dtypes))
+    score = SCORES[draw(st.sampled_from(sorted(SCORES)))](d)
+    names = draw(st.lists(st.sampled_from(sorted(SPANS)), max_size=3, unique=True))
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    span = join(*(SPANS[name](batch, n, m, d) for name in names))
+    for part in span.parts if span else ():
+        if isinstance(part, torch.nn.Module):
+            part.to(dtype)
+    weighting = Softmax(draw(st.sampled_from([1.0, 0.5])))
+    attention = Attention(score, weighting=weighting).to(dtype)
+    query, keys, values = (
+        torch.randn(*batch, count, width, dtype=dtype, requires_grad=True)
+        for count, width in ((n, d), (m, d), (m, d + 1))
+    )
+    return attention, (query, keys, values), span
+
+
+def evaluate(attention, inputs, span, cotangent, gradients=True):
+    """The context and the gradients of inputs and parameters."""
+    context = attention(*inputs, span=span)
+    if not gradients:
+        return [context]
+    learned = [
+        p for part in (span.parts if span else ()) if isinstance(part, torch.nn.Module) for p in part.parameters()
+    ]
+    wanted = [*inputs, *attention.parameters(), *learned]
+    found = torch.autograd.grad(context, wanted, cotangent, allow_unused=True)
+    return [context, *(torch.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True))]

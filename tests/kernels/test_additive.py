@@ -1,0 +1,70 @@
+"""Additive scores in chunks: the reference's, forward and every gradient."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from regard.kernels.additive import chunked, reference
+
+SHAPES = [((), 1, 1, 1), ((1,), 7, 13, 3), ((2, 3), 5, 63, 7), ((4,), 33, 2, 65)]
+
+
+def draw(batch, n, m, h, dtype=torch.float64, heads=None):
+    vector = torch.randn(h if heads is None else (heads, h), dtype=dtype) if heads else torch.randn(h, dtype=dtype)
+    tensors = torch.randn(*batch, n, h, dtype=dtype), torch.randn(*batch, m, h, dtype=dtype), vector
+    return [tensor.requires_grad_() for tensor in tensors]
+
+
+@pytest.mark.parametrize("chunk", [1, 40, 700, 1 << 20])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_chunks_equal_the_reference(monkeypatch, shape, chunk):
+    monkeypatch.setattr(chunked, "CHUNK", chunk)
+    inputs = draw(*shape)
+    expected, found = reference.scores(*inputs), chunked.scores(*inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    cotangent = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad(found, inputs, cotangent), torch.autograd.grad(expected, inputs, cotangent), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_a_vector_a_head(monkeypatch):
+    monkeypatch.setattr(chunked, "CHUNK", 50)
+    inputs = draw((2, 3), 4, 5, 6, heads=3)
+    cotangent = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    expected, found = reference.scores(*inputs), chunked.scores(*inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for one, other in zip(
+        torch.autograd.grad(found, inputs, cotangent), torch.autograd.grad(expected, inputs, cotangent), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_batches_broadcast():
+    query, keys, vector = torch.randn(1, 3, 4), torch.randn(5, 6, 4), torch.randn(4)
+    torch.testing.assert_close(chunked.scores(query, keys, vector), reference.scores(query, keys, vector))
+
+
+def test_gradients_are_the_numerical_ones():
+    assert gradcheck(chunked.scores, draw((2,), 3, 4, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_computed_in_single(dtype):
+    """The plain expression rounds at every step; the chunks round once, at the end."""
+    exact = draw((2,), 17, 19, 64)
+    half = [x.detach().to(dtype).requires_grad_() for x in exact]
+    wide = [x.detach().double() for x in half]
+    found = chunked.scores(*half)
+    assert found.dtype == dtype
+    error = (found.double() - reference.scores(*wide)).abs().max()
+    plain = (reference.scores(*half).double() - reference.scores(*wide)).abs().max()
+    assert error <= plain
+    found.backward(torch.ones_like(found))
+    assert all(x.grad is not None and x.grad.dtype == dtype and torch.isfinite(x.grad).all() for x in half)
+
+
+def test_the_operation_says_its_shape_to_a_compiler():
+    inputs = [x.detach().flatten(0, -3) if x.ndim > 2 else x.detach() for x in draw((2,), 3, 4, 5)]
+    torch.library.opcheck(chunked.chunked_scores, (inputs[0], inputs[1], inputs[2].expand(2, -1).contiguous()))
