@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from regard.attention import Attention, Block, Decoder, Encoder, Heads, Learned, use_backend, watch
@@ -89,9 +90,11 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def untrained(module: nn.Module, seed: int = 0, size: float = 1.0) -> nn.Module:
-    """The module with matrices of unit-normal numbers over the root of their width."""
-    for number, parameter in enumerate(module.parameters()):
-        if parameter.ndim > 1:
+    """The module with unit-normal numbers over the root of their width, and no biases."""
+    for number, (name, parameter) in enumerate(module.named_parameters()):
+        if name.endswith("bias"):
+            parameter.data.zero_()
+        elif "norm" not in name:
             parameter.data = size * normal(*parameter.shape, seed=seed + number) / parameter.shape[-1] ** 0.5
     return module
 
@@ -451,13 +454,12 @@ def backends() -> Picture:
     return Picture(served, names, list(rows))
 
 
-def draw(name: str, path: Path | None = None):  # type: ignore[no-untyped-def]
-    """The figure called `name`, saved where a path is given."""
-    made = PICTURES[name]()
+def draw(made: Picture, path: Path | None = None) -> Figure:
+    """The figure, saved where a path is given."""
     return heatmap(made.weights, made.source, made.target, title=made.title, path=path)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for chosen in sys.argv[1:] or PICTURES:
-        draw(chosen, IMAGES / f"{chosen}.svg")
+        draw(PICTURES[chosen](), IMAGES / f"{chosen}.svg")

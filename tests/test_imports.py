@@ -13,7 +13,7 @@ SOURCE = Path(regard.__file__).parent
 LAYERS = [
     {"cli"},
     {"run"},
-    {"serving", "studies", "interop", "inspection", "demo"},
+    {"serving", "studies", "interop", "inspection", "demo", "bench"},
     {"training", "decoding", "evaluation"},
     {"models", "data"},
     {"attention"},

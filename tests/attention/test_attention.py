@@ -120,6 +120,39 @@ def test_leading_dimensions_are_free(name):
 
 
 @pytest.mark.parametrize("name", SCORES)
+def test_leading_dimensions_broadcast(name):
+    """Hypotheses share their sentence's keys; a batch shares its values."""
+    score, span = SCORES[name](6), Lengths(torch.tensor([2, 6]))
+    query, keys, values = normal(3, 2, 4, score.query_size), normal(2, 6, score.key_size), normal(6, 4)
+    attention = attention_of(score)
+    expected = attention(query, keys.expand(3, 2, -1, -1), values.expand(3, 2, -1, -1), span=span)
+    for _, actual in each_backend(attention, query, keys, values, span=span):
+        agree(actual, expected, [query, keys, values])
+    one = query[0, 0]
+    for _, actual in each_backend(attention, one, keys, values):
+        agree(actual, attention(one.expand(2, -1, -1), keys, values.expand(2, -1, -1)), [query, keys, values])
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_batch_of_no_rows_gives_no_rows(name):
+    score = SCORES[name](6)
+    inputs = draw_inputs(score, (0,), 4, 6)
+    for _, actual in each_backend(attention_of(score), *inputs):
+        assert actual.shape == (0, 4, 4)
+        assert [one.shape for one in oracles.gradients(actual, [*inputs], actual)] == [x.shape for x in inputs]
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_layout_in_memory_does_not_matter(name):
+    score = SCORES[name](6)
+    query, keys, values = normal(score.query_size, 2, 3), normal(score.key_size, 6, 2), normal(6, 2, 4)
+    turned = query.permute(1, 2, 0), keys.permute(2, 1, 0), values.transpose(0, 1)
+    expected = attention_of(score)(*(x.contiguous() for x in turned))
+    for _, actual in each_backend(attention_of(score), *turned):
+        agree(actual, expected, [query, keys, values])
+
+
+@pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("n", [1, 2, 13])
 def test_the_number_of_queries_is_free_of_the_number_of_keys(name, n):
     """N_Q queries give N_Q contexts, whatever N_X; each as if it had been alone."""
@@ -230,6 +263,18 @@ def test_half_precision_stays_finite_at_huge_scores(name, dtype, span):
         assert torch.isfinite(context).all()
         gradients = oracles.gradients(context, [*leaves, *attention.parameters()], torch.randn_like(context))
         assert all(torch.isfinite(one).all() for one in gradients)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("build", [Softmax, Sparsemax, Hard, Gumbel])
+@pytest.mark.parametrize("training", [True, False])
+def test_every_weighting_stays_finite_at_huge_scores(build, dtype, training):
+    _, query, keys = huge_scores("dot", dtype)
+    leaves = [x.to(dtype).requires_grad_() for x in (query, keys, torch.randn(3, 4))]
+    context = Attention(Dot(), weighting=build()).train(training)(*leaves)
+    assert context.dtype == dtype
+    assert torch.isfinite(context).all()
+    assert all(torch.isfinite(one).all() for one in oracles.gradients(context, leaves, torch.randn_like(context)))
 
 
 ATTENTIONS = {

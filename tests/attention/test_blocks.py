@@ -179,6 +179,29 @@ def test_stepping_equals_the_decoder(norm, rotary):
     agree(torch.cat(steps, dim=1), expected.detach(), rtol=1e-8)
 
 
+def test_stepping_several_at_once_equals_the_decoder():
+    decoder, x, memory = scrambled(Decoder(8, 2, 2, rotary=True)).eval(), normal(2, 6, 8), normal(2, 4, 8)
+    with torch.no_grad():
+        state = decoder.start(memory, 9)
+        steps = [decoder.step(part, state) for part in x.split([3, 1, 2], dim=1)]
+        agree(torch.cat(steps, dim=1), decoder(x, memory), rtol=1e-8)
+
+
+def test_rows_of_a_decoder_may_be_at_different_steps():
+    """A row's past is emptied and starts again while the other goes on."""
+    decoder, x, memory = scrambled(Decoder(8, 2, 2, rotary=True)).eval(), normal(2, 6, 8), normal(2, 4, 8)
+    with torch.no_grad():
+        state = decoder.start(memory, 9)
+        for i in range(3):
+            decoder.step(x[:, i : i + 1], state)
+        for past, fresh in zip(state.past, decoder.start(memory[1:], 9).past, strict=True):
+            past.put_(torch.tensor([1]), fresh)
+        assert state.length.tolist() == [3, 0]
+        steps = [decoder.step(torch.stack([x[0, 3 + i : 4 + i], x[1, i : i + 1]]), state) for i in range(3)]
+        expected = decoder(x, memory)
+        agree(torch.cat(steps, dim=1), torch.stack([expected[0, 3:], expected[1, :3]]), rtol=1e-8)
+
+
 def test_stepping_over_a_masked_memory_equals_the_decoder():
     decoder = scrambled(Decoder(8, 2, 2)).eval()
     x, memory, span = normal(2, 4, 8), normal(2, 5, 8), Mask(torch.rand(2, 1, 5) < 0.7)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from attention.cases import leading, normal, number, scrambled
 from oracles import agree
-from regard.attention.grid import GridAttention, GridSelfAttention
 
 from regard.attention import Attention
+from regard.attention.grid import GridAttention, GridSelfAttention
 from regard.attention.score import Additive, Dot
 from regard.attention.weighting import Hard
 
@@ -34,8 +34,11 @@ def by_loop(layer, x):
 def test_zhangs_layer_equals_the_loop(channels, reduction):
     layer = scrambled(GridSelfAttention(channels, reduction=reduction))
     x = normal(*leading(2), channels, number(1, 3), number(1, 4))
-    expected, _ = by_loop(layer, x)
+    expected, weights = by_loop(layer, x)
     agree(layer(x), expected, [x, *layer.parameters()])
+    look, grid = layer.look(x), x.shape[-2:]
+    agree(look.context, expected, [x, *layer.parameters()])
+    agree(look.weights, weights.unflatten(-1, grid).unflatten(-3, grid), [x])
 
 
 def test_zhangs_gamma_starts_at_nought_so_that_the_layer_starts_as_the_identity():
@@ -89,6 +92,14 @@ def test_attention_over_a_grid_equals_attention_over_its_places():
     look = grid.look(query, features)
     agree(look.weights, expected.weights.unflatten(-1, (height, width)), [query, features])
     agree(look.context, expected.context)
+
+
+def test_prepared_places_equal_unprepared():
+    grid = GridAttention(scrambled(Attention(Additive(5, 6, hidden=7))))
+    query, features = normal(2, 3, 5), normal(2, 6, 3, 4)
+    prepared = grid.prepare(features)
+    agree(grid(query, prepared), grid(query, features), [query, features, *grid.parameters()])
+    agree(grid.look(query, prepared).weights, grid.look(query, features).weights)
 
 
 def test_a_hard_choice_over_a_grid():

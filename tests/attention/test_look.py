@@ -19,13 +19,13 @@ from oracles import agree
 
 from regard.attention import Attention, Heads, Learned
 from regard.attention.score import Additive, Dot, General
-from regard.attention.span import Causal, Lengths, Predictive
-from regard.attention.weighting import Gumbel, Hard, Softmax
+from regard.attention.span import Causal, Lengths, Packed, Predictive
+from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
 
 
 @pytest.mark.parametrize(("score_name", "span_name"), pairs(SCORES, SPANS))
 def test_look_equals_the_forward_in_evaluation(score_name, span_name):
-    lead, n, m = leading(), number(1, 5), number(1, 7)
+    lead, n, m = leading(1), number(1, 5), number(1, 7)
     score = SCORES[score_name](m)
     span, inputs = SPANS[span_name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)
     leaves = [*inputs, *score.score.parameters(), *span.parameters]
@@ -33,7 +33,7 @@ def test_look_equals_the_forward_in_evaluation(score_name, span_name):
         attention = attention_of(score, weighting=build())
         look = attention.look(*inputs, span=span.span)
         agree(look.context, attention(*inputs, span=span.span), leaves)
-        agree(look.context, look.weights @ inputs.values, leaves)
+        agree(look.context, look.weights @ inputs.values)
 
 
 @pytest.mark.parametrize("span_name", SPANS)
@@ -149,3 +149,15 @@ def test_look_of_heads_has_a_head_axis(weighting):
     assert look.scores.shape == (2, 3, 4, 5)
     assert look.entropy.shape == (2, 3, 4)
     assert look.context.shape == (2, 4, 6)
+
+
+@pytest.mark.parametrize("build", [Softmax, Sparsemax, Plain, Hard])
+def test_look_of_packed_sequences_is_one_matrix_with_nothing_between_them(build):
+    x, span = normal(7, 6), Packed([0, 3, 7]) & Causal()
+    for module, lead in ((Attention(Dot(), weighting=build()), ()), (Heads(6, heads=2, weighting=build()), (2,))):
+        module = module.double().eval()
+        look = module.look(x, x, span=span)
+        assert look.weights.shape == (*lead, 7, 7)
+        assert not look.weights[..., 3:, :3].any()
+        assert not look.weights[..., :3, 3:].any()
+        agree(look.context, module(x, x, span=span), [x])

@@ -5,8 +5,9 @@ import pytest
 import torch
 from attention.cases import leading, normal, number
 from oracles import agree
-from regard.attention.positions import Embedded, Rotary, Sinusoidal, Sinusoidal2D
 
+from regard.attention import Heads
+from regard.attention.positions import Embedded, Rotary, Sinusoidal, Sinusoidal2D
 from regard.attention.span import Packed
 
 STARTS = [0, 3, "rows"]
@@ -98,6 +99,14 @@ def test_a_grid_has_half_the_channels_for_rows_and_half_for_columns(join):
     ).expand(*lead, -1, -1, -1)
     expected = x + table if join == "add" else torch.cat([x, table], dim=-3)
     agree(Sinusoidal2D(8, join=join)(x), expected, [x])
+
+
+@pytest.mark.parametrize("build", [lambda: Sinusoidal(6), lambda: Embedded(6, length=9)])
+def test_positions_break_permutation_equivariance(build):
+    heads, positions = Heads(6, heads=2).double(), build().double()
+    x, order = normal(1, 7, 6), torch.arange(7).roll(3)
+    agree(heads(x[:, order]), heads(x)[:, order])
+    assert not torch.allclose(heads(positions(x[:, order])), heads(positions(x))[:, order])
 
 
 def test_positions_far_out_keep_their_precision():

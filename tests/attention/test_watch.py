@@ -11,6 +11,7 @@ from oracles import agree
 from torch import nn
 
 from regard.attention import Attention, Decoder, Encoder, Heads, watch
+from regard.attention.grid import GridAttention, GridSelfAttention
 from regard.attention.score import Additive, Dot, General
 from regard.attention.span import Causal, Lengths
 from regard.attention.weighting import Hard
@@ -264,3 +265,41 @@ def test_watching_hard_training_does_not_change_the_draws():
     torch.manual_seed(5)
     with watch(model):
         assert torch.equal(attention(*inputs), free)
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+def test_a_decoder_that_steps_shows_what_it_shows_at_once(rotary):
+    """One query a step over a growing cache, joined, equals teacher forcing."""
+    decoder, x, memory = Decoder(8, 2, 2, rotary=rotary).double().eval(), normal(2, 5, 8), normal(2, 4, 8)
+    with torch.no_grad():
+        with watch(decoder) as whole:
+            decoder(x, memory, memory_span=Lengths([2, 4]))
+        with watch(decoder) as steps:
+            state = decoder.start(memory, 9, memory_span=Lengths([2, 4]))
+            for i in range(5):
+                decoder.step(x[:, i : i + 1], state)
+    assert set(steps) == set(whole) != set()
+    for name, look in whole.items():
+        agree(steps[name].weights, look.weights)
+        agree(steps[name].context, look.context)
+
+
+def test_a_grid_in_a_loop_is_joined_along_the_queries():
+    """A captioner's loop: one word a call, weights [b n h w]."""
+    model, query, features = (
+        nn.ModuleDict({"look": GridAttention(Attention(Dot()))}),
+        normal(2, 4, 5),
+        normal(2, 5, 3, 7),
+    )
+    with watch(model) as looks:
+        outputs = [model["look"](query[:, i : i + 1], features) for i in range(4)]
+    agree(looks["look"].weights, model["look"].look(query, features).weights)
+    agree(looks["look"].context, torch.cat(outputs, dim=1))
+
+
+def test_zhangs_layer_is_seen():
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 1), GridSelfAttention(8)), torch.randn(2, 3, 4, 5)
+    with watch(model) as looks:
+        model(x)
+    assert set(looks) == {"1"}
+    assert looks["1"].weights.shape == (2, 4, 5, 4, 5)

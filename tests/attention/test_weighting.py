@@ -125,6 +125,18 @@ def test_hard_context_is_the_value_of_the_key_that_was_picked():
         agree(look.log_prob, chances.gather(-1, look.picked[..., None])[..., 0], [query, keys])
 
 
+def test_hard_choice_within_a_span():
+    """Drawn from what may be looked at, with its probability there; nothing to look at is no choice at all."""
+    query, keys = normal(3, 2, 5), normal(3, 7, 5)
+    look = Attention(Dot(), weighting=Hard()).train().look(query, keys, span=Lengths([0, 3, 7]))
+    for row, length in ((1, 3), (2, 7)):
+        assert (look.picked[row] < length).all()
+        chances = (query[row] @ keys[row, :length].mT).log_softmax(-1)
+        agree(look.log_prob[row], chances.gather(-1, look.picked[row][:, None])[:, 0], [query, keys])
+    gradients = oracles.gradients(look.log_prob, [query, keys], torch.randn(3, 2).double())
+    assert all(torch.isfinite(one).all() and not one[0].any() for one in gradients)
+
+
 def test_hard_values_get_their_gradient_through_the_pick():
     values = normal(7, 4)
     look = Attention(Dot(), weighting=Hard()).train().look(normal(1, 3), normal(7, 3), values)

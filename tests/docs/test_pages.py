@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 from regard.attention import score, span, weighting
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,7 +43,9 @@ def test_page_has_all_its_parts(page):
     (paper,) = re.findall(r"^\*\*Paper\.\*\*(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
     assert re.search(r"arxiv\.org/abs/\d{4}\.\d{4,5}|aclanthology\.org/", paper), "a paper"
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["When to use it", "In code", "What it looks like"]
-    assert re.search(r"```python\n.*?^```.*^!\[.{10,}\]\(images/.+\)$", text, re.MULTILINE | re.DOTALL), "code, a picture"
+    assert re.search(r"```python\n.*?^```.*^!\[.{10,}\]\(images/.+\)$", text, re.MULTILINE | re.DOTALL), (
+        "code, a picture"
+    )
 
 
 def made_of(module: ModuleType, kind: type) -> list[type]:

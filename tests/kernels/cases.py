@@ -1,7 +1,7 @@
 """Random calls for the tests of backends, and who really ran."""
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import torch
@@ -52,26 +52,47 @@ SPANS = {
 }
 
 
-@st.composite
-def calls(draw, dtypes=(torch.float64, torch.float32)):
-    """A random attention with random inputs."""
-    batch = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
-    n, m = draw(st.sampled_from([1, 2, 7, 33, 65])), draw(st.sampled_from([1, 3, 7, 31, 63]))
-    d, dtype = draw(st.sampled_from([1, 4, 7])), draw(st.sampled_from(dtypes))
-    score = SCORES[draw(st.sampled_from(sorted(SCORES)))](d)
-    names = draw(st.lists(st.sampled_from(sorted(SPANS)), max_size=3, unique=True))
-    torch.manual_seed(draw(st.integers(0, 2**31)))
-    span = join(*(SPANS[name](batch, n, m, d) for name in names))
-    for part in span.parts if span else ():
-        if isinstance(part, torch.nn.Module):
-            part.to(dtype)
-    weighting = Softmax(draw(st.sampled_from([1.0, 0.5])))
-    attention = Attention(score, weighting=weighting).to(dtype)
-    query, keys, values = (
-        torch.randn(*batch, count, width, dtype=dtype, requires_grad=True)
-        for count, width in ((n, d), (m, d), (m, d + 1))
+@dataclass(frozen=True)
+class Drawn:
+    """A call in words, as Hypothesis draws and shrinks it; `build` makes its tensors."""
+
+    batch: list[int]
+    n: int
+    m: int
+    d: int
+    dtype: torch.dtype
+    score: str
+    spans: list[str]
+    temperature: float
+    seed: int
+
+    def build(self):
+        """The attention, its inputs and its span."""
+        torch.manual_seed(self.seed)
+        span = join(*(SPANS[name](tuple(self.batch), self.n, self.m, self.d) for name in self.spans))
+        for part in span.parts if span else ():
+            if isinstance(part, torch.nn.Module):
+                part.to(self.dtype)
+        attention = Attention(SCORES[self.score](self.d), weighting=Softmax(self.temperature)).to(self.dtype)
+        sizes = (self.n, self.d), (self.m, self.d), (self.m, self.d + 1)
+        inputs = [torch.randn(*self.batch, *size, dtype=self.dtype, requires_grad=True) for size in sizes]
+        return attention, inputs, span
+
+
+def calls(*dtypes):
+    """Random calls."""
+    return st.builds(
+        Drawn,
+        batch=st.lists(st.integers(1, 3), max_size=2),
+        n=st.sampled_from([1, 2, 7, 33, 65]),
+        m=st.sampled_from([1, 3, 7, 31, 63]),
+        d=st.sampled_from([1, 4, 7]),
+        dtype=st.sampled_from(dtypes),
+        score=st.sampled_from(sorted(SCORES)),
+        spans=st.lists(st.sampled_from(sorted(SPANS)), max_size=3, unique=True),
+        temperature=st.sampled_from([1.0, 0.5]),
+        seed=st.integers(0, 2**31),
     )
-    return attention, (query, keys, values), span
 
 
 def evaluate(attention, inputs, span, cotangent, gradients=True):

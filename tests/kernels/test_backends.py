@@ -20,9 +20,9 @@ from regard.kernels.window import local
 
 @pytest.mark.parametrize("name", ["sdpa", "window", "chunked"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(call=calls())
-def test_a_backend_equals_dense_or_says_why_not(name, call):
-    attention, inputs, span = call
+@given(drawn=calls(torch.float64, torch.float32))
+def test_a_backend_equals_dense_or_says_why_not(name, drawn):
+    attention, inputs, span = drawn.build()
     cotangent = torch.randn_like(attention(*inputs, span=span))
     with use_backend("dense"), recorded() as ran:
         expected = evaluate(attention, inputs, span, cotangent)
@@ -31,8 +31,7 @@ def test_a_backend_equals_dense_or_says_why_not(name, call):
     with use_backend(name), recorded() as ran, small, mock.patch.object(local, "MANY", 8):
         try:
             found = evaluate(attention, inputs, span, cotangent)
-        except BackendError as refused:
-            assert name in str(refused)
+        except BackendError:
             assert not ran
             return
         assert attention.backend(*inputs, span=span) == name

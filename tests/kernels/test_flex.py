@@ -26,10 +26,10 @@ def quiet():
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(call=calls(dtypes=(torch.float32,)))
-def test_flex_equals_dense_forward(call):
+@given(drawn=calls(torch.float32))
+def test_flex_equals_dense_forward(drawn):
     """Eagerly, on a CPU, without gradients: it has none there."""
-    attention, inputs, span = call
+    attention, inputs, span = drawn.build()
     inputs = [x.detach() for x in inputs]
     with torch.no_grad(), use_backend("dense"):
         expected = attention(*inputs, span=span)

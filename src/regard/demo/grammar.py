@@ -37,7 +37,14 @@ SUBJECTS = {  # English: German, have, be, want
     "Paul": ("Paul", "hat", "ist", "will"),
     "nobody": ("niemand", "hat", "ist", "will"),
 }
-GOALS = ("home", "to Berlin", "to Paris", "to Rome")
+GOALS = {
+    "home": ("nach", "Hause"),
+    "to Berlin": ("nach", "Berlin"),
+    "to Paris": ("nach", "Paris"),
+    "to the station": ("zum", "Bahnhof"),
+    "to the beach": ("zum", "Strand"),
+    "to the church": ("zur", "Kirche"),
+}
 VERBS = {  # infinitive: past, German infinitive, participle, what it is done to or where it leads
     "eat": ("ate", "essen", "gegessen", ("pizza", "bread", "apple", "cake", "soup")),
     "buy": ("bought", "kaufen", "gekauft", ("pizza", "bread", "apple", "cake", "car", "book", "lamp", "newspaper")),
@@ -46,11 +53,11 @@ VERBS = {  # infinitive: past, German infinitive, participle, what it is done to
     "see": ("saw", "sehen", "gesehen", ("car", "lamp", "house", "letter", "book", "apple")),
     "sell": ("sold", "verkaufen", "verkauft", ("car", "house", "lamp", "book")),
     "find": ("found", "finden", "gefunden", ("letter", "newspaper", "car", "lamp")),
-    "go": ("went", "gehen", "gegangen", GOALS),
-    "drive": ("drove", "fahren", "gefahren", GOALS),
-    "travel": ("travelled", "reisen", "gereist", GOALS),
+    "go": ("went", "gehen", "gegangen", tuple(GOALS)),
+    "drive": ("drove", "fahren", "gefahren", tuple(GOALS)),
+    "travel": ("travelled", "reisen", "gereist", tuple(GOALS)),
 }
-NAMES = {"pizza": "Pizza", "bread": "Brot", "home": "Hause", "to Berlin": "Berlin", "to Paris": "Paris", "to Rome": "Rom"}
+FOODS = {"pizza": "Pizza", "bread": "Brot"}  # without an article
 NOUNS = {
     "apple": ("den", "Apfel"),
     "cake": ("den", "Kuchen"),
@@ -87,7 +94,7 @@ def draw(chance: random.Random) -> Pair:
 def sentence(form: str, subject: str, verb: str, thing: str, adjective: str, when: str) -> Pair:
     """One sentence and its translation."""
     he, have, be, want = SUBJECTS[subject]
-    past, infinitive, participle, things = VERBS[verb]
+    past, infinitive, participle, _ = VERBS[verb]
     before = {"fronted": [when], "question": ["did"], "because": ["because"]}.get(form, [])
     done = {"question": [verb], "wish": ["wants" if have == "hat" else "want", "to", verb]}.get(form, [past])
     what = ["the", adjective, thing] if thing in NOUNS else thing.split()
@@ -96,7 +103,7 @@ def sentence(form: str, subject: str, verb: str, thing: str, adjective: str, whe
     at_subject = len(before)
     at_verb = at_subject + len(done)
     english = {"question": [0], "wish": [at_subject + 1, at_subject + 2]}.get(form, [])
-    have_or_be = be if things is GOALS else have
+    have_or_be = be if thing in GOALS else have
     auxiliary: Piece = (want if form == "wish" else have_or_be, (at_subject, *english, *([at_verb] * (form != "wish"))))
     who: Piece = (he, (at_subject,))
     time: Piece = ({**PAST, **FUTURE}[when], (0 if form == "fronted" else len(source) - 1,))
@@ -122,11 +129,13 @@ def split(train: int, test: int, seed: int, first: Pair | None = None) -> tuple[
 
 
 def _object(thing: str, adjective: str, at: int) -> list[Piece]:
-    """What it is done to, or where it leads: "das rote Auto", "Pizza", "nach Berlin"."""
-    if thing not in NOUNS:
-        last = at + len(thing.split()) - 1
-        towards: list[Piece] = [("nach", (at, last))] if thing in GOALS else []
-        return [*towards, (NAMES[thing], (last,))]
+    """What it is done to, or where it leads: "das rote Auto", "Pizza", "zum Bahnhof"."""
+    last = at + len(thing.split()) - 1
+    if thing in FOODS:
+        return [(FOODS[thing], (at,))]
+    if thing in GOALS:
+        towards, goal = GOALS[thing]
+        return [(towards, tuple(range(at, last + 1))), (goal, (last,))]
     article, noun = NOUNS[thing]
     last = at + 1 + bool(adjective)
     ending = "en" if article == "den" else "e"

@@ -1,9 +1,13 @@
 r"""A small encoder-decoder whose attention is handed to it.
 
-The encoder is a bidirectional GRU (Bahdanau et al. 2015, arXiv:1409.0473, section 3.2); each word's embedding is added to
-its annotation, which keeps an annotation about its own word. The decoder is Luong's (2015, arXiv:1508.04025, section 3):
-the query is the current state $h_t$ and $\tilde h_t = \tanh(W [c_t; h_t])$, without input feeding, so that in training all
-steps attend at once. Whatever maps (query, memory, span) to a context fits in: an `Attention` or `Heads`.
+The encoder is a bidirectional GRU (Bahdanau et al. 2015, arXiv:1409.0473, section 3.2). The decoder is Luong's (2015,
+arXiv:1508.04025, section 3): the query is the current state $h_t$ and $\tilde h_t = \tanh(W [c_t; h_t])$, without input
+feeding, so that in training all steps attend at once. Whatever maps (query, memory, span) to a context fits in: an
+`Attention` or `Heads`.
+
+Two departures keep an annotation about its own word, and so make the weights readable as alignments: the word's
+embedding is added to its annotation, two fifths of whose recurrent part are dropped in training, and the decoder starts from a summary
+too narrow to carry words.
 
 b sentences · n target words · m source words · d width
 """
@@ -22,6 +26,7 @@ from regard.attention.span import Lengths, Predictive
 __all__ = ["MECHANISMS", "Mechanism", "Translator", "Vocabulary"]
 
 PAD, START, END = 0, 1, 2
+SUMMARY = 8  # numbers: enough for the form of a sentence, not for its words
 
 
 class Mechanism(typing.NamedTuple):
@@ -50,9 +55,10 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> Int[Tensor, "b m"]:
-        """Words to numbers, END after each sentence, PAD to the same length."""
-        rows = [torch.tensor([*(self.numbers[word] for word in sentence), END]) for sentence in sentences]
+    def encode(self, sentences: Sequence[Sequence[str]], end: bool = False) -> Int[Tensor, "b m"]:
+        """Words to numbers, END after each sentence if asked for, PAD to the same length."""
+        last = [END] if end else []
+        rows = [torch.tensor([*(self.numbers[word] for word in sentence), *last]) for sentence in sentences]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
     def decode(self, row: Sequence[int]) -> tuple[str, ...]:
@@ -69,12 +75,15 @@ class Translator(nn.Module):
         self.source = nn.Embedding(sources, size, padding_idx=PAD)
         self.target = nn.Embedding(targets, size, padding_idx=PAD)
         self.encoder = nn.GRU(size, size // 2, bidirectional=True, batch_first=True)
-        self.first = nn.Linear(size, size)
+        self.summary = nn.Sequential(nn.Linear(size, SUMMARY), nn.Tanh(), nn.Linear(SUMMARY, size), nn.Tanh())
         self.decoder = nn.GRU(size, size, batch_first=True)
         self.attention = attention
         self.mix = nn.Linear(2 * size, size)
-        self.dropout = nn.Dropout(0.1)
         self.output = nn.Linear(size, targets)
+        self.dropout, self.doubt = nn.Dropout(0.1), nn.Dropout(0.4)
+        with torch.no_grad():  # queries are states between -1 and 1; keys of a like size keep the first softmax soft
+            self.source.weight.mul_(0.3)
+            self.target.weight.mul_(0.3)
 
     def encode(self, source: Int[Tensor, "b m"]) -> tuple[Float[Tensor, "b m d"], Lengths]:
         """What the decoder attends to, and how much of it is padding."""
@@ -84,12 +93,15 @@ class Translator(nn.Module):
         annotations, _ = nn.utils.rnn.pad_packed_sequence(
             self.encoder(packed)[0], batch_first=True, total_length=source.shape[1]
         )
-        return annotations + embedded, Lengths(lengths)
+        return self.doubt(annotations) + embedded, Lengths(lengths)
+
+    def begin(self, memory: Float[Tensor, "b m d"]) -> Float[Tensor, "1 b d"]:
+        """The decoder's first state, from the annotation that the backward GRU reached last."""
+        return self.summary(memory[:, 0])[None]
 
     def states(self, memory: Float[Tensor, "b m d"], target: Int[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
         """The decoder's state after reading each of `target`."""
-        start = torch.tanh(self.first(memory[:, 0]))[None]
-        return self.decoder(self.dropout(self.target(target)), start.contiguous())[0]
+        return self.decoder(self.dropout(self.target(target)), self.begin(memory))[0]
 
     def read(self, states: Float[Tensor, "b n d"], context: Float[Tensor, "b n d"]) -> Float[Tensor, "b n v"]:
         """From states and contexts to the scores of the next word."""
@@ -113,7 +125,7 @@ class Translator(nn.Module):
         """The best next word, again and again."""
         memory, span = self.encode(source)
         words = torch.full((len(source), 1), START)
-        state = torch.tanh(self.first(memory[:, 0]))[None].contiguous()
+        state = self.begin(memory)
         for _ in range(limit):
             last, state = self.decoder(self.target(words[:, -1:]), state)
             scores = self.read(last, self.attention(last, memory, span=span))

@@ -23,10 +23,12 @@ def attend(call: Call) -> Tensor:
     query, keys, values = (
         four(tensor.expand(*batch, *tensor.shape[-2:])).contiguous() for tensor in (call.query, call.keys, call.values)
     )
-    rows, heads = query.shape[:2]
     lengths = None
     if reach.lengths is not None:
-        lengths = reach.lengths.expand(batch).reshape(-1, heads if len(batch) > 1 else 1)[:, 0].contiguous()
+        # One length for all heads of a row, where the head axis was only put in: a smaller block mask.
+        shared = len(batch) > 1 and reach.lengths.ndim == len(batch) and reach.lengths.shape[-1] == 1
+        lengths = reach.lengths.expand(*batch[:-1], 1) if shared else reach.lengths.expand(batch)
+        lengths = lengths.reshape(query.shape[0], -1)
     radius = None if reach.window is None else reach.window.radius
     first = 0 if reach.window is None else reach.window.start
     assert isinstance(first, int)
@@ -34,7 +36,7 @@ def attend(call: Call) -> Tensor:
     if lengths is None:
         blocks = fixed_blocks(reach.causal, radius, first, reach.queries, reach.keys, str(query.device))
     else:
-        blocks = make_blocks(reach.causal, radius, first, lengths, rows, reach.queries, reach.keys, str(query.device))
+        blocks = make_blocks(reach.causal, radius, first, lengths, reach.queries, reach.keys, str(query.device))
     context = (compiled() if query.is_cuda else flex_attention)(
         query, keys, values, score_mod=alibi(reach), block_mask=blocks, scale=call.scale / call.temperature
     )
@@ -66,15 +68,14 @@ def fixed_blocks(
     """A block mask that hangs on sizes alone is built once."""
     if causal is None and radius is None:
         return None
-    return make_blocks(causal, radius, first, None, 1, queries, keys, device)
+    return make_blocks(causal, radius, first, None, queries, keys, device)
 
 
 def make_blocks(
     causal: int | None,
     radius: int | None,
     first: int,
-    lengths: Tensor | None,
-    rows: int,
+    lengths: Tensor | None,  # [rows heads] or [rows 1]
     queries: int,
     keys: int,
     device: str,
@@ -88,7 +89,8 @@ def make_blocks(
         if radius is not None:
             inside = inside & ((j - i - first).abs() <= radius)
         if lengths is not None:
-            inside = inside & (j < lengths[b])
+            inside = inside & (j < lengths[b, h if lengths.shape[1] > 1 else h * 0])
         return inside
 
-    return create_block_mask(allowed, None if lengths is None else rows, None, queries, keys, device=device)
+    rows, heads = (None, None) if lengths is None else lengths.shape
+    return create_block_mask(allowed, rows, heads, queries, keys, device=device)

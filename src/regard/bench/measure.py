@@ -1,0 +1,149 @@
+"""How time and memory are measured: interleaved rounds, medians, and a process of its own for memory."""
+
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import regard
+from regard.errors import RegardError
+
+__all__ = ["Result", "Timing", "agree", "interleaved", "peak_memory", "save", "signature"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call: the median of the rounds, and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median * 1e3:.2f} ms ({self.low * 1e3:.2f} … {self.high * 1e3:.2f})"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of a benchmark: Regard beside a peer, a ratio, and the goal that the ratio was given."""
+
+    what: str
+    ours: str
+    peer: str
+    ratio: float
+    goal: str
+    reached: bool
+    details: dict[str, float] = field(default_factory=dict)
+
+
+def interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list[Timing]:
+    """Each call in turn, round after round, so that a machine that drifts drifts for all of them alike."""
+    for call in calls:  # twice: the first pays for allocation, the second for caches
+        call()
+        call()
+    seconds: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for times, call in zip(seconds, calls, strict=True):
+            finish()
+            begin = time.perf_counter()
+            call()
+            finish()
+            times.append(time.perf_counter() - begin)
+    return [Timing(statistics.median(times), *quartiles(times)) for times in seconds]
+
+
+def quartiles(times: list[float]) -> tuple[float, float]:
+    """The lower and the upper quartile."""
+    low, _, high = statistics.quantiles(times, n=4) if len(times) > 1 else (times[0], times[0], times[0])
+    return low, high
+
+
+def finish() -> None:
+    """Wait for a GPU, if there is one in use."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def agree(what: str, ours: Tensor, peer: Tensor, tolerance: float) -> None:
+    """Refuse to compare the speed of two different results."""
+    difference = float((ours.detach().double() - peer.detach().double()).abs().max())
+    size = float(peer.detach().abs().max())
+    if not difference <= tolerance * size:
+        raise RegardError(f"bench: {what}: results differ by {difference:.2e} of {size:.2e}, so no speed is compared")
+
+
+def peak_memory(run: Callable[[], None]) -> int:
+    """Bytes that `run` (a function at the top of a module) needed at its peak beyond what stood before it.
+
+    In a process of its own, where nothing that was freed earlier can be used again unseen.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=report_peak, args=(run, torch.get_num_threads(), sender))
+    process.start()
+    sender.close()
+    try:
+        peak: int = receiver.recv()
+    except EOFError:
+        raise RegardError(f"bench: {run.__name__} did not finish, status {process.exitcode}") from None
+    finally:
+        process.join()
+    return peak
+
+
+def report_peak(run: Callable[[], None], threads: int, sender) -> None:  # type: ignore[no-untyped-def]
+    """Inside the process: the highest resident memory during the call, less what was there."""
+    torch.set_num_threads(threads)
+    torch.ones(64, 64) @ torch.ones(64, 64)  # libraries load on first use
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the highest mark starts anew
+    run()
+    sender.send(resident("VmHWM") - before)
+
+
+def resident(name: str) -> int:
+    """A line of /proc/self/status, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    raise RegardError(f"bench: this system does not report {name}; memory is measured on Linux")
+
+
+def signature(device: str, threads: int) -> dict[str, str | int]:
+    """What somebody else needs to know about a figure."""
+    name = torch.cuda.get_device_name() if device == "cuda" else processor()
+    return {
+        "regard": regard.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": name,
+        "threads": threads,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def processor() -> str:
+    """The CPU's name, where the system says it."""
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        if info.exists()
+        else []
+    )
+    return f"{names[0] if names else platform.processor() or 'CPU'}, {os.cpu_count()} cores"
+
+
+def save(path: Path, results: Sequence[Result], signed: dict[str, str | int]) -> None:
+    """The figures as JSON, for later comparison."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps({"signature": signed, "results": [asdict(result) for result in results]}, indent=2) + "\n"
+    )

@@ -1,0 +1,40 @@
+"""`regard bench`: Regard beside its peers, on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.errors import CommandError
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help="What to measure: attention.")],
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are shown.", min=3)] = 9,
+    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
+    out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
+) -> None:
+    """Measure speed and memory beside peers; results are compared first, and must agree."""
+    if name != "attention":
+        raise CommandError(f"bench: {name!r} cannot be measured; what can: attention")
+    import torch
+    from rich.console import Console
+
+    from regard.bench.attention import run
+    from regard.bench.measure import save, signature
+
+    torch.set_num_threads(threads)
+    console, notes = Console(highlight=False), Console(stderr=True)
+    results = []
+    with notes.status("measuring …"):
+        for result in run(rounds):
+            results.append(result)
+            mark = "reached" if result.reached else "NOT REACHED"
+            console.print(f"[bold]{result.what}[/bold]", soft_wrap=True)
+            console.print(f"  {result.ours} · {result.peer}", soft_wrap=True)
+            console.print(f"  ratio {result.ratio:.3f} · goal: {result.goal} · {mark}", soft_wrap=True)
+    signed = signature("cpu", threads)
+    console.print(" · ".join(f"{key} {value}" for key, value in signed.items()), soft_wrap=True)
+    if out is not None:
+        save(out, results, signed)
+        notes.print(f"written to {out}")

@@ -1,0 +1,77 @@
+"""The notebook runs from top to bottom, and what is saved in it is what it prints."""
+
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "attention-from-one-query.ipynb"
+STEPS = [
+    "one query",
+    "many queries",
+    "keys and values",
+    "self",
+    "permuted",
+    "positions",
+    "masked",
+    "heads",
+    "a grid",
+    "a block",
+]
+
+
+@pytest.fixture(scope="module")
+def saved():
+    return nbformat.read(NOTEBOOK, as_version=4)
+
+
+@pytest.fixture(scope="module")
+def executed():
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = NotebookClient(notebook, timeout=120)
+    # Any kernel that is called python3 may be registered on this machine: take the one that runs this test.
+    client.km = client.create_kernel_manager()
+    client.km.kernel_spec.argv[0] = sys.executable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the messaging between kernel and client
+        client.execute()
+    return notebook
+
+
+def printed(notebook):
+    """What each code cell wrote, and what kinds of things it showed."""
+    return [
+        ["".join(out.get("text", "")) or sorted(out.get("data", {})) for out in cell.outputs]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def test_every_cell_runs(executed):
+    code = [cell for cell in executed.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    outputs = [out for cell in code for out in cell.outputs]
+    assert not [out for out in outputs if out.output_type == "error" or out.get("name") == "stderr"]
+
+
+def test_saved_outputs_are_what_it_prints(saved, executed):
+    def without_numbers(cells):  # random numbers may differ between machines; shapes and words do not
+        return [[re.sub(r"\d+\.\d+", "…", out) if isinstance(out, str) else out for out in outs] for outs in cells]
+
+    assert without_numbers(printed(saved)) == without_numbers(printed(executed))
+
+
+def test_takes_every_step(saved):
+    text = "\n".join(cell.source for cell in saved.cells if cell.cell_type == "markdown")
+    assert [title.lower() for title in re.findall(r"^## \d+\. (.*)$", text, re.MULTILINE)] == STEPS
+
+
+def test_is_clean(saved):
+    nbformat.validate(saved)
+    assert NOTEBOOK.stat().st_size < 300_000
+    for word in ("/home/", "/tmp/", "/usr/", "site-packages"):
+        assert word not in NOTEBOOK.read_text()

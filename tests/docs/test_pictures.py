@@ -1,0 +1,58 @@
+"""The pages' pictures are those that the library draws today: the same words and numbers, not the same pixels."""
+
+import importlib.util
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from regard.inspection import svg
+
+DOCS = Path(__file__).parents[2] / "docs"
+spec = importlib.util.spec_from_file_location("pictures", DOCS / "pictures.py")
+pictures = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(pictures)
+
+
+def written(drawing: str) -> list[str]:
+    """The texts of an SVG."""
+    return [unescape(text) for text in re.findall(r"<text[^>]*>([^<]+)</text>", drawing)]
+
+
+def texts(figure: Figure) -> list[str]:
+    """The texts of a figure, without drawing it."""
+    found = []
+    for axes in figure.axes:
+        found += [*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts, axes.xaxis.label]
+    return [text.get_text() for text in found if text.get_text()]
+
+
+def parted(texts: list[str]) -> tuple[list[float], list[str]]:
+    """Numbers and words."""
+    numbers = [text for text in texts if re.fullmatch(r"-?\d*\.?\d+", text)]
+    return [float(number) for number in numbers], [text for text in texts if text not in numbers]
+
+
+@pytest.mark.parametrize("name", sorted(pictures.PICTURES))
+def test_kept_picture_says_what_is_computed_today(name):
+    path = pictures.IMAGES / f"{name}.svg"
+    assert path.stat().st_size < 40_000
+    made = pictures.PICTURES[name]()
+    (kept, kept_words), (now, words) = parted(written(path.read_text())), parted(texts(pictures.draw(made)))
+    assert sorted(kept_words) == sorted(words)
+    if not made.drawn:  # another machine's generator may draw other keys
+        assert sorted(kept) == pytest.approx(sorted(now), abs=0.011)  # written to two places
+
+
+def test_drawn_again_it_is_the_same():
+    kept = written((pictures.IMAGES / "dot.svg").read_text())
+    assert written(svg(pictures.draw(pictures.PICTURES["dot"]()))) == kept
+    assert kept.count(".95") == 5
+
+
+def test_every_picture_is_on_a_page():
+    pages = "".join(page.read_text() for page in DOCS.glob("attention/*.md"))
+    used = set(re.findall(r"images/([\w-]+)\.svg", pages))
+    assert used == set(pictures.PICTURES) == {path.stem for path in pictures.IMAGES.iterdir()}
