@@ -5,10 +5,10 @@ import torch
 from attention.cases import SCORES, attention_of, draw_inputs, each_backend, normal, scrambled
 from oracles import agree
 
-from regard.attention import Heads
+from regard.attention import Attention, Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Additive, General
-from regard.attention.span import Causal
+from regard.attention.span import Causal, Predictive
 from regard.attention.weighting import Sparsemax
 
 HEADS = {
@@ -163,3 +163,13 @@ def test_a_cached_look_has_no_weight_past_the_length():
     for row, length in enumerate([3, 1, 5]):
         assert not weights[row, ..., length:].any()
         agree(weights[row].sum(-1), torch.ones(2, 1, dtype=torch.float64))
+
+
+def test_a_prediction_over_a_cache_knows_how_full_it_is():
+    """S is the length of the row, not the size of the buffer."""
+    attention = scrambled(Attention(General(5, 5), span=Predictive(5, 2)))
+    query, keys = normal(2, 1, 5), normal(2, 6, 5)
+    cache = attention.cache(2, 20, keys=5, values=5)
+    cache.extend(attention.prepare(keys))
+    agree(attention(query, cache), attention(query, keys))
+    agree(attention.look(query, cache).centre, attention.look(query, keys).centre)

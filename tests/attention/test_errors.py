@@ -124,6 +124,11 @@ SPANS = {
     "offsets start": Bad(packed([1, 2, 6]), ArgumentError, ("offsets", "1", "0")),
     "offsets float": Bad(packed(torch.tensor([0.0, 6.0])), ArgumentError, ("offsets", "float", "whole")),
     "key offsets": Bad(packed([0, 2, 6], [0, 2, 5]), ArgumentError, ("keys", "offsets", "5", "6")),
+    "packed mask": Bad(
+        lambda: Attention(Dot())(x(6, 5), x(6, 5), span=Packed([0, 2, 6]) & Mask(torch.ones(5, 6, dtype=torch.bool))),
+        ShapeError,
+        ("mask", "5", "6"),
+    ),
     "key offsets count": Bad(packed([0, 2, 6], [0, 2, 4, 6]), ArgumentError, ("key_offsets", "3", "4")),
     "location too long": Bad(
         lambda: Attention(Location(5, length=4))(x(3, 5), x(6, 5)), ArgumentError, ("length", "4", "6")

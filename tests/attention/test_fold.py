@@ -19,9 +19,9 @@ from attention.cases import (
 )
 from oracles import agree
 
-from regard.attention import Attention
+from regard.attention import Attention, Learned
 from regard.attention.score import Dot
-from regard.attention.span import Lengths, Mask, Predictive
+from regard.attention.span import Lengths, Mask, Monotonic, Predictive
 from regard.attention.weighting import Softmax
 
 FOLD_SPANS = [
@@ -100,3 +100,10 @@ def test_folding_reads_its_blocks_one_at_a_time():
     with torch.no_grad():
         assert attention.fold(torch.randn(2, 5), blocks()).shape == (2, 3)
     assert len(held) == 20
+
+
+def test_folding_with_a_learned_query_and_with_the_modules_span():
+    keys, values, span = normal(2, 9, 5), normal(2, 9, 4), Lengths([3, 9])
+    pooling = scrambled(Attention(Dot(), query=Learned(3, 5), span=Monotonic(2)))
+    actual = pooling.fold(None, dense_blocks(keys, values, [2, 5]), span=span)
+    agree(actual, pooling(None, keys, values, span=span), [keys, values, pooling.query.vectors])

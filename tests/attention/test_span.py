@@ -364,3 +364,14 @@ def test_packed_accepts_a_list():
     joined = [torch.cat(parts) for parts in zip(*sequences, strict=True)]
     attention = attention_of(score)
     agree(attention(*joined, span=Packed([0, 3, 7])), attention(*joined, span=Packed(torch.tensor([0, 3, 7]))))
+
+
+@pytest.mark.parametrize("rows", [7, 1])
+def test_packed_with_a_mask_over_all_of_it(rows):
+    score, (one, other) = packed_case([4, 5], [3, 4])
+    joined, mask = [torch.cat(parts) for parts in zip(one, other, strict=True)], torch.rand(rows, 9) < 0.6
+    spread = mask.expand(7, 9)
+    attention = attention_of(score)
+    expected = [attention(*one, span=Mask(spread[:3, :4])), attention(*other, span=Mask(spread[3:, 4:]))]
+    for _, actual in each_backend(attention, *joined, span=Packed([0, 3, 7], [0, 4, 9]) & Mask(mask)):
+        agree(actual, torch.cat(expected), [*one, *other])

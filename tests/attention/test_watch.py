@@ -10,7 +10,7 @@ from attention.cases import normal
 from oracles import agree
 from torch import nn
 
-from regard.attention import Attention, Decoder, Encoder, Heads, watch
+from regard.attention import Attention, Decoder, Encoder, Heads, Learned, watch
 from regard.attention.grid import GridAttention, GridSelfAttention
 from regard.attention.score import Additive, Dot, General
 from regard.attention.span import Causal, Lengths
@@ -303,3 +303,20 @@ def test_zhangs_layer_is_seen():
         model(x)
     assert set(looks) == {"1"}
     assert looks["1"].weights.shape == (2, 4, 5, 4, 5)
+
+
+def test_calls_that_cannot_be_joined_are_refused():
+    """Rows that leave the batch between two calls."""
+    model = nn.ModuleDict({"a": Attention(Dot())})
+    with watch(model) as looks:
+        model["a"](torch.randn(3, 1, 5), torch.randn(3, 4, 5))
+        model["a"](torch.randn(2, 1, 5), torch.randn(2, 4, 5))
+    with pytest.raises(WatchError, match="a"):
+        _ = looks["a"].weights
+
+
+def test_a_learned_query_is_seen():
+    model = nn.ModuleDict({"pool": Attention(Dot(), query=Learned(2, 5))})
+    with watch(model) as looks:
+        model["pool"](None, torch.randn(3, 6, 5), span=Lengths([2, 6, 1]))
+    assert looks["pool"].weights.shape == (3, 2, 6)

@@ -67,7 +67,9 @@ class Lesson:
         written = [self.wörter.decode(row) for row in model.translate(source).tolist()]
         weights = model.weights(source, _shifted(target))
         looked = weights.argmax(-1).tolist()
-        links = [(row[i], pair.links[i]) for row, pair in zip(looked, self.test, strict=True) for i in range(len(pair.links))]
+        links = [
+            (row[i], pair.links[i]) for row, pair in zip(looked, self.test, strict=True) for i in range(len(pair.links))
+        ]
         first = self.test[0]
         return Result(
             mechanism=mechanism,

@@ -119,7 +119,9 @@ def bars(
         ]
     gap = "  " if len(header) == 1 else " "
     top = float(stack.max())
-    unit = 1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)  # weights are shares already; anything else is shown against its largest
+    unit = (
+        1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)
+    )  # weights are shares already; anything else is shown against its largest
     lines: list[str] = []
     for index in range(panels):
         if panels > 1:
@@ -223,7 +225,9 @@ def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: fl
     upright = all(_width(word) * size / 72 * 0.62 <= cell for word in source)
     axes.set_xticks(range(len(source)), labels=source, parse_math=False)
     axes.set_yticks(range(len(target)), labels=target, parse_math=False)
-    axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=3, colors=INK, labelsize=size)
+    axes.tick_params(
+        top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=3, colors=INK, labelsize=size
+    )
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
         label.set_fontfamily(_fonts())
     if not upright:

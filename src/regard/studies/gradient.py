@@ -96,7 +96,9 @@ NETWORKS = {
     "LSTM": Kind(recurrent("lstm"), "torch's default", plot.GREEN),
     "LSTM, forget bias 1": Kind(recurrent("lstm", remember), "torch's default, forget bias 1", plot.GREEN, "--"),
     "self-attention": Kind(lambda d: Heads(d, heads=HEADS), "Regard's default, 4 heads", plot.BLUE),
-    "encoder, 2 blocks": Kind(lambda d: Encoder(d, heads=HEADS, layers=2), "Regard's default, 4 heads", plot.BLUE, "--"),
+    "encoder, 2 blocks": Kind(
+        lambda d: Encoder(d, heads=HEADS, layers=2), "Regard's default, 4 heads", plot.BLUE, "--"
+    ),
 }
 
 

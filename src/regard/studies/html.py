@@ -66,7 +66,12 @@ def render(page: Page) -> str:
         *[_table(table) for table in page.tables],
     ]
     if page.caveats:
-        body += ["<h2>What this does not show</h2>", "<ul>", *[f"<li>{escape(each)}</li>" for each in page.caveats], "</ul>"]
+        body += [
+            "<h2>What this does not show</h2>",
+            "<ul>",
+            *[f"<li>{escape(each)}</li>" for each in page.caveats],
+            "</ul>",
+        ]
     quick = " --quick" if page.signature.quick else ""
     again = f"regard study {page.name} --seed {page.signature.seed}{quick}"
     body.append(f"<footer><p>{escape(str(page.signature))}</p><p>Again: <code>{escape(again)}</code></p></footer>")

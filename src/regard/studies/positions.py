@@ -169,7 +169,9 @@ def _verdicts(
             "positions must be injected: nothing else lets attention see order",
             min(min(seeing[name]) for name in seeing if "mask" in name or "window" in name) < ROUNDING,
             "without any code for positions the median error is "
-            + ", ".join(f"{_median(seeing[name]):.2f} ({name})" for name in seeing if "mask" in name or "local-m" in name),
+            + ", ".join(
+                f"{_median(seeing[name]):.2f} ({name})" for name in seeing if "mask" in name or "local-m" in name
+            ),
         ),
         Verdict(
             "the dot product of two sinusoidal codes depends only on their distance",

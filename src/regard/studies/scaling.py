@@ -261,7 +261,9 @@ def _spread_plot(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Plot:
     left.plot(widths, [math.sqrt(d) for d in widths], color=plot.GREY, linestyle=(0, (2, 2)), linewidth=1, label="√d")
     for axes, pick in ((left, "spread"), (right, "largest")):
         axes.plot(widths, [getattr(raw[d], pick) for d in widths], "o-", color=plot.RED, ms=4, lw=1.6, label="q·k")
-        axes.plot(widths, [getattr(scaled[d], pick) for d in widths], "s-", color=plot.BLUE, ms=4, lw=1.6, label="q·k/√d")
+        axes.plot(
+            widths, [getattr(scaled[d], pick) for d in widths], "s-", color=plot.BLUE, ms=4, lw=1.6, label="q·k/√d"
+        )
         axes.set_xscale("log", base=2)
         axes.set_xlabel("width d")
     left.set_yscale("log", base=2)

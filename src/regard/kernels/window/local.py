@@ -5,49 +5,115 @@ A window that moves one key a query (local-m) is cut into tiles that neighbourin
 copying, take a copy of their keys each.
 """
 
-# b batch · n queries · m keys · w keys of a window · d width · t tiles
+# b batch · r rows: all leading dimensions as one · n queries · m keys · w keys of a window · d width · t tiles
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.reach import Window, gaussian
+from regard.kernels.reach import Reach, Window, gaussian
 from regard.kernels.reference import Call, softmax
 from regard.kernels.window import bucketed
 
 __all__ = ["attend"]
 
+BUDGET = 1 << 19  # numbers of keys and values copied at once on a CPU: what stays in its cache needs no new pages
 MANY = 64  # queries from which sorting them pays
-TILE = 32  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed
+TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed
 
 
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's over the window alone; a bilinear or an additive score, softmax."""
+    batch = torch.broadcast_shapes(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
+    parts = [kernel(part)(part) for part in some_rows(flat(call, batch))]
+    context = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return context.reshape(*batch, *context.shape[-2:])
+
+
+def kernel(call: Call):  # type: ignore[no-untyped-def]
+    """Which of the three ways."""
     window = call.reach.window
     assert window is not None
-    batch = torch.broadcast_shapes(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
-    if call.vector is None and window.centre is None and isinstance(window.start, int) and call.reach.queries >= TILE:
-        return tiled(call, window, batch)
+    if call.vector is not None:
+        return gathered
+    if window.centre is None and isinstance(window.start, int) and call.reach.queries >= TILE:
+        return tiled
     # The number of buckets hangs on the data: a GPU would be waited for, and a compiler cannot know it.
     fixed = call.query.is_cuda or torch.compiler.is_compiling()
-    if call.vector is None and call.reach.queries >= MANY and not fixed:
-        return bucketed.attend(call)
-    return gathered(call, window, batch)
+    return bucketed.attend if call.reach.queries >= MANY and not fixed else gathered
 
 
-def gathered(call: Call, window: Window, batch: torch.Size) -> Tensor:
-    """Every query with its own copy of its keys: [*b n w d]."""
-    reach = call.reach
+def flat(call: Call, batch: torch.Size) -> Call:
+    """The call with one leading dimension, and every limit given a row each."""
+
+    def rows(x: Tensor, tail: int) -> Tensor:  # [*b …] -> [r …]
+        kept = x.shape[x.ndim - tail :]
+        return x.expand((*batch, *kept)).reshape(-1, *kept)
+
+    def start(value: int | Tensor) -> int | Tensor:
+        return rows(value, 0) if isinstance(value, Tensor) else value
+
+    reach, window = call.reach, call.reach.window
+    assert window is not None
+    window = replace(
+        window, centre=None if window.centre is None else rows(window.centre, 1), start=start(window.start)
+    )
+    flat_reach = Reach(
+        reach.queries,
+        reach.keys,
+        reach.device,
+        (math.prod(batch),),
+        lengths=None if reach.lengths is None else rows(reach.lengths, 0),
+        causal=None if reach.causal is None else start(reach.causal),
+        window=window,
+    )
+    query, keys, values = (rows(x, 2) for x in (call.query, call.keys, call.values))
+    vector = None if call.vector is None else rows(call.vector, 1)
+    return replace(call, query=query, keys=keys, values=values, reach=flat_reach, vector=vector)
+
+
+def some_rows(call: Call) -> Iterator[Call]:
+    """As many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
+    reach, window = call.reach, call.reach.window
+    assert window is not None
+    rows, copied = call.query.shape[0], max(reach.queries, reach.keys) * (call.keys.shape[-1] + call.values.shape[-1])
+    step = rows if call.query.is_cuda or torch.compiler.is_compiling() else max(1, BUDGET // copied)
+    if step >= rows:
+        yield call
+        return
+
+    def cut(value, part: slice):  # type: ignore[no-untyped-def]
+        return value[part] if isinstance(value, Tensor) else value
+
+    for part in (slice(first, first + step) for first in range(0, rows, step)):
+        limits = replace(
+            reach,
+            lengths=cut(reach.lengths, part),
+            causal=cut(reach.causal, part),
+            window=replace(window, centre=cut(window.centre, part), start=cut(window.start, part)),
+        )
+        tensors = {name: cut(getattr(call, name), part) for name in ("query", "keys", "values", "vector")}
+        yield replace(call, reach=limits, **tensors)
+
+
+def gathered(call: Call) -> Tensor:
+    """Every query with its own copy of its keys: [r n w d]."""
+    reach, window = call.reach, call.reach.window
+    assert window is not None
     width = min(2 * window.radius + 1, reach.keys)
-    centre = window.centres(reach.queries, reach.device)
+    centre = window.centres(reach.queries, reach.device).detach().expand(call.query.shape[:-1])
     # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
-    first = torch.ceil(centre.detach() - window.radius).long().clamp(0, reach.keys - width)
-    index = first[..., None] + torch.arange(width, device=reach.device)  # [*b n w]
-    keys, values = pick(call.keys, index, batch), pick(call.values, index, batch)
+    first = torch.ceil(centre - window.radius).long().clamp(0, reach.keys - width)
+    index = first[..., None] + torch.arange(width, device=reach.device)  # [r n w]
+    keys, values = pick(call.keys, index), pick(call.values, index)
     if call.vector is None:
         scores = (keys @ call.query[..., None]).squeeze(-1) * call.scale
     else:
-        vector = call.vector if call.vector.ndim == 1 else call.vector[:, None, None]
-        scores = (torch.tanh(call.query[..., None, :] + keys) * vector.to(keys.dtype)).sum(-1)
+        vector = call.vector[:, None, None].to(keys.dtype)
+        scores = (torch.tanh(call.query[..., None, :] + keys) * vector).sum(-1)
     weights = softmax(scores, reach.limits(index), call.temperature)
     if window.sigma is not None:
         weights = weights * gaussian(window, reach.queries, index).to(weights.dtype)
@@ -56,40 +122,45 @@ def gathered(call: Call, window: Window, batch: torch.Size) -> Tensor:
     return (weights[..., None, :] @ values).squeeze(-2)
 
 
-def tiled(call: Call, window: Window, batch: torch.Size) -> Tensor:
+def pick(tensor: Tensor, index: Tensor) -> Tensor:
+    """Rows of [r m d] at [r n w] -> [r n w d], by one flat index_select (its backward adds into the rows)."""
+    rows, m, d = tensor.shape
+    offset = torch.arange(0, rows * m, m, device=index.device).view(-1, 1, 1)
+    return tensor.reshape(-1, d).index_select(0, (index + offset).flatten()).view(*index.shape, d)
+
+
+def tiled(call: Call) -> Tensor:
     """TILE queries and the TILE + 2·radius keys that any of them may see, as one small dense product."""
-    reach, radius = call.reach, window.radius
+    reach, window = call.reach, call.reach.window
+    assert window is not None
     assert isinstance(window.start, int)
-    tiles = -(-reach.queries // TILE)
+    radius, tiles = window.radius, -(-reach.queries // TILE)
     query = F.pad(call.query, (0, 0, 0, tiles * TILE - reach.queries)).unflatten(-2, (tiles, TILE))
     # Key j of the padded keys is key j + start - radius of the call.
     before, wanted = radius - window.start, tiles * TILE + 2 * radius
     after = wanted - before - reach.keys  # negative: those keys are beyond every window
-    keys, values = (tiles_of(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
-    scores = (query * call.scale) @ keys  # [*b t TILE TILE+2r]
-    i = torch.arange(tiles * TILE, device=reach.device).view(tiles, TILE, 1)
-    j = i[:, :1] - before + torch.arange(TILE + 2 * radius, device=reach.device)
-    mask = ((j - i - window.start).abs() <= radius) & (j >= 0) & (j < reach.keys)
-    if reach.causal is not None:
-        start = reach.causal if isinstance(reach.causal, int) else reach.causal[..., None, None, None]
-        mask = mask & (j <= start + i)
-    if reach.lengths is not None:
-        mask = mask & (j < reach.lengths[..., None, None, None])
-    weights = softmax(scores, mask, call.temperature)
+    keys, values = (overlapping(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
+    scores = (query * call.scale) @ keys  # [r t TILE TILE+2r]
+    weights = softmax(scores, tiled_limits(reach, window, tiles), call.temperature)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return (weights @ values.mT).flatten(-3, -2)[..., : reach.queries, :].expand(*batch, -1, -1)
+    return (weights @ values.mT).flatten(-3, -2)[..., : reach.queries, :]
 
 
-def tiles_of(padded: Tensor, radius: int) -> Tensor:
-    """[*b m d] -> [*b t d TILE+2r]: slices that overlap by 2r, a view."""
+def overlapping(padded: Tensor, radius: int) -> Tensor:
+    """[r m d] -> [r t d TILE+2·radius]: slices that overlap by 2·radius, a view."""
     return padded.unfold(-2, TILE + 2 * radius, TILE)
 
 
-def pick(tensor: Tensor, index: Tensor, batch: torch.Size) -> Tensor:
-    """Rows of [*b m d] at [*b n w] -> [*b n w d], by one flat index_select (its backward adds into the rows)."""
-    m, d = tensor.shape[-2:]
-    flat = tensor.expand(*batch, m, d).reshape(-1, d)
-    index = index.expand(*batch, *index.shape[-2:])
-    offset = torch.arange(0, flat.shape[0], m, device=index.device).view(*batch, 1, 1)
-    return flat.index_select(0, (index + offset).flatten()).view(*index.shape, d)
+def tiled_limits(reach: Reach, window: Window, tiles: int) -> Tensor:
+    """Which keys of its tile each query may see, [t TILE w] or [r t TILE w]."""
+    assert isinstance(window.start, int)
+    i = torch.arange(tiles * TILE, device=reach.device).view(tiles, TILE, 1)
+    j = i[:, :1] + (window.start - window.radius) + torch.arange(TILE + 2 * window.radius, device=reach.device)
+    mask = ((j - i - window.start).abs() <= window.radius) & (j >= 0) & (j < reach.keys)
+    if reach.causal is not None:
+        start = reach.causal if isinstance(reach.causal, int) else reach.causal[:, None, None, None]
+        mask = mask & (j <= start + i)
+    if reach.lengths is not None:
+        mask = mask & (j < reach.lengths[:, None, None, None])
+    return mask
