@@ -199,16 +199,20 @@ def test_values_may_be_projected_before_or_after(name):
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
-def test_dropout_is_on_the_weights_and_not_renormalised():
-    query, keys, values = normal(40, 5), normal(50, 5), torch.eye(50, dtype=torch.float64)
-    attention = Attention(Dot(), dropout=0.25).train()
-    weights = (query @ keys.mT).softmax(-1)
-    dropped = attention(query, keys, values)
-    kept = dropped != 0
-    agree(dropped[kept], (weights / 0.75)[kept])
-    share, error = kept.double().mean().item(), (0.25 * 0.75 / kept.numel()) ** 0.5
-    assert abs(share - 0.75) < 5 * error
-    assert not torch.allclose(dropped.sum(-1), torch.ones(40, dtype=torch.float64))
+@pytest.mark.parametrize("span", [None, Monotonic(9), Lengths(torch.tensor(30))])
+@pytest.mark.parametrize("name", ["scaled", "additive"])
+def test_dropout_is_on_the_weights_and_not_renormalised(name, span):
+    """With the identity as values the context is the weights: each is nought or grown by 1/(1 - p), by any backend."""
+    score = SCORES[name](50)
+    query, keys, values = normal(40, 5), normal(50, score.key_size), torch.eye(50, dtype=torch.float64)
+    attention = Attention(score.score, dropout=0.25).double()
+    weights = attention.eval()(query, keys, values, span=span)
+    for _, dropped in each_backend(attention.train(), query, keys, values, span=span):
+        kept = dropped != 0
+        agree(dropped[kept], (weights / 0.75)[kept])
+        share, most = (kept.sum() / (weights != 0).sum()).item(), (weights != 0).sum().item()
+        assert abs(share - 0.75) < 5 * (0.25 * 0.75 / most) ** 0.5
+        assert not torch.allclose(dropped.sum(-1), weights.sum(-1))
 
 
 def test_dropout_is_not_shown_by_look_and_absent_in_evaluation():

@@ -195,10 +195,11 @@ class Attention(Attentive):
 
     def see(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool = False) -> Look:
         """The look behind the projections."""
-        packed, rest = split_packed(join(self.span, span))
+        whole = join(self.span, span)
+        packed, rest = split_packed(whole)
         if packed is None:
-            return self.dense_look(self.call(asked, prepared, seen, join(*rest), heads), seen)
-        look = self.dense_look(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads), seen)
+            return self.dense_look(self.call(asked, prepared, seen, join(*rest), heads), whole)
+        look = self.dense_look(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads), whole)
 
         def rows(tensor: Tensor | None) -> Tensor | None:  # [s (a) N] -> [(a) ΣN]
             return None if tensor is None else packed.unpad(tensor[..., None], heads and tensor.ndim > 2)[..., 0]
@@ -211,7 +212,7 @@ class Attention(Attentive):
             rows(look.log_prob),
             rows(look.centre),
             None if look.probabilities is None else packed.unpad_pairs(look.probabilities, heads),
-            {"query": tuple(seen.shape), "keys": tuple(prepared.keys.shape), "values": tuple(prepared.values.shape)},
+            shapes(asked, prepared.keys, prepared.values),
             look.how,
         )
 
@@ -236,6 +237,10 @@ class Attention(Attentive):
             reach = span.narrow(reach, seen)
         if heads:
             reach = reach.over_heads()
+        if self.score.form != "other" and asked.shape[-1] != keys.shape[-1]:
+            raise ShapeError(
+                f"keys: width {keys.shape[-1]} given, expected the query's, {asked.shape[-1]} (both projected)"
+            )
         if reach.slopes is not None and (not batch or batch[-1] != len(reach.slopes)):
             raise ShapeError(
                 f"Alibi: {len(reach.slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}"
@@ -320,7 +325,7 @@ class Attention(Attentive):
         """The backend for a call."""
         return choose(self.request(call, packed, spans))
 
-    def dense_look(self, call: Call, seen: Tensor) -> Look:
+    def dense_look(self, call: Call, span: Span | None) -> Look:
         """Every stage by its definition."""
         rows = math.prod(call.query.shape[:-2])
         if call.vector is not None and rows * call.reach.queries * call.keys.shape[-2] * call.keys.shape[-1] >= LARGE:
@@ -333,12 +338,8 @@ class Attention(Attentive):
         window = call.reach.window
         centre = None if window is None else window.centres(call.reach.queries, call.reach.device)
         if centre is not None:
-            centre = centre.to(scores.dtype if scores.element_size() > 2 else torch.float32)
-            centre = (
-                centre.expand(*scores.shape[: -1 - centre.ndim], *centre.shape)
-                if centre.ndim < scores.ndim - 1
-                else centre
-            )
+            wide = torch.promote_types(scores.dtype, torch.float32)
+            centre = centre.to(wide).expand(scores.shape[:-1])
         return Look(
             weights @ call.values,
             scores,
@@ -347,9 +348,19 @@ class Attention(Attentive):
             weighed.log_prob,
             centre,
             weighed.probabilities,
-            {"query": tuple(seen.shape), "keys": tuple(call.keys.shape), "values": tuple(call.values.shape)},
-            f"{self.score} · {self.span or 'no span of its own'} · {self.weighting}",
+            shapes(call.query, call.keys, call.values),
+            " · ".join([one_line(self.score), *map(one_line, span.parts if span else ()), one_line(self.weighting)]),
         )
+
+
+def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, ...]]:
+    """What `explain` says of a call's inputs, after the projections."""
+    return {"query": tuple(query.shape), "keys": tuple(keys.shape), "values": tuple(values.shape)}
+
+
+def one_line(part: object) -> str:
+    """A module without its children."""
+    return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
 
 
 def given(start: int | Tensor) -> str:

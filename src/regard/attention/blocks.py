@@ -49,6 +49,7 @@ class Block(nn.Module):
             raise ArgumentError(f"norm: {norm!r} given, expected 'pre' or 'post'")
         self.norm = norm
         self.dropout = check_dropout(dropout)
+        size, heads = positive(size=size, heads=heads)
         hidden = 4 * size if hidden is None else positive(hidden=hidden)[0]
         self.attention = Heads(size, heads, dropout=attention_dropout, rotary=Rotary(size // heads) if rotary else None)
         self.attention_norm = nn.LayerNorm(size)

@@ -16,8 +16,8 @@ __all__ = ["Cache", "Prepared"]
 class Prepared:
     """Projected keys and their values, accepted wherever keys are by the module that made them."""
 
-    keys: Float[Tensor, "*b m p"]  # of Heads: [*b heads m p]
-    values: Float[Tensor, "*b m dv"]
+    keys: Float[Tensor, "*bk m p"]  # of Heads: [*b heads m p]
+    values: Float[Tensor, "*bv m dv"]
     owner: nn.Module
     length: Int[Tensor, "..."] | None = None  # [rows]: keys that exist, where that is not all of them
 

@@ -24,14 +24,14 @@ __all__ = [
 def positive(**sizes: int) -> list[int]:
     """The sizes, each checked to be at least 1."""
     for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ArgumentError(f"{name}: {size!r} given, expected a whole number of at least 1")
     return list(sizes.values())
 
 
 def check_radius(radius: int, least: int) -> int:
     """A whole number, at least so large."""
-    if not isinstance(radius, int) or radius < least:
+    if isinstance(radius, bool) or not isinstance(radius, int) or radius < least:
         raise ArgumentError(f"radius: {radius!r} given, expected a whole number of at least {least}")
     return radius
 

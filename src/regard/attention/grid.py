@@ -55,6 +55,7 @@ class GridSelfAttention(Attentive):
             context=self.merged(x, look.context),
             scores=look.scores.reshape(*x.shape[:-3], *grid, *grid),
             weights=look.weights.reshape(*x.shape[:-3], *grid, *grid),
+            grid=True,
         )
 
     def flat(self, x: Tensor) -> Tensor:
@@ -110,7 +111,9 @@ class GridAttention(Attentive):
         """What each query looked at: scores and weights [*b n h w]."""
         look = self.attention.look(query, places(features), span=span)
         grid = features.shape[-2:] if isinstance(features, Tensor) else cast(GridPrepared, features).grid
-        return replace(look, scores=look.scores.unflatten(-1, grid), weights=look.weights.unflatten(-1, grid))
+        return replace(
+            look, scores=look.scores.unflatten(-1, grid), weights=look.weights.unflatten(-1, grid), grid=True
+        )
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
@@ -128,13 +131,17 @@ class GridPrepared(Prepared):
 
 def places(features: Tensor | Prepared) -> Tensor | Prepared:
     """[*b c h w] -> [*b h·w c]."""
-    if isinstance(features, Prepared):
+    if isinstance(features, GridPrepared):
         return features
+    if isinstance(features, Prepared):
+        raise ArgumentError(
+            "features: a Prepared without its grid given, expected one from GridAttention's own prepare()"
+        )
     check_features("features", features, None)
     return features.flatten(-2).mT
 
 
 def check_features(name: str, x: Tensor, channels: int | None) -> None:
     """Refuse what is not [*b c h w]."""
-    if x.ndim < 3 or (channels is not None and x.shape[-3] != channels):
-        raise ShapeError(f"{name}: {list(x.shape)} given, expected [*b {channels or 'c'} h w]")
+    if x.ndim < 3 or 0 in x.shape[-2:] or (channels is not None and x.shape[-3] != channels):
+        raise ShapeError(f"{name}: {list(x.shape)} given, expected [*b {channels or 'c'} h w] with at least one place")

@@ -53,12 +53,16 @@ class Heads(Attentive):
         if split not in ("projection", "input"):
             raise ArgumentError(f"split: {split!r} given, expected 'projection' or 'input'")
         self.size, self.heads, self.split = *positive(size=size, heads=heads), split
-        self.query_size, self.value_size, self.memory_size = query_size or size, value_size or size, memory_size or size
+        self.query_size, self.value_size, self.memory_size = positive(
+            query_size=size if query_size is None else query_size,
+            value_size=size if value_size is None else value_size,
+            memory_size=size if memory_size is None else memory_size,
+        )
         widths = {"query_size": self.query_size, "value_size": self.value_size}
         if split == "input":
             widths |= {"size": size, "memory_size": self.memory_size}
         for name, width in widths.items():
-            if width < 1 or width % heads:
+            if width % heads:
                 raise ArgumentError(f"{name}: {width} is not divisible by {heads} heads")
         self.width = self.query_size // heads
         if rotary is not None and rotary.size != self.width:

@@ -1,8 +1,10 @@
 """A look: what an attention saw, stage by stage, in one differentiable pass."""
 
 # b batch · n queries · m keys
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +37,7 @@ class Look:
     probabilities: Float[Tensor, "..."] | None = None  # [*b n m]: the distribution, before a draw or a gate
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)  # of q, k and v
     how: str = field(default="", repr=False)  # score, span and weighting in words
+    grid: bool = False  # whether keys are places: scores and weights then end in height and width
 
     @property
     def entropy(self) -> Float[Tensor, "..."] | None:
@@ -60,39 +63,28 @@ class Look:
         width = max(len(shape) for _, shape, _ in rows)
         lines = [f"{symbol}  {shape:<{width}}  {words}" for symbol, shape, words in rows]
         entropy = self.entropy
-        if entropy is not None and entropy.numel():
-            lines.append(
-                f"H  {float(entropy.detach().mean()):.3f} nats on average, of ln {self.weights.shape[-1]} at most"
-            )
+        if entropy is not None and self.probabilities is not None and entropy.numel():
+            mean, keys = float(entropy.detach().mean()), self.probabilities.shape[-1]
+            lines.append(f"H  {mean:.3f} nats on average, of ln {keys} = {math.log(keys):.3f} at most")
         return "\n".join([self.how, *lines] if self.how else lines)
 
 
-def concatenate(looks: Sequence[Look], queries_from_end: int = 1) -> Look:
+def concatenate(looks: Sequence[Look]) -> Look:
     """Looks of repeated calls as one, along the queries; fewer keys are filled up with weight zero."""
     if len(looks) == 1:
         return looks[0]
     most = max(look.weights.shape[-1] for look in looks)
 
-    def along(name: str, keys: bool) -> Tensor | None:
+    def along(name: str, dim: int, keys: bool = False) -> Tensor | None:
         tensors = [getattr(look, name) for look in looks]
         if any(tensor is None for tensor in tensors):
             return None
-        if keys:
+        if keys and not looks[0].grid:
             tensors = [F.pad(tensor, (0, most - tensor.shape[-1])) for tensor in tensors]
-        return torch.cat(tensors, dim=-2 if keys or name == "context" else -1)
+        return torch.cat(tensors, dim=dim)
 
-    context, scores, weights = along("context", False), along("scores", True), along("weights", True)
-    assert context is not None
-    assert scores is not None
-    assert weights is not None
-    return Look(
-        context,
-        scores,
-        weights,
-        picked=along("picked", False),
-        log_prob=along("log_prob", False),
-        centre=along("centre", False),
-        probabilities=along("probabilities", True),
-        shapes=looks[-1].shapes,
-        how=looks[-1].how,
-    )
+    queries = -3 if looks[0].grid else -2
+    joined: dict[str, Any] = {name: along(name, queries, keys=True) for name in ("scores", "weights")}
+    joined |= {name: along(name, -1) for name in ("picked", "log_prob", "centre")}
+    joined |= {"context": along("context", -2), "probabilities": along("probabilities", -2, keys=True)}
+    return replace(looks[-1], **joined)

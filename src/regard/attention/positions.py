@@ -59,11 +59,10 @@ class Embedded(nn.Module):
     ) -> Float[Tensor, "*b n e"]:
         """x with its positions."""
         index = places(x.shape[-2], x.device, start, span)
-        last = x.shape[-2] + start if isinstance(start, int) and index.ndim == 1 and span is None else None
-        if last is None and index.device.type == "cpu" and index.numel() and not torch.compiler.is_compiling():
-            last = int(index.max()) + 1
-        if last is not None and last > self.length:
-            raise ShapeError(f"x: position {last - 1} given, Embedded has positions 0 … {self.length - 1}")
+        if index.device.type == "cpu" and index.numel() and not torch.compiler.is_compiling():
+            for position in (int(index.min()), int(index.max())):
+                if not 0 <= position < self.length:
+                    raise ShapeError(f"x: position {position} given, Embedded has positions 0 … {self.length - 1}")
         return joined(x, self.vectors[index], self.join)
 
     def extra_repr(self) -> str:
@@ -118,6 +117,8 @@ class Sinusoidal2D(nn.Module):
 
     def forward(self, x: Float[Tensor, "*b c h w"]) -> Float[Tensor, "*b e h w"]:
         """Features [*b c h w] with their positions."""
+        if x.ndim < 3:
+            raise ShapeError(f"x: {list(x.shape)} given, expected [*b c h w]")
         height, width = x.shape[-2:]
         half = self.size // 2
         row = sinusoids(torch.arange(height, device=x.device), half)[:, None].expand(-1, width, -1)

@@ -175,8 +175,8 @@ class Cosine(Score):
 
     def __init__(self, sharpness: float | str = 1.0):
         super().__init__()
-        if isinstance(sharpness, str) and sharpness not in ("learned", "query"):
-            raise ArgumentError(f"sharpness: {sharpness!r} given, expected a number, 'learned' or 'query'")
+        if not (sharpness in ("learned", "query") if isinstance(sharpness, str) else 0 < sharpness < math.inf):
+            raise ArgumentError(f"sharpness: {sharpness!r} given, expected a number above 0, 'learned' or 'query'")
         self.sharpness = sharpness
         if sharpness == "learned":
             self.log_sharpness = nn.Parameter(torch.zeros(()))

@@ -298,6 +298,11 @@ class Packed(Span):
             if isinstance(part, Lengths):
                 raise ArgumentError("span: Lengths given beside Packed, whose offsets already are the lengths")
             if isinstance(part, Mask):
+                size = list(part.mask.shape)
+                if any(
+                    a not in (1, b) for a, b in zip(size[-2:], (self.total, self.total_keys)[-len(size) :], strict=True)
+                ):
+                    raise ShapeError(f"mask: {size} given, expected what broadcasts to {[self.total, self.total_keys]}")
                 whole = part.mask.expand(*part.mask.shape[:-2], self.total, self.total_keys)
                 part = Mask(whole[..., index[0][:, :, None], index[1][:, None, :]].movedim(-3, 0))
             cut.append(part)

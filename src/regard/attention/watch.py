@@ -46,7 +46,15 @@ class Looks(Mapping[str, Look]):
             why = "was not called while watched" if name in self.modules else "is not an attention of this model"
             raise WatchError(f"looks[{name!r}]: {name!r} {why}; its attentions are {known}")
         if name not in self.done:
-            self.done[name] = concatenate([again(name, self.modules[name], seen) for seen in self.seen[name]])
+            looks = [again(name, self.modules[name], seen) for seen in self.seen[name]]
+            try:
+                self.done[name] = concatenate(looks)
+            except RuntimeError as error:
+                shapes = sorted({str(list(look.weights.shape)) for look in looks})
+                raise WatchError(
+                    f"looks[{name!r}]: {len(looks)} calls with weights of {' and '.join(shapes)} cannot be joined "
+                    "along the queries; watch them one at a time"
+                ) from error
         return self.done[name]
 
     def get(self, name: str, default: Any = None) -> Any:

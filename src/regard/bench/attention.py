@@ -2,6 +2,7 @@
 
 # b batch · n queries · m keys
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +86,8 @@ def additive_beside_plain(rounds: int) -> Iterator[Result]:
         with use_backend("dense"):
             return train()
 
-    assert attention.backend(*inputs) == "chunked"
+    query, keys, values = inputs
+    assert attention.backend(query, keys, values) == "chunked"
     for ours, plain in zip(train(), train_densely(), strict=True):
         agree("additive", ours, plain, 1e-4)
     mine, theirs = interleaved([train, train_densely], max(3, rounds // 3))
@@ -120,9 +122,8 @@ def windows_beside_global(rounds: int) -> Iterator[Result]:
             with use_backend("dense"):
                 agree(name, found, local(query, keys, values), 1e-4)
 
-            mine, theirs = interleaved(
-                [lambda local=local: local(query, keys, values), lambda: whole(query, keys, values)], rounds
-            )
+            calls = [partial(model, query, keys, values) for model in (local, whole)]
+            mine, theirs = interleaved(calls, rounds)
         ratio = theirs.median / mine.median
         yield Result(
             f"{name}, radius 10, general score, B {b}, N = M {m}, width {d}, forward",

@@ -41,8 +41,8 @@ def demo(
         table.add_row(r.mechanism, r.paper, f"{r.exact:.1%}", f"{r.aligned:.1%}", f"{r.seconds:.1f}")
     console.print(table)
     print(
-        f"\n{shown.test} sentences never trained on ({shown.train} were), each translated in full by the model itself.\n"
-        "Alignment: the source word with the largest weight, counted as right where the grammar links it;\n"
+        f"\n{shown.test} sentences never trained on ({shown.train} were), each translated in full by the model "
+        "itself.\nAlignment: the source word with the largest weight, counted as right where the grammar links it;\n"
         f"looking at the same position every time would be right {shown.unmoved:.1%} of the time.\n"
     )
     for result in (shown.results[0], shown.results[-1]):

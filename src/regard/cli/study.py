@@ -33,13 +33,13 @@ def study(
     from rich.table import Table
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    for each in page.tables:
-        table = Table(title=each.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
-        for column, right in zip(each.columns, each.numeric(), strict=True):
-            table.add_column(column, justify="right" if right else "left")
-        for row in each.shown():
-            table.add_row(*row)
-        console.print(table, "", markup=False)
+    for table in page.tables:
+        shown = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for column, right in zip(table.columns, table.numeric(), strict=True):
+            shown.add_column(column, justify="right" if right else "left")
+        for row in table.shown():
+            shown.add_row(*row)
+        console.print(shown, "", markup=False)
     for verdict in page.verdicts:
         print(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}")
     print(f"\n{page.signature}")

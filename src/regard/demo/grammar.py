@@ -16,8 +16,9 @@ __all__ = ["Pair", "draw", "pairs", "sentence", "split"]
 class Pair(typing.NamedTuple):
     """A sentence, its translation, and for each target word the source positions it may be said to come from.
 
-    Most words have one. An auxiliary has its verb (which decides between haben and sein), its subject (which decides the
-    form) and an English auxiliary where there is one; an article has its own and its noun (which decides the gender).
+    Most words have one. An auxiliary has its verb (which decides between haben and sein), its subject (which decides
+    the form) and an English auxiliary where there is one; an article has its own
+    and its noun (which decides the gender).
     """
 
     source: tuple[str, ...]

@@ -34,14 +34,14 @@ class Lesson:
 
     def __init__(self, train: list[Pair], test: list[Pair], seed: int):
         self.train, self.test, self.seed = train, test, seed
-        self.words = Vocabulary([pair.source for pair in train])
-        self.wörter = Vocabulary([pair.target for pair in train])
+        self.sources = Vocabulary([pair.source for pair in train])
+        self.targets = Vocabulary([pair.target for pair in train])
 
     def learn(self, mechanism: str, steps: int, tell: Callable[[int], None] = lambda step: None) -> Result:
         """Train with `mechanism` for so many steps; `tell` hears of each."""
         torch.manual_seed(self.seed)
         paper, build = MECHANISMS[mechanism]
-        model = Translator(len(self.words), len(self.wörter), build(SIZE), SIZE)
+        model = Translator(len(self.sources), len(self.targets), build(SIZE), SIZE)
         began = time.perf_counter()
         source, target = self._numbers(self.train)
         optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -64,7 +64,7 @@ class Lesson:
 
     def _examine(self, model: Translator, mechanism: str, paper: str, seconds: float) -> Result:
         source, target = self._numbers(self.test)
-        written = [self.wörter.decode(row) for row in model.translate(source).tolist()]
+        written = [self.targets.decode(row) for row in model.translate(source).tolist()]
         weights = model.weights(source, _shifted(target))
         looked = weights.argmax(-1).tolist()
         links = [
@@ -82,14 +82,15 @@ class Lesson:
         )
 
     def _numbers(self, pairs: list[Pair]) -> tuple[Int[Tensor, "b m"], Int[Tensor, "b n"]]:
-        source = self.words.encode([pair.source for pair in pairs])
-        return source, self.wörter.encode([pair.target for pair in pairs], end=True)
+        source = self.sources.encode([pair.source for pair in pairs])
+        return source, self.targets.encode([pair.target for pair in pairs], end=True)
 
 
 def _shifted(target: Int[Tensor, "b n"]) -> Int[Tensor, "b n"]:
     """What the decoder reads: START, then the words without END."""
     start = torch.full_like(target[:, :1], START)
-    return torch.cat([start, target[:, :-1]], 1).masked_fill_(torch.cat([start, target[:, :-1]], 1) == END, PAD)
+    read = torch.cat([start, target[:, :-1]], 1)
+    return read.masked_fill(read == END, PAD)
 
 
 def _share(right: list[bool]) -> float:

@@ -6,8 +6,8 @@ feeding, so that in training all steps attend at once. Whatever maps (query, mem
 `Attention` or `Heads`.
 
 Two departures keep an annotation about its own word, and so make the weights readable as alignments: the word's
-embedding is added to its annotation, two fifths of whose recurrent part are dropped in training, and the decoder starts from a summary
-too narrow to carry words.
+embedding is added to its annotation, two fifths of whose recurrent part are dropped in training, and the decoder starts
+from a summary too narrow to carry words.
 
 b sentences · n target words · m source words · d width
 """
@@ -33,7 +33,7 @@ class Mechanism(typing.NamedTuple):
     """An attention, by the paper it is from."""
 
     paper: str
-    build: Callable[[int], nn.Module]
+    build: Callable[[int], Attention | Heads]
 
 
 MECHANISMS = {
@@ -70,7 +70,7 @@ class Vocabulary:
 class Translator(nn.Module):
     """Encoder, decoder, and any attention between them."""
 
-    def __init__(self, sources: int, targets: int, attention: nn.Module, size: int):
+    def __init__(self, sources: int, targets: int, attention: Attention | Heads, size: int):
         super().__init__()
         self.source = nn.Embedding(sources, size, padding_idx=PAD)
         self.target = nn.Embedding(targets, size, padding_idx=PAD)

@@ -29,7 +29,7 @@ INK = "#23272f"
 FAINT = "#6b7280"
 RULE = "#d5d9e0"
 
-# One hue from white to dark: lightness alone carries the value, so every kind of colour vision reads it, and so does grey.
+# One hue from white to dark: lightness alone carries the value, so that every kind of colour vision reads it.
 SEQUENTIAL = LinearSegmentedColormap.from_list(
     "regard", ["#ffffff", "#dbe9f6", "#a9cbe6", "#5fa0d0", "#2271b3", "#0b3c6f"]
 )
@@ -161,11 +161,11 @@ def _render(figure: Figure, kind: str) -> bytes:
         "svg": {"Date": None, "Creator": None},
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
-    with matplotlib.rc_context({"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}):
-        with warnings.catch_warnings():
-            # A letter that no installed font has is drawn as a box; the words stay in the SVG.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            figure.savefig(out, format=kind, dpi=160, metadata=blank[kind])
+    settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # A letter that no installed font has is drawn as a box; the words stay in the SVG.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(out, format=kind, dpi=160, metadata=blank[kind], bbox_inches="tight", pad_inches=0.08)
     return out.getvalue()
 
 

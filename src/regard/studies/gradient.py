@@ -1,9 +1,9 @@
 r"""How far back a gradient reaches: $\lVert \partial y_T / \partial x_t \rVert$ against the distance T − t.
 
-Bengio et al. 1994 and Pascanu et al. 2013 (arXiv:1211.5063, section 2): in a recurrent network the gradient over k steps
-is a product of k Jacobians, and shrinks or grows geometrically. Vaswani et al. 2017 (arXiv:1706.03762, section 4, table 1):
-self-attention joins any two positions by a path of constant length. Measured on untrained networks, exactly: every entry
-of the Jacobian, float64.
+Bengio et al. 1994 and Pascanu et al. 2013 (arXiv:1211.5063, section 2): in a recurrent network the gradient over k
+steps is a product of k Jacobians, and shrinks or grows geometrically. Vaswani et al. 2017 (arXiv:1706.03762, section 4,
+table 1): self-attention joins any two positions by a path of constant length. Measured on untrained networks, exactly:
+every entry of the Jacobian, float64.
 
 t position · T last position · d width of inputs, states and outputs
 """
@@ -59,23 +59,25 @@ def recurrent(cell: str, prepare: Callable[[nn.RNNBase], None] | None = None) ->
 
 def orthogonal(layer: nn.RNNBase) -> None:
     """Recurrent weights that keep lengths (Saxe et al. 2014)."""
-    nn.init.orthogonal_(layer.weight_hh_l0)
-    nn.init.zeros_(layer.bias_ih_l0)
-    nn.init.zeros_(layer.bias_hh_l0)
+    parts = dict(layer.named_parameters())
+    nn.init.orthogonal_(parts["weight_hh_l0"])
+    nn.init.zeros_(parts["bias_ih_l0"])
+    nn.init.zeros_(parts["bias_hh_l0"])
 
 
 def identity(layer: nn.RNNBase) -> None:
     """Le et al. 2015 (arXiv:1504.00941): recurrent weights the identity, biases zero."""
-    nn.init.eye_(layer.weight_hh_l0)
-    nn.init.zeros_(layer.bias_ih_l0)
-    nn.init.zeros_(layer.bias_hh_l0)
+    parts = dict(layer.named_parameters())
+    nn.init.eye_(parts["weight_hh_l0"])
+    nn.init.zeros_(parts["bias_ih_l0"])
+    nn.init.zeros_(parts["bias_hh_l0"])
 
 
 def remember(layer: nn.RNNBase) -> None:
     """Jozefowicz et al. 2015: forget gates opened by a bias of 1 (torch has two biases; the other is set to 0)."""
-    d = layer.hidden_size
-    nn.init.ones_(layer.bias_ih_l0[d : 2 * d])
-    nn.init.zeros_(layer.bias_hh_l0[d : 2 * d])
+    parts, forget = dict(layer.named_parameters()), slice(layer.hidden_size, 2 * layer.hidden_size)
+    nn.init.ones_(parts["bias_ih_l0"][forget])
+    nn.init.zeros_(parts["bias_hh_l0"][forget])
 
 
 class Kind(typing.NamedTuple):
@@ -131,17 +133,19 @@ def run(seed: int = 0, quick: bool = False) -> Page:
     return Page(
         name="gradient",
         title="How far back a gradient reaches",
-        claim="In a recurrent network the gradient between two positions is a product of as many Jacobians as there are "
-        "steps between them, and so vanishes or explodes with the distance; self-attention joins any two positions "
+        claim="In a recurrent network the gradient between two positions is a product of as many Jacobians as there "
+        "are steps between them, and so vanishes or explodes with the distance; self-attention joins any two positions "
         "directly, at the same cost for all.",
         source="Bengio et al. 1994; Pascanu et al. 2013, section 2 (arXiv:1211.5063); Vaswani et al. 2017, section 4, "
         "table 1 (arXiv:1706.03762)",
         measured=[
-            f"The norm of ∂y_T/∂x_t, every entry of the Jacobian, for sequences of {length} unit-normal vectors of width "
-            f"{WIDTH}, at every distance T − t. {seeds} networks of each kind with an input each; median and quartiles.",
-            "Layers start as torch starts them, uniform in ±1/√d, and where a dashed line is drawn, in the way that the "
-            "literature offers against the fading: orthogonal recurrent weights (Saxe et al. 2014), the identity with "
-            "ReLU (Le et al. 2015), a forget bias of 1 (Jozefowicz et al. 2015). Attention has no positions and no mask.",
+            f"The norm of ∂y_T/∂x_t, every entry of the Jacobian, for sequences of {length} unit-normal vectors of "
+            f"width {WIDTH}, at every distance T − t. {seeds} networks of each kind with an input each; "
+            f"median and quartiles.",
+            "Layers start as torch starts them, uniform in ±1/√d, and where a dashed line is drawn, in the way that "
+            "the literature offers against the fading: orthogonal recurrent weights (Saxe et al. 2014), the identity "
+            "with ReLU (Le et al. 2015), a forget bias of 1 (Jozefowicz et al. 2015). Attention has no "
+            "positions and no mask.",
         ],
         tables=[_table(curves, far), _size_table(sizes)],
         plots=[_plot(curves)],
@@ -149,8 +153,8 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         caveats=[
             "Nothing is trained. Training moves every one of these curves: recurrent networks can learn to keep what "
             "matters, and attention learns to look away from most positions, whose gradients then vanish too.",
-            "Flat is not large: attention shares one unit of weight among all positions, so that each gets about 1/n of "
-            "it, however near. Only training makes a position stand out.",
+            "Flat is not large: attention shares one unit of weight among all positions, so that each gets about 1/n "
+            "of it, however near. Only training makes a position stand out.",
             "A gradient that arrives is not a fact that is used. This measures the path, not the learning.",
         ],
         signature=signature,
@@ -200,8 +204,8 @@ def _verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> li
         Verdict(
             "self-attention is flat: the distance makes no difference",
             abs(curves["self-attention"].factor - 1) < 0.01 and 0.5 < fall("self-attention") < 2,
-            f"by {curves['self-attention'].factor:.4f} a step; distance {far} has {fall('self-attention'):.2f} times the "
-            "gradient of distance 1",
+            f"by {curves['self-attention'].factor:.4f} a step; distance {far} has {fall('self-attention'):.2f} times "
+            "the gradient of distance 1",
         ),
         Verdict(
             "stacking blocks keeps it flat",
@@ -211,8 +215,8 @@ def _verdicts(curves: dict[str, Curve], sizes: dict[int, Curve], far: int) -> li
         Verdict(
             "the length of the sequence makes no difference to attention either",
             max(shares) / min(shares) < 1.25 and sizes[128].middle[64] > 0.8 * sizes[16].middle[8],
-            f"{sizes[16].middle[8]:.3f} at n = 16, {sizes[128].middle[64]:.4f} at n = 128; times n it is {min(shares):.2f} "
-            f"to {max(shares):.2f}",
+            f"{sizes[16].middle[8]:.3f} at n = 16, {sizes[128].middle[64]:.4f} at n = 128; times n it is "
+            f"{min(shares):.2f} to {max(shares):.2f}",
         ),
     ]
 
@@ -253,10 +257,10 @@ def _plot(curves: dict[str, Curve]) -> Plot:
     return Plot(
         name="distance",
         figure=figure,
-        caption="Median and quartiles over the seeds. Solid lines start as torch and Regard start them, dashed ones with a "
-        "remedy (the dashed blue one is a stack of two blocks).",
-        alt="Line plot on a logarithmic axis: recurrent networks fall along straight lines, the gated ones more slowly; "
-        "self-attention is level.",
+        caption="Median and quartiles over the seeds. Solid lines start as torch and Regard start them, dashed ones "
+        "with a remedy (the dashed blue one is a stack of two blocks).",
+        alt="Line plot on a logarithmic axis: recurrent networks fall along straight lines, the gated ones more "
+        "slowly; self-attention is level.",
     )
 
 

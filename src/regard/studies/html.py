@@ -37,16 +37,19 @@ figcaption, caption { color: var(--faint); font-size: .9rem; text-align: left; }
 caption { padding-bottom: .5rem; color: var(--ink); font-weight: 600; }
 .wide { overflow-x: auto; margin: 1.6rem 0 .4rem; }
 table { border-collapse: collapse; min-width: min(100%, 22rem); font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .32rem .7rem .32rem 0; text-align: left; border-bottom: 1px solid var(--rule); vertical-align: bottom; }
+th, td { padding: .32rem .7rem .32rem 0; text-align: left; border-bottom: 1px solid var(--rule);
+  vertical-align: bottom; }
 th { font-weight: 600; } th.number, td.number { text-align: right; padding-right: 0; padding-left: .7rem; }
 td.number { white-space: nowrap; }
 .note { color: var(--faint); font-size: .9rem; margin-top: .2rem; }
-footer { margin-top: 2.6rem; padding-top: .8rem; border-top: 1px solid var(--rule); color: var(--faint); font-size: .85rem; }
+footer { margin-top: 2.6rem; padding-top: .8rem; border-top: 1px solid var(--rule); color: var(--faint);
+  font-size: .85rem; }
 code { font: .92em ui-monospace, SFMono-Regular, Menlo, "DejaVu Sans Mono", monospace; background: var(--wash);
   padding: .1em .3em; border-radius: .25em; }
 @media print { :root { color-scheme: light; --ink: #000; --faint: #444; --rule: #bbb; --paper: #fff; --wash: #fff;
   --good: #0b6b4f; --bad: #a63c00; --accent: #000; } main { max-width: none; padding: 0; }
-  figure, table, li { break-inside: avoid; } h2 { break-after: avoid; } .wide, figure div { overflow: visible; } figure svg { min-width: 0; } }
+  figure, table, li { break-inside: avoid; } h2 { break-after: avoid; } .wide, figure div { overflow: visible; }
+  figure svg { min-width: 0; } }
 """
 
 

@@ -22,7 +22,8 @@ def render(page: Page) -> str:
     parts += [
         "## Signature",
         str(page.signature),
-        f"Again with `regard study {page.name} --seed {page.signature.seed}{quick}`; every number is in `results.json`.",
+        f"Again with `regard study {page.name} --seed {page.signature.seed}{quick}`; every number "
+        f"is in `results.json`.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -96,7 +96,30 @@ class Signature:
         quick = " · quick" if self.quick else ""
         return (
             f"regard {self.regard} · torch {self.torch} · Python {self.python} · {self.device} · {self.dtype} · "
-            f"seed {self.seed}{quick} · {self.threads} threads · {self.seconds:.1f} s"
+            f"seed {self.seed}{quick} · {self.threads} "
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f""
+            f"thread{'s' * (self.threads != 1)} · "
+            f"{self.seconds:.1f} s"
         )
 
 
@@ -161,12 +184,12 @@ class Page:
 def signed(*, seed: int, quick: bool, dtype: str) -> Iterator["Clock"]:
     """Fix the seed and the number of threads for a study, and time it; what was set before is set again after.
 
-    At most two threads: the matrices are small, and sums then come out the same on most machines.
+    One thread: the matrices are small, and sums then come out the same however many cores there are.
     """
     import torch
 
     threads, state = torch.get_num_threads(), torch.get_rng_state()
-    torch.set_num_threads(min(threads, 2))
+    torch.set_num_threads(1)
     torch.manual_seed(seed)
     try:
         yield Clock(seed=seed, quick=quick, dtype=dtype, began=time.perf_counter())

@@ -1,13 +1,14 @@
 """Line plots in the manner of the studies' pages: few inks, names at the lines, nothing that does not say something."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from regard.inspection.picture import FAINT, INK, RULE
 
-__all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "panels"]
+__all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "legend", "panels"]
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
 BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
@@ -58,6 +59,6 @@ def band(
     axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
-def legend(axes: Axes, **where: object) -> None:
+def legend(axes: Axes, **where: Any) -> None:
     """A legend without a frame, in the page's ink."""
-    axes.legend(fontsize=8, frameon=False, labelcolor=INK, handlelength=1.6, **where)  # type: ignore[arg-type]
+    axes.legend(fontsize=8, frameon=False, labelcolor=INK, handlelength=1.6, **where)

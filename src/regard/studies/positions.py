@@ -1,13 +1,14 @@
 r"""Attention does not see order, and what makes it see: $\lVert f(Px) - P f(x) \rVert / \lVert f(x) \rVert$.
 
 A content score compares vectors, not places, so that permuting the input permutes the output and does nothing else
-(permutation equivariance). Vaswani et al. 2017 (arXiv:1706.03762), section 3.5: "since our model contains no recurrence and
-no convolution, in order for the model to make use of the order of the sequence, we must inject some information about
-the relative or absolute position". Measured on untrained modules, with random permutations P.
+(permutation equivariance). Vaswani et al. 2017 (arXiv:1706.03762), section 3.5: "since our model contains no recurrence
+and no convolution, in order for the model to make use of the order of the sequence, we must inject some information
+about the relative or absolute position". Measured on untrained modules, with random permutations P.
 
 n positions · d width
 """
 
+import itertools
 import typing
 from collections.abc import Callable
 
@@ -118,11 +119,11 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         "in the sequence.”",
         source="Vaswani et al. 2017, Attention Is All You Need, section 3.5 (arXiv:1706.03762)",
         measured=[
-            f"Self-attention f on {LENGTH} unit-normal vectors of width {WIDTH}, and a random permutation P: how far f(Px) "
-            "is from P f(x), as a share of the size of f(x). 0 means that the order of the input changes nothing but the "
-            f"order of the output. {draws} modules, inputs and permutations each, all untrained.",
-            "Then the sinusoidal table itself: the dot product of two positions' codes, which depends only on how far they "
-            "are apart, and the linear map that takes every position's code to that of the position k further on.",
+            f"Self-attention f on {LENGTH} unit-normal vectors of width {WIDTH}, and a random permutation P: how far "
+            "f(Px) is from P f(x), as a share of the size of f(x). 0 means that the order of the input changes nothing "
+            f"but the order of the output. {draws} modules, inputs and permutations each, all untrained.",
+            "Then the sinusoidal table itself: the dot product of two positions' codes, which depends only on how far "
+            "they are apart, and the linear map that takes every position's code to that of the position k further on.",
         ],
         tables=[_blind_table(blind, single), _seeing_table(seeing), _wave_table(waves)],
         plots=[_error_plot(blind, seeing), _wave_plot(waves)],
@@ -180,7 +181,7 @@ def _verdicts(
         ),
         Verdict(
             "it falls steadily with the distance",
-            all(later <= earlier for earlier, later in zip(curve, curve[1:], strict=False)),
+            all(later <= earlier for earlier, later in itertools.pairwise(curve)),
             "at distances 0, 8, 16, 32, 64: " + ", ".join(f"{curve[k]:.2f}" for k in (0, 8, 16, 32, 64)),
         ),
         Verdict(
@@ -298,9 +299,10 @@ def _wave_plot(waves: Tensor) -> Plot:
     return Plot(
         name="sinusoidal",
         figure=figure,
-        caption=f"Left: the codes of {TABLE} positions, orange for −1, blue for 1. Right: how alike two codes are, by their "
-        "distance; the same at every place in the sentence.",
-        alt="Left, the striped table of sines and cosines; right, a curve that falls from one and levels off in ripples.",
+        caption=f"Left: the codes of {TABLE} positions, orange for −1, blue for 1. Right: how alike two codes are, by "
+        "their distance; the same at every place in the sentence.",
+        alt="Left, the striped table of sines and cosines; right, a curve that falls from one and "
+        "levels off in ripples.",
     )
 
 

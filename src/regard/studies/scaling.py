@@ -1,9 +1,9 @@
 r"""Why dot products are divided by $\sqrt{d}$.
 
-Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1 and its footnote 4: for q and k with independent components of mean
-0 and variance 1, $q \cdot k$ has mean 0 and variance d, so that for large d the softmax is pushed "into regions where it
-has extremely small gradients". Measured here without any training, on unit-normal vectors. The raw self-attention
-$R = s s^\top$ is looked at too: how much of a row stands on its diagonal, and what projections do to that.
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1 and its footnote 4: for q and k with independent components of
+mean 0 and variance 1, $q \cdot k$ has mean 0 and variance d, so that for large d the softmax is pushed "into regions
+where it has extremely small gradients". Measured here without any training, on unit-normal vectors. The raw
+self-attention $R = s s^\top$ is looked at too: how much of a row stands on its diagonal, and what projections do to that.
 
 b draws · n queries · m keys · d width
 """
@@ -81,7 +81,7 @@ def observe(d: int, *, scaled: bool, draws: int, n: int = KEYS, m: int = KEYS) -
 
 
 def observe_diagonal(d: int, n: int, draws: int) -> Diagonal:
-    """Draw sequences s [n, d], sixteen for each pair of projections, and see what stands on the diagonal of R = s sᵀ."""
+    """Draw sequences s [n, d], sixteen for each pair of projections, and see R = s sᵀ's diagonal."""
     s = torch.randn(draws, 16, n, d)
     to_query, to_key = torch.randn(2, draws, 1, d, d) / math.sqrt(d)
     plain, scaled = Attention(Dot()), Attention(Dot(scaled=True))
@@ -174,7 +174,8 @@ def _verdicts(
         Verdict(
             "without scaling, the softmax saturates at large widths",
             raw[last].largest > 0.9 and scaled[last].largest < 0.5,
-            f"at d = {last} the largest weight is {raw[last].largest:.3f} on average, {scaled[last].largest:.3f} when scaled",
+            f"at d = {last} the largest weight is {raw[last].largest:.3f} on average, "
+            f"{scaled[last].largest:.3f} when scaled",
         ),
         Verdict(
             "its gradient then becomes extremely small",
@@ -230,8 +231,8 @@ def _table(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Table:
         columns=["d", "std", "std ÷√d", "max a", "max a ÷√d", "entropy", "entropy ÷√d", "‖J‖", "‖J‖ ÷√d", "mean ‖J‖"],
         rows=rows,
         formats=["d", ".2f", ".3f", ".3f", ".3f", ".1%", ".1%", ".2g", ".2g", ".2g"],
-        note="Each pair: without scaling, then with 1/√d. Entropy as a share of log m; ‖J‖ is the median, and its mean is "
-        "without scaling.",
+        note="Each pair: without scaling, then with 1/√d. Entropy as a share of log m; ‖J‖ is the median, and its mean "
+        "is without scaling.",
     )
 
 
@@ -296,8 +297,8 @@ def _gradient_plot(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Plot:
         name="gradient",
         figure=figure,
         caption="What a gradient is multiplied by on its way from the weights to the scores.",
-        alt="Line plot: the Jacobian's norm without scaling rises a little, then its median falls steeply with the width; "
-        "with scaling it stays level.",
+        alt="Line plot: the Jacobian's norm without scaling rises a little, then its median falls steeply with the "
+        "width; with scaling it stays level.",
     )
 
 

@@ -77,8 +77,8 @@ def hidden_chunks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice, T
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     (rows, n, h), m = query.shape, keys.shape[1]
     chunk = CHUNK_CUDA if query.is_cuda else CHUNK
-    queries = min(n, max(1, chunk // (m * h)))
-    together = min(rows, max(1, chunk // (n * m * h)))
+    queries = max(1, min(n, chunk // (m * h)))
+    together = max(1, min(rows, chunk // max(1, n * m * h)))
     buffer = query.new_empty(together * queries * m * h, dtype=wide)
     for row in (slice(first, min(first + together, rows)) for first in range(0, rows, together)):
         q, k = query[row].to(wide), keys[row].to(wide)
