@@ -70,3 +70,9 @@ def test_a_block_mask_of_sizes_alone_is_built_once():
             Attention(Dot())(x, x, span=Monotonic(2))
     assert flex.fixed_blocks.cache_info().misses == 1
     assert flex.fixed_blocks.cache_info().hits == 2
+
+
+def test_starts_that_differ_by_row_are_refused():
+    heads, x = Heads(12, heads=3), torch.randn(2, 7, 12)
+    with torch.no_grad(), use_backend("flex"), pytest.raises(BackendError, match="one start for all rows"):
+        heads(x, span=Alibi(3, start=torch.tensor([1, 4])))

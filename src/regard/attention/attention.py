@@ -315,7 +315,7 @@ class Attention(Attentive):
             # Beside Packed, only causality from 0 is known as it lies; whatever else there is counts as a mask.
             mask=bool(reach.masks) or any(not isinstance(part, Causal) or part.start != 0 for part in spans),
             bias=bool(biases),
-            slopes=reach.slopes is not None,
+            slopes=None if reach.slopes is None else given(reach.slopes_start),
             bias_gradient=any(biases),
             gate=bool(reach.gates),
             packed=packed,

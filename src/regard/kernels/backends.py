@@ -44,7 +44,7 @@ class Request:
     radius: int = 0
     mask: bool = False
     bias: bool = False
-    slopes: bool = False
+    slopes: str | None = None  # "zero", "number" or "rows": how ALiBi's start is given
     bias_gradient: bool = False
     gate: bool = False
     packed: bool = False  # sequences end to end; every backend but varlen is given them padded
@@ -84,7 +84,7 @@ def flex_refusal(request: Request) -> str | None:
         return "it has no dropout on the weights"
     if request.mask or request.bias:
         return "it serves structured spans, not an explicit mask or bias"
-    if request.causal == "rows" or request.window == "rows":
+    if "rows" in (request.causal, request.window, request.slopes):
         return "its block mask needs one start for all rows, not one a row"
     if request.device == "cpu" and request.gradient:
         return "it has no backward pass on a CPU"

@@ -223,7 +223,7 @@ def _distance_spread(waves: Tensor) -> float:
 def _shift_residual(waves: Tensor, k: int) -> float:
     """What is left of the code of p + k after the best linear function of the code of p."""
     before, after = waves[:-k], waves[k:]
-    # The same for all p: a rotation of each (sin, cos) pair, found here by least squares in pairs, not from the formula.
+    # A rotation of each (sin, cos) pair, the same for all p: found by least squares here, not taken from the formula.
     left = 0.0
     for pair in range(0, waves.shape[1], 2):
         here, there = before[:, pair : pair + 2], after[:, pair : pair + 2]

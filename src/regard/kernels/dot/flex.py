@@ -2,7 +2,7 @@
 
 # b batch · n queries · m keys · d width
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -29,14 +29,17 @@ def attend(call: Call) -> Tensor:
         shared = len(batch) > 1 and reach.lengths.ndim == len(batch) and reach.lengths.shape[-1] == 1
         lengths = reach.lengths.expand(*batch[:-1], 1) if shared else reach.lengths.expand(batch)
         lengths = lengths.reshape(query.shape[0], -1)
-    radius = None if reach.window is None else reach.window.radius
-    first = 0 if reach.window is None else reach.window.start
-    assert isinstance(first, int)
     assert not isinstance(reach.causal, Tensor)
-    if lengths is None:
-        blocks = fixed_blocks(reach.causal, radius, first, reach.queries, reach.keys, str(query.device))
-    else:
-        blocks = make_blocks(reach.causal, radius, first, lengths, reach.queries, reach.keys, str(query.device))
+    window = None
+    if reach.window is not None:
+        assert isinstance(reach.window.start, int)
+        window = (reach.window.start, reach.window.radius)
+    sizes = (reach.queries, reach.keys, str(query.device))
+    blocks = (
+        fixed_blocks(reach.causal, window, *sizes)
+        if lengths is None
+        else make_blocks(reach.causal, window, lengths, *sizes)
+    )
     context = (compiled() if query.is_cuda else flex_attention)(
         query, keys, values, score_mod=alibi(reach), block_mask=blocks, scale=call.scale / call.temperature
     )
@@ -46,14 +49,14 @@ def attend(call: Call) -> Tensor:
 @cache
 def compiled() -> Any:
     """Eager FlexAttention holds all scores; only the compiled one is fused."""
-    return torch.compile(flex_attention, dynamic=False)
+    return torch.compile(flex_attention)
 
 
 def alibi(reach: Reach) -> Callable[..., Tensor] | None:
     """ALiBi's bias as a function of the indices."""
     if reach.slopes is None:
         return None
-    slopes, start = reach.slopes, reach.slopes_start
+    slopes, start = reach.slopes, number(reach.slopes_start, reach.device)
 
     def bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score - slopes[h] * (start + i - j).abs()
@@ -61,32 +64,34 @@ def alibi(reach: Reach) -> Callable[..., Tensor] | None:
     return bias
 
 
-@cache
+@lru_cache(maxsize=256)
 def fixed_blocks(
-    causal: int | None, radius: int | None, first: int, queries: int, keys: int, device: str
+    causal: int | None, window: tuple[int, int] | None, queries: int, keys: int, device: str
 ) -> BlockMask | None:
     """A block mask that hangs on sizes alone is built once."""
-    if causal is None and radius is None:
+    if causal is None and window is None:
         return None
-    return make_blocks(causal, radius, first, None, queries, keys, device)
+    return make_blocks(causal, window, None, queries, keys, device)
 
 
 def make_blocks(
     causal: int | None,
-    radius: int | None,
-    first: int,
+    window: tuple[int, int] | None,  # start and radius
     lengths: Tensor | None,  # [rows heads] or [rows 1]
     queries: int,
     keys: int,
     device: str,
 ) -> BlockMask:
     """Which blocks of keys each block of queries needs."""
+    # As tensors: a number in the closure would be compiled in, and every other one would be compiled anew.
+    last = None if causal is None else number(causal, device)
+    first, radius = (None, None) if window is None else (number(window[0], device), number(window[1], device))
 
     def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        inside = j < keys
-        if causal is not None:
-            inside = inside & (j <= i + causal)
-        if radius is not None:
+        inside = j >= 0
+        if last is not None:
+            inside = inside & (j <= i + last)
+        if first is not None and radius is not None:
             inside = inside & ((j - i - first).abs() <= radius)
         if lengths is not None:
             inside = inside & (j < lengths[b, h if lengths.shape[1] > 1 else h * 0])
@@ -94,3 +99,8 @@ def make_blocks(
 
     rows, heads = (None, None) if lengths is None else lengths.shape
     return create_block_mask(allowed, rows, heads, queries, keys, device=device)
+
+
+def number(value: int | Tensor, device: torch.device | str) -> Tensor:
+    """A whole number as a tensor."""
+    return torch.as_tensor(value, device=device)
