@@ -22,7 +22,7 @@ from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
 from regard.kernels.backends import LARGE, Backend, Request, choose, packed_natively
-from regard.kernels.reach import Reach
+from regard.kernels.reach import Reach, broadcast
 from regard.kernels.reference import Call
 
 __all__ = ["Attention", "Learned"]
@@ -229,7 +229,7 @@ class Attention(Attentive):
     def call(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool) -> Call:
         """Everything a backend needs."""
         keys, values = prepared.keys, prepared.values
-        batch = tuple(torch.broadcast_shapes(asked.shape[:-2], keys.shape[:-2], values.shape[:-2]))
+        batch = broadcast(asked.shape[:-2], keys.shape[:-2], values.shape[:-2])
         reach = Reach(asked.shape[-2], keys.shape[-2], asked.device, batch[:-1] if heads else batch)
         if prepared.length is not None:
             reach = reach.with_lengths(prepared.length, None)

@@ -15,7 +15,7 @@ from regard.attention.cache import Prepared
 from regard.attention.span import Lengths, Mask, Packed, Predictive, Span
 from regard.attention.weighting import Softmax
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.reach import Reach
+from regard.kernels.reach import Reach, broadcast
 
 if TYPE_CHECKING:
     from regard.attention.attention import Attention
@@ -76,7 +76,7 @@ def partial(
     """One block's softmax, not yet divided."""
     asked = attention.score.ask(query)
     last = first + prepared.keys.shape[-2]
-    batch = tuple(torch.broadcast_shapes(asked.shape[:-2], prepared.keys.shape[:-2]))
+    batch = broadcast(asked.shape[:-2], prepared.keys.shape[:-2])
     reach = Reach(asked.shape[-2], keys, asked.device, batch)
     if span is not None:
         reach = span.narrow(reach, query)

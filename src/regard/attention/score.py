@@ -17,6 +17,7 @@ from regard.attention.checks import positive
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import reference as additive
 from regard.kernels.dot import reference as dot
+from regard.kernels.reach import broadcast
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score"]
 
@@ -230,7 +231,7 @@ class Location(Score):
             raise ShapeError(
                 f"keys: {last} given, Location was built for at most {self.length}; build it with length={last}"
             )
-        batch = torch.broadcast_shapes(asked.shape[:-2], projected.shape[:-2])
+        batch = broadcast(asked.shape[:-2], projected.shape[:-2])
         return asked[..., first:last].expand(*batch, asked.shape[-2], last - first)
 
     def extra_repr(self) -> str:

@@ -2,8 +2,8 @@ r"""Why dot products are divided by $\sqrt{d}$.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1 and its footnote 4: for q and k with independent components of
 mean 0 and variance 1, $q \cdot k$ has mean 0 and variance d, so that for large d the softmax is pushed "into regions
-where it has extremely small gradients". Measured here without any training, on unit-normal vectors. The raw self-
-attention $R = s s^\top$ is looked at too: how much of a row stands on its diagonal, and what projections do to that.
+where it has extremely small gradients". Measured here without any training, on unit-normal vectors. The raw
+self-attention $R = s s^\top$ is looked at too: what stands on its diagonal, and what projections do to that.
 
 b draws · n queries · m keys · d width
 """

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from regard.kernels.reach import broadcast
+
 __all__ = ["scores"]
 
 CHUNK = 1 << 18  # numbers of tanh held at once on a CPU: 1 MiB in float32, within a core's cache
@@ -15,7 +17,7 @@ CHUNK_CUDA = 1 << 26
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """The reference's scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m]."""
-    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
+    batch = broadcast(query.shape[:-2], keys.shape[:-2])
     flat_query, flat_keys = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (query, keys))
     flat_vector = vector.to(query.dtype).expand(*batch, -1).reshape(-1, vector.shape[-1])
     return chunked_scores(flat_query, flat_keys, flat_vector).reshape(*batch, query.shape[-2], keys.shape[-2])

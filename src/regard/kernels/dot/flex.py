@@ -10,16 +10,18 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from regard.kernels.dot.sdpa import four
-from regard.kernels.reach import Reach
+from regard.kernels.reach import Reach, broadcast
 from regard.kernels.reference import Call
 
 __all__ = ["attend"]
+
+VARIANTS = 128
 
 
 def attend(call: Call) -> Tensor:
     """Blocks of keys outside the reach are never computed; a query with nothing to look at gets zeros."""
     reach = call.reach
-    batch = torch.broadcast_shapes(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
+    batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
     query, keys, values = (
         four(tensor.expand(*batch, *tensor.shape[-2:])).contiguous() for tensor in (call.query, call.keys, call.values)
     )
@@ -40,9 +42,18 @@ def attend(call: Call) -> Tensor:
         if lengths is None
         else make_blocks(reach.causal, window, lengths, *sizes)
     )
-    context = (compiled() if query.is_cuda else flex_attention)(
-        query, keys, values, score_mod=alibi(reach), block_mask=blocks, scale=call.scale / call.temperature
-    )
+    options: dict[str, Any] = {
+        "score_mod": alibi(reach),
+        "block_mask": blocks,
+        "scale": call.scale / call.temperature,
+    }
+    if query.is_cuda and not torch.compiler.is_compiling():
+        # One compiled function for every span, dtype and mode: more variants than torch allows before it falls back,
+        # with a warning that is shown once, to the eager form, which holds all scores.
+        with torch._dynamo.config.patch(recompile_limit=VARIANTS):
+            context = compiled()(query, keys, values, **options)
+    else:
+        context = flex_attention(query, keys, values, **options)
     return context.reshape(*batch, *context.shape[-2:])
 
 

@@ -3,11 +3,11 @@
 # b batch · n queries · m keys · d width
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
 
 __all__ = ["attend"]
@@ -19,7 +19,7 @@ WIDE = 256  # flash and cuDNN stop here
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's, never holding [*b n m] where torch has a fused kernel for the case."""
     reach, query, keys, values = call.reach, call.query, call.keys, call.values
-    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
+    batch = broadcast(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
     mask, bias, some = None, reach.bias(), None
     plainly_causal = reach.plainly_causal and reach.lengths is None and not reach.masks and bias is None
     if not plainly_causal or reach.window is not None:
@@ -32,12 +32,12 @@ def attend(call: Call) -> Tensor:
             bias = bias.to(query.dtype)
             mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     options: dict[str, Any] = {
-        "attn_mask": None if mask is None else four(mask.expand(torch.broadcast_shapes(mask.shape, (*batch, 1, 1)))),
+        "attn_mask": None if mask is None else four(spread(mask, broadcast(mask.shape[:-2], batch))),
         "dropout_p": call.dropout,
         "is_causal": plainly_causal,
         "scale": call.scale / call.temperature,
     }
-    tensors: Any = [four(tensor.expand(*batch, *tensor.shape[-2:])) for tensor in (query, keys, values)]
+    tensors: Any = [four(spread(tensor, batch)) for tensor in (query, keys, values)]
     if query.is_cuda:
         with sdpa_kernel(order(call, masked=mask is not None), set_priority=True):
             context = F.scaled_dot_product_attention(*tensors, **options)
@@ -45,6 +45,11 @@ def attend(call: Call) -> Tensor:
         context = F.scaled_dot_product_attention(*tensors, **options)
     context = context.reshape(*batch, *context.shape[-2:])
     return context if some is None else context.masked_fill(~some, 0.0)
+
+
+def spread(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """The tensor with these leading dimensions."""
+    return tensor if tensor.shape[:-2] == batch else tensor.expand(*batch, *tensor.shape[-2:])
 
 
 def four(tensor: Tensor) -> Tensor:

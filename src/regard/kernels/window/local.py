@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.reach import Reach, Window, gaussian
+from regard.kernels.reach import Reach, Window, broadcast, gaussian
 from regard.kernels.reference import Call, softmax
 from regard.kernels.window import bucketed
 
@@ -27,7 +27,7 @@ TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE key
 
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's over the window alone; a bilinear or an additive score, softmax."""
-    batch = torch.broadcast_shapes(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
+    batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
     parts = [kernel(part)(part) for part in some_rows(flat(call, batch))]
     context = parts[0] if len(parts) == 1 else torch.cat(parts)
     return context.reshape(*batch, *context.shape[-2:])
@@ -46,7 +46,7 @@ def kernel(call: Call):  # type: ignore[no-untyped-def]
     return bucketed.attend if call.reach.queries >= MANY and not fixed else gathered
 
 
-def flat(call: Call, batch: torch.Size) -> Call:
+def flat(call: Call, batch: tuple[int, ...]) -> Call:
     """The call with one leading dimension, and every limit given a row each."""
 
     def rows(x: Tensor, tail: int) -> Tensor:  # [*b …] -> [r …]
