@@ -107,3 +107,13 @@ def test_folding_with_a_learned_query_and_with_the_modules_span():
     pooling = scrambled(Attention(Dot(), query=Learned(3, 5), span=Monotonic(2)))
     actual = pooling.fold(None, dense_blocks(keys, values, [2, 5]), span=span)
     agree(actual, pooling(None, keys, values, span=span), [keys, values, pooling.query.vectors])
+
+
+def test_blocks_may_be_prepared_and_may_be_their_own_values():
+    score = SCORES["general"](6)
+    query, keys, values = draw_inputs(score, (2,), 3, 6)
+    attention = attention_of(score)
+    blocks = [(attention.prepare(k, v), None) for k, v in dense_blocks(keys, values, [2, 3])]
+    agree(attention.fold(query, blocks), attention(query, keys, values), [query, keys, values])
+    alone = [(k, None) for k, _ in dense_blocks(keys, values, [4])]
+    agree(attention.fold(query, alone), attention(query, keys), [query, keys])

@@ -127,10 +127,12 @@ class Attention(Attentive):
     def fold(
         self,
         query: Float[Tensor, "*bq n dq"] | None,
-        blocks: Iterable[tuple[Tensor, Tensor]],
+        blocks: Iterable[tuple[Tensor | Prepared, Tensor | None]],
         span: Span | None = None,
     ) -> Float[Tensor, "*b n dv"]:
         """The context over key-value pairs that arrive in blocks, (keys, values), from an iterator of any length.
+
+        Without values (None) a block's keys are its values, as in the forward; keys may be Prepared.
 
         Partial softmaxes are merged by log-sum-exp, in memory that does not grow with the number of blocks (without
         gradients; with them every block's graph is kept).

@@ -40,7 +40,9 @@ class Partial:
         return Partial(highest, self.total * mine + other.total * theirs, self.summed * mine + other.summed * theirs)
 
 
-def fold(attention: Attention, query: Tensor, blocks: Iterable[tuple[Tensor, Tensor]], span: Span | None) -> Tensor:
+def fold(
+    attention: Attention, query: Tensor, blocks: Iterable[tuple[Tensor | Prepared, Tensor | None]], span: Span | None
+) -> Tensor:
     """The context of `attention(query, keys, values)`, with the blocks' keys and values laid end to end."""
     if not isinstance(attention.weighting, Softmax):
         raise ArgumentError(
@@ -56,7 +58,7 @@ def fold(attention: Attention, query: Tensor, blocks: Iterable[tuple[Tensor, Ten
     state, first = None, 0
     for keys, values in blocks:
         _, prepared = attention.inputs(None if attention.query is not None else query, keys, values)
-        last = first + keys.shape[-2]
+        last = first + prepared.keys.shape[-2]
         if last > expected:
             raise ShapeError(f"mask: {expected} keys given, expected at least {last}, the keys so far")
         new = partial(attention, query, prepared, span, expected, first)

@@ -99,7 +99,11 @@ class Heads(Attentive):
         span: Span | None = None,
         start: Start = 0,
     ) -> Float[Tensor, "*b n out"]:
-        """Queries from x, keys and values from memory; without memory, or with x itself, self-attention."""
+        """Queries from x, keys and values from memory; without memory, or with x itself, self-attention.
+
+        `start` is the index of the first query where positions are rotary, and in self-attention of the first key too;
+        another memory's keys count from 0, and prepared ones from the start they were prepared with.
+        """
         asked, prepared = self.inputs(x, memory, span, start)
         return self.merged(self.attention.context(asked, prepared, x, span, heads=True))
 

@@ -101,7 +101,7 @@ class General(Score):
     r"""Multiplicative attention: $e_{ij} = q_i^\top W k_j$.
 
     Luong et al. 2015 (arXiv:1508.04025), section 3.1. W k is computed once for all queries. W starts so that scores of
-    unit-normal vectors have the deviation of a plain dot product's divided by √(query width).
+    unit-normal vectors have the deviation of a plain dot product's, √d for equal widths.
     """
 
     form = "bilinear"

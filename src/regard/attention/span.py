@@ -113,7 +113,8 @@ class Lengths(Span):
         return reach.with_lengths(per_row("lengths", self.lengths, reach), self.fewest)
 
     def __repr__(self) -> str:
-        return f"Lengths({list(self.lengths.shape)})"
+        short = self.most is not None and self.lengths.numel() <= 8
+        return f"Lengths({self.lengths.tolist()})" if short else f"Lengths(of {list(self.lengths.shape)})"
 
 
 class Causal(Span):
@@ -204,7 +205,7 @@ class Mask(Span):
         return reach.with_mask(mask if mask.ndim > 1 else mask.expand(1, -1) if mask.ndim else mask.expand(1, 1))
 
     def __repr__(self) -> str:
-        return f"Mask({list(self.mask.shape)})"
+        return f"Mask(of {list(self.mask.shape)})"
 
 
 class Alibi(Span):
@@ -364,7 +365,7 @@ def per_row(name: str, value, reach: Reach):  # type: ignore[no-untyped-def]
 
 
 def describe(start: Start) -> str:
-    return repr(start) if isinstance(start, int) else f"start={list(start.shape)}"
+    return repr(start) if isinstance(start, int) else f"of {list(start.shape)}"
 
 
 def split_packed(span: Span | None) -> tuple[Packed | None, list[Span]]:
