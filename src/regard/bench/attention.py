@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Attention, Heads, use_backend, watch
-from regard.attention.score import Additive, General
+from regard.attention.score import Additive, Dot
 from regard.attention.span import Monotonic, Predictive
 from regard.bench.measure import Result, agree, interleaved, peak_memory
 
@@ -110,23 +110,37 @@ def additive_beside_plain(rounds: int) -> Iterator[Result]:
 
 
 def windows_beside_global(rounds: int) -> Iterator[Result]:
-    """A window of radius 10 over 2,048 keys beside all of them."""
-    b, m, d = 4, 2048, 256
-    query, keys, values = (torch.randn(b, m, d) for _ in range(3))
-    whole = Attention(General(d, d))
-    for name, span in (("local-m", Monotonic(10)), ("local-p", Predictive(d, 10))):
-        local = Attention(whole.score, span=span)
-        with torch.no_grad():
-            assert local.backend(query, keys, values) == "window"
-            found = local(query, keys, values)
-            with use_backend("dense"):
-                agree(name, found, local(query, keys, values), 1e-4)
+    """A window of radius 10 over 2,048 keys beside all of them: for all queries at once, and for one, as in a step."""
+    m, d = 2048, 256
+    whole = Attention(Dot(scaled=True))
+    spans = {"local-m": Monotonic(10, start=0), "local-p": Predictive(d, 10)}
+    for name, b, n, backward in (
+        ("local-m", 4, m, False),
+        ("local-m", 4, m, True),
+        ("local-p", 4, m, False),
+        ("local-p", 4, m, True),
+        ("local-m", 64, 1, False),
+        ("local-p", 64, 1, False),
+    ):
+        local = Attention(Dot(scaled=True), span=spans[name])
+        query, keys, values = (torch.randn(b, count, d, requires_grad=backward) for count in (n, m, m))
+        assert local.backend(query, keys, values) == "window"
+        found = local(query, keys, values)
+        with use_backend("dense"):
+            agree(name, found, local(query, keys, values), 1e-4)
 
-            calls = [partial(model, query, keys, values) for model in (local, whole)]
-            mine, theirs = interleaved(calls, rounds)
+        def attend(model: Attention, inputs: list[Tensor], backward: bool = backward) -> None:
+            with torch.set_grad_enabled(backward):
+                context = model(*inputs)
+            if backward:
+                torch.autograd.grad(context.sum(), inputs)
+
+        calls = [partial(attend, model, [query, keys, values]) for model in (local, whole)]
+        mine, theirs = interleaved(calls, rounds)
         ratio = theirs.median / mine.median
+        passes = "forward and backward" if backward else "forward"
         yield Result(
-            f"{name}, radius 10, general score, B {b}, N = M {m}, width {d}, forward",
+            f"{name}, radius 10, scaled dot, B {b}, N {n}, M {m}, width {d}, {passes}",
             f"window {mine}",
             f"global {theirs}",
             ratio,

@@ -79,7 +79,9 @@ def some_rows(call: Call) -> Iterator[Call]:
     """As many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
     reach, window = call.reach, call.reach.window
     assert window is not None
-    rows, copied = call.query.shape[0], max(reach.queries, reach.keys) * (call.keys.shape[-1] + call.values.shape[-1])
+    rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
+    few = reach.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
+    copied = width * (few if kernel(call) is gathered else max(reach.queries, reach.keys))
     step = rows if call.query.is_cuda or torch.compiler.is_compiling() else max(1, BUDGET // copied)
     if step >= rows:
         yield call
