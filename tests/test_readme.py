@@ -1,5 +1,6 @@
 """What the README says runs, and what it links to is there."""
 
+import json
 import re
 from pathlib import Path
 
@@ -36,8 +37,18 @@ def test_link_leads_somewhere(link):
 
 
 def test_every_row_of_the_table_is_read():
-    rows = [row for row in README.splitlines() if row.startswith("| ") and not row.startswith("| word")]
-    assert len(rows) == len(LINES) > 40
+    table = README.partition("| word |")[2].partition("\n\n")[0]
+    assert table.count("\n| ") == len(LINES) > 40
+
+
+def test_every_figure_was_measured():
+    """A ratio in the README stands in the benchmark's own file."""
+    table = README.partition("| what | measured |")[2].partition("\n\n")[0]
+    figures = re.findall(r"\| ([0-9.]+) × [^|]+\|$", table, re.MULTILINE)
+    (results,) = {link for link in LINKS if link.endswith(".json")}
+    measured = {f"{result['ratio']:.2f}" for result in json.loads((ROOT / results).read_text())["results"]}
+    assert len(figures) == 8
+    assert set(figures) <= measured
 
 
 def test_the_tree_is_what_is_there():

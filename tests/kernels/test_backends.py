@@ -20,7 +20,7 @@ from regard.kernels.window import local
 
 @pytest.mark.parametrize("name", ["sdpa", "window", "chunked"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(drawn=calls(torch.float64, torch.float32))
+@given(drawn=calls(torch.float64, torch.float32, torch.bfloat16))
 def test_a_backend_equals_dense_or_says_why_not(name, drawn):
     attention, inputs, span = drawn.build()
     cotangent = torch.randn_like(attention(*inputs, span=span))

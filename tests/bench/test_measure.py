@@ -1,0 +1,66 @@
+"""Measuring: rounds are interleaved, different results are refused, memory is what was really needed."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from regard.bench.measure import Result, agree, interleaved, peak_memory, save, signature
+from regard.errors import RegardError
+
+MIB = 1024 * 1024
+
+
+def test_rounds_are_interleaved_and_the_median_is_the_middle():
+    order = []
+    naps = iter([0, 0, 0.02, 0.2, 0.02])  # two to warm up, one round of three an outlier
+
+    def slow():
+        order.append("slow")
+        time.sleep(next(naps))
+
+    slow_timing, _ = interleaved([slow, lambda: order.append("quick")], rounds=3)
+    assert order == ["slow", "slow", "quick", "quick"] + ["slow", "quick"] * 3
+    assert 0.02 <= slow_timing.median < 0.1
+    assert slow_timing.low <= slow_timing.median <= slow_timing.high
+
+
+def test_results_that_differ_are_not_compared():
+    one = torch.ones(3)
+    agree("same", one, one + 1e-7, 1e-5)
+    with pytest.raises(RegardError, match="results differ by 1.00e-01.*so no speed is compared"):
+        agree("other", one + 0.1, one, 1e-3)
+    with pytest.raises(RegardError, match="results differ by nan"):
+        agree("nothing", one * float("nan"), one, 1e-3)
+
+
+def hold_much():
+    torch.ones(64 * MIB // 4).sum()
+
+
+def hold_nothing():
+    pass
+
+
+def fail():
+    raise SystemExit(3)
+
+
+def test_peak_memory_is_what_was_held():
+    assert peak_memory(hold_nothing) < 8 * MIB
+    assert 64 * MIB <= peak_memory(hold_much) < 80 * MIB
+
+
+def test_a_process_that_dies_is_named():
+    with pytest.raises(RegardError, match="fail did not finish"):
+        peak_memory(fail)
+
+
+def test_figures_are_saved_with_their_signature(tmp_path):
+    path = tmp_path / "new" / "figures.json"
+    save(path, [Result("what", "ours", "peer", 0.5, "at most 1", True, {"ours_s": 1.0})], signature("cpu", 2))
+    saved = json.loads(path.read_text())
+    assert saved["results"][0]["ratio"] == 0.5
+    assert saved["signature"]["torch"] == torch.__version__
+    assert saved["signature"]["threads"] == 2

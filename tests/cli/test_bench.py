@@ -1,0 +1,32 @@
+"""`regard bench`, from outside: wrong names and options."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def regard(*arguments):
+    command = [sys.executable, "-c", "from regard.cli.main import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_an_unknown_benchmark_lists_what_there_is():
+    done = regard("bench", "atention")
+    assert done.returncode == 2
+    assert done.stderr == "regard: bench: 'atention' cannot be measured; what can: attention\n"
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["bench"], "Missing argument"),
+        (["bench", "attention", "--rounds", "1"], "--rounds"),
+        (["bench", "attention", "--threads", "0"], "--threads"),
+    ],
+)
+def test_wrong_options_are_named(wrong, said):
+    done = regard(*wrong)
+    assert done.returncode == 2
+    assert said in done.stderr
