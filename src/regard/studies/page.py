@@ -246,6 +246,8 @@ def show(cell: Cell, style: str = "") -> str:
     if isinstance(cell, str | bool):
         return str(cell)
     text = format(cell, style) if style else format(cell, ".3g" if isinstance(cell, float) else ",d")
+    if cell == 0:
+        return "0"
     if "e" in text and math.isfinite(cell):
         digits, power = text.split("e")
         raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -114,9 +114,8 @@ def run(seed: int = 0, quick: bool = False) -> Page:
     return Page(
         name="positions",
         title="Attention does not see order",
-        claim="“Since our model contains no recurrence and no convolution, in order for the model to make use of the "
-        "order of the sequence, we must inject some information about the relative or absolute position of the tokens "
-        "in the sequence.”",
+        claim="Without recurrence or convolution a model knows nothing of the order of its input; where each token "
+        "stands, absolutely or relative to others, has to be put in.",
         source="Vaswani et al. 2017, Attention Is All You Need, section 3.5 (arXiv:1706.03762)",
         measured=[
             f"Self-attention f on {LENGTH} unit-normal vectors of width {WIDTH}, and a random permutation P: how far "

@@ -110,9 +110,8 @@ def run(seed: int = 0, quick: bool = False) -> Page:
     return Page(
         name="scaling",
         title="Dot products are divided by √d",
-        claim="“We suspect that for large values of d_k, the dot products grow large in magnitude, pushing the softmax "
-        "function into regions where it has extremely small gradients. To counteract this effect, we scale the dot "
-        "products by 1/√d_k.”",
+        claim="The wider the vectors, the larger their dot products, until the softmax saturates and passes on hardly "
+        "any gradient; dividing by √d_k prevents it.",
         source="Vaswani et al. 2017, Attention Is All You Need, section 3.2.1 (arXiv:1706.03762)",
         measured=[
             f"Queries and keys with independent unit-normal components, {draws} draws of {KEYS} queries against {KEYS} "
