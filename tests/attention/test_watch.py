@@ -320,3 +320,15 @@ def test_a_learned_query_is_seen():
     with watch(model) as looks:
         model["pool"](None, torch.randn(3, 6, 5), span=Lengths([2, 6, 1]))
     assert looks["pool"].weights.shape == (3, 2, 6)
+
+
+def test_a_cache_that_was_still_empty_is_seen_as_such():
+    model = nn.ModuleDict({"a": Heads(4, heads=2)})
+    cache = model["a"].cache(3, 5)
+    with watch(model) as looks:
+        model["a"](torch.randn(3, 1, 4), cache)
+        cache.extend(model["a"].prepare(torch.randn(3, 2, 4)))
+        model["a"](torch.randn(3, 1, 4), cache)
+    assert looks["a"].weights.shape == (3, 2, 2, 2)
+    assert not looks["a"].weights[:, :, 0].any()
+    assert torch.allclose(looks["a"].weights[:, :, 1].sum(-1), torch.ones(3, 2))

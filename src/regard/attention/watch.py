@@ -137,7 +137,7 @@ def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
 def frozen(value: Any) -> Any:
     """A cache goes on filling after the call: what it held then is kept as a copy of its length."""
     if isinstance(value, Prepared) and value.length is not None:
-        most = int(value.length.max())
+        most = max(1, int(value.length.max()))
         return Prepared(
             value.keys[..., :most, :].clone(), value.values[..., :most, :].clone(), value.owner, value.length.clone()
         )
