@@ -51,6 +51,8 @@ TABLE = {
     "local-m": (Attention(Dot()), Monotonic(10), "window"),
     "local-p": (Attention(General(8, 8), span=Predictive(8, 10)), Lengths([200, 50]), "window"),
     "additive local-p": (Attention(Additive(8, 8, hidden=16), span=Predictive(8, 10)), None, "window"),
+    "a window not much smaller than the sentence": (Attention(Dot()), Monotonic(25), "sdpa"),
+    "the same predicted": (Attention(Dot(), span=Predictive(8, 25)), None, "window"),
     "a window as wide as the sentence": (Attention(Dot()), Monotonic(150), "sdpa"),
     "additive": (Attention(Additive(8, 8, hidden=16)), Lengths([200, 7]), "chunked"),
     "additive, sparsemax": (Attention(Additive(8, 8, hidden=16), weighting=Sparsemax()), None, "chunked"),
