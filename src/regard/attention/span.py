@@ -75,6 +75,9 @@ class JoinedModule(nn.Module, Joined):
         self._parts = tuple(parts)
         self.learned = nn.ModuleList(part for part in parts if isinstance(part, nn.Module))
 
+    def extra_repr(self) -> str:
+        return " & ".join(type(part).__name__ if isinstance(part, nn.Module) else repr(part) for part in self.parts)
+
 
 def join(*spans: Span | None) -> Span | None:
     """All of them, flat; None where there is none."""
