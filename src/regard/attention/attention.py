@@ -315,11 +315,12 @@ class Attention(Attentive):
             window=None if window is None else "predicted" if window.centre is not None else given(window.start),
             radius=0 if window is None else window.radius,
             # Beside Packed, only causality from 0 is known as it lies; whatever else there is counts as a mask.
-            mask=bool(reach.masks) or any(not isinstance(part, Causal) or part.start != 0 for part in spans),
-            bias=bool(biases),
+            # (len, not bool: torch 2.11 cannot trace the bool of a tuple.)
+            mask=len(reach.masks) > 0 or any(not isinstance(part, Causal) or part.start != 0 for part in spans),
+            bias=len(biases) > 0,
             slopes=None if reach.slopes is None else given(reach.slopes_start),
             bias_gradient=any(biases),
-            gate=bool(reach.gates),
+            gate=len(reach.gates) > 0,
             packed=packed,
         )
 

@@ -140,16 +140,6 @@ class Reach:
         return joined(parts, torch.mul)
 
     @property
-    def gated(self) -> bool:
-        """Whether weights are multiplied after the weighting."""
-        return bool(self.gates) or (self.window is not None and self.window.sigma is not None)
-
-    @property
-    def biased(self) -> bool:
-        """Whether something is added to the scores."""
-        return bool(self.biases) or self.slopes is not None
-
-    @property
     def plainly_causal(self) -> bool:
         """Causal from query 0, the form that fused kernels know by a flag."""
         return isinstance(self.causal, int) and self.causal == 0
