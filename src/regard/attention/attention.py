@@ -6,6 +6,7 @@ Everything historical is a choice of three parts: a Score, a Span and a Weightin
 # b batch · n queries · m keys · dq query width · dk key width · dv value width
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -189,6 +190,7 @@ class Attention(Attentive):
         if packed is None:
             call = self.call(asked, prepared, seen, join(*rest), heads)
             return self.choice(call).attend(call)
+        packed = packed.to(asked.device)
         call = self.packed_call(asked, prepared, packed, rest)
         if packed_natively(self.request(call, packed=True, spans=rest)):
             return self.choice(call, packed=True, spans=rest).attend(call)
@@ -201,6 +203,7 @@ class Attention(Attentive):
         packed, rest = split_packed(whole)
         if packed is None:
             return self.dense_look(self.call(asked, prepared, seen, join(*rest), heads), whole)
+        packed = packed.to(asked.device)
         look = self.dense_look(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads), whole)
 
         def rows(tensor: Tensor | None) -> Tensor | None:  # [s (a) N] -> [(a) ΣN]
@@ -223,6 +226,7 @@ class Attention(Attentive):
         packed, rest = split_packed(join(self.span, span))
         if packed is None:
             return self.choice(self.call(asked, prepared, seen, join(*rest), heads)).name
+        packed = packed.to(asked.device)
         call = self.packed_call(asked, prepared, packed, rest)
         if packed_natively(self.request(call, packed=True, spans=rest)):
             return "varlen"
@@ -233,6 +237,8 @@ class Attention(Attentive):
         keys, values = prepared.keys, prepared.values
         batch = broadcast(asked.shape[:-2], keys.shape[:-2], values.shape[:-2])
         reach = Reach(asked.shape[-2], keys.shape[-2], asked.device, batch[:-1] if heads else batch)
+        if heads:
+            reach = replace(reach, heads=batch[-1])
         if prepared.length is not None:
             reach = reach.with_lengths(prepared.length, None)
         if span is not None:
@@ -243,12 +249,10 @@ class Attention(Attentive):
             raise ShapeError(
                 f"keys: width {keys.shape[-1]} given, expected the query's, {asked.shape[-1]} (both projected)"
             )
-        if reach.slopes is not None and (not batch or batch[-1] != len(reach.slopes)):
-            raise ShapeError(
-                f"Alibi: {len(reach.slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}"
-            )
-        if reach.window is not None and isinstance(self.score, Location):
-            raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
+        for slopes, _ in reach.slopes:
+            if not batch or batch[-1] != len(slopes):
+                raise ShapeError(f"Alibi: {len(slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}")
+        check_location(self.score, reach)
         return self.finished(asked, keys, values, reach)
 
     def packed_call(self, asked: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]) -> Call:
@@ -263,8 +267,9 @@ class Attention(Attentive):
         self, asked: Tensor, prepared: Prepared, seen: Tensor, packed: Packed, rest: list[Span], heads: bool
     ) -> tuple[Tensor, Prepared, Tensor, Span]:
         """The same call, padded."""
-        if seen.ndim != 2:
-            raise ShapeError(f"query: {list(seen.shape)} given, expected [ΣN dq] with Packed sequences")
+        for name, tensor in (("query", asked), ("keys", prepared.keys), ("values", prepared.values)):
+            if tensor.ndim != 2 + heads:
+                raise ShapeError(f"{name}: {list(tensor.shape)} given, expected one row a token with Packed sequences")
         packed.check("query", asked.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         keys, values = packed.pad_keys(prepared.keys, heads), packed.pad_keys(prepared.values, heads)
@@ -279,7 +284,8 @@ class Attention(Attentive):
         """The call, with its functions and numbers; under autocast all tensors in one dtype."""
         if torch.is_autocast_enabled(query.device.type):
             dtype = torch.get_autocast_dtype(query.device.type)
-            query, keys, values = (x if x.dtype == torch.float64 else x.to(dtype) for x in (query, keys, values))
+            if not query.dtype == keys.dtype == values.dtype == torch.float64:
+                query, keys, values = (x.to(dtype) for x in (query, keys, values))
         return Call(
             query,
             keys,
@@ -302,7 +308,7 @@ class Attention(Attentive):
             weighting=self.weighting.name,
             device=call.query.device.type,
             dtype=call.query.dtype,
-            rows=math.prod(call.query.shape[:-2]),
+            rows=math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2])),
             queries=reach.queries,
             keys=reach.keys,
             width=call.keys.shape[-1],
@@ -313,15 +319,19 @@ class Attention(Attentive):
             causal=None if reach.causal is None else given(reach.causal),
             lengths=reach.lengths is not None,
             window=None if window is None else "predicted" if window.centre is not None else given(window.start),
+            windows=len(reach.all_windows),
+            gaussian=any(one.sigma is not None for one in reach.all_windows),
             radius=0 if window is None else window.radius,
             # Beside Packed, only causality from 0 is known as it lies; whatever else there is counts as a mask.
             # (len, not bool: torch 2.11 cannot trace the bool of a tuple.)
-            mask=len(reach.masks) > 0 or any(not isinstance(part, Causal) or part.start != 0 for part in spans),
+            mask=len(reach.masks) > 0
+            or any(not isinstance(part, Causal) or given(part.start) != "zero" for part in spans),
             bias=len(biases) > 0,
-            slopes=None if reach.slopes is None else given(reach.slopes_start),
+            slopes=None if not reach.slopes else "several" if len(reach.slopes) > 1 else given(reach.slopes[0][1]),
             bias_gradient=any(biases),
             gate=len(reach.gates) > 0,
             packed=packed,
+            across=reach.layout is not None and reach.layout.key_offsets is not reach.layout.offsets,
         )
 
     def choice(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Backend:
@@ -330,7 +340,7 @@ class Attention(Attentive):
 
     def dense_look(self, call: Call, span: Span | None) -> Look:
         """Every stage by its definition."""
-        rows = math.prod(call.query.shape[:-2])
+        rows = math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2]))
         if call.vector is not None and rows * call.reach.queries * call.keys.shape[-2] * call.keys.shape[-1] >= LARGE:
             scores = chunked.scores(call.query, call.keys, call.vector)
         else:
@@ -364,6 +374,12 @@ def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, 
 def one_line(part: object) -> str:
     """A module without its children."""
     return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
+
+
+def check_location(score: Score, reach: Reach) -> None:
+    """Refuse a window over scores that are positions already."""
+    if reach.window is not None and isinstance(score, Location):
+        raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 
 
 def given(start: int | Tensor) -> str:

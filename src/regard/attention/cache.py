@@ -34,7 +34,8 @@ class Prepared:
 class Cache(Prepared):
     """Fixed buffers [rows … size d] that fill up, each row at its own pace; written by index, in place.
 
-    Its tensors never change their address or shape, so that a step can be captured once and replayed.
+    Its tensors never change their address or shape, so that a step can be captured once and replayed. It is for
+    inference: no gradient flows through what was written.
     """
 
     def extend(self, new: Prepared) -> None:
@@ -48,9 +49,10 @@ class Cache(Prepared):
             )
         rows = torch.arange(len(self.length), device=self.length.device)[:, None]
         index = self.length[:, None] + torch.arange(count, device=self.length.device)
-        for buffer, tensor in ((self.keys, new.keys), (self.values, new.values)):
-            buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
-        self.length += count
+        with torch.no_grad():
+            for buffer, tensor in ((self.keys, new.keys), (self.values, new.values)):
+                buffer.movedim(-2, 1)[rows, index] = tensor.detach().movedim(-2, 1).to(buffer.dtype)
+            self.length += count
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was: a beam reordered in place."""
@@ -59,8 +61,10 @@ class Cache(Prepared):
 
     def put_(self, rows: Int[Tensor, " r"], other: "Cache") -> None:
         """Fill these rows with those of another cache of the same size."""
-        if other.keys.shape[1:] != self.keys.shape[1:]:
-            raise ShapeError(f"other: {list(other.keys.shape)} given, expected rows of {list(self.keys.shape[1:])}")
+        other.check_owner(self.owner, "other")
+        for buffer, source in zip(self.buffers, other.buffers, strict=True):
+            if source.shape[1:] != buffer.shape[1:]:
+                raise ShapeError(f"other: {list(source.shape)} given, expected rows of {list(buffer.shape[1:])}")
         for buffer, source in zip(self.buffers, other.buffers, strict=True):
             buffer[rows] = source
 

@@ -65,6 +65,8 @@ def fold(
         state, first = new if state is None else state.merge(new), last
     if state is None:
         raise ShapeError("blocks: none given, expected at least one (keys, values)")
+    if first != expected != UNKNOWN:
+        raise ShapeError(f"mask: {expected} keys given, expected {first}, the number of keys")
     for part in parts:
         if isinstance(part, Lengths) and part.most is not None and part.most > first:
             raise ShapeError(f"lengths: {part.most} given, expected 0 … {first}, the number of keys")
@@ -78,13 +80,19 @@ def partial(
     """One block's softmax, not yet divided."""
     asked = attention.score.ask(query)
     last = first + prepared.keys.shape[-2]
+    from regard.attention.attention import check_location  # it imports this file
+
     batch = broadcast(asked.shape[:-2], prepared.keys.shape[:-2])
     reach = Reach(asked.shape[-2], keys, asked.device, batch)
     if span is not None:
         reach = span.narrow(reach, query)
+    check_location(attention.score, reach)
     scores = attention.score.compare(asked, prepared.keys, first)
     wide = scores if scores.dtype == torch.float64 else scores.float()
     bias, gate, mask = (part(first, last) for part in (reach.bias, reach.gate, reach.mask))
+    if prepared.length is not None:  # a cache that is not full
+        there = torch.arange(last - first, device=asked.device) < prepared.length[..., None, None]
+        mask = there if mask is None else mask & there
     if bias is not None:
         wide = wide + bias.to(wide.dtype)
     wide = wide / attention.weighting.temperature

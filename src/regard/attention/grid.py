@@ -55,7 +55,7 @@ class GridSelfAttention(Attentive):
             context=self.merged(x, look.context),
             scores=look.scores.reshape(*x.shape[:-3], *grid, *grid),
             weights=look.weights.reshape(*x.shape[:-3], *grid, *grid),
-            grid=True,
+            grid="both",
         )
 
     def flat(self, x: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class GridAttention(Attentive):
         look = self.attention.look(query, places(features), span=span)
         grid = features.shape[-2:] if isinstance(features, Tensor) else cast(GridPrepared, features).grid
         return replace(
-            look, scores=look.scores.unflatten(-1, grid), weights=look.weights.unflatten(-1, grid), grid=True
+            look, scores=look.scores.unflatten(-1, grid), weights=look.weights.unflatten(-1, grid), grid="keys"
         )
 
     @property

@@ -80,9 +80,9 @@ class Heads(Attentive):
         else:
             wide, deep = 2 * self.query_size + self.value_size, self.query_size
             if self.memory_size == size:  # one matrix, so that self-attention is one product
-                self.projection = whole = linear(size, wide, bias)
+                self.projection = linear(size, wide, bias)
                 self.query, self.key, self.value = (
-                    Part(whole, *bounds) for bounds in ((0, deep), (deep, 2 * deep), (2 * deep, wide))
+                    Part(self, *bounds) for bounds in ((0, deep), (deep, 2 * deep), (2 * deep, wide))
                 )
             else:
                 self.query = linear(size, deep, bias)
@@ -161,11 +161,12 @@ class Heads(Attentive):
         check_parameters(self.query if self.projection is None else self.projection, x=x)
         if isinstance(memory, Prepared):
             memory.check_owner(self, "memory")
+            check_alike(x=x, memory=memory.keys)
             return self.asked(self.query(x), start, span), memory
         if memory is None or memory is x:
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
-            if self.projection is not None and not any(map(hooked, (self.query, self.key, self.value))):
+            if self.projection is not None and all(map(untouched, (self.query, self.key, self.value))):
                 deep, wide = self.query_size, self.value_size
                 query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
             else:
@@ -203,14 +204,15 @@ class Heads(Attentive):
 class Part(nn.Module):
     """Some rows of a projection that q, k and v share: a module of its own, so that it can be hooked."""
 
-    def __init__(self, whole: nn.Linear, first: int, last: int):
+    def __init__(self, heads: "Heads", first: int, last: int):
         super().__init__()
-        self.whole = (whole,)  # in a tuple, so that its parameters are not found twice
+        self.heads = (heads,)  # in a tuple, so that its parameters are not found twice
         self.first, self.last = first, last
 
     def forward(self, x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b n e"]:
         """x through these rows."""
-        (whole,) = self.whole
+        whole = self.heads[0].projection
+        assert whole is not None
         bias = None if whole.bias is None else whole.bias[self.first : self.last]
         return F.linear(x, whole.weight[self.first : self.last], bias)
 
@@ -243,6 +245,10 @@ class PerHead(Score):
         for score in scores:
             if not isinstance(score, Score):
                 raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected one of Score")
+        if len({(score.form, score.scale(64)) for score in scores}) > 1:
+            raise ArgumentError(
+                "score: a factory of scores that differ in kind given, expected the same kind for all heads"
+            )
         self.scores = nn.ModuleList(scores)
 
     @property
@@ -303,11 +309,10 @@ def over_heads(index: Tensor) -> Tensor:
     return index if index.ndim == 1 else index.unsqueeze(-2)
 
 
-def hooked(module: nn.Module) -> bool:
-    """Whether someone listens to this module."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+def untouched(part: nn.Module) -> bool:
+    """Whether this is still the part that was made here (not one put in its place), and no one listens to it."""
+    hooks = part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks
+    return isinstance(part, Part) and not any(len(kind) > 0 for kind in hooks)
 
 
 def check_width(name: str, x: Tensor, size: int) -> None:

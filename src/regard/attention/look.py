@@ -4,7 +4,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -37,7 +37,7 @@ class Look:
     probabilities: Float[Tensor, "..."] | None = None  # [*b n m]: the distribution, before a draw or a gate
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)  # of q, k and v
     how: str = field(default="", repr=False)  # score, span and weighting in words
-    grid: bool = False  # whether keys are places: scores and weights then end in height and width
+    grid: Literal["", "keys", "both"] = ""  # what are places of a grid: scores and weights then end in height, width
 
     @property
     def entropy(self) -> Float[Tensor, "..."] | None:
@@ -73,6 +73,8 @@ def concatenate(looks: Sequence[Look]) -> Look:
     """Looks of repeated calls as one, along the queries; fewer keys are filled up with weight zero."""
     if len(looks) == 1:
         return looks[0]
+    if looks[0].grid == "both":
+        raise RuntimeError("maps cannot be joined along their places")
     most = max(look.weights.shape[-1] for look in looks)
 
     def along(name: str, dim: int, keys: bool = False) -> Tensor | None:
@@ -87,4 +89,6 @@ def concatenate(looks: Sequence[Look]) -> Look:
     joined: dict[str, Any] = {name: along(name, queries, keys=True) for name in ("scores", "weights")}
     joined |= {name: along(name, -1) for name in ("picked", "log_prob", "centre")}
     joined |= {"context": along("context", -2), "probabilities": along("probabilities", -2, keys=True)}
-    return replace(looks[-1], **joined)
+    total = sum(look.shapes["query"][-2] for look in looks)
+    shapes = looks[-1].shapes | {"query": (*looks[-1].shapes["query"][:-2], total, looks[-1].shapes["query"][-1])}
+    return replace(looks[-1], shapes=shapes, **joined)

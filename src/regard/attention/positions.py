@@ -133,9 +133,12 @@ class Sinusoidal2D(nn.Module):
 def places(n: int, device: torch.device, start: Start, span: Span | None, keys: bool = False) -> Tensor:
     """The position of every element: [n], or [*b n] where rows start apart, or within each packed sequence."""
     packed, _ = split_packed(span)
+    if isinstance(check_start(start), Tensor):
+        start = start.to(device)  # type: ignore[union-attr]
     if packed is not None:
+        packed = packed.to(device)
         return (packed.keys if keys else packed.queries)[1] + start
-    return count(check_start(start), n, device)
+    return count(start, n, device)
 
 
 def angles(index: Tensor, size: int, dtype: torch.dtype) -> Tensor:

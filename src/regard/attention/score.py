@@ -31,6 +31,13 @@ class Score(nn.Module):
 
     form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
     query_size: int | None = None  # None: any
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """A subclass that compares in its own way is not what the fused kernels compute."""
+        super().__init_subclass__(**options)
+        if not {"form"} & cls.__dict__.keys() and {"compare", "forward"} & cls.__dict__.keys():
+            cls.form = "other"
+
     key_size: int | None = None
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
@@ -241,4 +248,5 @@ class Location(Score):
 def unit(vectors: Tensor) -> Tensor:
     """Vectors of length one; a zero vector stays zero, with a finite gradient."""
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
-    return F.normalize(wide, dim=-1, eps=1e-12).to(vectors.dtype)
+    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    return (wide / length.masked_fill(length == 0, 1.0)).to(vectors.dtype)

@@ -6,9 +6,9 @@ the first query, so that one query over a cache knows where it stands.
 """
 
 # b batch · n queries · m keys · dq query width · s sequences laid end to end
+import copy
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -98,7 +98,10 @@ class Lengths(Span):
 
     def __init__(self, lengths: Int[Tensor, "*b"] | Sequence[Any] | int):
         if not isinstance(lengths, Tensor):
-            lengths = torch.tensor(lengths)
+            try:
+                lengths = torch.tensor(lengths)
+            except (TypeError, ValueError) as error:
+                raise DtypeError(f"lengths: {lengths!r} given, expected whole numbers, one a row") from error
         if lengths.is_floating_point() or lengths.dtype == torch.bool or lengths.is_complex():
             raise DtypeError(f"lengths: {lengths.dtype} given, expected whole numbers")
         self.lengths = lengths
@@ -198,8 +201,8 @@ class Mask(Span):
     def narrow(self, reach: Reach, query: Tensor) -> Reach:
         check_device("mask", self.mask, reach)
         mask, wanted = self.mask, (*reach.batch, reach.queries, reach.keys)
-        if mask.ndim == len(wanted) + 1:  # a mask a head
-            wanted = (*reach.batch, mask.shape[-3], reach.queries, reach.keys)
+        if mask.ndim == len(wanted) + 1 and reach.heads is not None:  # a mask a head
+            wanted = (*reach.batch, reach.heads, reach.queries, reach.keys)
         fits = mask.ndim <= len(wanted) and all(
             size in (1, target) for size, target in zip(reversed(mask.shape), reversed(wanted), strict=False)
         )
@@ -251,6 +254,10 @@ class Packed(Span):
             raise ShapeError(
                 f"key_offsets: {len(self.key_offsets)} given, expected as many as offsets, {len(self.offsets)}"
             )
+        # Plain attributes, filled on first use: a cached_property holds a lock that a compiler cannot enter.
+        self._queries: tuple[Tensor, Tensor] | None = None
+        self._keys: tuple[Tensor, Tensor] | None = None
+        self._moved: Packed | None = None
         self.total, self.longest = queries
         self.total_keys, self.longest_key = keys
 
@@ -259,15 +266,33 @@ class Packed(Span):
         """What a kernel needs to know."""
         return Layout(self.offsets, self.key_offsets, self.longest, self.longest_key)
 
-    @cached_property
+    @property
     def queries(self) -> tuple[Tensor, Tensor]:
         """Sequence and position of every query, each [ΣN]."""
-        return places(self.offsets, self.total)
+        if self._queries is None:
+            self._queries = places(self.offsets, self.total)
+        return self._queries
 
-    @cached_property
+    @property
     def keys(self) -> tuple[Tensor, Tensor]:
         """Sequence and position of every key, each [ΣM]."""
-        return self.queries if self.key_offsets is self.offsets else places(self.key_offsets, self.total_keys)
+        if self.key_offsets is self.offsets:
+            return self.queries
+        if self._keys is None:
+            self._keys = places(self.key_offsets, self.total_keys)
+        return self._keys
+
+    def to(self, device: torch.device) -> "Packed":
+        """The same layout on another device; moved once."""
+        if self.offsets.device == device:
+            return self
+        if self._moved is None or self._moved.offsets.device != device:
+            self._moved = copy.copy(self)
+            self._moved._queries = self._moved._keys = self._moved._moved = None
+            self._moved.offsets = self.offsets.to(device)
+            same = self.key_offsets is self.offsets
+            self._moved.key_offsets = self._moved.offsets if same else self.key_offsets.to(device)
+        return self._moved
 
     def check(self, name: str, given: int, total: int) -> None:
         """Refuse a tensor of another length than the offsets'."""
@@ -303,7 +328,7 @@ class Packed(Span):
                 raise ArgumentError("span: Lengths given beside Packed, whose offsets already are the lengths")
             if isinstance(part, Mask):
                 size = list(part.mask.shape)
-                if any(
+                if not size or any(
                     a not in (1, b) for a, b in zip(size[-2:], (self.total, self.total_keys)[-len(size) :], strict=True)
                 ):
                     raise ShapeError(f"mask: {size} given, expected what broadcasts to {[self.total, self.total_keys]}")

@@ -30,6 +30,12 @@ class Weighting(nn.Module):
     name: ClassVar[str] = "other"
     temperature: float = 1.0
 
+    def __init_subclass__(cls, **options: object) -> None:
+        """A subclass that weighs in its own way is not what the fused kernels compute."""
+        super().__init_subclass__(**options)
+        if "name" not in cls.__dict__ and {"weigh", "forward"} & cls.__dict__.keys():
+            cls.name = "other"
+
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         """The weights and what else is known of them."""
         raise TypeError(f"{type(self).__name__} does not say how to weigh: override `weigh`")

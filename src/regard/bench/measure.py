@@ -93,6 +93,7 @@ def peak_memory(run: Callable[[], None]) -> int:
     try:
         peak: int = receiver.recv()
     except EOFError:
+        process.join()
         raise RegardError(f"bench: {run.__name__} did not finish, status {process.exitcode}") from None
     finally:
         process.join()

@@ -27,7 +27,7 @@ __all__ = ["BACKENDS", "Backend", "Request", "choose", "packed_natively", "use_b
 class Request:
     """What a backend needs to know of a call before it says whether it can serve it."""
 
-    score: str  # "bilinear", "additive" or "location"
+    score: str  # "bilinear", "additive" or "other"
     weighting: str  # "softmax" or another
     device: str
     dtype: torch.dtype
@@ -40,14 +40,17 @@ class Request:
     gradient: bool = False
     causal: str | None = None  # "zero", "number" or "rows": how the start is given
     lengths: bool = False
-    window: str | None = None  # "number", "rows" or "predicted": how the centre is given
+    window: str | None = None  # "zero", "number", "rows" or "predicted": how the centre is given
+    windows: int = 0  # how many
+    gaussian: bool = False  # whether any of them multiplies weights after the softmax
     radius: int = 0
     mask: bool = False
     bias: bool = False
-    slopes: str | None = None  # "zero", "number" or "rows": how ALiBi's start is given
+    slopes: str | None = None  # "zero", "number", "rows" or "several": how ALiBi's start is given
     bias_gradient: bool = False
     gate: bool = False
     packed: bool = False  # sequences end to end; every backend but varlen is given them padded
+    across: bool = False  # keys lie in sequences of their own, which may be longer or shorter
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def plain_bilinear(request: Request) -> str | None:
         return f"it serves bilinear scores (dot, scaled, general, cosine), not {request.score} ones"
     if request.weighting != "softmax":
         return f"it serves Softmax, not {request.weighting}"
-    if request.gate or request.window == "predicted":
+    if request.gate or request.gaussian:
         return "it cannot multiply weights after the softmax, as Predictive does"
     return None
 
@@ -84,6 +87,10 @@ def flex_refusal(request: Request) -> str | None:
         return "it has no dropout on the weights"
     if request.mask or request.bias:
         return "it serves structured spans, not an explicit mask or bias"
+    if request.dtype == torch.float64 and request.device != "cpu":
+        return "it has no kernel for float64"
+    if request.windows > 1 or request.slopes == "several":
+        return "it serves one window and one Alibi"
     if "rows" in (request.causal, request.window, request.slopes):
         return "its block mask needs one start for all rows, not one a row"
     if request.device == "cpu" and request.gradient:
@@ -104,8 +111,8 @@ def varlen_refusal(request: Request) -> str | None:
         return f"it takes float16 and bfloat16, not {request.dtype}"
     if request.dropout or request.mask or request.bias or request.slopes or request.window or request.lengths:
         return "it serves no dropout, mask, bias or window"
-    if request.causal not in (None, "zero"):
-        return "its causal form starts at 0"
+    if request.causal not in (None, "zero") or (request.causal and request.across):
+        return "its causal form starts at 0 and counts from the end where keys outnumber queries"
     if request.width != request.value_width or request.width > WIDEST or request.width % 8:
         return f"it serves equal widths up to {WIDEST} in steps of 8, not {request.width} and {request.value_width}"
     return None
@@ -118,7 +125,7 @@ def window_refusal(request: Request) -> str | None:
         return f"it serves bilinear and additive scores, not {request.score} ones"
     if request.weighting != "softmax":
         return f"it serves Softmax, not {request.weighting}"
-    if request.mask or request.bias or request.slopes or request.gate:
+    if request.mask or request.bias or request.slopes or request.gate or request.windows > 1:
         return "it serves a window beside Lengths and Causal, not beside a mask, a bias or a gate of another span"
     return None
 

@@ -13,6 +13,8 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
+from regard.errors import ShapeError
+
 __all__ = ["Layout", "Reach", "Window", "broadcast"]
 
 
@@ -52,11 +54,12 @@ class Reach:
     fewest: int | None = None  # the smallest length, where the host knows it
     causal: int | Tensor | None = None  # index of the first query; None: not causal
     window: Window | None = None
+    windows: tuple[Window, ...] = ()  # further ones
+    heads: int | None = None  # how many, where scores have a head axis
     masks: tuple[Tensor, ...] = ()  # True: may look; each broadcasts to [*b n m]
     biases: tuple[Tensor, ...] = ()  # added to the scores
     gates: tuple[Tensor, ...] = ()  # multiplied after the weighting
-    slopes: Tensor | None = None  # [heads]: ALiBi's
-    slopes_start: int | Tensor = 0
+    slopes: tuple[tuple[Tensor, int | Tensor], ...] = ()  # ALiBi's, [heads], each with its start
     layout: Layout | None = None  # set for a backend that serves Packed sequences as they lie
 
     # ---- what spans add
@@ -74,15 +77,14 @@ class Reach:
             return replace(self, causal=start)
         if isinstance(start, int) and isinstance(self.causal, int):
             return replace(self, causal=min(start, self.causal))
-        return self.with_mask(causal_mask(start, self.queries, key_indices(self.keys, self.device)))
+        both = (torch.as_tensor(one, device=self.device) for one in (start, self.causal))
+        return replace(self, causal=torch.minimum(*both))
 
     def with_window(self, window: Window) -> Self:
-        """Only keys near a centre. A second window narrows the first as a mask and, where it has one, a gate."""
+        """Only keys near a centre."""
         if self.window is None:
             return replace(self, window=window)
-        j = key_indices(self.keys, self.device)
-        narrowed = self.with_mask(window_mask(window, self.queries, j))
-        return narrowed if window.sigma is None else narrowed.with_gate(gaussian(window, self.queries, j))
+        return replace(self, windows=(*self.windows, window))
 
     def with_mask(self, mask: Tensor) -> Self:
         """Only where the mask is True."""
@@ -97,11 +99,8 @@ class Reach:
         return replace(self, gates=(*self.gates, gate))
 
     def with_slopes(self, slopes: Tensor, start: int | Tensor) -> Self:
-        """ALiBi: -slope · |i - j|, one slope a head. A second one is added as a bias."""
-        if self.slopes is not None:
-            j = key_indices(self.keys, self.device)
-            return self.with_bias(linear_bias(slopes, start, self.queries, j))
-        return replace(self, slopes=slopes, slopes_start=start)
+        """ALiBi: -slope · |i - j|, one slope a head."""
+        return replace(self, slopes=(*self.slopes, (slopes, start)))
 
     # ---- what backends ask
 
@@ -119,25 +118,30 @@ class Reach:
             parts.append(j < rows(self.lengths))
         if self.causal is not None:
             parts.append(causal_mask(self.causal, self.queries, j))
-        if self.window is not None:
-            parts.append(window_mask(self.window, self.queries, j))
+        parts += [window_mask(window, self.queries, j) for window in self.all_windows]
         return joined(parts, torch.logical_and)
 
     def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """Everything added to the scores of keys first … last."""
         parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
-        if self.slopes is not None:
+        if self.slopes:
             j = key_indices(self.keys if last is None else last, self.device, first)
-            parts.append(linear_bias(self.slopes, self.slopes_start, self.queries, j))
+            parts += [linear_bias(slopes, start, self.queries, j) for slopes, start in self.slopes]
         return joined(parts, torch.add)
 
     def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
         """Everything that multiplies the weights of keys first … last."""
         parts = [gate if gate.shape[-1] == 1 else gate[..., first:last] for gate in self.gates]
-        if self.window is not None and self.window.sigma is not None:
+        gated = [window for window in self.all_windows if window.sigma is not None]
+        if gated:
             j = key_indices(self.keys if last is None else last, self.device, first)
-            parts.append(gaussian(self.window, self.queries, j))
+            parts += [gaussian(window, self.queries, j) for window in gated]
         return joined(parts, torch.mul)
+
+    @property
+    def all_windows(self) -> tuple[Window, ...]:
+        """Every window that is given."""
+        return () if self.window is None else (self.window, *self.windows)
 
     @property
     def plainly_causal(self) -> bool:
@@ -163,20 +167,21 @@ class Reach:
         def row(start: int | Tensor) -> int | Tensor:
             return start if isinstance(start, int) or start.ndim == 0 else start.unsqueeze(-1)
 
-        window = self.window
-        if window is not None:
+        def over(window: Window) -> Window:
             centre = window.centre if window.centre is None or window.centre.ndim < 2 else window.centre.unsqueeze(-2)
-            window = replace(window, centre=centre, start=row(window.start))
+            return replace(window, centre=centre, start=row(window.start))
+
         return replace(
             self,
             batch=(*self.batch, 1),
             lengths=None if self.lengths is None else cast(Tensor, row(self.lengths)),
             causal=None if self.causal is None else row(self.causal),
-            window=window,
+            window=None if self.window is None else over(self.window),
+            windows=tuple(over(window) for window in self.windows),
             masks=each(self.masks),
             biases=each(self.biases),
             gates=each(self.gates),
-            slopes_start=row(self.slopes_start),
+            slopes=tuple((slopes, row(start)) for slopes, start in self.slopes),
         )
 
 
@@ -187,7 +192,11 @@ def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
         return first
     longest = max(len(shape) for shape in (first, *others))
     padded = [(1,) * (longest - len(shape)) + shape for shape in (first, *others)]
-    return tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))
+    sizes = [{size for size in one if size != 1} for one in zip(*padded, strict=True)]
+    if any(len(size) > 1 for size in sizes):
+        given = ", ".join(str(list(shape)) for shape in (first, *others))
+        raise ShapeError(f"leading dimensions: {given} given, expected what broadcasts")
+    return tuple(size.pop() if size else 1 for size in sizes)
 
 
 def key_indices(last: int, device: torch.device, first: int = 0) -> Tensor:

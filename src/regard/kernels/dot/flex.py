@@ -65,9 +65,10 @@ def compiled() -> Any:
 
 def alibi(reach: Reach) -> Callable[..., Tensor] | None:
     """ALiBi's bias as a function of the indices."""
-    if reach.slopes is None:
+    if not reach.slopes:
         return None
-    slopes, start = reach.slopes, number(reach.slopes_start, reach.device)
+    ((slopes, given_start),) = reach.slopes
+    start = number(given_start, reach.device)
 
     def bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score - slopes[h] * (start + i - j).abs()
@@ -82,7 +83,8 @@ def fixed_blocks(
     """A block mask that hangs on sizes alone is built once."""
     if causal is None and window is None:
         return None
-    return make_blocks(causal, window, None, queries, keys, device)
+    with torch.inference_mode(False):  # what is kept must serve training too
+        return make_blocks(causal, window, None, queries, keys, device)
 
 
 def make_blocks(

@@ -40,7 +40,9 @@ def kernel(call: Call):  # type: ignore[no-untyped-def]
     if call.vector is not None:
         return gathered
     if window.centre is None and isinstance(window.start, int) and call.reach.queries >= TILE:
-        return tiled
+        nearest, furthest = window.start - window.radius, window.start + call.reach.queries + window.radius
+        if nearest < call.reach.keys and furthest > 0:  # tiles must touch a key
+            return tiled
     # The number of buckets hangs on the data: a GPU would be waited for, and a compiler cannot know it.
     fixed = call.query.is_cuda or torch.compiler.is_compiling()
     return bucketed.attend if call.reach.queries >= MANY and not fixed else gathered
@@ -51,7 +53,7 @@ def flat(call: Call, batch: tuple[int, ...]) -> Call:
 
     def rows(x: Tensor, tail: int) -> Tensor:  # [*b …] -> [r …]
         kept = x.shape[x.ndim - tail :]
-        return x.expand((*batch, *kept)).reshape(-1, *kept)
+        return x.expand((*batch, *kept)).reshape(math.prod(batch), *kept)
 
     def start(value: int | Tensor) -> int | Tensor:
         return rows(value, 0) if isinstance(value, Tensor) else value
@@ -82,7 +84,7 @@ def some_rows(call: Call) -> Iterator[Call]:
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
     few = reach.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
     copied = width * (few if kernel(call) is gathered else max(reach.queries, reach.keys))
-    step = rows if call.query.is_cuda or torch.compiler.is_compiling() else max(1, BUDGET // copied)
+    step = rows if call.query.is_cuda or torch.compiler.is_compiling() else max(1, BUDGET // max(1, copied))
     if step >= rows:
         yield call
         return
