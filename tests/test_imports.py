@@ -11,7 +11,7 @@ import regard
 
 SOURCE = Path(regard.__file__).parent
 LAYERS = [
-    {"cli"},
+    {"cli", "__main__"},
     {"run"},
     {"serving", "studies", "interop", "inspection", "demo", "bench"},
     {"training", "decoding", "evaluation"},

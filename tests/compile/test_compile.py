@@ -10,7 +10,7 @@ from oracles import agree
 from torch import nn
 
 from regard.attention import Attention, Decoder, Encoder, Heads, watch
-from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Predictive
+from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
 
 pytestmark = pytest.mark.compile
 
@@ -135,3 +135,10 @@ def test_additive_by_inductor():
     case = SCORES["additive"](7)
     inputs = draw_inputs(case, (2,), 4, 7)
     same(Looking(Attention(case.score).double()), *inputs, lengths=torch.tensor([3, 7]), backend="inductor", rtol=1e-8)
+
+
+def test_packed_heads():
+    """The layout's places are found while compiling."""
+    heads, x = Heads(8, heads=2), torch.randn(7, 8)
+    compiled = torch.compile(heads, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, span=Packed([0, 3, 7])), heads(x, span=Packed([0, 3, 7])))

@@ -5,6 +5,7 @@ import torch
 from kernels.cases import recorded
 
 from regard.attention import Attention, Decoder, Encoder, Heads, use_backend, watch
+from regard.attention.positions import Rotary
 from regard.attention.score import Additive, Cosine, Dot, General
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
 from regard.attention.weighting import Gumbel, Hard, Sparsemax
@@ -251,3 +252,39 @@ def test_a_capture_cannot_be_watched():
         graph = torch.cuda.CUDAGraph()
         with watch(encoder), pytest.raises(WatchError, match="captured"), torch.cuda.graph(graph):
             encoder(x)
+
+
+def test_causal_packed_sequences_across_lengths_are_not_given_to_varlen():
+    """It would count from the end where keys outnumber queries; Causal counts from the beginning."""
+    query, keys = (torch.randn(n, 64, device=DEVICE, dtype=torch.bfloat16) for n in (5, 9))
+    span = Packed([0, 2, 5], [0, 4, 9]) & Causal()
+    attention = Attention(Dot(scaled=True))
+    assert attention.backend(query, keys, span=span) != "varlen"
+    with use_backend("dense"):
+        expected = attention(query.double(), keys.double(), span=span)
+    compare([attention(query, keys, span=span)], [expected], 3e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_given_from_the_host_is_moved(dtype):
+    encoder = Encoder(64, heads=2, layers=1, rotary=True).to(DEVICE, dtype)
+    x, span = torch.randn(7, 64, device=DEVICE, dtype=dtype), Packed([0, 3, 7])
+    found = encoder(x, span=span & Causal())
+    alone = torch.cat([encoder(x[:3], span=Causal()), encoder(x[3:], span=Causal())])
+    compare([found], [alone], 3e-2)
+    assert Heads(64, heads=2).to(DEVICE, dtype).look(x, span=span).weights.shape == (2, 7, 7)
+    assert Rotary(64)(x[None].expand(2, -1, -1), start=torch.tensor([1, 2])).shape == (2, 7, 64)
+
+
+def test_windows_after_inference_and_in_double():
+    attention = Attention(Dot())
+    x = torch.randn(2, 150, 64, device=DEVICE, requires_grad=True)
+    with torch.inference_mode():
+        attention(x, x, span=Monotonic(7))
+    attention(x, x, span=Monotonic(7)).sum().backward()
+    assert torch.isfinite(x.grad).all()
+    wide = x.detach().double()
+    assert attention.backend(wide, wide, span=Monotonic(7)) != "flex"
+    with use_backend("dense"):
+        expected = attention(wide, wide, span=Monotonic(7))
+    torch.testing.assert_close(attention(wide, wide, span=Monotonic(7)), expected)

@@ -145,7 +145,7 @@ class Attention(Attentive):
     @property
     def draws(self) -> bool:  # type: ignore[override]
         """Whether a training forward draws keys at random."""
-        return self.weighting.name in ("hard", "gumbel") and self.weighting.training
+        return self.weighting.draws and self.weighting.training
 
     def queries(self, query: Tensor | None) -> Tensor:
         """The query of a call, or the learned one."""

@@ -17,7 +17,7 @@ from regard.attention.checks import check_dropout, positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.span import Causal, Span, Start, join
-from regard.errors import ArgumentError
+from regard.errors import ArgumentError, ShapeError
 
 __all__ = ["Block", "Decoder", "DecoderState", "Encoder"]
 
@@ -192,6 +192,8 @@ class Decoder(Stack):
 
     def start(self, memory: Float[Tensor, "rows m e"], size: int, memory_span: Span | None = None) -> DecoderState:
         """The state before the first step, with room for `size` steps."""
+        if memory.ndim != 3:
+            raise ShapeError(f"memory: {list(memory.shape)} given, expected [rows m width]")
         blocks = cast(list[Block], list(self.blocks))
         prepared = [block.cross.prepare(memory) for block in blocks if block.cross is not None]
         past = [block.attention.cache(memory.shape[0], size) for block in blocks]
@@ -199,6 +201,10 @@ class Decoder(Stack):
 
     def step(self, x: Float[Tensor, "rows n d"], state: DecoderState) -> Float[Tensor, "rows n d"]:
         """The next step (or the next few) of every row, each at its own position; the state moves on in place."""
+        if x.ndim != 3 or len(x) != len(state.length):
+            raise ShapeError(
+                f"x: {list(x.shape)} given, expected [rows n width] of the state's {len(state.length)} rows"
+            )
         start = state.length.clone()
         span = Causal(start) if x.shape[-2] > 1 else None  # one query sees all that its cache holds
         for block, memory, past in zip(self.blocks, state.memory, state.past, strict=True):

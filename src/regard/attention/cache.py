@@ -41,6 +41,14 @@ class Cache(Prepared):
     def extend(self, new: Prepared) -> None:
         """Write new keys and values behind what each row has."""
         new.check_owner(self.owner)
+        for name, buffer, given in (("keys", self.keys, new.keys), ("values", self.values, new.values)):
+            if (
+                given.ndim != buffer.ndim
+                or given.shape[:-2] != buffer.shape[:-2]
+                or given.shape[-1] != buffer.shape[-1]
+            ):
+                expected = [*buffer.shape[:-2], "n", buffer.shape[-1]]
+                raise ShapeError(f"{name}: {list(given.shape)} given, expected the cache's rows, {expected}")
         count, size = new.keys.shape[-2], self.keys.shape[-2]
         assert self.length is not None
         if self.length.device.type == "cpu" and self.length.numel() and int(self.length.max()) + count > size:
@@ -56,6 +64,8 @@ class Cache(Prepared):
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was: a beam reordered in place."""
+        if len(rows) != len(self.keys):
+            raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
         for buffer in self.buffers:
             buffer.copy_(buffer[rows])
 

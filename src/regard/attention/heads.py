@@ -89,6 +89,9 @@ class Heads(Attentive):
                 self.key = linear(self.memory_size, deep, bias)
                 self.value = linear(self.memory_size, self.value_size, bias)
             self.output = linear(self.value_size, size, bias)
+        if isinstance(score, Score):
+            name = type(score).__name__
+            raise ArgumentError(f"score: a {name} given, expected a function that makes one from a head's width")
         per_head = Dot(scaled=True) if score is None else PerHead([score(self.width) for _ in range(heads)])
         self.attention = Attention(per_head, weighting=weighting, dropout=dropout)
 
@@ -133,7 +136,8 @@ class Heads(Attentive):
     def prepare(self, memory: Float[Tensor, "*b m width"], start: Start = 0, span: Span | None = None) -> Prepared:
         """Keys and values, projected and split into heads, once for all queries to come."""
         check_width("memory", memory, self.memory_size)
-        return self.prepared(self.key(memory), self.value(memory), start, span)
+        keys = self.key(memory)
+        return self.prepared(keys, self.value(memory), self.table(keys, start, span, keys=True))
 
     def cache(
         self,
@@ -162,7 +166,8 @@ class Heads(Attentive):
         if isinstance(memory, Prepared):
             memory.check_owner(self, "memory")
             check_alike(x=x, memory=memory.keys)
-            return self.asked(self.query(x), start, span), memory
+            query = self.query(x)
+            return self.asked(query, self.table(query, start, span)), memory
         if memory is None or memory is x:
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
@@ -171,25 +176,34 @@ class Heads(Attentive):
                 query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
-            return self.asked(query, start, span), self.prepared(keys, values, start, span)
+            table = self.table(query, start, span)
+            return self.asked(query, table), self.prepared(keys, values, table)
         check_width("memory", memory, self.memory_size)
         check_alike(x=x, memory=memory)
         if memory.shape[-2] == 0:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
-        return self.asked(self.query(x), start, span), self.prepare(memory, 0, span)
+        query = self.query(x)
+        return self.asked(query, self.table(query, start, span)), self.prepare(memory, 0, span)
 
-    def asked(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
+    def table(self, x: Tensor, start: Start, span: Span | None, keys: bool = False) -> tuple[Tensor, Tensor] | None:
+        """What queries or keys are turned by, where positions are rotary."""
+        if self.rotary is None:
+            return None
+        index = places(x.shape[-2], x.device, start, span, keys)
+        return self.rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
+
+    def asked(self, query: Tensor, table: tuple[Tensor, Tensor] | None) -> Tensor:
         """[*b n D_Q] -> [*b a n d], turned where positions are rotary."""
         query = split_heads(query, self.heads)
-        if self.rotary is not None:
-            query = self.rotary.turn(query, over_heads(places(query.shape[-2], query.device, start, span)))
+        if self.rotary is not None and table is not None:
+            query = self.rotary.turn(query, table)
         return self.attention.score.ask(query)
 
-    def prepared(self, keys: Tensor, values: Tensor, start: Start, span: Span | None) -> Prepared:
+    def prepared(self, keys: Tensor, values: Tensor, table: tuple[Tensor, Tensor] | None) -> Prepared:
         """[*b m D] -> [*b a m d], turned where positions are rotary."""
         keys, values = split_heads(keys, self.heads), split_heads(values, self.heads)
-        if self.rotary is not None:
-            keys = self.rotary.turn(keys, over_heads(places(keys.shape[-2], keys.device, start, span, keys=True)))
+        if self.rotary is not None and table is not None:
+            keys = self.rotary.turn(keys, table)
         return Prepared(self.attention.score.project(keys), values, self)
 
     def merged(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
@@ -302,11 +316,6 @@ def linear(size: int, out: int, bias: bool) -> nn.Linear:
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[*b n d] -> [*b a n d/a]."""
     return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
-
-
-def over_heads(index: Tensor) -> Tensor:
-    """Positions [*b n] beside a head axis."""
-    return index if index.ndim == 1 else index.unsqueeze(-2)
 
 
 def untouched(part: nn.Module) -> bool:

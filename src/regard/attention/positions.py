@@ -86,15 +86,18 @@ class Rotary(nn.Module):
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n d"]:
         """x, turned."""
-        return self.turn(x, places(x.shape[-2], x.device, start, span))
+        return self.turn(x, self.table(places(x.shape[-2], x.device, start, span), x.dtype))
 
-    def turn(self, x: Float[Tensor, "*b n d"], index: Int[Tensor, "*i n"]) -> Float[Tensor, "*b n d"]:
-        """x, turned by the angles of these positions."""
+    def table(self, index: Int[Tensor, "*i n"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Sine and cosine of every pair's angle at these positions; queries and keys of one sequence share it."""
+        angle = angles(index, self.size, torch.promote_types(dtype, torch.float32))
+        return angle.sin().to(dtype), angle.cos().to(dtype)
+
+    def turn(self, x: Float[Tensor, "*b n d"], table: tuple[Tensor, Tensor]) -> Float[Tensor, "*b n d"]:
+        """x, turned by the angles of a table."""
         if x.shape[-1] != self.size:
             raise ShapeError(f"x: width {x.shape[-1]} given, Rotary expects {self.size}")
-        wide = torch.promote_types(x.dtype, torch.float32)
-        angle = angles(index, self.size, wide)
-        sin, cos = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
+        sin, cos = table
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 

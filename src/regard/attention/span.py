@@ -41,6 +41,9 @@ class Span:
         """The spans that are joined in this one."""
         return (self,)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def __and__(self, other: "Span") -> "Span":
         joined = cast(Joined, join(self, other))
         learned = any(isinstance(part, nn.Module) for part in joined.parts)

@@ -5,16 +5,17 @@ a call and training and decoding stay on the fast path. No module remembers its 
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from regard.attention.cache import Prepared
 from regard.attention.look import Attentive, Look, concatenate
-from regard.attention.span import Span
+from regard.attention.span import Causal, Span
 from regard.errors import WatchError
 
 __all__ = ["Looks", "watch"]
@@ -27,8 +28,8 @@ class Seen:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     versions: list[tuple[Tensor, int]]
-    training: bool
-    autocast: tuple[str, torch.dtype] | None
+    training: list[bool]  # of the module and everything in it
+    autocast: tuple[str, torch.dtype, bool]
     random: tuple[Tensor, Tensor | None] | None
 
 
@@ -82,11 +83,13 @@ def watch(model: nn.Module) -> Iterator[Looks]:
     Compiled models run eagerly meanwhile, and names are those of the plain model. Only the outermost attention is
     reported: `Heads`, not the attention inside it.
     """
-    modules = outermost(model)
+    modules = outermost(model.module if isinstance(model, nn.DataParallel | DistributedDataParallel) else model)
     looks = Looks(modules)
     handles = []
     for name, module in modules.items():
-        handles.append(module.register_forward_pre_hook(noter(name, looks), with_kwargs=True))
+        note, keep = noter(name, looks)
+        handles.append(module.register_forward_pre_hook(note, with_kwargs=True))
+        handles.append(module.register_forward_hook(keep))
     try:
         # A hook added after a compiled call would not fire.
         with torch.compiler.set_stance("force_eager"):
@@ -109,35 +112,44 @@ def outermost(model: nn.Module) -> dict[str, Attentive]:
 
 
 def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
-    """A hook that notes a call before it happens."""
+    """Two hooks: one notes a call before it happens, one keeps the note of a call that came to its end."""
+    begun: list[Seen] = []
 
     def note(module: Attentive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise WatchError(
                 f"{name}: a step is being captured as a graph, whose replays cannot be watched; decode eagerly"
             )
-        args, kwargs = tuple(frozen(value) for value in args), {key: frozen(value) for key, value in kwargs.items()}
-        tensors = [*tensors_in([*args, *kwargs.values()]), *module.parameters()]
+        # Beside a span that counts all of a cache's keys, all of them are kept; otherwise only those that are filled.
+        spans = [value for value in (*args, *kwargs.values()) if isinstance(value, Span)]
+        whole = any(not isinstance(part, Causal) for span in spans for part in span.parts)
+        args = tuple(frozen(value, whole) for value in args)
+        kwargs = {key: frozen(value, whole) for key, value in kwargs.items()}
+        tensors = [*tensors_in([*args, *kwargs.values(), getattr(module, "span", None)]), *module.parameters()]
         kind = tensors[0].device.type if tensors else "cpu"
-        looks.seen.setdefault(name, []).append(
+        begun.append(
             Seen(
                 args,
                 kwargs,
-                [(tensor, tensor._version) for tensor in tensors],
-                module.training,
-                (kind, torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None,
+                # An inference tensor has no version: that it was overwritten cannot be noticed.
+                [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()],
+                [part.training for part in module.modules()],
+                (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)),
                 random_state(kind) if module.draws else None,
             )
         )
+
+    def keep(module: Attentive, args: tuple[Any, ...], output: Any) -> None:
+        looks.seen.setdefault(name, []).append(begun.pop())
         looks.done.pop(name, None)
 
-    return note
+    return note, keep
 
 
-def frozen(value: Any) -> Any:
-    """A cache goes on filling after the call: what it held then is kept as a copy of its length."""
+def frozen(value: Any, whole: bool) -> Any:
+    """A cache goes on filling after the call: what it held then is kept as a copy."""
     if isinstance(value, Prepared) and value.length is not None:
-        most = max(1, int(value.length.max()))
+        most = value.keys.shape[-2] if whole else max(1, int(value.length.max()))
         return Prepared(
             value.keys[..., :most, :].clone(), value.values[..., :most, :].clone(), value.owner, value.length.clone()
         )
@@ -152,25 +164,32 @@ def again(name: str, module: Attentive, seen: Seen) -> Look:
                 f"{name}: an input or a parameter of shape {list(tensor.shape)} was overwritten since the call; "
                 "ask for the look before it is changed in place, or change a clone"
             )
-    training = module.training
-    autocast = nullcontext() if seen.autocast is None else torch.autocast(seen.autocast[0], dtype=seen.autocast[1])
+    kind, dtype, enabled = seen.autocast
     devices = [torch.cuda.current_device()] if seen.random is not None and seen.random[1] is not None else []
-    with autocast, torch.random.fork_rng(devices=devices, enabled=seen.random is not None):
+    with (
+        torch.autocast(kind, dtype=dtype, enabled=enabled),
+        torch.random.fork_rng(devices=devices, enabled=seen.random is not None),
+        in_mode(module, seen.training),
+    ):
         if seen.random is not None:
             torch.set_rng_state(seen.random[0])
             if seen.random[1] is not None:
                 torch.cuda.set_rng_state(seen.random[1])
-        set_training(module, seen.training)
-        try:
-            return module.look(*seen.args, **seen.kwargs)
-        finally:
-            set_training(module, training)
+        return module.look(*seen.args, **seen.kwargs)
 
 
-def set_training(module: nn.Module, training: bool) -> None:
-    """Back to the mode of the call, where it has changed."""
-    if module.training != training:
-        module.train(training)
+@contextmanager
+def in_mode(module: nn.Module, training: list[bool]) -> Iterator[None]:
+    """Every part back in the mode of the call, and afterwards in the one it had."""
+    parts = list(module.modules())
+    before = [part.training for part in parts]
+    try:
+        for part, mode in zip(parts, training, strict=True):
+            part.training = mode
+        yield
+    finally:
+        for part, mode in zip(parts, before, strict=True):
+            part.training = mode
 
 
 def random_state(kind: str) -> tuple[Tensor, Tensor | None]:
@@ -188,3 +207,5 @@ def tensors_in(values: list[Any]) -> Iterator[Tensor]:
         elif isinstance(value, Span):
             for part in value.parts:
                 yield from (item for item in vars(part).values() if isinstance(item, Tensor))
+                if isinstance(part, nn.Module):
+                    yield from part.parameters()

@@ -25,9 +25,14 @@ class Weighed:
 
 
 class Weighting(nn.Module):
-    """Scores to weights. One of your own overrides `weigh`; keys that the mask forbids must get weight zero."""
+    """Scores to weights.
+
+    One of your own overrides `weigh`, which returns a `Weighed`; keys that the mask forbids must get weight zero. One
+    that draws at random says so with `draws = True`.
+    """
 
     name: ClassVar[str] = "other"
+    draws: ClassVar[bool] = False  # whether it draws at random in training, so that a look must draw the same
     temperature: float = 1.0
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -71,6 +76,7 @@ class Hard(Weighting):
     """
 
     name = "hard"
+    draws = True
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         probabilities = softmax(scores, mask)
@@ -88,6 +94,7 @@ class Gumbel(Weighting):
     """
 
     name = "gumbel"
+    draws = True
 
     def __init__(self, tau: float = 1.0):
         super().__init__()

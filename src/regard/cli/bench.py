@@ -23,6 +23,8 @@ def bench(
     from regard.bench.attention import run
     from regard.bench.measure import save, signature
 
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)  # known before the work, not after
     torch.set_num_threads(threads)
     console, notes = Console(highlight=False), Console(stderr=True)
     results = []

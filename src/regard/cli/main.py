@@ -6,6 +6,7 @@ Those files import nothing heavy at the top (torch, matplotlib and the library c
 
 import contextlib
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -72,6 +73,9 @@ for module in pkgutil.iter_modules(regard.cli.__path__):
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no √ gets a question mark
     with plainly():
         try:
             app(prog_name="regard")
