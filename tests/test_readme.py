@@ -54,7 +54,7 @@ def test_every_figure_was_measured():
 def test_the_tree_is_what_is_there():
     (tree,) = re.findall(r"^```\n(src/regard/\n.*?)^```", README, re.MULTILINE | re.DOTALL)
     inside, beside = re.findall(r"^  (\w[\w./]*)", tree, re.MULTILINE), re.findall(r"^(\w[\w./]*)", tree, re.MULTILINE)
-    said = {name.rstrip("/") for name in inside} | {"__init__.py", "__pycache__"}
+    said = {name.rstrip("/") for name in inside} | {"__init__.py", "__main__.py", "__pycache__"}
     there = {path.name for path in (ROOT / "src" / "regard").iterdir() if path.is_dir() or path.suffix == ".py"}
     assert said == there | {"__pycache__"}
     assert all((ROOT / name).exists() for name in beside)

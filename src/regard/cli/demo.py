@@ -19,7 +19,7 @@ def demo(
 
     out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written to is known before the work, not after
     error, console = Console(stderr=True), Console(highlight=False)
-    error.print("training one translator with five attentions, from nothing (about a minute)", highlight=False)
+    error.print("training one translator with five attentions, from nothing (under a minute)", highlight=False)
     with Progress(console=error, disable=not error.is_terminal, transient=True) as progress:
         from regard.demo import demonstrate
         from regard.inspection import bars
