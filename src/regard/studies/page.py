@@ -93,34 +93,12 @@ class Signature:
     seconds: float
 
     def __str__(self) -> str:
-        quick = " · quick" if self.quick else ""
-        return (
-            f"regard {self.regard} · torch {self.torch} · Python {self.python} · {self.device} · {self.dtype} · "
-            f"seed {self.seed}{quick} · {self.threads} "
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f""
-            f"thread{'s' * (self.threads != 1)} · "
-            f"{self.seconds:.1f} s"
-        )
+        parts = [f"regard {self.regard}", f"torch {self.torch}", f"Python {self.python}", self.device, self.dtype]
+        parts.append(f"seed {self.seed}")
+        if self.quick:
+            parts.append("quick")
+        threads = "thread" if self.threads == 1 else "threads"
+        return " · ".join([*parts, f"{self.threads} {threads}", f"{self.seconds:.1f} s"])
 
 
 @dataclasses.dataclass
