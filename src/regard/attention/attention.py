@@ -6,7 +6,6 @@ Everything historical is a choice of three parts: a Score, a Span and a Weightin
 # b batch · n queries · m keys · dq query width · dk key width · dv value width
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -236,9 +235,8 @@ class Attention(Attentive):
         """Everything a backend needs."""
         keys, values = prepared.keys, prepared.values
         batch = broadcast(asked.shape[:-2], keys.shape[:-2], values.shape[:-2])
-        reach = Reach(asked.shape[-2], keys.shape[-2], asked.device, batch[:-1] if heads else batch)
-        if heads:
-            reach = replace(reach, heads=batch[-1])
+        alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
+        reach = Reach(asked.shape[-2], keys.shape[-2], asked.device, alone, heads=count)
         if prepared.length is not None:
             reach = reach.with_lengths(prepared.length, None)
         if span is not None:
