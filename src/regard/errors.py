@@ -7,6 +7,10 @@ RegardError
 │   └── DeviceError                     tensors on different devices
 ├── BackendError                        a backend was forced that cannot serve the call
 ├── WatchError                          something was asked of `watch` that it cannot answer truthfully
+├── ConfigError                         a key of a configuration: unknown, of a wrong type, or impossible; names its path
+├── DataError                           a corpus that cannot be read; names the file, the line and the counts
+├── CheckpointError                     a checkpoint or a run folder that is damaged, or does not fit; names the file
+├── TrainingError                       a training run that cannot go on; says why, and what is safe
 ├── MissingExtraError                   an optional dependency is not installed; names the extra
 └── CommandError                        a person's mistake on the command line; exit status 2
 """
@@ -14,12 +18,16 @@ RegardError
 __all__ = [
     "ArgumentError",
     "BackendError",
+    "CheckpointError",
     "CommandError",
+    "ConfigError",
+    "DataError",
     "DeviceError",
     "DtypeError",
     "MissingExtraError",
     "RegardError",
     "ShapeError",
+    "TrainingError",
     "WatchError",
 ]
 
@@ -50,6 +58,26 @@ class BackendError(RegardError):
 
 class WatchError(RegardError):
     """Something was asked of `watch` that it cannot answer truthfully."""
+
+
+class ConfigError(RegardError):
+    """A key of a configuration that cannot be used: `key` is its path, `problem` what is wrong with it."""
+
+    def __init__(self, key: str, problem: str):
+        super().__init__(f"{key}: {problem}")
+        self.key, self.problem = key, problem
+
+
+class DataError(RegardError):
+    """A corpus that cannot be read."""
+
+
+class CheckpointError(RegardError):
+    """A checkpoint or a run folder that is damaged, or does not fit."""
+
+
+class TrainingError(RegardError):
+    """A training run that cannot go on."""
 
 
 class MissingExtraError(RegardError):

@@ -194,9 +194,8 @@ def test_rows_of_a_decoder_may_be_at_different_steps():
         state = decoder.start(memory, 9)
         for i in range(3):
             decoder.step(x[:, i : i + 1], state)
-        for past, fresh in zip(state.past, decoder.start(memory[1:], 9).past, strict=True):
-            past.put_(torch.tensor([1]), fresh)
-        assert state.length.tolist() == [3, 0]
+        state.put_(torch.tensor([1]), decoder.start(memory[1:], 9))
+        assert state.row["past.0"].length.tolist() == [3, 0]
         steps = [decoder.step(torch.stack([x[0, 3 + i : 4 + i], x[1, i : i + 1]]), state) for i in range(3)]
         expected = decoder(x, memory)
         agree(torch.cat(steps, dim=1), torch.stack([expected[0, 3:], expected[1, :3]]), rtol=1e-8)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from regard.errors import ArgumentError, CommandError
+from regard.inspection import plot as plots
 from regard.studies import STUDIES, run
-from regard.studies import plot as plots
 from regard.studies.page import Page, Plot, Table, Verdict, precision, show, signed
 
 VOID = {"meta", "br", "img", "hr", "input", "link"}

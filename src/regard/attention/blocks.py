@@ -5,21 +5,20 @@ x + f(LayerNorm(x)), with one more norm at the end of a stack, which trains with
 """
 
 # b batch · n positions of x · m positions of memory · d width
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.cache import Cache, Prepared
+from regard.attention.cache import Cache, Prepared, State
 from regard.attention.checks import check_dropout, positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
-from regard.attention.span import Causal, Span, Start, join
+from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
 from regard.errors import ArgumentError, ShapeError
+from regard.kernels.dropout import add_dropped, relu_dropped
 
-__all__ = ["Block", "Decoder", "DecoderState", "Encoder"]
+__all__ = ["Block", "Decoder", "Encoder"]
 
 Norm = Literal["pre", "post"]
 
@@ -28,7 +27,7 @@ class Block(nn.Module):
     """Self-attention, then (with `cross`) attention to a memory, then a feed-forward net, each with its residual.
 
     `hidden` is the feed-forward net's width, by default 4 × size. Dropout falls on each part's output, before the
-    residual; `attention_dropout` on the attention weights.
+    residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after the ReLU.
     """
 
     def __init__(
@@ -41,6 +40,7 @@ class Block(nn.Module):
         norm: Norm = "pre",
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        feed_dropout: float = 0.0,
         rotary: bool = False,
         memory_size: int | None = None,
     ):
@@ -55,7 +55,7 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(size)
         self.cross = Heads(size, heads, dropout=attention_dropout, memory_size=memory_size) if cross else None
         self.cross_norm = nn.LayerNorm(size) if cross else None
-        self.feed = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, size))
+        self.feed = nn.Sequential(nn.Linear(size, hidden), DroppedReLU(feed_dropout), nn.Linear(hidden, size))
         self.feed_norm = nn.LayerNorm(size)
 
     def forward(
@@ -67,8 +67,12 @@ class Block(nn.Module):
         memory_span: Span | None = None,
         start: Start = 0,
         past: Cache | None = None,
+        rows: int = 1,
     ) -> Float[Tensor, "*b n d"]:
-        """x, having looked at itself (or at `past`, which it joins), at the memory, and thought about it."""
+        """x, having looked at itself (or at `past`, which it joins), at the memory, and thought about it.
+
+        `rows` of x lie side by side for each row of the memory, as in a beam.
+        """
         if (memory is None) != (self.cross is None):
             given, expected = ("none", "one") if memory is None else ("one", "none")
             raise ArgumentError(
@@ -83,8 +87,9 @@ class Block(nn.Module):
 
         def look_at_memory(y: Tensor) -> Tensor:
             assert self.cross is not None
-            attended: Tensor = self.cross(y, memory, span=memory_span)
-            return attended
+            together = y if rows == 1 else y.reshape(-1, rows * y.shape[-2], y.shape[-1])
+            attended: Tensor = self.cross(together, memory, span=memory_span)
+            return attended if rows == 1 else attended.reshape(y.shape)
 
         x = self.residual(x, look_at_itself, self.attention_norm)
         if self.cross is not None:
@@ -95,11 +100,27 @@ class Block(nn.Module):
     def residual(self, x: Tensor, part, norm: nn.LayerNorm) -> Tensor:  # type: ignore[no-untyped-def]
         """One part with its residual and its norm, before or after."""
         if self.norm == "pre":
-            return x + self.dropped(part(norm(x)))
-        return norm(x + self.dropped(part(x)))
+            return self.plus(x, part(norm(x)))
+        return norm(self.plus(x, part(x)))
 
-    def dropped(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout) if self.training and self.dropout else x
+    def plus(self, x: Tensor, y: Tensor) -> Tensor:
+        """The residual: x + y, some of y dropped in training."""
+        return add_dropped(x, y, self.dropout if self.training else 0.0)
+
+
+class DroppedReLU(nn.ReLU):
+    """max(0, x), and dropout behind it in training."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = check_dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*b n h"]) -> Float[Tensor, "*b n h"]:
+        """max(0, x)."""
+        return relu_dropped(x, self.dropout if self.training else 0.0)
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}"
 
 
 class Stack(nn.Module):
@@ -125,10 +146,11 @@ class Encoder(Stack):
         norm: Norm = "pre",
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        feed_dropout: float = 0.0,
         rotary: bool = False,
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "attention_dropout": attention_dropout}
-        options["rotary"] = rotary
+        options |= {"feed_dropout": feed_dropout, "rotary": rotary}
         super().__init__(size, layers, norm, [Block(size, heads, hidden, **options) for _ in range(layers)])
 
     def forward(
@@ -138,22 +160,6 @@ class Encoder(Stack):
         for block in self.blocks:
             x = block(x, span=span, start=start)
         return self.final_norm(x)
-
-
-@dataclass(eq=False)
-class DecoderState:
-    """What a decoder keeps between steps: the memory, projected once, and what each row has said so far."""
-
-    memory: list[Prepared]
-    memory_span: Span | None
-    past: list[Cache]
-
-    @property
-    def length(self) -> Int[Tensor, " rows"]:
-        """Steps taken, a row each."""
-        length = self.past[0].length
-        assert length is not None
-        return length
 
 
 class Decoder(Stack):
@@ -169,11 +175,12 @@ class Decoder(Stack):
         norm: Norm = "pre",
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
+        feed_dropout: float = 0.0,
         rotary: bool = False,
         memory_size: int | None = None,
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "attention_dropout": attention_dropout}
-        options |= {"rotary": rotary, "cross": True, "memory_size": memory_size}
+        options |= {"feed_dropout": feed_dropout, "rotary": rotary, "cross": True, "memory_size": memory_size}
         super().__init__(size, layers, norm, [Block(size, heads, hidden, **options) for _ in range(layers)])
 
     def forward(
@@ -190,23 +197,47 @@ class Decoder(Stack):
             x = block(x, memory, span=span, memory_span=memory_span, start=start)
         return self.final_norm(x)
 
-    def start(self, memory: Float[Tensor, "rows m e"], size: int, memory_span: Span | None = None) -> DecoderState:
-        """The state before the first step, with room for `size` steps."""
+    def start(
+        self, memory: Float[Tensor, "s m e"], size: int, memory_span: Span | None = None, *, rows: int = 1
+    ) -> State:
+        """The state before the first step, with room for `size` steps of `rows` hypotheses a sentence."""
         if memory.ndim != 3:
-            raise ShapeError(f"memory: {list(memory.shape)} given, expected [rows m width]")
-        blocks = cast(list[Block], list(self.blocks))
-        prepared = [block.cross.prepare(memory) for block in blocks if block.cross is not None]
-        past = [block.attention.cache(memory.shape[0], size) for block in blocks]
-        return DecoderState(prepared, memory_span, past)
+            raise ShapeError(f"memory: {list(memory.shape)} given, expected [sentences m width]")
+        sentence: dict[str, Any] = {}
+        for part in (
+            () if memory_span is None else memory_span.parts
+        ):  # as tensors, so that sentences can leave and join
+            if isinstance(part, Lengths):
+                sentence["lengths"] = part.lengths.to(memory.device).expand(len(memory)).clone()
+            elif isinstance(part, Mask):
+                sentence["mask"] = part.mask.expand(len(memory), 1, memory.shape[1]).clone()
+            else:
+                raise ArgumentError(f"memory_span: {part!r} given, expected Lengths or Mask")
+        row: dict[str, Any] = {}
+        for i, block in enumerate(cast(list[Block], list(self.blocks))):
+            assert block.cross is not None
+            sentence[f"memory.{i}"] = block.cross.prepare(memory)
+            row[f"past.{i}"] = block.attention.cache(len(memory) * rows, size)
+        return State(sentence, row, rows)
 
-    def step(self, x: Float[Tensor, "rows n d"], state: DecoderState) -> Float[Tensor, "rows n d"]:
+    def step(self, x: Float[Tensor, "r n d"], state: State, span: Span | None = None) -> Float[Tensor, "r n d"]:
         """The next step (or the next few) of every row, each at its own position; the state moves on in place."""
-        if x.ndim != 3 or len(x) != len(state.length):
-            raise ShapeError(
-                f"x: {list(x.shape)} given, expected [rows n width] of the state's {len(state.length)} rows"
+        length = state.row["past.0"].length
+        if x.ndim != 3 or len(x) != len(length):
+            raise ShapeError(f"x: {list(x.shape)} given, expected [rows n width] of the state's {len(length)} rows")
+        start = length.clone()
+        if x.shape[-2] > 1:  # one query sees all that its cache holds
+            span = join(Causal(start), span)
+        lengths, mask = state.sentence.get("lengths"), state.sentence.get("mask")
+        memory_span = join(None if lengths is None else Lengths(lengths), None if mask is None else Mask(mask))
+        for i, block in enumerate(self.blocks):
+            x = block(
+                x,
+                state.sentence[f"memory.{i}"],
+                span=span,
+                memory_span=memory_span,
+                start=start,
+                past=state.row[f"past.{i}"],
+                rows=state.rows,
             )
-        start = state.length.clone()
-        span = Causal(start) if x.shape[-2] > 1 else None  # one query sees all that its cache holds
-        for block, memory, past in zip(self.blocks, state.memory, state.past, strict=True):
-            x = block(x, memory, span=span, memory_span=state.memory_span, start=start, past=past)
         return self.final_norm(x)

@@ -2,6 +2,7 @@
 
 # b batch · m keys · p width of a projected key · dv value width
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["Cache", "Prepared"]
+__all__ = ["Cache", "Prepared", "State"]
 
 
 @dataclass(eq=False)
@@ -102,3 +103,75 @@ def empty_cache(
     dtype, device = dtype or like.dtype, device or like.device
     buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
     return Cache(buffers[0], buffers[1], owner, torch.zeros(keys[0], dtype=torch.long, device=device))
+
+
+@dataclass(eq=False)
+class State:
+    """What a decoder keeps between steps: some of it a sentence, some of it a hypothesis.
+
+    `rows` hypotheses of each sentence lie side by side, so that they share what is kept of their sentence: a memory is
+    projected once, and a beam's queries look at it together. Every part is a tensor or a Prepared whose first dimension
+    is the sentence's, or the row's; all are written in place, so that a step can be captured once and replayed.
+    """
+
+    sentence: dict[str, Any]
+    row: dict[str, Any]
+    rows: int = 1
+
+    def select_(self, rows: Int[Tensor, " r"]) -> None:
+        """Row i becomes what row rows[i] was, a row of the same sentence: a beam reordered in place."""
+        for part in self.row.values():
+            for buffer in buffers(part):
+                buffer.copy_(buffer[rows])
+
+    def put_(self, rows: Int[Tensor, " s"], other: "State") -> None:
+        """Fill the place of these sentences, all their rows, with those of another state of the same sizes."""
+        if other.rows != self.rows or other.row.keys() != self.row.keys():
+            raise ArgumentError(f"other: a state of {other.rows} rows a sentence given, expected {self.rows}")
+        for mine, theirs, index in (
+            (self.sentence, other.sentence, rows),
+            (self.row, other.row, self.rows_of(rows)),
+        ):
+            for name, part in mine.items():
+                for buffer, source in zip(buffers(part), buffers(theirs[name]), strict=True):
+                    if source.shape[1:] != buffer.shape[1:]:
+                        raise ShapeError(
+                            f"{name}: {list(source.shape)} given, expected rows of {list(buffer.shape[1:])}"
+                        )
+                    buffer[index] = source.to(buffer.dtype)
+
+    def take(self, rows: Int[Tensor, " s"]) -> "State":
+        """A new state of these sentences alone, with all their rows."""
+        sentence = {name: taken(part, rows) for name, part in self.sentence.items()}
+        index = self.rows_of(rows)
+        return State(sentence, {name: taken(part, index) for name, part in self.row.items()}, self.rows)
+
+    def rows_of(self, sentences: Int[Tensor, " s"]) -> Int[Tensor, " r"]:
+        """The rows of these sentences."""
+        if self.rows == 1:
+            return sentences
+        return (sentences[:, None] * self.rows + torch.arange(self.rows, device=sentences.device)).flatten()
+
+    def together(self, x: Float[Tensor, "r n d"]) -> Float[Tensor, "s m d"]:
+        """The queries of a sentence's rows side by side, as they look at what the sentence has: [s, rows · n, d]."""
+        return x.reshape(-1, self.rows * x.shape[-2], x.shape[-1])
+
+    @property
+    def coverage(self) -> Float[Tensor, "r m"] | None:
+        """The weight each source position has had so far, a row each; None where it was not asked for."""
+        return self.row.get("coverage")
+
+
+def buffers(part: Tensor | Prepared) -> list[Tensor]:
+    """The tensors of a part of a state."""
+    if isinstance(part, Tensor):
+        return [part]
+    return [part.keys, part.values] if part.length is None else [part.keys, part.values, part.length]
+
+
+def taken(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
+    """These rows of a part, in tensors of their own."""
+    if isinstance(part, Tensor):
+        return part[rows]
+    keys, values, *length = (buffer[rows] for buffer in buffers(part))
+    return type(part)(keys, values, part.owner, *length)

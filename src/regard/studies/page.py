@@ -16,42 +16,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from regard.errors import ArgumentError
+from regard.inspection.table import Cell, Table, show
 
 if typing.TYPE_CHECKING:
     import torch
 
 __all__ = ["Page", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed"]
-
-Cell = str | int | float | bool | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """Rows of plain numbers, with the format each column is shown in."""
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    formats: Sequence[str] = ()
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ArgumentError(f"rows: {len(self.columns)} cells a row were expected, got {list(row)}")
-
-    def shown(self) -> list[list[str]]:
-        """The rows as text."""
-        formats = [*self.formats, *([""] * (len(self.columns) - len(self.formats)))]
-        return [[show(cell, style) for cell, style in zip(row, formats, strict=True)] for row in self.rows]
-
-    def numeric(self) -> list[bool]:
-        """Which columns hold numbers, and stand to the right."""
-        return [
-            all(isinstance(row[index], int | float) or row[index] is None for row in self.rows)
-            for index in range(len(self.columns))
-        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,22 +185,6 @@ class Clock:
             threads=torch.get_num_threads(),
             seconds=round(time.perf_counter() - self.began, 2),
         )
-
-
-def show(cell: Cell, style: str = "") -> str:
-    """A cell as text: a true minus, powers of ten as people write them, a dash for nothing."""
-    if cell is None:
-        return "–"
-    if isinstance(cell, str | bool):
-        return str(cell)
-    text = format(cell, style) if style else format(cell, ".3g" if isinstance(cell, float) else ",d")
-    if cell == 0:
-        return "0"
-    if "e" in text and math.isfinite(cell):
-        digits, power = text.split("e")
-        raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-        text = f"{digits}·10{raised}"
-    return text.replace("-", "−")
 
 
 def _plain(row: Sequence[Cell]) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""Line plots in the manner of the studies' pages: few inks, names at the lines, nothing that does not say something."""
+"""Line plots for pages: few inks, names at the lines, nothing that does not say something."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +26,7 @@ DARK = {
     PINK: "#e09cc2",
     SKY: "#7cc7f2",
     GREY: "#8b93a2",
+    "#ffffff": "#14171c",  # the paper itself, and what is written on a dark cell
 }
 
 
@@ -36,7 +37,7 @@ def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: flo
     found = figure.subplots(1, count, squeeze=False)[0]
     for axes, title in zip(found, titles, strict=True):
         axes.patch.set_alpha(0.0)
-        axes.set_title(title, fontsize=10, color=INK, loc="left", pad=8)
+        axes.set_title(title, fontsize=10, color=INK, loc="left", pad=8, parse_math=False)
         axes.tick_params(labelsize=8, colors=FAINT, length=3, width=0.6, which="both")
         axes.tick_params(which="minor", length=0)
         axes.grid(color=RULE, linewidth=0.6)

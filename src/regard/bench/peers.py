@@ -1,0 +1,251 @@
+"""Peers that are trained beside Regard: torch's nn.Transformer, Marian of Transformers, JoeyNMT.
+
+Each is a module that turns a `Batch` into the mean label-smoothed cross-entropy of its target tokens, in the way its
+users would write it. Dropout falls on residuals, on embeddings and inside the feed-forward nets, nowhere else.
+`pip install 'regard[peers]'` brings Transformers. JoeyNMT 2.3 asks for old versions of its dependencies; what it needs
+to be trained is had by `pip install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp`
+and TensorBoard.
+"""
+
+# b sentences · m source positions · n target positions · v vocabulary
+import logging
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.data.batching import Batch
+from regard.data.tokenizer import END, PAD, START, UNKNOWN
+from regard.models.transformer import TransformerModel
+
+__all__ = ["JoeyRNN", "JoeyTransformer", "Marian", "Sizes", "TorchTransformer"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What all models of a comparison share."""
+
+    vocabulary: int = 8000
+    size: int = 256
+    heads: int = 4
+    layers: int = 3
+    hidden: int = 1024
+    dropout: float = 0.1
+    smoothing: float = 0.1
+
+
+def smoothed(logits: Float[Tensor, "b n v"], batch: Batch, smoothing: float) -> Float[Tensor, ""]:
+    """The mean loss of the tokens that are not padding."""
+    expected = batch.target[:, 1:].flatten()
+    return F.cross_entropy(logits.flatten(0, 1), expected, ignore_index=PAD, label_smoothing=smoothing)
+
+
+class TorchTransformer(nn.Module):
+    """nn.Transformer with what it leaves to its users: embeddings, sinusoidal positions, the output projection."""
+
+    def __init__(self, sizes: Sizes, norm_first: bool = True):
+        super().__init__()
+        self.sizes = sizes
+        self.source, self.target = (nn.Embedding(sizes.vocabulary, sizes.size) for _ in range(2))
+        for embedding in (self.source, self.target):
+            nn.init.normal_(embedding.weight, std=sizes.size**-0.5)
+        with warnings.catch_warnings():  # about nested tensors, which training does not use
+            warnings.simplefilter("ignore")
+            self.net = nn.Transformer(
+                sizes.size,
+                sizes.heads,
+                sizes.layers,
+                sizes.layers,
+                sizes.hidden,
+                sizes.dropout,
+                batch_first=True,
+                norm_first=norm_first,
+            )
+        for module in self.net.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+        self.dropout = nn.Dropout(sizes.dropout)
+        self.readout = nn.Linear(sizes.size, sizes.vocabulary)
+        self.readout.weight = self.target.weight
+        nn.init.zeros_(self.readout.bias)
+        self.register_buffer("waves", sinusoids(512, sizes.size), persistent=False)
+
+    def forward(self, batch: Batch) -> Float[Tensor, ""]:
+        """The mean loss."""
+        there = torch.arange(batch.source.shape[1]) < batch.source_lengths[:, None]
+        # A padding mask is left out where nothing is padded, and always for the target, whose padding comes last.
+        padding = None if bool(there.all()) else ~there
+        read = batch.target[:, :-1]
+        hidden = self.net(
+            self.embed(self.source, batch.source),
+            self.embed(self.target, read),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(read.shape[1]),
+            tgt_is_causal=True,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )
+        return smoothed(self.readout(hidden), batch, self.sizes.smoothing)
+
+    def embed(self, embedding: nn.Embedding, ids: Int[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        """Embeddings times √d, positions, dropout."""
+        x = embedding(ids) * math.sqrt(self.sizes.size) + self.waves[: ids.shape[1]]  # type: ignore[index]
+        return self.dropout(x)
+
+    @torch.no_grad()
+    def copy(self, model: TransformerModel) -> None:
+        """Take all weights of a Regard Transformer with `norm="pre"`."""
+        self.source.weight.copy_(model.source.tokens.weight)
+        self.target.weight.copy_(model.target.tokens.weight)
+        self.readout.bias.copy_(model.readout.bias)
+        for mine, theirs in ((self.net.encoder, model.encoder), (self.net.decoder, model.decoder)):
+            mine.norm.load_state_dict(theirs.final_norm.state_dict())  # type: ignore[union-attr]
+            for layer, block in zip(mine.layers, theirs.blocks, strict=True):
+                pairs: list[tuple[Any, Any]] = [(layer.self_attn, block.attention)]
+                norms = [block.attention_norm, block.feed_norm]
+                if block.cross is not None:
+                    pairs.append((layer.multihead_attn, block.cross))
+                    norms.insert(1, block.cross_norm)
+                for attention, heads in pairs:
+                    attention.in_proj_weight.copy_(heads.projection.weight)
+                    attention.in_proj_bias.copy_(heads.projection.bias)
+                    attention.out_proj.load_state_dict(heads.output.state_dict())
+                for number, norm in enumerate(norms, 1):
+                    getattr(layer, f"norm{number}").load_state_dict(norm.state_dict())
+                layer.linear1.load_state_dict(block.feed[0].state_dict())
+                layer.linear2.load_state_dict(block.feed[2].state_dict())
+
+
+def sinusoids(length: int, size: int) -> Float[Tensor, "n d"]:
+    """Vaswani et al. 2017, section 3.5."""
+    angle = torch.arange(length)[:, None] * torch.exp(torch.arange(0, size, 2) * (-math.log(10_000.0) / size))
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+
+
+class Marian(nn.Module):
+    """MarianMTModel of Transformers, which is post-norm. Raises ImportError where it is not installed."""
+
+    def __init__(self, sizes: Sizes, implementation: str = "sdpa"):
+        super().__init__()
+        from transformers import MarianConfig, MarianMTModel
+
+        self.sizes = sizes
+        config = MarianConfig(
+            vocab_size=sizes.vocabulary,
+            decoder_vocab_size=sizes.vocabulary,
+            d_model=sizes.size,
+            encoder_layers=sizes.layers,
+            decoder_layers=sizes.layers,
+            encoder_attention_heads=sizes.heads,
+            decoder_attention_heads=sizes.heads,
+            encoder_ffn_dim=sizes.hidden,
+            decoder_ffn_dim=sizes.hidden,
+            activation_function="relu",
+            dropout=sizes.dropout,
+            activation_dropout=sizes.dropout,
+            attention_dropout=0.0,
+            max_position_embeddings=512,
+            scale_embedding=True,
+            share_encoder_decoder_embeddings=False,
+            tie_word_embeddings=True,
+            init_std=sizes.size**-0.5,
+            pad_token_id=PAD,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+            use_cache=False,
+            attn_implementation=implementation,
+        )
+        self.net = MarianMTModel(config)
+
+    def forward(self, batch: Batch) -> Float[Tensor, ""]:
+        """The mean loss."""
+        there = torch.arange(batch.source.shape[1]) < batch.source_lengths[:, None]
+        logits = self.net(
+            input_ids=batch.source, attention_mask=there.long(), decoder_input_ids=batch.target[:, :-1]
+        ).logits
+        return smoothed(logits, batch, self.sizes.smoothing)
+
+
+class Joey(nn.Module):
+    """A JoeyNMT model with its own loss, which spreads the smoothing over all words but padding and the right one."""
+
+    def __init__(self, sizes: Sizes, encoder: dict[str, Any], decoder: dict[str, Any], tied: bool):
+        super().__init__()
+        logging.getLogger("joeynmt").setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from joeynmt.batch import Batch as JoeyBatch
+            from joeynmt.model import build_model
+            from joeynmt.vocabulary import Vocabulary
+
+        self.batch = JoeyBatch
+        vocabulary = numbered(Vocabulary, sizes.vocabulary)
+        config = {"encoder": encoder, "decoder": decoder, "tied_softmax": tied}
+        self.net = build_model(config, src_vocab=vocabulary, trg_vocab=vocabulary)
+        self.net.loss_function = ("crossentropy", sizes.smoothing)
+
+    def prepare(self, batch: Batch) -> Any:
+        """The batch as JoeyNMT's loader hands it over."""
+        return self.batch(
+            batch.source, batch.source_lengths, None, batch.target, None, torch.arange(len(batch)),
+            torch.device("cpu"), PAD, END,
+        )  # fmt: skip
+
+    def forward(self, batch: Any) -> Float[Tensor, ""]:
+        """The mean loss."""
+        given = {name: value for name, value in vars(batch).items() if value is not None}
+        loss = self.net(return_type="loss", **given)[0]
+        return loss / batch.ntokens
+
+
+def numbered(kind: type, size: int) -> Any:
+    """JoeyNMT's vocabulary with the special words at our numbers; its constructor wants them in an order of its own."""
+    vocabulary = kind.__new__(kind)
+    special = {UNKNOWN: "unk", PAD: "pad", START: "bos", END: "eos"}
+    vocabulary._itos = [f"<{special.get(index, index)}>" for index in range(size)]
+    vocabulary._stoi = {word: index for index, word in enumerate(vocabulary._itos)}
+    for index, name in special.items():
+        setattr(vocabulary, f"{name}_index", index)
+    vocabulary.specials, vocabulary.lang_tags, vocabulary.sep_index = [f"<{name}>" for name in special.values()], [], None
+    return vocabulary
+
+
+class JoeyTransformer(Joey):
+    """JoeyNMT's Transformer, pre-norm."""
+
+    def __init__(self, sizes: Sizes):
+        part = {
+            "type": "transformer",
+            "num_layers": sizes.layers,
+            "num_heads": sizes.heads,
+            "hidden_size": sizes.size,
+            "ff_size": sizes.hidden,
+            "dropout": sizes.dropout,
+            "layer_norm": "pre",
+            "activation": "relu",
+            "embeddings": {"embedding_dim": sizes.size, "scale": True, "dropout": sizes.dropout},
+        }
+        super().__init__(sizes, dict(part), dict(part), tied=True)
+        for module in self.net.modules():
+            if type(module).__name__ == "MultiHeadedAttention":
+                module.dropout.p = 0.0  # type: ignore[union-attr]
+
+
+class JoeyRNN(Joey):
+    """JoeyNMT's Bahdanau GRU, with everything `sizes.size` wide: embeddings, each direction, decoder, attention."""
+
+    def __init__(self, sizes: Sizes):
+        part = {
+            "type": "recurrent",
+            "rnn_type": "gru",
+            "num_layers": 1,
+            "hidden_size": sizes.size,
+            "dropout": sizes.dropout,
+            "embeddings": {"embedding_dim": sizes.size, "scale": False, "dropout": sizes.dropout},
+        }
+        decoder = part | {"attention": "bahdanau", "hidden_dropout": sizes.dropout, "init_hidden": "bridge"}
+        super().__init__(sizes, part | {"bidirectional": True}, decoder, tied=False)

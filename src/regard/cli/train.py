@@ -1,0 +1,68 @@
+"""`regard train`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.config import assign, read
+from regard.errors import CommandError
+
+
+def train(
+    config: Annotated[Path | None, typer.Argument(help="A TOML configuration.", show_default=False)] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key, such as training.steps=8000.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Text to read, one sentence a line.", show_default=False)] = None,
+    target: Annotated[str | None, typer.Option(help="Its translation, line by line.", show_default=False)] = None,
+    valid_source: Annotated[str | None, typer.Option(help="The same, for validation.", show_default=False)] = None,
+    valid_target: Annotated[str | None, typer.Option(help="The same, for validation.", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(help="Kind of model: see `regard models`.", show_default=False)] = None,
+    preset: Annotated[str | None, typer.Option(help="tiny, small, base or big.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to write.", show_default=False)] = None,
+    base: Annotated[
+        Path | None, typer.Option("--from", help="A run to begin with: its weights and tokenizer.", show_default=False)
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="A run folder to go on with.", show_default=False)] = None,
+    check: Annotated[bool, typer.Option("--check", help="Read the configuration, and stop there.")] = False,
+) -> None:
+    """Train a model into a run folder.
+
+    `regard train --source train.en --target train.de --out runs/en-de` chooses the rest from the size of the corpus.
+    """
+    given = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
+    data = {key: value for key, value in given.items() if value is not None}
+    table: dict[str, Any] = {}
+    if resume is not None:
+        if config is not None or out is not None or base is not None or data or model or preset:
+            raise CommandError("--resume: goes on with the run's own configuration; give only --set beside it")
+        table, out = read(resume / "config.toml"), resume
+    elif config is not None:
+        table = read(config)
+    if base is not None:
+        from regard.training.settings import base_table
+
+        if model or preset:
+            raise CommandError("--from: the run's model is taken; --model and --preset cannot be given beside it")
+        table = {**table, **base_table(read(base / "config.toml"))}
+    for key, part in (("data", data), ("model", {"kind": model, "preset": preset})):
+        part = {name: value for name, value in part.items() if value is not None}
+        if part:
+            table[key] = {**table.get(key, {}), **part}
+    table = assign(table, settings or [])
+
+    from regard.training.settings import read_settings
+
+    checked = read_settings(table)
+    checked.data.require()
+    if out is None and not check:
+        raise CommandError("--out: missing, expected the run folder to write, such as runs/en-de")
+    if check:
+        print("the configuration is right")
+        return
+    assert out is not None
+
+    from regard.run import train_and_report
+
+    train_and_report(table, out, resume=resume is not None, base=base, choose=config is None and resume is None)

@@ -1,0 +1,215 @@
+"""Configuration: frozen dataclasses, read from TOML and `--set key=value`, every mistake named by the path of its key.
+
+Nothing here imports torch, so that a wrong key is answered at once.
+
+    @dataclass(frozen=True)
+    class Settings:
+        heads: int = option(8, "attention heads", least=1)
+
+    parse(Settings, {"heads": 0}, "model")      # ConfigError: model.heads: 0 given, expected at least 1
+"""
+
+import dataclasses
+import difflib
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from regard.errors import ConfigError
+
+__all__ = ["assign", "option", "parse", "plain", "read", "suggestion"]
+
+T = TypeVar("T")
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    help: str = "",
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A field of a configuration: its default, what it is, and the numbers it may have."""
+    limits = {"least": least, "most": most, "above": above, "below": below}
+    return dataclasses.field(
+        default=default, metadata={"help": help, **{k: v for k, v in limits.items() if v is not None}}
+    )
+
+
+def parse(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
+    """`cls` from a mapping, or a ConfigError with the path of the key that is wrong.
+
+    An impossible combination is refused by the class itself: its `__post_init__` raises ConfigError("key", "problem"),
+    and the path is put before it.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigError(path, f"{shown(given)} given, expected a table")
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    for key in given:
+        if key not in fields:
+            raise ConfigError(joined(path, key), f"no such key{suggestion(key, fields)}")
+    values = {}
+    for name, field in fields.items():
+        if name in given:
+            values[name] = value_of(hints[name], given[name], joined(path, name), field.metadata)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ConfigError(joined(path, name), f"missing, expected {wanted(hints[name])}")
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise ConfigError(joined(path, error.key), error.problem) from None
+
+
+def value_of(hint: Any, given: Any, path: str, limits: Mapping[str, Any]) -> Any:
+    """One value, converted no further than a whole number to a fraction and a list to a tuple."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return union(arguments, given, path, limits)
+    if origin is Literal:
+        if any(given == choice and type(given) is type(choice) for choice in arguments):
+            return given
+        hint_at = suggestion(given, [c for c in arguments if isinstance(c, str)]) if isinstance(given, str) else ""
+        raise ConfigError(path, f"{shown(given)} given, expected {choices(arguments)}{hint_at}")
+    if origin is tuple:
+        if not isinstance(given, list | tuple):
+            raise ConfigError(path, f"{shown(given)} given, expected a list")
+        return tuple(value_of(arguments[0], each, f"{path}[{i}]", limits) for i, each in enumerate(given))
+    if dataclasses.is_dataclass(hint):
+        if isinstance(given, typing.cast(type, hint)):
+            return given
+        return parse(typing.cast(type, hint), given, path)
+    if hint is float and isinstance(given, int) and not isinstance(given, bool):
+        given = float(given)
+    if hint in (int, float, str, bool) and type(given) is hint:
+        if hint in (int, float):
+            in_limits(given, path, limits)
+        return given
+    raise ConfigError(path, f"{shown(given)} given, expected {wanted(hint)}")
+
+
+def union(arguments: tuple[Any, ...], given: Any, path: str, limits: Mapping[str, Any]) -> Any:
+    """The first of several types that takes it; the message of the one that nearly did."""
+    if given is None and type(None) in arguments:
+        return None
+    real = [each for each in arguments if each is not type(None)]
+    for each in real:
+        try:
+            return value_of(each, given, path, limits)
+        except ConfigError as error:
+            # A number of the right kind out of its limits, or a key inside a table, is the mistake to speak of.
+            near = len(real) == 1 or error.key != path
+            near |= each in (int, float) and isinstance(given, int | float) and not isinstance(given, bool)
+            if near:
+                raise
+    raise ConfigError(path, f"{shown(given)} given, expected {' or '.join(wanted(each) for each in real)}")
+
+
+def in_limits(given: float, path: str, limits: Mapping[str, Any]) -> None:
+    """Refuse a number that is not finite or out of its limits."""
+    if not math.isfinite(given):
+        raise ConfigError(path, f"{given} given, expected a finite number")
+    checks = {
+        "least": (lambda limit: given >= limit, "at least"),
+        "most": (lambda limit: given <= limit, "at most"),
+        "above": (lambda limit: given > limit, "more than"),
+        "below": (lambda limit: given < limit, "less than"),
+    }
+    for name, (holds, words) in checks.items():
+        if name in limits and not holds(limits[name]):
+            raise ConfigError(path, f"{shown(given)} given, expected {words} {limits[name]}")
+
+
+def wanted(hint: Any) -> str:
+    """What a person would call a type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return choices(arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(wanted(each) for each in arguments if each is not type(None))
+    if origin is tuple:
+        return f"a list ({wanted(arguments[0])} each)"
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return names.get(hint, "a table")
+
+
+def choices(values: Iterable[Any]) -> str:
+    """The values of a Literal, in words."""
+    texts = [shown(value) for value in values]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
+
+
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """A likely meaning of a wrong word, ready to be put behind it; else all there are, if they are few."""
+    known = list(known)
+    close = difflib.get_close_matches(given, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; expected one of {', '.join(known)}" if 0 < len(known) <= 30 else ""
+
+
+def shown(value: Any) -> str:
+    """A value as TOML would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """A TOML file, or a ConfigError that names the line."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(path), f"not valid TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"not valid TOML: byte {error.start} is not UTF-8") from None
+    except IsADirectoryError:
+        raise ConfigError(str(path), "a folder given, expected a TOML file") from None
+    except FileNotFoundError:
+        raise ConfigError(str(path), "no such file, expected a TOML configuration") from None
+
+
+def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """The configuration with `key.path=value` put into it; a value is read as TOML, and as a text where it is none."""
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        path = key.strip().split(".")
+        if not equals or not all(path):
+            raise ConfigError(setting, "given to --set, expected key=value, such as training.steps=8000")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        table = config
+        for i, part in enumerate(path[:-1]):
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ConfigError(".".join(path[: i + 1]), "not a table, so nothing below it can be set")
+        table[path[-1]] = value
+    return config
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A configuration as TOML can hold it: tables and lists, and no key for what is None."""
+
+    def value(each: Any) -> Any:
+        if dataclasses.is_dataclass(each) and not isinstance(each, type):
+            pairs = ((field.name, getattr(each, field.name)) for field in dataclasses.fields(each))
+            return {name: value(inner) for name, inner in pairs if inner is not None}
+        if isinstance(each, list | tuple):
+            return [value(inner) for inner in each]
+        return str(each) if isinstance(each, Path) else each
+
+    return typing.cast(dict[str, Any], value(config))

@@ -1,0 +1,288 @@
+"""Batches by a token budget, in an order that is a function of (seed, epoch).
+
+An epoch visits every pair in a pseudo-random order, window by window (about 100,000 pairs); a window is sorted by
+length, cut into batches that fill the budget, and its batches are shuffled. The order comes from a Feistel network
+over the indices, so that nothing of the corpus' size is held in memory, and from a hash of its own, so that a run can
+be resumed exactly with any version of numpy.
+
+b rows · m source tokens · n target tokens · w pairs of a window
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int, Int64, UInt64
+from torch import Tensor
+
+from regard.data.bpe_dropout import BpeDropout
+from regard.data.cache import Encoded
+from regard.data.tokenizer import END, PAD, START
+from regard.errors import ArgumentError
+
+__all__ = ["Batch", "Order", "Position", "collate", "load", "share"]
+
+T = TypeVar("T")
+WINDOW = 100_000
+ROUNDS = 6
+
+
+class Position(NamedTuple):
+    """Where the stream of batches stands."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+class Order:
+    """Which pairs go together, and when."""
+
+    def __init__(
+        self,
+        lengths: Int[np.ndarray, "n 2"],
+        budget: int,
+        *,
+        seed: int = 0,
+        rows: int | None = None,
+        starts: Sequence[int] = (0,),
+        weights: Sequence[float] = (1.0,),
+        window: int = WINDOW,
+    ):
+        """`lengths`: tokens of source and target, without start and end; may be mapped from a file.
+
+        `budget`: rows × longest source and rows × (longest target + 1) stay within it; a pair longer than that is a
+        batch alone. `rows`: the most pairs a batch. `starts` and `weights`: where each corpus begins, and how often its
+        pairs come in an epoch: ⌊weight⌋ or ⌈weight⌉ times, on average weight.
+        """
+        if not len(lengths):
+            raise ArgumentError("lengths: no pairs given, expected at least one")
+        for name, value in (("budget", budget), ("rows", rows), ("window", window)):
+            if value is not None and value < 1:
+                raise ArgumentError(f"{name}: {value} given, expected at least 1")
+        if len(starts) != len(weights) or not all(weight > 0 for weight in weights):
+            raise ArgumentError(f"weights: {list(weights)} given, expected {len(starts)} numbers above 0")
+        if starts[0] != 0 or list(starts) != sorted(starts) or starts[-1] > len(lengths):
+            raise ArgumentError(f"starts: {list(starts)} given, expected 0 first, rising to at most {len(lengths)}")
+        self.lengths, self.budget, self.seed, self.rows, self.window = lengths, budget, seed, rows, window
+        # A place for every time that a pair may come; which places of the last time are taken, a hash decides.
+        sizes = np.diff([*starts, len(lengths)])
+        times = np.ceil(weights).astype(np.int64)
+        self.starts, self.sizes = np.asarray(starts, np.int64), sizes.astype(np.int64)
+        self.weights, self.times = np.asarray(weights, np.float64), times
+        self.bounds = np.cumsum(self.sizes * times)
+        self.places = int(self.bounds[-1])
+        self.plain = bool((self.weights == 1).all())
+
+    def epoch(self, number: int) -> Iterator[Int64[np.ndarray, " b"]]:
+        """The batches of one epoch, as indices of pairs: a function of (seed, number)."""
+        return itertools.chain.from_iterable(cut for _, cut in self.windows(number))
+
+    def stream(self, position: Position = Position()) -> Iterator[tuple[Position, Int64[np.ndarray, " b"]]]:  # noqa: B008
+        """Batches without end from a position on, each with its own position."""
+        epoch, skipped = position
+        while True:
+            start = 0
+            for count, batches in self.windows(epoch, before=skipped):
+                for i, batch in enumerate(batches, start):
+                    if i >= skipped:
+                        yield Position(epoch, i), batch
+                start += count
+            epoch, skipped = epoch + 1, 0
+
+    def windows(self, epoch: int, before: int = 0) -> Iterator[tuple[int, list[Int64[np.ndarray, " b"]]]]:
+        """The batches of each window, and how many; none are made where all are before a batch."""
+        key = mixed(mixed(self.seed) + np.uint64(epoch))
+        done = 0
+        for start in range(0, self.places, self.window):
+            places = np.arange(start, min(start + self.window, self.places), dtype=np.uint64)
+            indices = self.indices(permuted(places, self.places, key), key)
+            if not len(indices):
+                continue
+            indices, cuts = self.cut(indices)
+            done += len(cuts) - 1
+            if done <= before:
+                yield len(cuts) - 1, []
+                continue
+            turns = mixed(np.arange(len(cuts) - 1, dtype=np.uint64) + mixed(key + np.uint64(start)))
+            yield len(turns), [indices[cuts[i] : cuts[i + 1]] for i in np.argsort(turns, kind="stable")]
+
+    def indices(self, places: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
+        """The pairs at places of the epoch; a place of a pair's last, partial time may be empty."""
+        if self.plain:
+            return places.astype(np.int64)
+        at = places.astype(np.int64)
+        corpus = np.searchsorted(self.bounds, at, side="right")
+        inside = at - np.concatenate([[0], self.bounds])[corpus]
+        time, pair = inside // self.sizes[corpus], inside % self.sizes[corpus]
+        index = self.starts[corpus] + pair
+        part = self.weights[corpus] - (self.times[corpus] - 1)  # of the last time, above 0 up to 1
+        drawn = mixed(index.astype(np.uint64) + mixed(key + np.uint64(1))) / np.float64(2**64)
+        taken: Bool[np.ndarray, " w"] = (time < self.times[corpus] - 1) | (drawn < part) | (part == 1)
+        return index[taken]
+
+    def cut(self, indices: Int64[np.ndarray, " w"]) -> tuple[Int64[np.ndarray, " w"], list[int]]:
+        """A window sorted by length, and where it is cut into batches.
+
+        By the longer side first, as it alone decides how many rows fit; then by the difference, up in one run and down
+        in the next, so that neighbours are alike where a run ends. (By target, then source, pads half as much again.)
+        """
+        lengths = np.asarray(self.lengths[indices]).astype(np.int64)
+        lengths[:, 1] += 1  # start or end
+        longer, difference = lengths.max(1), lengths[:, 0] - lengths[:, 1]
+        order = np.lexsort((np.where(longer % 2, -difference, difference), longer))
+        return indices[order], fill(longer[order], self.budget, self.rows)
+
+
+def fill(longer: Int64[np.ndarray, " w"], budget: int, rows: int | None) -> list[int]:
+    """Where to cut pairs, sorted by their longer side, so that rows × longest stays within the budget."""
+    count, start, cuts = len(longer), 0, [0]
+    while start < count:
+        most = max(1, min(budget // int(longer[start]), rows or budget, count - start))
+        # Rows × longest only grows, so the first that is too much ends the batch.
+        needed = longer[start : start + most] * np.arange(1, most + 1)
+        start += max(1, int(np.searchsorted(needed, budget, side="right")))
+        cuts.append(start)
+    return cuts
+
+
+def mixed(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
+    """Every number to another that looks drawn at random: SplitMix64's way. An array, as those overflow silently."""
+    x = np.array([numbers % 2**64], np.uint64) if isinstance(numbers, int) else numbers
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def permuted(places: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray, " 1"]) -> UInt64[np.ndarray, " w"]:
+    """Where a pseudo-random permutation of 0 … count - 1 takes each place.
+
+    A Feistel network over pairs (left, right) of about √count numbers each, walked again by what falls outside.
+    """
+    wide = int(np.ceil(np.sqrt(count)))
+    high = -(-count // wide)
+    keys = mixed(key + np.arange(2, 2 + ROUNDS, dtype=np.uint64))
+    result, walking = places.copy(), np.arange(len(places))
+    while len(walking):
+        left, right = np.divmod(result[walking], np.uint64(wide))
+        for number, each in enumerate(keys):
+            if number % 2:
+                right = (right + mixed(left + each) % np.uint64(wide)) % np.uint64(wide)
+            else:
+                left = (left + mixed(right + each) % np.uint64(high)) % np.uint64(high)
+        result[walking] = left * np.uint64(wide) + right
+        walking = walking[result[walking] >= count]
+    return result
+
+
+def share(stream: Iterator[T], rank: int, world: int, each: int = 1) -> Iterator[list[T]]:
+    """One rank's batches of every update: an update takes `each` × `world` of the stream, rank r the r-th of every row.
+
+    All ranks together take every batch once. (Batch number k of an update goes to rank k mod world.)
+    """
+    if not 0 <= rank < world or each < 1:
+        raise ArgumentError(
+            f"rank: {rank} of {world} given, {each} batches each; expected a rank below the world's size"
+        )
+    while len(update := list(itertools.islice(stream, each * world))) == each * world:
+        yield update[rank::world]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences padded to the longest."""
+
+    source: Int64[Tensor, "b m"]
+    source_lengths: Int64[Tensor, " b"]
+    target: Int64[Tensor, "b n"]  # START … END
+    target_lengths: Int64[Tensor, " b"]  # the tokens to predict: with END, without START
+    tokens: int  # all of those
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def halves(self) -> tuple["Batch", "Batch"]:
+        """The first and the last rows, each no wider than need be."""
+        if len(self) < 2:
+            raise ArgumentError("a batch of one row cannot be halved")
+        middle = (len(self) + 1) // 2
+        return self.part(slice(0, middle)), self.part(slice(middle, None))
+
+    def part(self, rows: slice) -> "Batch":
+        """Some of the rows. It reads lengths back from the device."""
+        source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
+        return Batch(
+            self.source[rows, : int(source_lengths.max())],
+            source_lengths,
+            self.target[rows, : int(target_lengths.max()) + 1],
+            target_lengths,
+            int(target_lengths.sum()),
+        )
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """The same on a device."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "Batch":
+        """The same in memory that a device can copy from by itself."""
+        return self.each(Tensor.pin_memory)
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same with every tensor moved."""
+        return Batch(
+            move(self.source), move(self.source_lengths), move(self.target), move(self.target_lengths), self.tokens
+        )
+
+
+def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]]) -> Batch:
+    """A batch of encoded pairs, given without start and end."""
+    if not pairs:
+        raise ArgumentError("pairs: none given, expected at least one")
+    lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int64)
+    sides = [np.concatenate([np.asarray(pair[side], np.int64) for pair in pairs]) for side in (0, 1)]
+    return padded(sides[0], sides[1], lengths)
+
+
+def load(
+    encoded: Encoded, indices: Int[np.ndarray, " b"] | Sequence[int], dropout: BpeDropout | None = None, epoch: int = 0
+) -> Batch:
+    """A batch of pairs from a cache, cut anew by `dropout` if one is given; equal calls give equal batches.
+
+    Pairs that are cut anew are longer than the lengths that the budget was filled by, about a quarter at 0.1.
+    """
+    indices = np.asarray(indices, np.int64)
+    if dropout is not None:
+        return collate([dropout.pair(*encoded.pair(int(i)), epoch=epoch, index=int(i)) for i in indices])
+    lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
+    starts = np.asarray(encoded.offsets[indices])
+    sides = [encoded.tokens[spread(starts + lengths[:, 0] * side, lengths[:, side])] for side in (0, 1)]
+    return padded(sides[0], sides[1], lengths)
+
+
+def spread(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, " t"]:
+    """start, start + 1, … for each length, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def padded(sources: Int[np.ndarray, " s"], targets: Int[np.ndarray, " t"], lengths: Int64[np.ndarray, "b 2"]) -> Batch:
+    """Tokens of all rows, one after the other, in two rectangles."""
+    m, n = lengths.max(0)
+    source = np.full((len(lengths), m), PAD, np.int64)
+    source[np.arange(m) < lengths[:, :1]] = sources
+    target = np.full((len(lengths), n + 2), PAD, np.int64)
+    inside = np.arange(n) < lengths[:, 1:]
+    target[:, 0] = START
+    target[:, 1:-1][inside] = targets
+    target[np.arange(len(lengths)), lengths[:, 1] + 1] = END
+    predicted = lengths[:, 1] + 1
+    return Batch(
+        torch.from_numpy(source),
+        torch.from_numpy(lengths[:, 0].copy()),
+        torch.from_numpy(target),
+        torch.from_numpy(predicted),
+        int(predicted.sum()),
+    )

@@ -1,0 +1,165 @@
+"""BPE dropout: another cut into pieces every epoch, the same whenever it is asked for again.
+
+Provilkov et al. 2020 (arXiv:1910.13267), algorithm 1: before every merge, each possible merge is left out with
+probability p; the best of the others is done; where none is left, the cut is done. At p = 0 that is plain BPE, at p = 1
+single characters. The `tokenizers` library has it too, but cannot be seeded; resume would not be exact.
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Sequence
+
+from regard.data.tokenizer import UNKNOWN, Tokenizer, Tokenizers
+from regard.errors import ArgumentError
+
+__all__ = ["BpeDropout", "Cutter"]
+
+KEPT = 20_000  # words whose plain way is remembered
+
+Symbols = tuple[int, ...]
+Merge = tuple[int, int, int]  # its rank, the piece it makes, the place of its left part
+
+
+class BpeDropout:
+    """Cuts pairs of encoded texts anew: a function of (seed, epoch, index)."""
+
+    def __init__(self, tokenizers: Tokenizers, probability: float, *, seed: int = 0):
+        if not 0 <= probability <= 1:
+            raise ArgumentError(f"probability: {probability} given, expected 0 to 1")
+        self.probability, self.seed = probability, seed
+        self.source = Cutter(tokenizers.source)
+        self.target = self.source if tokenizers.joint else Cutter(tokenizers.target)
+
+    def pair(
+        self, source: Iterable[int], target: Iterable[int], *, epoch: int, index: int
+    ) -> tuple[list[int], list[int]]:
+        """The same texts in other pieces."""
+        draws = Draws(self.probability, random.Random(f"{self.seed} {epoch} {index}"))
+        return self.source.again(source, draws), self.target.again(target, draws)
+
+
+class Draws:
+    """Says of one merge after another whether it is left out. Drawn as gaps, so that most questions cost nothing."""
+
+    def __init__(self, probability: float, generator: random.Random):
+        self.generator = generator
+        self.scale = -math.inf if probability == 0 else 0.0 if probability == 1 else 1 / math.log1p(-probability)
+        self.kept = self.gap()  # how many are kept before the next that is left out
+
+    def gap(self) -> float:
+        """A geometric number."""
+        if self.scale == -math.inf:
+            return math.inf
+        return math.floor(math.log(1 - self.generator.random()) * self.scale)
+
+    def keep(self, most: int) -> int:
+        """How many of the next `most` are kept before one is left out; the one left out is not asked for yet."""
+        count = int(min(most, self.kept))
+        self.kept -= count
+        return count
+
+    def drop(self) -> bool:
+        """Whether the next is left out."""
+        if self.keep(1):
+            return False
+        self.kept = self.gap()
+        return True
+
+
+class Cutter:
+    """The merges of a BPE tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        model = tokenizer.content["model"]
+        odd = [name for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)]
+        if tokenizer.kind not in ("bpe", "character") or odd:
+            what = f"kind {tokenizer.kind!r}" if not odd else f"BPE with {', '.join(odd)}"
+            raise ArgumentError(f"a tokenizer of {what} given, BPE dropout expects plain BPE")
+        self.tokenizer = tokenizer
+        self.vocabulary: dict[str, int] = model["vocab"]
+        self.bytes = bool(model.get("byte_fallback")) and all(f"<0x{b:02X}>" in self.vocabulary for b in range(256))
+        self.merges: dict[tuple[int, int], tuple[int, int]] = {}
+        for rank, merge in enumerate(model["merges"]):
+            left, right = merge.split(" ") if isinstance(merge, str) else merge
+            pair = self.vocabulary[left], self.vocabulary[right]
+            self.merges.setdefault(pair, (rank, self.vocabulary[left + right]))
+        self.paths: dict[str, list[Symbols]] = {}
+        self.found: dict[Symbols, list[Merge]] = {}
+
+    def again(self, ids: Iterable[int], draws: Draws) -> list[int]:
+        """The text of ids, cut anew; tags and other special pieces stay."""
+        cut: list[int] = []
+        run: list[int] = []
+        for i in ids:
+            if i <= UNKNOWN or i in self.tokenizer.tags:
+                cut += [*self.text(run, draws), int(i)]
+                run = []
+            else:
+                run.append(i)
+        return cut + self.text(run, draws)
+
+    def text(self, ids: Sequence[int], draws: Draws) -> list[int]:
+        """One text between special pieces."""
+        if not ids:
+            return []
+        text, before = self.tokenizer.decode(ids), self.tokenizer.library.pre_tokenizer
+        words = [word for word, _ in before.pre_tokenize_str(text)] if before is not None else [text]
+        return [piece for word in words for piece in self.word(word, draws)]
+
+    def word(self, word: str, draws: Draws) -> Symbols:
+        """The pieces of a word."""
+        path = self.paths.get(word)
+        if path is None:
+            if len(self.paths) >= KEPT:
+                self.paths.clear()
+            path = self.paths[word] = self.path(word)
+        # Up to the first merge that is left out, the way is that of plain BPE, which asks once a merge.
+        done = draws.keep(len(path) - 1)
+        return path[done] if done == len(path) - 1 else self.merge(path[done], draws)
+
+    def path(self, word: str) -> list[Symbols]:
+        """A word after 0, 1, 2, … merges of plain BPE."""
+        path = [self.symbols(word)]
+        while possible := self.possible(path[-1]):
+            path.append(joined(path[-1], possible[0]))
+        return path
+
+    def symbols(self, word: str) -> Symbols:
+        """A piece a character, or bytes, or unknown."""
+        found: list[int] = []
+        for character in word:
+            i = self.vocabulary.get(character)
+            if i is not None:
+                found.append(i)
+            elif self.bytes:
+                found += [self.vocabulary[f"<0x{byte:02X}>"] for byte in character.encode()]
+            else:
+                found.append(UNKNOWN)
+        return tuple(found)
+
+    def merge(self, symbols: Symbols, draws: Draws) -> Symbols:
+        """Merge what stands side by side, best first, until nothing that was not left out is left.
+
+        Asking in order of rank until one is kept is the same as asking all and taking the best.
+        """
+        while (chosen := next((each for each in self.possible(symbols) if not draws.drop()), None)) is not None:
+            symbols = joined(symbols, chosen)
+        return symbols
+
+    def possible(self, symbols: Symbols) -> list[Merge]:
+        """The merges that could be done, best first."""
+        found = self.found.get(symbols)
+        if found is None:
+            merges = ((self.merges.get(pair), place) for place, pair in enumerate(itertools.pairwise(symbols)))
+            found = sorted((*merge, place) for merge, place in merges if merge is not None)
+            if len(self.found) >= 5 * KEPT:
+                self.found.clear()
+            self.found[symbols] = found
+        return found
+
+
+def joined(symbols: Symbols, merge: Merge) -> Symbols:
+    """The symbols after a merge."""
+    _, piece, place = merge
+    return (*symbols[:place], piece, *symbols[place + 2 :])

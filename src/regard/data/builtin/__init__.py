@@ -1,0 +1,129 @@
+"""Built-in corpora: generated, nothing downloaded, with gold word alignments where these have a meaning.
+
+    from regard.data.builtin import generate
+    for example in generate("phrasebook", 30_000, pair="en-fr", longest=12):
+        print(example.source, example.target, example.alignment)
+
+Whether an example is for training, validation or testing hangs on a hash of its source alone (2 % are valid, 2 % test), so
+that no seed and no count can bring a test sentence into training. The same arguments give the same examples on every
+machine and every version of Python.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import importlib
+import random
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from regard.data.builtin.example import Corpus, Example, Wanted
+from regard.errors import ArgumentError
+
+__all__ = ["NAMES", "Example", "Split", "generate", "options_of", "split_of"]
+
+Split = Literal["train", "valid", "test"]
+
+NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "phrasebook": "sentences of everyday life, English to German or French, from a synchronous grammar",
+        "numbers": "written numerals to digits, or back; English, German, French",
+        "dates": "dates in many written forms to ISO 8601, or back",
+        "reverse": "sequences of symbols, reversed",
+        "sort": "sequences of numbers, sorted",
+        "copy": "sequences of symbols, copied",
+    }
+)
+PATIENCE = 100_000  # draws without a new example, after which a corpus is taken to be used up
+
+
+def generate(
+    name: str, count: int, *, seed: int = 0, split: Split = "train", pair: str = "en-de", **options: Any
+) -> Iterator[Example]:
+    """`count` different examples of a corpus, one at a time.
+
+    `pair` is of the phrasebook: en-de or en-fr. Other options are the corpus's own, see its module; `options_of` lists
+    them. A corpus that has fewer different examples in this split gives them all and then raises an ArgumentError that
+    says how many there were. What is kept in memory is eight bytes' hash of each source.
+    """
+    module = corpus(name)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise ArgumentError(f"count: {count!r} given, a whole number of at least 0 expected")
+    if split not in get_args(Split):
+        raise ArgumentError(f"split: {split!r} given, {known(get_args(Split), split)}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ArgumentError(f"seed: {seed!r} given, a whole number of at least 0 expected")
+    allowed = options_of(name)
+    for option in options:
+        if option not in allowed:
+            raise ArgumentError(f"{name}: there is no option {option!r}, {known(tuple(allowed), option)}")
+    if name == "phrasebook":
+        options["pair"] = pair
+    return _stream(name, module, count, seed, split, module.Options(**options))
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """A corpus's own options and their defaults."""
+    fields = dataclasses.fields(corpus(name).Options)
+    return {field.name: field.default for field in fields if field.name != "pair"}
+
+
+def split_of(source: str) -> Split:
+    """The split that a source belongs to, whatever the seed."""
+    return _split(_hash(source))
+
+
+def corpus(name: str) -> Corpus:
+    """The module of a corpus."""
+    if name not in NAMES:
+        raise ArgumentError(f"there is no built-in corpus {name!r}, {known(tuple(NAMES), name)}")
+    module: Any = importlib.import_module(f"regard.data.builtin.{name}")
+    return module
+
+
+def known(names: tuple[str, ...], wrong: object) -> str:
+    """What a person may have meant."""
+    near = difflib.get_close_matches(str(wrong), names, n=1)
+    return (f"did you mean {near[0]!r}? " if near else "") + f"there are {', '.join(names)}"
+
+
+def _hash(source: str) -> int:
+    return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest(), "little")
+
+
+def _split(code: int) -> Split:
+    place = code % 100
+    return "train" if place > 3 else "valid" if place < 2 else "test"
+
+
+def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
+    seen: set[int] = set()
+
+    def wanted(source: str) -> bool:
+        code = _hash(source)
+        if code in seen or _split(code) != split:
+            return False
+        seen.add(code)
+        return True
+
+    if count == 0:
+        return
+    given = waited = 0
+    for example in module.draw(random.Random(seed).random, wanted, options):
+        if example is not None:
+            yield example
+            given, waited = given + 1, 0
+            if given == count:
+                return
+        elif (waited := waited + 1) > PATIENCE:
+            break
+    rest = module.every(wanted, options)
+    for example in rest or ():
+        if example is not None:
+            yield example
+            given += 1
+            if given == count:
+                return
+    there = "there are" if rest is not None else f"{PATIENCE:,} draws in a row found no more than"
+    raise ArgumentError(f"{name}: {count:,} examples asked for, {there} {given:,} different ones for {split}")

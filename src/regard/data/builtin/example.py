@@ -1,0 +1,42 @@
+"""An example of a built-in corpus, and what a corpus must offer."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from regard.errors import ArgumentError
+
+__all__ = ["Corpus", "Example", "Wanted", "whole"]
+
+Wanted = Callable[[str], bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Example:
+    """A source, its target, and how their words belong together. Words stand apart by single spaces."""
+
+    source: str
+    target: str
+    alignment: tuple[tuple[int, int], ...] = ()  # gold links (source word, target word), sorted; () where there are none
+    source_heads: tuple[int, ...] = ()  # phrasebook: the index of each word's head, -1 for the root
+    target_heads: tuple[int, ...] = ()
+
+
+class Corpus(Protocol):
+    """A module of a corpus: its options, and examples drawn with numbers from [0, 1).
+
+    `wanted` says of a source whether it is of the split and new; where it is not, None comes in its place, so that the
+    target need not be made. `every` gives all there are once, or None where they cannot be listed.
+    """
+
+    Options: type[Any]
+
+    def draw(self, random: Callable[[], float], wanted: Wanted, options: Any) -> Iterator[Example | None]: ...
+
+    def every(self, wanted: Wanted, options: Any) -> Iterator[Example | None] | None: ...
+
+
+def whole(name: str, value: object, lowest: int) -> None:
+    """Refuse an option that is not a whole number of at least `lowest`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        raise ArgumentError(f"{name}: {value!r} given, a whole number of at least {lowest} expected")

@@ -1,0 +1,94 @@
+"""Phrasebook: sentences of everyday life, English to German and English to French.
+
+A hand-written synchronous grammar. A sentence is drawn as a meaning (`meaning`, `grammar`) over a lexicon of several
+hundred words (`lexicon`, `inflection`), and each language says it in its own way (`english`, `german`, `french`): German
+with its cases, adjective endings, verb-last clauses and separable verbs, French with agreement, elision, clitics and
+adjectives after the noun. Word alignments and dependency heads come out of the derivation: words that stand for the same
+part of the meaning are linked.
+
+Words stand apart by single spaces, punctuation is a word, and so is what an apostrophe cuts off: "l' homme", "j' ai",
+"Anna 's dog". Sentences start in lower case unless their first word is a capital by itself. A sentence has exactly one
+translation: "you" is du and tu, "they" is ils, a speaker is masculine, "the teacher" is der Lehrer.
+
+Options: `longest` and `shortest`, in English words with the full stop. Beyond 14 words, subordinate and relative clauses
+become more frequent.
+"""
+
+import dataclasses
+import functools
+import random as pseudorandom
+from collections.abc import Callable, Iterator
+
+from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.phrasebook import english, french, german
+from regard.data.builtin.phrasebook.grammar import Grammar
+from regard.data.builtin.phrasebook.meaning import Sentence
+from regard.data.builtin.phrasebook.pool import Pool
+from regard.data.builtin.phrasebook.words import Word, finish, links
+from regard.errors import ArgumentError
+
+__all__ = ["PAIRS", "Options", "derive", "draw", "every"]
+
+PAIRS: dict[str, Callable[[Sentence], list[Word]]] = {"en-de": german.speak, "en-fr": french.speak}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    pair: str = "en-de"
+    longest: int = 14
+    shortest: int = 3
+
+    def __post_init__(self) -> None:
+        if self.pair not in PAIRS:
+            raise ArgumentError(f"pair: {self.pair!r} given, there are {', '.join(PAIRS)}")
+        whole("shortest", self.shortest, 1)
+        whole("longest", self.longest, max(3, self.shortest))
+
+
+@functools.cache
+def all_words() -> Pool:
+    return Pool()
+
+
+def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Sentences without end; None for one that is not wanted."""
+    grammar = Grammar(all_words(), random, rich=min(1.0, max(0.0, (options.longest - 9) / 16)))
+    speak = PAIRS[options.pair]
+    while True:
+        sentence = grammar.sentence()
+        source = english.speak(sentence)
+        if options.shortest <= len(source) <= options.longest:
+            text, heads = finish(source)
+            if wanted(text):
+                target = speak(sentence)
+                translation, target_heads = finish(target)
+                yield Example(text, translation, links(source, target), heads, target_heads)
+                continue
+        yield None
+
+
+def every(wanted: Wanted, options: Options) -> None:
+    """Sentences cannot be listed: there are too many."""
+    return
+
+
+def derive(source: str, pair: str = "en-de", tries: int = 200_000) -> Example | None:
+    """The example with this English source, or None where the grammar was not seen to produce it.
+
+    Draws from the words of the sentence alone until it comes up. "derive" is thus a test of what `draw` can give, not a
+    parser.
+    """
+    speak = PAIRS[Options(pair).pair]
+    grammar = Grammar(Pool(frozenset(source.split())), pseudorandom.Random(0).random, rich=0.5)
+    for _ in range(tries):
+        try:
+            sentence = grammar.sentence()
+        except IndexError:  # a choice among none: no such word in the sentence
+            continue
+        words = english.speak(sentence)
+        text, heads = finish(words)
+        if text == source:
+            target = speak(sentence)
+            translation, target_heads = finish(target)
+            return Example(text, translation, links(words, target), heads, target_heads)
+    return None

@@ -1,0 +1,631 @@
+"""The grammar: draws meanings, from a pool of words.
+
+What may go with what is decided here, once for all languages: which objects a verb takes, which times a tense; and what is
+left out because a language has no plain equivalent, or because the English would have two readings ("I read it": now or
+then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from regard.data.builtin.phrasebook.lexicon import Name, Noun, Phrase, Verb
+from regard.data.builtin.phrasebook.meaning import (
+    CLAUSE_BITS,
+    NOUN_BITS,
+    SENTENCE_BITS,
+    Asking,
+    Clause,
+    Det,
+    Kind,
+    Modal,
+    NounPhrase,
+    Polarity,
+    Sentence,
+    Tense,
+)
+from regard.data.builtin.phrasebook.pool import Pool
+
+__all__ = ["Grammar"]
+
+T = TypeVar("T")
+PERSONS = (0, 1, 2, 2, 3, 4, 2)  # of I, you, he, she, we, they, it
+PEOPLE = ("person", "family")
+SAME = ((0, 4), (1,), (), (), (0, 4), ())  # objects that would be reflexive or nearly: I and me, I and us
+
+
+def table(weights: dict[T, int]) -> tuple[T, ...]:
+    """Each choice as often as its weight says, so that a choice is one lookup."""
+    return tuple(choice for choice, weight in weights.items() for _ in range(weight))
+
+
+SHAPES = table(
+    {
+        "statement": 50,
+        "question": 9,
+        "where": 3,
+        "when": 3,
+        "why": 3,
+        "object": 6,
+        "which": 3,
+        "who": 4,
+        "reason": 8,
+        "event": 5,
+        "condition": 4,
+        "while": 2,
+        "that": 6,
+        "whether": 2,
+        "try": 5,
+        "joined": 4,
+    }
+)
+CONTENTS = table(
+    {"verb": 58, "give": 8, "go": 7, "stay": 4, "adjective": 12, "profession": 3, "idiom": 4, "place": 3, "than": 3}
+)
+SUBORDINATES = table({"verb": 40, "go": 6, "stay": 4, "adjective": 16, "idiom": 10, "sky": 12, "weather": 12})
+RELATIVES = table({"verb": 60, "stay": 20, "go": 10, "adjective": 10})
+TENSES = table({"past": 32, "present": 22, "progressive": 14, "modal": 32})
+MODALS = table(
+    {
+        Modal.WILL: 10,
+        Modal.CAN: 6,
+        Modal.MUST: 5,
+        Modal.SHOULD: 4,
+        Modal.WANT: 6,
+        Modal.LIKE: 4,
+        Modal.COULD: 2,
+        Modal.HAD: 2,
+        Modal.WANTED: 3,
+    }
+)
+PRESENT_MODALS = table({Modal.WILL: 10, Modal.CAN: 4, Modal.MUST: 4, Modal.SHOULD: 3, Modal.WANT: 3})
+PAST_MODALS = (Modal.COULD, Modal.HAD, Modal.WANTED)
+SUBJECT_DETS = table({Det.THE: 40, Det.MY: 34, Det.THIS: 9, Det.A: 6, Det.NAMED: 5, Det.EVERY: 3, Det.NUMBER: 3})
+FAMILY_DETS = table({Det.MY: 12, Det.NAMED: 2, Det.THE: 1})
+SINGLE_DETS = table({Det.A: 36, Det.THE: 30, Det.MY: 20, Det.THIS: 8, Det.NAMED: 6})
+MASS_DETS = table({Det.BARE: 60, Det.THE: 22, Det.MY: 10, Det.THIS: 4, Det.NAMED: 4})
+PLURAL_DETS = table({Det.BARE: 30, Det.THE: 24, Det.MY: 16, Det.NUMBER: 18, Det.THIS: 6, Det.MANY: 6})
+DEFINITE_DETS = table({Det.THE: 50, Det.MY: 32, Det.THIS: 10, Det.NAMED: 8})
+
+
+class Grammar:
+    """Draws sentences from a pool with a source of numbers from [0, 1); `rich` from 0 to 1 makes them longer."""
+
+    def __init__(self, pool: Pool, random: Callable[[], float], rich: float = 0.3):
+        self.pool = pool
+        self.random = random
+        self.rich = rich
+        self.bit = 1
+
+    def pick(self, choices: Sequence[T]) -> T:
+        return choices[int(self.random() * len(choices))]
+
+    def noun_bits(self) -> int:
+        bit = self.bit
+        self.bit = bit << NOUN_BITS
+        return bit
+
+    def new_clause(self, subject: NounPhrase) -> Clause:
+        clause = Clause(subject, self.bit)
+        self.bit <<= CLAUSE_BITS
+        return clause
+
+    # Noun phrases.
+
+    def pronoun(self, owner: int) -> NounPhrase:
+        phrase = NounPhrase(Kind.PRONOUN, self.noun_bits())
+        phrase.owner = owner
+        phrase.person = PERSONS[owner]
+        phrase.many = owner == 4 or owner == 5
+        phrase.feminine = owner == 3
+        return phrase
+
+    def name(self, name: Name) -> NounPhrase:
+        phrase = NounPhrase(Kind.NAME, self.noun_bits())
+        phrase.name = name
+        phrase.feminine = name.feminine
+        return phrase
+
+    def both(self, first: NounPhrase, second: NounPhrase) -> NounPhrase:
+        phrase = NounPhrase(Kind.BOTH, self.noun_bits())
+        phrase.first, phrase.second = first, second
+        phrase.person, phrase.many = 4, True
+        phrase.feminine = first.feminine & second.feminine
+        return phrase
+
+    def noun(self, noun: Noun, det: Det, many: bool) -> NounPhrase:
+        phrase = NounPhrase(Kind.NOUN, self.noun_bits())
+        phrase.noun, phrase.det, phrase.many = noun, det, many
+        phrase.person = 4 if many else 2
+        phrase.feminine = noun.feminine
+        if noun in self.pool.unowned and (det == Det.MY or det == Det.NAMED):
+            phrase.det = det = Det.THE  # "meine Frau" is a wife
+        if det == Det.MY:
+            phrase.owner = self.pick(self.pool.owners)
+        elif det == Det.NAMED:
+            phrase.name = self.pick(self.pool.names)
+        elif det == Det.NUMBER:
+            phrase.number = self.pick(self.pool.numbers)
+        if noun.kind in self.pool.adjectives and self.random() < (0.12 if noun.kind in PEOPLE else 0.3):
+            phrase.adjective = self.pick(self.pool.adjectives[noun.kind])
+        return phrase
+
+    def people(self, family: bool) -> NounPhrase:
+        """A noun phrase for a person, or a few."""
+        noun = self.pick(self.pool.nouns["family" if family else "person"])
+        det = self.pick(FAMILY_DETS if family else SUBJECT_DETS)
+        many = det == Det.NUMBER or (det != Det.EVERY and det != Det.A and self.random() < 0.25)
+        return self.noun(noun, det, many)
+
+    def subject(self, animal: bool = False, relative: bool = False) -> NounPhrase:
+        chance = self.random()
+        if animal and chance < 0.1:
+            det = self.pick(DEFINITE_DETS)
+            return self.noun(self.pick(self.pool.nouns["animal"]), det, self.random() < 0.3)
+        if chance < 0.55:
+            return self.pronoun(self.pick(self.pool.subjects))
+        if chance < 0.67:
+            return self.name(self.pick(self.pool.names))
+        if chance < 0.71:
+            if chance < 0.69:
+                first, second = self.pick(self.pool.names), self.pick(self.pool.names)
+                if first is not second:
+                    return self.both(self.name(first), self.name(second))
+            else:
+                one, two = self.pick(self.pool.nouns["family"]), self.pick(self.pool.nouns["family"])
+                if one is not two:
+                    owner = self.pick(self.pool.owners)
+                    pair = self.noun(one, Det.THE, False), self.noun(two, Det.THE, False)
+                    for phrase in pair:
+                        phrase.det, phrase.owner, phrase.adjective = Det.MY, owner, None
+                    return self.both(*pair)
+        phrase = self.people(chance < 0.83)
+        if relative and phrase.det == Det.THE and self.random() < 0.1 + 0.3 * self.rich:
+            self.add_relative(phrase)
+        return phrase
+
+    def thing(self, verb: Verb, subject: NounPhrase, denied: bool, relative: bool) -> NounPhrase:
+        """An object that goes with a verb."""
+        random = self.random
+        kind = self.pick(self.pool.classes(verb))
+        chance = random()
+        oblique = bool(verb.german.preposition) or verb.french.link.startswith("+")
+        if kind in PEOPLE:
+            if chance < 0.4:
+                mine = SAME[subject.owner] if subject.kind == Kind.PRONOUN and subject.owner < 6 else ()
+                owner = self.pick(self.pool.objects)
+                if owner not in mine:
+                    return self.pronoun(owner)
+            elif chance < 0.53:
+                return self.name(self.pick(self.pool.names))
+        elif chance < 0.1 and not oblique and "kind" not in verb.traits:
+            return self.pronoun(self.pick(self.pool.things))
+        elif chance < 0.17 and kind in ("food", "drink") and not denied:
+            one, two = self.pick(self.pool.nouns[kind]), self.pick(self.pool.nouns[kind])
+            if one is not two:
+                pair = self.noun(one, Det.BARE, False), self.noun(two, Det.BARE, False)
+                pair[0].adjective = pair[1].adjective = None
+                return self.both(*pair)
+        noun = self.pick(self.pool.nouns[kind])
+        if kind == "family":
+            det, many = self.pick(FAMILY_DETS), random() < 0.15
+        elif not noun.english[1]:
+            det, many = self.pick(MASS_DETS), False
+        elif random() < 0.3:
+            det, many = self.pick(PLURAL_DETS), True
+        else:
+            det, many = self.pick(SINGLE_DETS), False
+        if (denied and det >= Det.NUMBER) or (oblique and (denied or det != Det.A)) or "kind" in verb.traits:
+            if det > Det.EVERY and not ("kind" in verb.traits and det == Det.BARE):
+                det = self.pick(DEFINITE_DETS)
+        elif denied and det >= Det.A and (verb.german.case == 2 or verb.french.link):
+            det = self.pick(DEFINITE_DETS)
+        phrase = self.noun(noun, det, many)
+        if relative and det in (Det.THE, Det.A) and random() < 0.06 + 0.24 * self.rich:
+            self.add_relative(phrase)
+        return phrase
+
+    def add_relative(self, phrase: NounPhrase) -> None:
+        """Give a noun phrase a relative clause: who lives in Berlin, that we bought."""
+        noun = phrase.noun
+        assert noun is not None
+        gap = NounPhrase(Kind.GAP, 0)
+        gap.person, gap.many, gap.feminine = phrase.person, phrase.many, phrase.feminine
+        phrase.adjective = None
+        if noun.kind == "person" and self.random() < 0.6:
+            clause = self.clause(self.pick(RELATIVES), "any", gap, plain=True)
+        else:
+            subject = self.pronoun(self.pick(self.pool.subjects)) if self.random() < 0.7 else self.people(True)
+            clause = self.new_clause(subject)
+            clause.verb = self.pick(self.pool.governing[noun.kind])
+            clause.object = gap
+            self.set_tense(clause, "any", plain=True)
+        clause.about = phrase
+        phrase.relative = clause
+
+    # Clauses.
+
+    def set_tense(self, clause: Clause, mode: str, plain: bool = False, timed: bool = True) -> None:
+        """Tense or modal, negation and time, as they go together."""
+        random, verb, pool = self.random, clause.verb, self.pool
+        traits = verb.traits if verb is not None else ()
+        choice = self.pick(TENSES) if mode == "any" else mode
+        if verb is None or "still" in traits:
+            if choice == "progressive":
+                choice = "present"
+            if verb is not None and "past" not in traits:
+                choice = "present" if choice != "modal" or mode != "modal" else choice
+            elif choice == "modal" and mode != "modal" and random() < 0.7:
+                choice = "past"
+        if choice == "modal":
+            modal = self.pick(PRESENT_MODALS if mode == "modal" or verb is None or "still" in traits else MODALS)
+            if verb is None or "still" in traits:
+                modal = Modal.WILL if modal not in (Modal.WILL, Modal.CAN) or verb is None else modal
+            elif modal == Modal.LIKE and verb not in pool.liked:
+                modal = Modal.WANT
+            clause.modal = modal
+            times = pool.past_times if modal in PAST_MODALS else pool.future_times
+            if modal == Modal.LIKE:
+                times = pool.habits
+            elif modal != Modal.WILL and modal not in PAST_MODALS and random() < 0.3:
+                times = pool.now
+        elif choice == "past":
+            clause.tense, times = Tense.PAST, pool.past_times
+        elif choice == "progressive":
+            clause.tense, times = Tense.PROGRESSIVE, pool.now
+        else:
+            times = pool.habits if verb is not None else pool.now
+        asking = clause.asking
+        if asking == Asking.NOTHING or clause.wh is pool.why:
+            chance = random()
+            if chance < 0.15 and clause.modal != Modal.HAD:
+                clause.polarity = Polarity.NOT
+            elif chance < 0.21 and choice == "present" and verb is not None and clause.wh is None:
+                clause.polarity = Polarity.NEVER
+        if (
+            verb is not None
+            and verb.english.base == verb.english.past
+            and choice == "past"
+            and clause.subject.person != 2
+            and clause.polarity == Polarity.YES
+            and asking in (Asking.NOTHING, Asking.SUBJECT)
+        ):
+            clause.tense, times = Tense.PROGRESSIVE, pool.now  # "I read" would have two readings
+            choice = "progressive"
+        if clause.polarity != Polarity.YES and times is pool.habits:
+            return
+        if choice == "present" and asking == Asking.NOTHING and random() < 0.2 and clause.polarity == Polarity.YES:
+            lasting = verb is None and clause.idiom is None and clause.adjective not in pool.passing
+            if "still" not in traits and not lasting:
+                clause.often = self.pick(pool.often)
+                return
+        if not timed or ("still" in traits and choice == "present"):
+            return
+        if verb is None and (clause.profession or clause.than or (clause.adjective and clause.adjective not in pool.passing)):
+            return
+        if random() < (0.2 if plain else 0.42):
+            clause.time = self.pick(times)
+            if clause.time.counted:
+                clause.number = self.pick(pool.numbers)
+            clause.front = not plain and asking == Asking.NOTHING and random() < 0.3
+
+    def clause(
+        self,
+        content: str,
+        mode: str,
+        subject: NounPhrase | None = None,
+        plain: bool = False,
+        asking: Asking = Asking.NOTHING,
+        wh: Phrase | None = None,
+    ) -> Clause:
+        """A clause of a kind of content; `plain` has no time in front and no relative clause."""
+        random, pool = self.random, self.pool
+        decorated = not plain and asking == Asking.NOTHING
+        if content == "sky" or content == "weather":
+            clause = self.new_clause(self.pronoun(6))
+            if content == "sky":
+                clause.idiom = self.pick(pool.skies)
+            else:
+                clause.verb = self.pick(pool.weather)
+            clause.asking, clause.wh = asking, wh
+            self.set_weather(clause, mode)
+            return clause
+        verb = None
+        if content == "verb":
+            verb = self.pick(pool.lively if mode == "progressive" else pool.verbs)
+        elif content == "give":
+            verb = self.pick(pool.giving)
+        elif content == "go":
+            verb = self.pick(pool.walking if wh is not None and wh is pool.whither else pool.going)
+        elif content == "stay":
+            verb = self.pick(pool.staying)
+        if subject is None:
+            if content == "adjective" and random() < 0.4:
+                kind = self.pick(pool.described)
+                noun = self.pick(pool.nouns[kind])
+                many = bool(noun.english[1]) and random() < 0.3
+                subject = self.noun(noun, self.pick(DEFINITE_DETS), many)
+                subject.adjective = None
+            elif content == "than":
+                subject = self.compared()
+            else:
+                animal = verb is not None and "animal" in verb.traits
+                subject = self.subject(animal, decorated)
+        clause = self.new_clause(subject)
+        clause.verb, clause.asking, clause.wh = verb, asking, wh
+        if verb is None:
+            self.predicate(clause, content)
+        timed = wh is not pool.asked_when and subject.kind != Kind.GAP
+        self.set_tense(clause, mode, plain or subject.relative is not None, timed)
+        if verb is None:
+            if subject.det == Det.A and subject.kind == Kind.NOUN:
+                subject.det = Det.THE
+            return clause
+        if subject.det in (Det.A, Det.NUMBER, Det.EVERY) and subject.kind == Kind.NOUN:
+            clause.polarity = Polarity.YES
+        asked_where = wh is pool.where or wh is pool.whither
+        if content == "verb":
+            self.add_objects(clause, decorated and subject.relative is None)
+        elif content == "give":
+            self.add_gift(clause)
+        elif not asked_where:
+            kinds = verb.objects or (("far", "town") if "still" in verb.traits else ("near", "near", "town", "far"))
+            clause.place, clause.to = self.pick(pool.places[self.pick(kinds)]), content == "go"
+        thing = clause.object
+        if thing is not None and thing.relative is not None:
+            if not clause.front:
+                clause.time = clause.number = None
+            return clause
+        self.decorate(clause, asked_where)
+        return clause
+
+    def set_weather(self, clause: Clause, mode: str) -> None:
+        """Tense and time of the weather."""
+        choice = self.pick(("past", "present", "progressive", "modal")) if mode == "any" else mode
+        if choice == "modal" or choice == "past":
+            clause.modal = Modal.WILL if choice == "modal" else None
+            clause.tense = Tense.PAST if choice == "past" else Tense.PRESENT
+            if self.random() < 0.3:
+                clause.time = self.pick(self.pool.future_times if choice == "modal" else self.pool.past_times)
+                if clause.time.counted:
+                    clause.number = self.pick(self.pool.numbers)
+        elif choice == "progressive" and clause.verb is not None:
+            clause.tense = Tense.PROGRESSIVE
+
+    def predicate(self, clause: Clause, content: str) -> None:
+        """What the subject is."""
+        pool, subject = self.pool, clause.subject
+        if content == "profession":
+            clause.profession = self.pick(pool.professions)
+        elif content == "idiom":
+            clause.idiom = self.pick(pool.idioms)
+        elif content == "place":
+            clause.place = self.pick(pool.places[self.pick(("near", "near", "near", "town", "far"))])
+        elif content == "than":
+            kind = subject.noun.kind if subject.noun is not None else "person"
+            clause.adjective = self.pick(pool.comparable["person" if kind == "family" else kind])
+            clause.than = self.rival(subject)
+        else:
+            kind = subject.noun.kind if subject.noun is not None else "person"
+            clause.adjective = self.pick(pool.predicates["person" if kind == "family" else kind])
+            if clause.adjective.comparative != "-" and self.random() < 0.25:
+                clause.degree = self.pick(pool.degrees)
+
+    def compared(self) -> NounPhrase:
+        """What is compared with another of its kind."""
+        if self.random() < 0.5:
+            noun = self.pick(self.pool.nouns[self.pick(self.pool.rivals)])
+            phrase = self.noun(noun, self.pick(DEFINITE_DETS), self.random() < 0.2)
+            phrase.adjective = None
+            return phrase
+        return self.subject()
+
+    def rival(self, subject: NounPhrase) -> NounPhrase:
+        noun = subject.noun
+        if noun is None or noun.kind in PEOPLE:
+            if self.random() < 0.5:
+                owner = self.pick(self.pool.objects)
+                if subject.kind != Kind.PRONOUN or owner not in (subject.owner, *SAME[subject.owner]):
+                    return self.pronoun(owner)
+            other = self.people(True)
+        else:
+            other = self.noun(self.pick(self.pool.nouns[noun.kind]), self.pick(DEFINITE_DETS), subject.many)
+            if other.noun is noun and other.det == subject.det:
+                other.det = Det.MY if subject.det == Det.THE else Det.THE
+                other.owner = self.pick(self.pool.owners)
+        other.adjective = None
+        return other
+
+    def add_objects(self, clause: Clause, relative: bool) -> None:
+        """What the verb is done to, or a second verb."""
+        verb = clause.verb
+        assert verb is not None
+        if not verb.objects:
+            mates = self.pool.mates.get(verb.english.base)
+            if mates and not verb.english.particle and clause.polarity == Polarity.YES and self.random() < 0.12:
+                clause.verb2 = self.pick(mates)
+            return
+        if "may" in verb.traits and self.random() < 0.35:
+            return
+        clause.object = self.thing(verb, clause.subject, clause.polarity != Polarity.YES, relative)
+
+    def add_gift(self, clause: Clause) -> None:
+        """What is given to whom."""
+        verb, random = clause.verb, self.random
+        assert verb is not None
+        denied = clause.polarity != Polarity.YES
+        if random() < 0.5:
+            owner = self.pick(self.pool.objects)
+            subject = clause.subject
+            if subject.kind == Kind.PRONOUN and owner in SAME[subject.owner]:
+                owner = 3 if 3 in self.pool.objects else self.pick(self.pool.objects)
+            clause.recipient = self.pronoun(owner)
+        elif random() < 0.4:
+            clause.recipient = self.name(self.pick(self.pool.names))
+        else:
+            clause.recipient = self.people(random() < 0.5)
+            if clause.recipient.det in (Det.A, Det.EVERY, Det.NUMBER):
+                clause.recipient.det = Det.THE
+        clause.object = self.thing(verb, clause.subject, denied, False)
+        recipient, thing = clause.recipient, clause.object
+        if recipient.kind == Kind.PRONOUN and recipient.owner == 3 and thing.kind == Kind.NOUN and thing.det == Det.BARE:
+            thing.det = Det.THE  # "gives her books" would have two readings
+
+    def decorate(self, clause: Clause, asked_where: bool) -> None:
+        """Manner and place."""
+        verb, random, pool = clause.verb, self.random, self.pool
+        assert verb is not None
+        if clause.polarity == Polarity.YES and clause.verb2 is None:
+            if clause.subject.many and not verb.objects and not verb.english.particle and random() < 0.15:
+                clause.manner = self.pick(pool.together) if verb.traits else None
+            elif random() < 0.14:
+                manners = pool.manners.get(verb.english.base + verb.english.particle)
+                if manners:
+                    manner = self.pick(manners)
+                    if clause.modal is None or manner not in pool.judging:
+                        clause.manner = manner
+        if clause.place is None and not asked_where and "here" in verb.traits and random() < 0.16:
+            if clause.subject.kind != Kind.GAP and clause.asking != Asking.SUBJECT:
+                kind = self.pick(("near", "near", "near", "town", "far"))
+                clause.place = self.pick(pool.places[kind])
+
+    # Sentences.
+
+    def sentence(self) -> Sentence:
+        """Draw a sentence."""
+        self.bit = 1
+        shape = self.pick(SHAPES)
+        if shape in ("reason", "event", "condition", "while", "joined"):
+            return self.complex(shape)
+        if shape == "statement":
+            clause = self.clause(self.pick(CONTENTS), "any")
+        elif shape == "question":
+            clause = self.clause(self.pick(CONTENTS), "any", asking=Asking.WHETHER)
+        elif shape in ("where", "when", "why"):
+            clause = self.adverb_question(shape)
+        elif shape in ("object", "which"):
+            clause = self.object_question(shape == "which")
+        elif shape == "who":
+            who = NounPhrase(Kind.WHO, self.noun_bits())
+            clause = self.clause(self.pick(CONTENTS[: CONTENTS.index("profession")]), "any", who, asking=Asking.SUBJECT)
+        elif shape == "try":
+            clause = self.trying()
+        else:
+            clause = self.thinking(shape)
+        return self.finished(clause)
+
+    def finished(self, clause: Clause) -> Sentence:
+        sentence = Sentence(clause, self.bit)
+        self.bit <<= SENTENCE_BITS
+        return sentence
+
+    def complex(self, shape: str) -> Sentence:
+        """Two clauses with a conjunction."""
+        pool, random = self.pool, self.random
+        first = False
+        if shape == "reason":
+            conjunction = self.pick(pool.reasons)
+            main = self.clause(self.pick(CONTENTS), "any", plain=True)
+            other = self.clause(self.pick(SUBORDINATES), "any", plain=True)
+            first = random() < 0.15
+        elif shape == "event":
+            past = random() < 0.5
+            mode = "past" if past else "present"
+            conjunction = self.pick(pool.then if past else pool.when)
+            contents = ("verb", "verb", "go", "adjective", "idiom")
+            main = self.clause(self.pick(contents), mode, plain=True)
+            other = self.clause(self.pick(SUBORDINATES), mode, plain=True)
+            first = random() < 0.5
+            if (main.tense == Tense.PAST) != past or (other.tense == Tense.PAST) != past:  # a state has no past here
+                conjunction = self.pick(pool.reasons)
+            else:
+                main.time = other.time = main.number = other.number = None
+        elif shape == "condition":
+            conjunction = self.pick(pool.conditions)
+            main = self.clause(self.pick(("verb", "verb", "verb", "go", "stay", "give")), "modal", plain=True)
+            other = self.clause(self.pick(SUBORDINATES), "present", plain=True)
+            other.time = other.number = None
+            first = random() < 0.5
+        elif shape == "while":
+            conjunction = self.pick(pool.whiles)
+            main = self.clause("verb", "progressive", plain=True)
+            other = self.clause("verb", "progressive", plain=True)
+            other.time = other.number = None
+            first = random() < 0.3
+        else:
+            conjunction = self.pick(pool.joints)
+            main = self.clause(self.pick(CONTENTS), "any", plain=True)
+            other = self.clause(self.pick(CONTENTS), "any", plain=True)
+        sentence = self.finished(main)
+        sentence.other, sentence.conjunction, sentence.first = other, conjunction, first
+        sentence.coordinate = shape == "joined"
+        sentence.comma = first or conjunction is pool.but
+        return sentence
+
+    def adverb_question(self, shape: str) -> Clause:
+        pool = self.pool
+        if shape == "where":
+            content = self.pick(("verb", "verb", "go", "stay"))
+            if content == "verb":
+                wh = self.pick(pool.wheres)
+                clause = self.clause("verb", self.pick(("past", "progressive", "modal")), asking=Asking.ADVERB, wh=wh)
+                if clause.verb is not None and "here" in clause.verb.traits:
+                    return clause
+                content = "go"
+            wh = self.pick(pool.whithers if content == "go" else pool.wheres)
+            return self.clause(content, "any", asking=Asking.ADVERB, wh=wh)
+        content = self.pick(("verb", "verb", "verb", "give", "go"))
+        if shape == "when":
+            return self.clause(content, self.pick(("past", "modal")), asking=Asking.ADVERB, wh=self.pick(pool.whens))
+        if self.random() < 0.25:
+            content = "adjective"
+        return self.clause(content, "any", asking=Asking.ADVERB, wh=self.pick(pool.whys))
+
+    def object_question(self, which: bool) -> Clause:
+        pool, random = self.pool, self.random
+        verb = self.pick(pool.governors)
+        clause = self.new_clause(self.subject("animal" in verb.traits))
+        clause.verb, clause.asking = verb, Asking.OBJECT
+        kind = self.pick(pool.classes(verb))
+        if which:
+            noun = self.pick(pool.nouns[kind])
+            many = bool(noun.english[1]) and random() < 0.5
+            det = Det.HOW_MANY if many and random() < 0.7 else Det.WHICH
+            clause.object = self.noun(noun, det, many)
+        else:
+            clause.object = NounPhrase(Kind.WHO if kind in PEOPLE else Kind.WHAT, self.noun_bits())
+        self.set_tense(clause, "any")
+        self.decorate(clause, "here" not in verb.traits)
+        return clause
+
+    def thinking(self, shape: str) -> Clause:
+        """I think that …; I do not know whether …"""
+        clause = self.new_clause(self.subject())
+        clause.verb = self.pick(self.pool.thinking if shape == "that" else self.pool.knowing)
+        if shape == "that":
+            clause.conjunction = self.pick(self.pool.that)
+        else:
+            clause.conjunction = self.pick(self.pool.whether)
+            if self.random() < 0.5:
+                clause.asking = Asking.WHETHER
+            else:
+                clause.polarity = Polarity.NOT
+        clause.complement = self.clause(self.pick(CONTENTS), "any", plain=True)
+        return clause
+
+    def trying(self) -> Clause:
+        """He tries to open the window."""
+        clause = self.new_clause(self.subject())
+        clause.verb = self.pick(self.pool.trying)
+        inner = self.new_clause(clause.subject)
+        inner.verb = self.pick(self.pool.willed)
+        self.add_objects(inner, False)
+        inner.verb2 = None
+        clause.complement = inner
+        if self.random() < 0.6:
+            clause.tense = Tense.PAST
+            if self.random() < 0.4:
+                clause.time = self.pick(self.pool.past_times)
+                if clause.time.counted:
+                    clause.number = self.pick(self.pool.numbers)
+                clause.front = self.random() < 0.3
+        return clause

@@ -1,0 +1,174 @@
+"""Inflection: the forms of verbs, nouns and adjectives in three languages, regular ones from rules.
+
+Persons are counted I, you, he, we, they: 0 to 4 (you is one person, du and tu). A verb's notation is a few words: the
+infinitive, then what is irregular; see `lexicon`.
+"""
+
+import typing
+
+__all__ = [
+    "EnglishVerb",
+    "FrenchVerb",
+    "GermanVerb",
+    "english_plural",
+    "english_verb",
+    "french_adjective",
+    "french_plural",
+    "french_verb",
+    "german_verb",
+]
+
+Forms = tuple[str, str, str, str, str]
+VOWELS = frozenset("aeiou")
+
+
+class EnglishVerb(typing.NamedTuple):
+    """walk, walks, walked, walking; `particle` as in "turn it on", `preposition` as in "look for it"."""
+
+    base: str
+    third: str
+    past: str
+    progressive: str
+    particle: str
+    preposition: str
+
+
+class GermanVerb(typing.NamedTuple):
+    """`present` has no separable prefix and `joined` has it: "ich rufe … an", "weil ich … anrufe"."""
+
+    present: Forms
+    joined: Forms
+    infinitive: str
+    marked: tuple[str, ...]  # with zu: ("zu", "lesen"), ("anzurufen",)
+    participle: str
+    prefix: str
+    auxiliary: Forms  # of haben or sein
+    case: int  # of the object: 1 accusative, 2 dative
+    preposition: str
+
+
+class FrenchVerb(typing.NamedTuple):
+    """`participle` is masculine, feminine, and their plurals; `tail` follows the verb, as in "rendre visite"."""
+
+    present: Forms
+    infinitive: str
+    participle: tuple[str, str, str, str]
+    being: bool  # passé composé with être
+    reflexive: bool
+    tail: tuple[str, ...]
+    link: str  # of the object: "" direct, "à" with a clitic lui, "+avec" a preposition that keeps its place
+
+
+HABEN: Forms = ("habe", "hast", "hat", "haben", "haben")
+SEIN: Forms = ("bin", "bist", "ist", "sind", "sind")
+
+
+def marks(notation: str, signs: str) -> tuple[list[str], dict[str, list[str]]]:
+    """The plain words of a notation, and those that begin with one of the signs, without it."""
+    plain, marked = [], {sign: [] for sign in signs}  # type: tuple[list[str], dict[str, list[str]]]
+    for word in notation.split():
+        if word[0] in signs:
+            marked[word[0]].append(word[1:])
+        else:
+            plain.append(word)
+    return plain, marked
+
+
+def english_plural(singular: str) -> str:
+    """apples, churches, stories."""
+    if singular.endswith(("s", "x", "ch", "sh")):
+        return singular + "es"
+    if singular.endswith("y") and singular[-2] not in VOWELS:
+        return singular[:-1] + "ies"
+    return singular + "s"
+
+
+def english_verb(notation: str) -> EnglishVerb:
+    """From "base [past [progressive]] [~particle] [+preposition]"; what is left out is regular."""
+    words, marked = marks(notation, "~+")
+    base = words[0]
+    soft = base.endswith("e")
+    past = base + "d" if soft else base[:-1] + "ied" if base.endswith("y") and base[-2] not in VOWELS else base + "ed"
+    progressive = base[:-1] + "ing" if soft and not base.endswith("ee") else base + "ing"
+    third = "has" if base == "have" else base + "es" if base == "go" else english_plural(base)
+    return EnglishVerb(
+        base,
+        third,
+        words[1] if len(words) > 1 else past,
+        words[2] if len(words) > 2 else progressive,
+        " ".join(marked["~"]),
+        " ".join(marked["+"]),
+    )
+
+
+def german_verb(notation: str) -> GermanVerb:
+    """From "prefix/infinitive [[[ich] du er] participle] [*] [@dat] [+preposition.case]"; * takes sein."""
+    words, marked = marks(notation, "*@+")
+    prefix, _, plain = words[0].rpartition("/")
+    stem = plain[:-2] if plain.endswith("en") else plain[:-1]
+    bridge = "e" if stem[-1] in "td" or stem[-2:] in ("fn", "gn") else ""
+    second = stem + bridge + ("t" if stem[-1] in "sßzx" else "st")
+    first, third = stem + "e", stem + bridge + "t"
+    participle = "ge" + third
+    if len(words) == 2:
+        participle = words[1]
+    elif len(words) > 3:
+        first, second, third, participle = [first, *words[1:]][-4:]
+    present: Forms = (first, second, third, plain, plain)
+    a, b, c, d, e = (prefix + form for form in present)
+    preposition, _, case = (marked["+"] or [""])[0].partition(".")
+    return GermanVerb(
+        present=present,
+        joined=(a, b, c, d, e),
+        infinitive=prefix + plain,
+        marked=(f"{prefix}zu{plain}",) if prefix else ("zu", plain),
+        participle=prefix + participle,
+        prefix=prefix,
+        auxiliary=SEIN if marked["*"] else HABEN,
+        case=2 if "dat" in (case, *marked["@"]) else 1,
+        preposition=preposition,
+    )
+
+
+def french_adjective(masculine: str, feminine: str = "") -> tuple[str, str, str, str]:
+    """Masculine, feminine, and their plurals."""
+    feminine = feminine or (masculine if masculine.endswith("e") else masculine + "e")
+    return masculine, feminine, french_plural(masculine), feminine + "s"
+
+
+def french_plural(singular: str) -> str:
+    """livres, gâteaux, journaux, fils."""
+    if singular[-1] in "sxz":
+        return singular
+    if singular.endswith(("au", "eu")):
+        return singular + "x"
+    return singular[:-2] + "aux" if singular.endswith("al") else singular + "s"
+
+
+def french_verb(notation: str) -> FrenchVerb:
+    """From "[se] infinitive [je [tu] il nous ils participle] [^] [@à] [+preposition] [&tail]"; ^ takes être.
+
+    A regular verb in -er may give its stem before a mute ending: "acheter achèt".
+    """
+    words, marked = marks(notation, "^@+&")
+    reflexive = words[0] == "se"
+    infinitive, *rest = words[1:] if reflexive else words
+    if len(rest) > 1:
+        if len(rest) == 5:
+            rest.insert(1, rest[0])  # je and tu alike
+        je, tu, il, nous, ils, participle = rest
+    else:
+        stem = infinitive[:-2]
+        mute = rest[0] if rest else stem
+        soft = stem + "e" if stem.endswith("g") else stem[:-1] + "ç" if stem.endswith("c") else stem
+        je, tu, il, nous, ils, participle = mute + "e", mute + "es", mute + "e", soft + "ons", mute + "ent", stem + "é"
+    link = "à" if marked["@"] else "+" + marked["+"][0] if marked["+"] else ""
+    return FrenchVerb(
+        present=(je, tu, il, nous, ils),
+        infinitive=infinitive,
+        participle=french_adjective(participle, participle + "e"),
+        being=reflexive or bool(marked["^"]),
+        reflexive=reflexive,
+        tail=tuple(marked["&"]),
+        link=link,
+    )

@@ -1,0 +1,196 @@
+"""Encoded corpora on disk: written once, checked when opened, mapped into memory and never read whole.
+
+A cache is a folder, named by a hash of all that made it:
+
+    <key>/manifest.json                         sizes and SHA-256 of the files below, counts, where each corpus starts
+          tokenizer.json  valid.jsonl
+          train/{tokens,lengths,offsets}.bin    16 bytes of heading, then int32, int32 [n, 2], int64 [n + 1]
+          valid/{tokens,lengths,offsets}.bin
+
+It is written to a temporary folder, synced and renamed, so that a folder with that name is whole. Of two processes that
+write the same one, the first to rename wins and the other takes its result.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from regard.errors import DataError
+
+__all__ = ["Encoded", "Writer", "damage", "publish", "seal", "workplace"]
+
+FORMAT = 1
+HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in ("tokens", "lengths", "offsets")}
+TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
+CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
+STALE = 24 * 3600  # seconds after which a temporary folder is nobody's
+
+
+class Encoded:
+    """Encoded pairs, mapped into memory: len(), `lengths`, and `pair(i)`."""
+
+    def __init__(self, folder: str | Path, starts: Sequence[int] = ()):
+        """`starts`: where each corpus begins; all is one corpus without it."""
+        self.folder, self.starts = Path(folder), tuple(starts) or (0,)
+        self.offsets: Int64[np.ndarray, " n1"] = mapped(self.folder, "offsets")
+        self.tokens: Int32[np.ndarray, " t"] = mapped(self.folder, "tokens")
+        self.lengths: Int32[np.ndarray, "n 2"] = mapped(self.folder, "lengths").reshape(-1, 2)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def pair(self, i: int) -> tuple[Int32[np.ndarray, " m"], Int32[np.ndarray, " n"]]:
+        """The ids of source and target, without start and end; views into the file."""
+        start = int(self.offsets[i])
+        middle = start + int(self.lengths[i, 0])
+        return self.tokens[start:middle], self.tokens[middle : int(self.offsets[i + 1])]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process maps the same files."""
+        return Encoded, (self.folder, self.starts)
+
+
+def mapped(folder: Path, name: str) -> np.ndarray:
+    """The numbers of one file."""
+    path, size = folder / f"{name}.bin", np.dtype(TYPES[name]).itemsize
+    count = (path.stat().st_size - 16) // size
+    if count == 0:  # nothing to map
+        return np.zeros(0, TYPES[name])
+    # A plain view: slices of np.memmap itself are slow to make.
+    return np.memmap(path, TYPES[name], "r", offset=16, shape=(count,)).view(np.ndarray)
+
+
+class Writer:
+    """Writes encoded pairs, chunk by chunk."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir(parents=True)
+        self.count = self.end = 0
+        self.files = {name: open(folder / f"{name}.bin", "wb") for name in TYPES}  # noqa: SIM115
+        for name, file in self.files.items():
+            file.write(HEADINGS[name])
+        self.files["offsets"].write(np.zeros(1, np.int64).tobytes())
+
+    def write(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
+        """Append pairs."""
+        if not sources:
+            return
+        lengths = np.array([[len(s), len(t)] for s, t in zip(sources, targets, strict=True)], np.int32)
+        flat = [i for s, t in zip(sources, targets, strict=True) for side in (s, t) for i in side]
+        offsets = self.end + np.cumsum(lengths.sum(1, dtype=np.int64))
+        for name, array in (("tokens", np.array(flat, np.int32)), ("lengths", lengths), ("offsets", offsets)):
+            self.files[name].write(array.tobytes())
+        self.count, self.end = self.count + len(lengths), int(offsets[-1])
+
+    def close(self) -> None:
+        """Finish the files."""
+        for file in self.files.values():
+            file.close()
+
+
+@contextlib.contextmanager
+def workplace(cache: Path) -> Iterator[Path]:
+    """A temporary folder inside the cache, gone afterwards unless it was published."""
+    folder = cache / f".partial-{uuid.uuid4().hex}"
+    try:
+        folder.mkdir(parents=True)
+        sweep(cache)
+        yield folder
+    except OSError as error:
+        raise DataError(
+            f"{cache}: encoded corpora cannot be written here: {error.strerror or error}; choose another folder with "
+            "data.cache"
+        ) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(cache: Path) -> None:
+    """Remove what processes that were killed left behind."""
+    for old in [*cache.glob(".partial-*"), *cache.glob(".damaged-*")]:
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_mtime > STALE:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def seal(folder: Path, **facts: Any) -> None:
+    """Write the manifest, and see everything to the disk."""
+    files = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
+    (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": files, **facts}), encoding="utf-8")
+    for path in [*folder.rglob("*"), folder]:
+        sync(path)
+
+
+def publish(folder: Path, final: Path) -> None:
+    """Give a sealed folder its name. One that is there already stays if it is whole."""
+    for _ in range(10):
+        try:
+            folder.rename(final)
+        except OSError:
+            if not final.exists():
+                raise
+            if damage(final) is None:
+                return
+            with contextlib.suppress(OSError):  # another process may have done so, and put its own in place
+                aside = final.with_name(f".damaged-{uuid.uuid4().hex}")
+                final.rename(aside)
+                shutil.rmtree(aside, ignore_errors=True)
+        else:
+            sync(final.parent)
+            return
+    raise DataError(f"{final}: damaged, and cannot be replaced; remove it")
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a cache, if anything: a size, a heading, or, up to 4 GiB in all, a checksum."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            return f"format {manifest['format']}, expected {FORMAT}"
+        files: dict[str, dict[str, Any]] = manifest["files"]
+        in_full = sum(each["bytes"] for each in files.values()) <= CHECKED_IN_FULL
+        for name, each in files.items():
+            path = folder / name
+            if path.stat().st_size != each["bytes"]:
+                return f"{name} has {path.stat().st_size:,} bytes, expected {each['bytes']:,}"
+            if path.suffix == ".bin":
+                with open(path, "rb") as file:
+                    if file.read(16) != HEADINGS[path.stem]:
+                        return f"{name} does not begin as it should"
+            if in_full and digest(path) != each["sha256"]:
+                return f"{name} has another checksum than when it was written"
+    except FileNotFoundError as error:
+        return f"no {Path(error.filename).name} in it"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"unreadable ({type(error).__name__}: {error})"
+    return None
+
+
+def digest(path: str | Path) -> str:
+    """SHA-256 of a file, read in pieces."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """See a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if path.is_file():  # some systems sync no folders
+            raise
+    finally:
+        os.close(descriptor)

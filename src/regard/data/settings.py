@@ -1,0 +1,189 @@
+"""What can be set about data: where the pairs come from, and how they become tokens. Imports no torch."""
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.config import option, suggestion
+from regard.errors import ConfigError
+
+__all__ = ["CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
+
+TABLES = (".tsv", ".jsonl", ".json")
+
+
+@dataclass(frozen=True)
+class CorpusSettings:
+    """One parallel corpus: two text files, line by line, or one file with both sides."""
+
+    source: str | None = option(None, "text file of source sentences, one a line")
+    target: str | None = option(None, "text file of their translations, line by line")
+    file: str | None = option(None, "one file with both sides: .tsv, .jsonl or .json (an object a line), also .gz")
+    source_column: str | int | None = option(None, "the source in `file`: a column from 1 (TSV), a key (JSON lines)")
+    target_column: str | int | None = option(None, "the target in `file`: a column from 1 (TSV), a key (JSON lines)")
+    weight: float = option(1.0, "how often its pairs come in an epoch, on average", above=0)
+    tag: str | None = option(None, "a word put before every source, such as <2de>, kept as one piece")
+
+    def __post_init__(self) -> None:
+        """Refuse what names no corpus, or two."""
+        if self.file is None:
+            if self.source is None and self.target is None:
+                raise ConfigError("source", "missing; give source and target, or file")
+            together(self.source, self.target, "source", "target")
+            for name in ("source_column", "target_column"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(name, "given without file; two text files have no columns")
+        else:
+            for name in ("source", "target"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(name, "given beside file; give source and target, or file")
+            if self.form not in TABLES:
+                raise ConfigError(
+                    "file", f'"{self.file}" given, expected a name that ends in {", ".join(TABLES)} or .gz'
+                )
+            if self.form == ".tsv":
+                self.column("source_column")
+                self.column("target_column")
+        if self.tag is not None and (not self.tag or self.tag.split() != [self.tag]):
+            raise ConfigError("tag", f'"{self.tag}" given, expected one word, such as "<2de>"')
+
+    @property
+    def form(self) -> str | None:
+        """The ending of the file's name, .tsv, .jsonl or .json; None for two text files."""
+        return None if self.file is None else Path(self.file.removesuffix(".gz")).suffix.lower()
+
+    def column(self, name: Literal["source_column", "target_column"]) -> int:
+        """The column of a TSV file, from 1."""
+        given = getattr(self, name)
+        if given is None:
+            return 1 if name == "source_column" else 2
+        number = int(given) if isinstance(given, int) or given.isdecimal() else 0
+        if number < 1:
+            raise ConfigError(name, f"{given!r} given, expected a column number from 1, as the file is a TSV")
+        return number
+
+    def key(self, name: Literal["source_column", "target_column"]) -> str:
+        """The key of a JSON object; dots lead into objects, as in translation.de."""
+        given = getattr(self, name)
+        return name.removesuffix("_column") if given is None else str(given)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths that it reads."""
+        return tuple(path for path in (self.file, self.source, self.target) if path is not None)
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Where the training pairs come from, which are kept, and where they are cached."""
+
+    source: str | None = option(None, "text file of source sentences, one a line, gzip or not")
+    target: str | None = option(None, "text file of their translations, line by line")
+    corpora: tuple[CorpusSettings, ...] = option((), "several corpora, in place of source and target")
+    valid_source: str | None = option(None, "text file of source sentences for validation")
+    valid_target: str | None = option(None, "text file of their translations")
+    valid: tuple[CorpusSettings, ...] = option((), "several validation corpora, in place of the two")
+    builtin: str | None = option(None, "a built-in corpus, in place of files, such as phrasebook")
+    pair: str = option("en-de", "the language pair of a built-in corpus")
+    count: int = option(40_000, "pairs drawn from a built-in corpus", least=2)
+    builtin_seed: int = option(0, "which pairs are drawn from a built-in corpus", least=0)
+    builtin_options: tuple[str, ...] = option((), 'further options of a built-in corpus, such as "longest=20"')
+    longest: int = option(200, "tokens a side; longer pairs are dropped, and counted", least=1)
+    held_out: float = option(0.01, "the share held out for validation where no files are given", least=0, most=0.5)
+    held_out_most: int = option(2000, "the most pairs held out", least=1)
+    lowercase: bool = option(False, "lowercase everything")
+    cache: str | None = option(None, "folder for encoded corpora; default $REGARD_CACHE, else ~/.cache/regard")
+
+    def __post_init__(self) -> None:
+        """Refuse a half pair of files, and two places for the same thing."""
+        together(self.source, self.target, "source", "target")
+        together(self.valid_source, self.valid_target, "valid_source", "valid_target")
+        given = [name for name in ("source", "corpora", "builtin") if getattr(self, name)]
+        if len(given) > 1:
+            raise ConfigError(given[1], f"given beside {given[0]}; give source and target, corpora, or builtin")
+        if self.valid and self.valid_source is not None:
+            raise ConfigError("valid", "given beside valid_source; give one of them")
+        self.options()
+
+    def require(self) -> None:
+        """Refuse settings that name no training pairs, or a built-in corpus that there is not."""
+        if not (self.source or self.corpora or self.builtin):
+            raise ConfigError("source", "missing; give source and target, corpora, or builtin")
+        if self.builtin:
+            from regard.data.builtin import NAMES
+
+            if self.builtin not in NAMES:
+                raise ConfigError("builtin", f'"{self.builtin}" given{suggestion(self.builtin, NAMES)}')
+
+    @property
+    def training(self) -> tuple[CorpusSettings, ...]:
+        """The corpora of files to train on; none for a built-in corpus."""
+        return (CorpusSettings(self.source, self.target),) if self.source is not None else self.corpora
+
+    @property
+    def validation(self) -> tuple[CorpusSettings, ...]:
+        """The corpora of files to validate on; none where pairs are held out."""
+        return (CorpusSettings(self.valid_source, self.valid_target),) if self.valid_source is not None else self.valid
+
+    def options(self) -> dict[str, Any]:
+        """`builtin_options`, read: "longest=20" is {"longest": 20}."""
+        read: dict[str, Any] = {}
+        for each in self.builtin_options:
+            name, equals, text = each.partition("=")
+            if not equals or not name.strip().isidentifier():
+                raise ConfigError("builtin_options", f'"{each}" given, expected name=value, such as "longest=20"')
+            try:
+                read[name.strip()] = tomllib.loads(f"value = {text}")["value"]
+            except tomllib.TOMLDecodeError:
+                read[name.strip()] = text.strip()
+        return read
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """How text becomes tokens: trained on the corpus, or read from a file."""
+
+    kind: Literal["bpe", "unigram", "word", "character"] = option("bpe", "what the pieces are")
+    joint: bool = option(True, "one vocabulary for both sides")
+    size: int | Literal["auto"] = option("auto", "pieces a vocabulary; auto chooses from the corpus", least=5)
+    file: str | None = option(None, "an existing tokenizer.json for both sides")
+    source_file: str | None = option(None, "an existing tokenizer.json for the source")
+    target_file: str | None = option(None, "an existing tokenizer.json for the target")
+    dropout: float = option(0.0, "BPE dropout in training: the probability that a merge is left out", least=0, most=1)
+
+    def __post_init__(self) -> None:
+        """Refuse half a pair of files, sizes that hold no pieces, and dropout of what has no merges."""
+        together(self.source_file, self.target_file, "source_file", "target_file")
+        if self.file is not None and self.source_file is not None:
+            raise ConfigError("file", "given beside source_file; give one file, or a pair")
+        if self.given:
+            return
+        if self.dropout and self.kind != "bpe":
+            raise ConfigError("dropout", f'{self.dropout} given, but a tokenizer of kind "{self.kind}" has no merges')
+        if self.kind in ("bpe", "unigram") and self.size != "auto" and self.size < 300:
+            raise ConfigError(
+                "size", f"{self.size} given, expected at least 300: 256 pieces stand for the bytes of rare characters"
+            )
+
+    @property
+    def given(self) -> bool:
+        """Read from a file, not trained."""
+        return self.file is not None or self.source_file is not None
+
+
+def together(first: str | None, second: str | None, first_name: str, second_name: str) -> None:
+    """Refuse one of two files without the other."""
+    if first is None and second is not None:
+        raise ConfigError(first_name, f"missing, as {second_name} is given")
+    if second is None and first is not None:
+        raise ConfigError(second_name, f"missing, as {first_name} is given")
+
+
+def cache_folder(given: str | None = None) -> Path:
+    """Where encoded corpora are kept: as given, else $REGARD_CACHE, $XDG_CACHE_HOME/regard or ~/.cache/regard."""
+    if given or os.environ.get("REGARD_CACHE"):
+        return Path(given or os.environ["REGARD_CACHE"]).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "regard"

@@ -1,0 +1,255 @@
+"""Tokenizers: text to pieces and back, trained on the corpus or read from a file, kept in one tokenizer.json.
+
+Text is normalised first: NFC, white space runs to one space, none at the ends, and "▁" (the mark that a word starts) to
+"_". Then, by kind:
+
+- bpe, unigram: words are cut where letters, digits and punctuation meet, digits one by one, and each part into learned
+  pieces. A character without a piece is spelled in bytes (256 pieces), so that any text comes back as it was.
+- character: a piece a character, and bytes as above.
+- word: a piece a word between spaces; other words are unknown.
+
+`<` always stands alone in bpe and unigram, so that no text can spell a special piece; such ids never come from text.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers as library
+
+from regard.errors import DataError
+
+__all__ = ["END", "PAD", "START", "UNKNOWN", "Tokenizer", "Tokenizers"]
+
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+ALSO = (  # what the four are called in files made elsewhere
+    ("<pad>", "[PAD]", "<|pad|>"),
+    ("<s>", "<bos>", "[BOS]", "[CLS]"),
+    ("</s>", "<eos>", "[EOS]", "[SEP]"),
+    ("<unk>", "[UNK]", "<|unk|>"),
+)
+MARK, BYTE_MARK = "▁", "Ġ"  # before the first piece of a word, here and in byte-level tokenizers made elsewhere
+
+
+class Tokenizer:
+    """The tokenizer of one side: a `tokenizers.Tokenizer` whose first four ids are <pad>, <s>, </s>, <unk>."""
+
+    def __init__(self, content: dict[str, Any]):
+        """`content` is a tokenizer.json, parsed, with the special pieces in their places (see `adopt`)."""
+        try:
+            self.library = library.Tokenizer.from_str(json.dumps(content))
+        except Exception as error:  # the library raises nothing narrower
+            raise DataError(f"not a tokenizer: {error}") from None
+        self.library.encode_special_tokens = True  # "</s>" in a text is text
+        self.library.no_padding()
+        self.library.no_truncation()
+        self.content = content
+        added = {token["id"]: token["content"] for token in content.get("added_tokens") or ()}
+        self.tags = {i: text for i, text in added.items() if i > UNKNOWN}
+        self.kind = kind_of(content["model"])
+
+    @property
+    def size(self) -> int:
+        """The number of pieces."""
+        return self.library.get_vocab_size()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def normalise(self, text: str) -> str:
+        """The text that comes back from `decode(encode(text))`, where nothing is unknown."""
+        normaliser = self.library.normalizer
+        return normaliser.normalize_str(whole(text)) if normaliser is not None else whole(text)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without start and end."""
+        return [i if i > END else UNKNOWN for i in self.library.encode(whole(text), add_special_tokens=False).ids]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, on several threads."""
+        texts = [whole(text) for text in texts]
+        encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
+        return [[i if i > END else UNKNOWN for i in each.ids] for each in encoded]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; padding, start and end say nothing, and unknown pieces are shown."""
+        real = [int(i) for i in ids if i > END]
+        if not self.tags:
+            return self.library.decode(real, skip_special_tokens=False)
+        # A tag is a word of its own, whatever the pieces around it say of spaces.
+        runs = itertools.groupby(real, key=lambda i: i if i in self.tags else None)
+        texts = (self.library.decode(list(run), skip_special_tokens=False) for _, run in runs)
+        return " ".join(filter(None, (text.strip(" ") for text in texts)))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces as they stand in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
+        return [self.library.id_to_token(int(i)) or SPECIAL[UNKNOWN] for i in ids]
+
+    def words(self, ids: Iterable[int]) -> list[int | None]:
+        """The word that each piece belongs to: its index in `decode(ids).split()`; None for padding, start and end."""
+        word, found, fresh = -1, list[int | None](), True
+        for i, piece in zip((ids := list(ids)), self.pieces(ids), strict=True):
+            if i <= END:
+                found.append(None)
+                continue
+            own = i in self.tags or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
+            word += fresh or own or piece.startswith((MARK, BYTE_MARK))
+            fresh = i in self.tags  # what follows a tag begins a word, marked or not
+            found.append(word)
+        return found
+
+    def dumps(self) -> str:
+        """The text of a tokenizer.json that `tokenizers` reads."""
+        return json.dumps(self.content, ensure_ascii=False, sort_keys=False, separators=(",", ":"))
+
+
+def whole(text: str) -> str:
+    """A text without half surrogate pairs, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def kind_of(model: dict[str, Any]) -> str:
+    """What a tokenizer.json's model is called here."""
+    kind = str(model.get("type", "BPE"))
+    if kind == "BPE" and not model.get("merges"):
+        return "character"
+    return {"BPE": "bpe", "Unigram": "unigram", "WordLevel": "word", "WordPiece": "wordpiece"}.get(kind, kind.lower())
+
+
+class Tokenizers:
+    """The tokenizers of both sides, one and the same where the vocabulary is joint."""
+
+    def __init__(self, source: Tokenizer, target: Tokenizer | None = None):
+        self.source, self.target = source, target or source
+
+    @property
+    def joint(self) -> bool:
+        """Both sides share a vocabulary."""
+        return self.source is self.target
+
+    def dumps(self) -> str:
+        """The text of tokenizer.json: the library's own form where joint, else one for each side."""
+        if self.joint:
+            return self.source.dumps()
+        return f'{{"source":{self.source.dumps()},"target":{self.target.dumps()}}}'
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the content; equal for equal tokenizers."""
+        return hashlib.sha256(self.dumps().encode()).hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write tokenizer.json, whole or not at all."""
+        path = Path(path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(self.dumps())
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizers":
+        """Read tokenizer.json, written here or by `tokenizers`; a DataError says what is wrong with it."""
+        content = read(path)
+        if "source" in content and "target" in content:
+            sides = [Tokenizer(adopt(content[side], f"{path}, {side}")) for side in ("source", "target")]
+            return cls(*sides)
+        return cls(Tokenizer(adopt(content, str(path))))
+
+    @classmethod
+    def pair(cls, source: str | Path, target: str | Path) -> "Tokenizers":
+        """A tokenizer.json for each side; joint if they are the same."""
+        first, second = adopt(read(source), str(source)), adopt(read(target), str(target))
+        return cls(Tokenizer(first)) if first == second else cls(Tokenizer(first), Tokenizer(second))
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """A tokenizer.json as plain data."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path}: not a tokenizer.json: {error}") from None
+    if not isinstance(content, dict) or not ("model" in content or {"source", "target"} <= content.keys()):
+        raise DataError(f"{path}: not a tokenizer.json: no model in it")
+    return content
+
+
+def adopt(content: dict[str, Any], place: str) -> dict[str, Any]:
+    """A tokenizer.json with its padding, start, end and unknown piece at the ids 0 to 3.
+
+    They trade places with what is there, under their own names; a file without one of them is refused, as a model
+    cannot be trained with it. What the file puts around a text (a post-processor) is left away.
+    """
+    model = content.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
+        raise DataError(f"{place}: not a tokenizer.json: its model has no vocabulary")
+    added = [dict(token) for token in content.get("added_tokens") or ()]
+    vocabulary = model["vocab"]
+    listed = isinstance(vocabulary, list)
+    ids = {row[0]: i for i, row in enumerate(vocabulary)} if listed else dict(vocabulary)
+    # What is marked as special comes before a piece that was only learned from a text with such words.
+    marked = {token["content"]: token["id"] for token in added if token.get("special")}
+    ids |= {token["content"]: token["id"] for token in added}
+    trade: dict[int, int] = {}
+    for wanted, also in enumerate(ALSO):
+        name = next((name for known in (marked, ids) for name in also if name in known), None)
+        if name is None:
+            raise DataError(
+                f"{place}: no {also[0]} in its vocabulary (nor {' or '.join(also[1:])}); expected a tokenizer with "
+                "pieces for padding, start, end and unknown"
+            )
+        trade[ids[name]] = wanted
+    if all(old == new for old, new in trade.items()) and content.get("post_processor") is None:
+        return content
+    # Those that stood at 0..3 and are not special move to where the special ones stood.
+    displaced = [new for new in range(4) if new not in trade]
+    vacated = sorted(old for old in trade if old > UNKNOWN)
+    trade |= dict(zip(displaced, vacated, strict=True))
+    for token in added:
+        token["id"] = trade.get(token["id"], token["id"])
+    if listed:
+        moved = list(vocabulary)
+        if max(trade) >= len(moved):
+            raise DataError(f"{place}: its special pieces stand outside of the unigram vocabulary, expected inside")
+        for old, new in trade.items():
+            moved[new] = vocabulary[old]
+        model = {**model, "vocab": moved, "unk_id": UNKNOWN}
+    else:
+        model = {**model, "vocab": {piece: trade.get(i, i) for piece, i in vocabulary.items()}}
+    return {**content, "model": model, "added_tokens": sorted(added, key=lambda t: t["id"]), "post_processor": None}
+
+
+def quiet_fork() -> None:
+    """Let processes fork: the library's threads do not live on in a child, so that it encodes on one thread there.
+
+    Without this the library warns on every fork, and a child that encodes a batch could wait for ever.
+    """
+    name = "TOKENIZERS_PARALLELISM"
+    ours: list[bool] = []
+
+    def before() -> None:
+        ours.append(name not in os.environ)
+        if ours[-1]:
+            os.environ[name] = "false"
+
+    def after() -> None:
+        if ours.pop():
+            os.environ.pop(name, None)
+
+    os.register_at_fork(before=before, after_in_parent=after)
+
+
+if hasattr(os, "register_at_fork"):
+    quiet_fork()

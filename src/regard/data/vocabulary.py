@@ -1,0 +1,213 @@
+"""Training a tokenizer on a sample of the corpus."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import tokenizers as library
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.data.settings import TokenizerSettings
+from regard.data.tokenizer import MARK, SPECIAL, UNKNOWN, Tokenizer, Tokenizers
+from regard.errors import ConfigError, DataError
+
+__all__ = ["automatic_size", "train", "train_both"]
+
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+# Words are cut here, after spaces became marks. Nothing is ever joined with "<" but the mark before it.
+PARTS = rf"{MARK}?<|{MARK}?\p{{N}}|{MARK}?[\p{{L}}\p{{M}}]+|{MARK}?[^\p{{L}}\p{{M}}\p{{N}}{MARK}<]+|{MARK}"
+SMALLEST, LARGEST = 512, 32_768
+ALL_WORDS = 8_192
+
+Kind = Literal["bpe", "unigram", "word", "character"]
+
+
+def automatic_size(words: int, characters: int = 0) -> int:
+    """How many pieces suit a corpus: the power of two nearest to 48 √(different words), from 512 to 32,768.
+
+    500 words: 1,024. 30,000 (29,000 image captions in two languages): 8,192. 150,000 (200,000 talks' sentences):
+    16,384. From 230,000: 32,768. Scripts with many characters get at least twice as many pieces as characters, so far
+    as the largest allows it.
+    """
+    wanted = 2 ** round(math.log2(48 * math.sqrt(max(1, words))))
+    return min(LARGEST, max(SMALLEST, wanted, 260 + 2 * characters))
+
+
+def train_both(
+    source: Sequence[str], target: Sequence[str], settings: TokenizerSettings, *, lowercase: bool, tags: Sequence[str]
+) -> Tokenizers:
+    """The tokenizers of both sides, from texts of both sides."""
+    if settings.joint:
+        return Tokenizers(train([*source, *target], settings.kind, settings.size, lowercase=lowercase, tags=tags))
+    sides = [
+        train(texts, settings.kind, settings.size, lowercase=lowercase, tags=own)
+        for texts, own in ((source, tags), (target, ()))
+    ]
+    return Tokenizers(*sides)
+
+
+def train(
+    texts: Sequence[str],
+    kind: Kind = "bpe",
+    size: int | Literal["auto"] = "auto",
+    *,
+    lowercase: bool = False,
+    tags: Sequence[str] = (),
+) -> Tokenizer:
+    """A tokenizer from texts; `tags` are pieces of their own wherever they stand."""
+    normaliser = normalise(lowercase)
+    if not any(text.strip() for text in texts):
+        raise DataError("no text to train a tokenizer on")
+    tags = sorted(set(tags) - set(SPECIAL))
+    model, before, after = PARTS_OF[kind](texts, normaliser, size, len(tags))
+    listed = isinstance(model["vocab"], list)
+    here = {row[0]: i for i, row in enumerate(model["vocab"])} if listed else model["vocab"]
+    fresh = iter(range(len(here), len(here) + len(tags)))
+    added = [describe(i, piece, special=True) for i, piece in enumerate(SPECIAL)]
+    added += [describe(here[tag] if tag in here else next(fresh), tag, special=False) for tag in tags]
+    shell = library.Tokenizer(models.BPE())
+    shell.normalizer = normaliser
+    if before is not None:
+        shell.pre_tokenizer = before
+    if after is not None:
+        shell.decoder = after
+    content = json.loads(shell.to_str())
+    return Tokenizer({**content, "added_tokens": sorted(added, key=lambda token: token["id"]), "model": model})
+
+
+def describe(i: int, piece: str, *, special: bool) -> dict[str, Any]:
+    """An added token as tokenizer.json has it."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": i, "content": piece, **flags, "special": special}
+
+
+def normalise(lowercase: bool) -> normalizers.Normalizer:
+    """NFC, one space between words and none around them; the mark of a word's start is not text."""
+    first = [normalizers.Lowercase()] if lowercase else []
+    spaces = [normalizers.Replace(MARK, "_"), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    return normalizers.Sequence([*first, normalizers.NFC(), *spaces])
+
+
+def marked(cut: bool) -> pre_tokenizers.PreTokenizer:
+    """Spaces become marks at the words' starts; cut: and words are cut into parts."""
+    if not cut:
+        return pre_tokenizers.Metaspace(MARK, prepend_scheme="never", split=False)
+    parts = pre_tokenizers.Split(Regex(PARTS), behavior="isolated")
+    return pre_tokenizers.Sequence([pre_tokenizers.Metaspace(MARK, prepend_scheme="always", split=True), parts])
+
+
+def unmarked(prepended: bool) -> decoders.Decoder:
+    """Bytes to characters, marks to spaces, and none at the start if one was put there."""
+    strip = [decoders.Strip(" ", 1, 0)] if prepended else []
+    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+
+
+Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decoder | None]
+
+
+def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+    """Byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): the most frequent neighbours are joined, again."""
+    chosen = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
+    learner = library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
+    learner.normalizer, learner.pre_tokenizer = normaliser, marked(cut=True)
+    room = chosen - len(BYTES) - tags
+    learner.train_from_iterator(
+        chunks(texts),
+        trainers.BpeTrainer(
+            vocab_size=room,
+            min_frequency=2,
+            special_tokens=list(SPECIAL),
+            limit_alphabet=max(32, (room - len(SPECIAL)) // 2 if size != "auto" else room - len(SPECIAL)),
+            show_progress=False,
+        ),
+    )
+    model = json.loads(learner.to_str())["model"]
+    learned = sorted(model["vocab"], key=model["vocab"].__getitem__)[len(SPECIAL) :]
+    vocabulary = {piece: i for i, piece in enumerate((*SPECIAL, *BYTES, *learned))}
+    return {**model, "byte_fallback": True, "vocab": vocabulary}, marked(cut=True), unmarked(prepended=True)
+
+
+def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+    """A unigram model (Kudo 2018, arXiv:1804.10959): the pieces that make the corpus likely.
+
+    The library adds in no fixed order, so that this kind, alone of the four, may differ a little when trained again.
+    """
+    characters = different_characters(texts)
+    chosen = size if size != "auto" else automatic_size(different_words(texts), characters)
+    needed = len(SPECIAL) + len(BYTES) + tags + characters + 1
+    if size != "auto" and chosen < needed:
+        raise ConfigError(
+            "tokenizer.size", f"{size} given, expected at least {needed} for the characters of the corpus"
+        )
+    learner = library.Tokenizer(models.Unigram())
+    learner.normalizer, learner.pre_tokenizer = normaliser, marked(cut=True)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=max(chosen, needed) - len(BYTES) - tags,
+        special_tokens=list(SPECIAL),
+        unk_token=SPECIAL[UNKNOWN],
+        show_progress=False,
+    )
+    try:
+        learner.train_from_iterator(chunks(texts), trainer)
+    except Exception as error:  # the library raises nothing narrower
+        raise DataError(f"a unigram tokenizer cannot be trained on this corpus: {error}; try another kind") from None
+    model = json.loads(learner.to_str())["model"]
+    learned = model["vocab"][len(SPECIAL) :]
+    low = min(score for _, score in learned)
+    vocabulary = [*([piece, 0.0] for piece in SPECIAL), *([byte, low] for byte in BYTES), *learned]
+    model = {**model, "unk_id": UNKNOWN, "byte_fallback": True, "vocab": vocabulary}
+    return model, marked(cut=True), unmarked(prepended=True)
+
+
+def character(
+    texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int
+) -> Parts:
+    """A piece a character; those that are seen most often where there is no room for all, the others in bytes."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(normaliser.normalize_str(text))
+    counts[MARK] = counts.pop(" ", 0) + sum(counts.values())  # always there
+    room = max(1, (size if size != "auto" else LARGEST) - len(SPECIAL) - len(BYTES) - tags)
+    pieces = (*SPECIAL, *BYTES, *most_frequent(counts, room))
+    model = json.loads(library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN], byte_fallback=True)).to_str())["model"]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    return {**model, "vocab": vocabulary}, marked(cut=False), unmarked(prepended=False)
+
+
+def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
+    """A piece a word. Auto: all, up to 8,192 different ones; of more, those seen twice, and 32,768 at most."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(normaliser.normalize_str(text).split(" "))
+    for piece in ("", *SPECIAL):
+        counts.pop(piece, None)
+    if size == "auto" and len(counts) > ALL_WORDS:
+        counts = Counter({word: count for word, count in counts.items() if count > 1})
+    room = max(1, (size if size != "auto" else LARGEST) - len(SPECIAL) - tags)
+    vocabulary = {piece: i for i, piece in enumerate((*SPECIAL, *most_frequent(counts, room)))}
+    spaces = pre_tokenizers.Split(" ", behavior="removed")
+    return {"type": "WordLevel", "vocab": vocabulary, "unk_token": SPECIAL[UNKNOWN]}, spaces, None
+
+
+PARTS_OF = {"bpe": bpe, "unigram": unigram, "word": word, "character": character}
+
+
+def most_frequent(counts: Counter[str], most: int) -> list[str]:
+    """The keys by their counts, equals in order of their characters, so that equal corpora give equal vocabularies."""
+    return sorted(counts, key=lambda key: (-counts[key], key))[:most]
+
+
+def different_words(texts: Sequence[str]) -> int:
+    return len({word for text in texts for word in text.split()})
+
+
+def different_characters(texts: Sequence[str]) -> int:
+    return len(set().union(*texts))
+
+
+def chunks(texts: Sequence[str], size: int = 1000) -> Iterator[list[str]]:
+    """Lists of texts, as the library's threads like them."""
+    for start in range(0, len(texts), size):
+        yield list(texts[start : start + size])

@@ -1,0 +1,1 @@
+"""Decoding: one search for every model."""

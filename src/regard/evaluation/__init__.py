@@ -1,0 +1,1 @@
+"""Evaluation: scores that others can reproduce."""

@@ -1,0 +1,134 @@
+"""The projection and its loss in chunks of tokens: the logits of a whole batch never stand in memory.
+
+The gradient of the logits is p - q, with q the smoothed target: it is known as soon as a chunk's logits are. So the
+forward pass turns them into it in place and adds its share to the gradients of hidden, weight and bias; the backward
+pass has only to multiply these by the gradient of the sum. No log-softmax is kept, and none is computed twice.
+"""
+
+# t tokens · c tokens of a chunk · d width · v classes
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.errors import ArgumentError, ShapeError
+from regard.kernels.projection_loss import reference
+
+__all__ = ["projection_loss"]
+
+LOGITS = 1 << 22  # of a chunk, by default: 16 MiB in float32, which stays in a CPU's last cache
+LOGITS_CUDA = 1 << 27
+
+
+def projection_loss(
+    hidden: Float[Tensor, "t d"],
+    weight: Float[Tensor, "v d"],
+    bias: Float[Tensor, " v"] | None,
+    targets: Int[Tensor, " t"],
+    smoothing: float = 0.0,
+    chunk: int | None = None,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The sum of the label-smoothed cross-entropies of all tokens, and that of the plain ones, for a perplexity.
+
+    The smoothing's mass is spread over all classes, as torch's. The second sum carries no gradient. `chunk` is how many
+    tokens are projected at once. While torch.compile traces it is the plain expression, which a compiler fuses itself.
+    """
+    if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
+        raise ShapeError(f"hidden: {list(hidden.shape)} given, expected [t d] beside a weight {list(weight.shape)}")
+    if targets.shape != hidden.shape[:1]:
+        raise ShapeError(f"targets: {list(targets.shape)} given, expected one a token, [{len(hidden)}]")
+    if not 0 <= smoothing < 1:
+        raise ArgumentError(f"smoothing: {smoothing!r} given, expected a number from 0 up to, not including, 1")
+    if torch.compiler.is_compiling():
+        return reference.projection_loss(hidden, weight, bias, targets, smoothing)
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        narrow = torch.get_autocast_dtype(device)
+        hidden, weight = hidden.to(narrow), weight.to(narrow)
+        bias = None if bias is None else bias.to(narrow)
+    if chunk is None:
+        chunk = max(1, (LOGITS_CUDA if hidden.is_cuda else LOGITS) // len(weight))
+    elif chunk < 1:
+        raise ArgumentError(f"chunk: {chunk!r} given, expected at least 1 token")
+    total, plain = ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, torch.is_grad_enabled())
+    return total, plain
+
+
+class ProjectionLoss(torch.autograd.Function):
+    """Losses and gradients in one sweep."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        chunk: int,
+        training: bool,
+    ) -> tuple[Tensor, Tensor]:
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        needs = [training and need for need in ctx.needs_input_grad[:3]]
+        d_hidden = torch.empty_like(hidden) if needs[0] else None
+        d_weight = torch.zeros_like(weight, dtype=wide) if needs[1] else None
+        d_bias = torch.zeros_like(weight[:, 0], dtype=wide) if needs[2] else None
+        # A sum over all classes' logits is one product with the sum of the weight's rows.
+        row_sum = weight.to(wide).sum(0) if smoothing else None
+        bias_sum = bias.to(wide).sum() if smoothing and bias is not None else 0.0
+        total, plain = hidden.new_zeros((2,), dtype=torch.float64).unbind()
+        classes, same = len(weight), hidden.dtype == wide
+        buffer = hidden.new_empty(min(chunk, len(hidden)), classes)
+        with torch.autocast(hidden.device.type, enabled=False):
+            for first in range(0, len(hidden), chunk):
+                x, y = hidden[first : first + chunk], targets[first : first + chunk, None]
+                narrow = buffer[: len(x)]
+                if bias is None:
+                    torch.mm(x, weight.t(), out=narrow)
+                else:
+                    torch.addmm(bias, x, weight.t(), out=narrow)
+                logits = narrow if same else narrow.to(wide)
+                highest = logits.amax(1, keepdim=True)
+                right = logits.gather(1, y) - highest
+                odds = logits.sub_(highest).exp_()
+                partition = odds.sum(1, keepdim=True)
+                log_partition = partition.log()
+                loss = log_partition - right
+                plain += loss.sum(dtype=torch.float64)
+                if row_sum is not None:
+                    mean = (x.to(wide) @ row_sum + bias_sum)[:, None] / classes
+                    loss = (1 - smoothing) * loss + smoothing * (log_partition + highest - mean)
+                total += loss.sum(dtype=torch.float64)
+                if not any(needs):
+                    continue
+                gradient = odds.div_(partition)  # p, then p - q
+                if smoothing:
+                    gradient.sub_(smoothing / classes)
+                gradient.scatter_add_(1, y, gradient.new_full(y.shape, smoothing - 1))
+                if d_bias is not None:
+                    d_bias += gradient.sum(0)
+                gradient = gradient if same else narrow.copy_(gradient)
+                if d_hidden is not None:
+                    torch.mm(gradient, weight, out=d_hidden[first : first + chunk])
+                if d_weight is not None:
+                    if same:
+                        d_weight.addmm_(gradient.t(), x)
+                    else:
+                        d_weight += gradient.t() @ x
+        ctx.save_for_backward(d_hidden, to(d_weight, weight.dtype), to(d_bias, weight.dtype))
+        total, plain = total.to(wide), plain.to(wide)
+        ctx.mark_non_differentiable(plain)
+        return total, plain
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        scaled = (None if each is None else each * grad for each in ctx.saved_tensors)
+        return (*scaled, None, None, None, None)
+
+
+def to(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """The tensor in another dtype, where there is one."""
+    return None if tensor is None else tensor.to(dtype)

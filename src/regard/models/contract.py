@@ -1,0 +1,144 @@
+"""The contract: what training, search, inspection, serving and export ask of a model, whatever is inside.
+
+    memory         = model.encode(source)              what the decoder attends to, with its span
+    hidden, extra  = model.decode(memory, target)      teacher forced, all steps, before the output projection
+    logits         = model.output(hidden)
+    state          = model.start(memory, rows, size)   caches of a fixed size
+    logits, state  = model.step(tokens, state)         one step for all rows
+
+A batch is padded, [b n] with `Lengths`, or packed, [Σn] with `Packed`: the layout is a span, and the model code is the
+same. `decode` equals the steps.
+"""
+
+# b sentences · m source positions · n target positions · d width · v vocabulary · r rows: hypotheses of all sentences
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.cache import State
+from regard.attention.span import Lengths, Packed
+from regard.errors import ShapeError
+
+__all__ = ["Memory", "Model", "State", "Tokens"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Token numbers and their layout: [b n] with Lengths, or [Σn] with Packed."""
+
+    ids: Int[Tensor, "*b n"]
+    span: Lengths | Packed
+
+    def __post_init__(self) -> None:
+        if self.ids.ndim != (1 if isinstance(self.span, Packed) else 2):
+            expected = "[Σn] with Packed" if isinstance(self.span, Packed) else "[b n] with Lengths"
+            raise ShapeError(f"tokens: {list(self.ids.shape)} given, expected {expected}")
+
+    @classmethod
+    def of(cls, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> "Tokens":
+        """Padded rows."""
+        return cls(ids, Lengths(lengths))
+
+    @property
+    def lengths(self) -> Int[Tensor, " b"]:
+        """Tokens of each sentence."""
+        return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
+
+    @property
+    def real(self) -> Int[Tensor, "*b n"]:
+        """True for what is not padding, in the layout of the ids."""
+        if isinstance(self.span, Packed):
+            return torch.ones_like(self.ids, dtype=torch.bool)
+        return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths.to(self.ids.device)[:, None]
+
+    def packed(self) -> "Tokens":
+        """The same sentences end to end."""
+        return self if isinstance(self.span, Packed) else Tokens(self.ids[self.real], Packed(offsets(self.lengths)))
+
+    def to(self, device: torch.device | str) -> "Tokens":
+        """The same on another device."""
+        span = (
+            Lengths(self.lengths.to(device)) if isinstance(self.span, Lengths) else self.span.to(torch.device(device))
+        )
+        return Tokens(self.ids.to(device), span)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What an encoder leaves to the decoder: annotations in the source's layout, and tensors of one row a sentence."""
+
+    states: Float[Tensor, "*b m d"]
+    span: Lengths | Packed
+    sentence: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> Int[Tensor, " b"]:
+        """Source positions of each sentence."""
+        return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
+
+    def padded(self) -> "Memory":
+        """The same with a row a sentence."""
+        if isinstance(self.span, Lengths):
+            return self
+        return replace(self, states=self.span.pad_queries(self.states), span=Lengths(self.lengths))
+
+    def seen_from(self, target: Tokens) -> Lengths | Packed:
+        """The span of the target's attention to this memory."""
+        if isinstance(self.span, Packed) and isinstance(target.span, Packed):
+            return Packed(target.span.offsets, self.span.offsets)
+        if isinstance(self.span, Packed) or isinstance(target.span, Packed):
+            raise ShapeError("target: one of memory and target is packed, expected both or neither")
+        return self.span
+
+
+class Model(nn.Module):
+    """An encoder and a decoder behind the contract.
+
+    `readout` is the output projection: a linear layer that `output` applies and that the objective fuses with the loss.
+    """
+
+    readout: nn.Linear
+
+    def encode(self, source: Tokens) -> Memory:
+        """What the decoder attends to."""
+        raise NotImplementedError
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps, teacher forced: what stands before the output projection after each of `target` was read.
+
+        The second part holds named differentiable tensors that an objective may ask for.
+        """
+        raise NotImplementedError
+
+    def output(self, hidden: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
+        """The scores of every next token."""
+        logits: Tensor = self.readout(hidden)
+        return logits
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """The state before the first step: `rows` hypotheses a sentence, room for `size` steps.
+
+        With `coverage` the state sums the attention each source position gets.
+        """
+        raise NotImplementedError
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """Read one token a row; the scores of the next. The state moves on in place."""
+        raise NotImplementedError
+
+    @property
+    def crossings(self) -> list[str]:
+        """The names of the attentions from target to source, as `watch` knows them, the first layer first."""
+        return [name for name, _ in self.named_modules() if name == "attention" or name.endswith(".cross")]
+
+    def forward(self, source: Tokens, target: Tokens) -> Float[Tensor, "*b n v"]:
+        """Encode, decode and output."""
+        hidden, _ = self.decode(self.encode(source), target)
+        return self.output(hidden)
+
+
+def offsets(lengths: Int[Tensor, " b"]) -> Int[Tensor, " c"]:
+    """Where each sentence begins when they lie end to end, and where the last one ends."""
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])

@@ -1,0 +1,82 @@
+"""What the recurrent models share: ids as padded rows, their first parameters, maxout, and a look that is remembered."""
+
+# b sentences · n positions · d width · s sentences · r rows, hypotheses of all sentences · m source positions
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attention
+from regard.attention.cache import Prepared, State
+from regard.attention.span import Packed, Span
+from regard.models.contract import Memory, Tokens
+
+__all__ = ["embedding", "looked", "maxout", "padded_ids", "prepared", "readout", "repeated", "unpadded"]
+
+
+def embedding(count: int, size: int) -> nn.Embedding:
+    """Word vectors of small numbers, so that gates start half open."""
+    made = nn.Embedding(count, size)
+    nn.init.normal_(made.weight, std=0.1)
+    return made
+
+
+def readout(size: int, count: int) -> nn.Linear:
+    """An output projection whose first distribution is nearly flat."""
+    made = nn.Linear(size, count)
+    bound = min(0.1, size**-0.5)
+    nn.init.uniform_(made.weight, -bound, bound)
+    nn.init.zeros_(made.bias)
+    return made
+
+
+def padded_ids(tokens: Tokens) -> Int[Tensor, "b n"]:
+    """A row a sentence: recurrence goes step by step through all of them."""
+    if isinstance(tokens.span, Packed):
+        return tokens.span.to(tokens.ids.device).pad_queries(tokens.ids[:, None])[..., 0]
+    return tokens.ids
+
+
+def unpadded(x: Float[Tensor, "b n d"], tokens: Tokens) -> Float[Tensor, "*b n d"]:
+    """Rows back in the layout of the tokens."""
+    return tokens.span.to(x.device).unpad(x) if isinstance(tokens.span, Packed) else x
+
+
+def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
+    """The larger of each pair (Goodfellow et al. 2013, arXiv:1302.4389): j and j + d, which lie better than 2j and 2j + 1."""
+    return torch.maximum(*x.chunk(2, -1))
+
+
+def repeated(x: Tensor, rows: int) -> Tensor:
+    """A tensor of its own with `rows` of each row side by side."""
+    return x.detach().repeat_interleave(rows, 0) if rows > 1 else x.detach().clone()
+
+
+def prepared(attention: Attention, memory: Memory) -> Prepared:
+    """A memory's annotations projected once, a row a sentence, with the number of them that exist.
+
+    The number goes with them as a tensor and not as `Lengths`, which reads it where it lies on the host.
+    """
+    padded = memory.padded()
+    keys = attention.prepare(padded.states)
+    return Prepared(keys.keys, keys.values, attention, padded.lengths.to(keys.keys.device))
+
+
+def kept(memory: Prepared) -> Prepared:
+    """The same in tensors that a state may write."""
+    assert memory.length is not None
+    keys, values, length = (x.detach().clone() for x in (memory.keys, memory.values, memory.length))
+    return Prepared(keys, values, memory.owner, length)
+
+
+def looked(
+    attention: Attention, query: Float[Tensor, "r d"], state: State, span: Span | None = None
+) -> Float[Tensor, "r dv"]:
+    """The context of every row; queries of one sentence's rows look together, and coverage grows where it is kept."""
+    memory, together = state.sentence["memory"], state.together(query[:, None])
+    if state.coverage is None:
+        return attention(together, memory, span=span).flatten(0, 1)
+    look = attention.look(together, memory, span=span)
+    state.coverage.add_(look.weights.flatten(0, 1).to(state.coverage.dtype))
+    if attention._forward_hooks:  # a watcher notes calls
+        return attention(together, memory, span=span).flatten(0, 1)
+    return look.context.flatten(0, 1)

@@ -1,0 +1,136 @@
+r"""The Transformer: attention alone, multi-head and masked, with positions.
+
+Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by √d and shared with the output projection
+(section 3.4). The paper's own form is `norm="post"` with sinusoidal positions; `norm="pre"`, the default of the small
+presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions that
+are concatenated to the embedding and projected back to the width of the model, in place of added ones.
+"""
+
+# b sentences · m source positions · n target positions · d width · v vocabulary · r rows
+import math
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.blocks import Block, Decoder, Encoder
+from regard.attention.positions import Embedded, Sinusoidal
+from regard.attention.span import Alibi, Lengths, Span, Start, join
+from regard.errors import ArgumentError
+from regard.kernels.dropout.quick import dropout
+from regard.models.contract import Memory, Model, State, Tokens
+from regard.models.kinds import Transformer
+
+__all__ = ["Embedding", "TransformerModel", "initialise"]
+
+
+class Embedding(nn.Module):
+    """Token embeddings times √d, with their positions, and dropout on the sum."""
+
+    def __init__(self, vocabulary: int, size: int, positions: str, join: str, length: int, dropout: float):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, size)
+        self.scale, self.dropout = math.sqrt(size), dropout
+        self.positions: nn.Module | None = None
+        if positions == "sinusoidal":
+            self.positions = Sinusoidal(size, join=join)  # type: ignore[arg-type]
+        elif positions == "learned":
+            self.positions = Embedded(size, length, join=join)  # type: ignore[arg-type]
+        self.mix = nn.Linear(2 * size, size) if join == "concatenate" else None
+        nn.init.normal_(self.tokens.weight, std=size**-0.5)
+
+    def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
+        """What the blocks read."""
+        x: Tensor = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            x = self.positions(x, start=start, span=span)
+        if self.mix is not None:
+            x = self.mix(x)
+        return dropout(x, self.dropout) if self.training else x
+
+
+class TransformerModel(Model):
+    """Encoder and decoder stacks of blocks."""
+
+    def __init__(self, config: Transformer, source: int, target: int):
+        super().__init__()
+        if config.tied == "all" and source != target:
+            raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
+        self.config = config
+        embed = (config.size, config.positions, config.join, config.length, config.dropout)
+        self.source = Embedding(source, *embed)
+        self.target = self.source if config.tied == "all" else Embedding(target, *embed)
+        shared = {
+            "norm": config.norm,
+            "dropout": config.dropout,
+            "feed_dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "rotary": config.positions == "rotary",
+        }
+        layers = config.layers if config.decoder_layers is None else config.decoder_layers
+        self.encoder = Encoder(config.size, config.heads, config.layers, config.hidden, **shared)  # type: ignore[arg-type]
+        self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
+        self.readout = nn.Linear(config.size, target)
+        initialise(self)
+        if config.tied != "none":
+            self.readout.weight = self.target.tokens.weight
+
+    def bias(self, start: Start = 0) -> Span | None:
+        """ALiBi's, where positions are told that way."""
+        return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
+
+    def encode(self, source: Tokens) -> Memory:
+        """Every source token, having looked at all the others."""
+        x = self.source(source.ids, source.span)
+        return Memory(self.encoder(x, span=join(source.span, self.bias())), source.span)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps at once under the causal mask."""
+        x = self.target(target.ids, target.span)
+        # The causal mask keeps padding, which comes last, from the real positions; no other mask is needed.
+        span = join(None if isinstance(target.span, Lengths) else target.span, self.bias())
+        return self.decoder(x, memory.states, span=span, memory_span=memory.seen_from(target)), {}
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Empty caches, and the memory's keys and values projected once for each block."""
+        memory = memory.padded()
+        state = self.decoder.start(memory.states, size, memory.span, rows=rows)
+        if coverage:
+            state.row["coverage"] = memory.states.new_zeros(len(memory.states) * rows, memory.states.shape[1])
+        return state
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One query a row over the caches. Coverage is the last block's, the mean of its heads."""
+        start = state.row["past.0"].length.clone()
+        x = self.target(tokens[:, None], None, start)
+        x = self.decoder.step(x, state, self.bias(start)) if state.coverage is None else self.covered(x, state, start)
+        return self.output(x[:, 0]), state
+
+    def covered(self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]) -> Float[Tensor, "r 1 d"]:
+        """A step that keeps what the last block looked at."""
+        last = cast(Block, self.decoder.blocks[-1])
+        assert last.cross is not None
+        assert state.coverage is not None
+        seen: list[Tensor] = []
+
+        def keep(module: nn.Module, arguments: tuple[Tensor, ...], options: dict[str, Span], output: Tensor) -> None:
+            with torch.no_grad():
+                seen.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr, arg-type]
+
+        hook = last.cross.register_forward_hook(keep, with_kwargs=True)
+        try:
+            x = self.decoder.step(x, state, self.bias(start))
+        finally:
+            hook.remove()
+        state.coverage.add_(seen[0].flatten(0, 1))
+        return x
+
+
+def initialise(model: nn.Module) -> None:
+    """Linear layers after Glorot and Bengio, no biases to begin with; embeddings have their own scale already."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1 and "tokens" not in name and "vectors" not in name:
+            nn.init.xavier_uniform_(parameter)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)

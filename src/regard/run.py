@@ -1,0 +1,126 @@
+"""A run folder, opened: everything that later commands need of a trained model.
+
+from regard import load
+load("runs/demo").translate(["I ate pizza yesterday ."])
+"""
+
+# n target positions · m source positions
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.watch import watch
+from regard.config import read
+from regard.data.batching import collate
+from regard.data.tokenizer import Tokenizers
+from regard.decoding.search import greedy_in_batches
+from regard.errors import ArgumentError, CheckpointError
+from regard.inspection.words import merge
+from regard.models.contract import Model
+from regard.models.kinds import build
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
+from regard.training.loop import Result
+from regard.training.objective import Prediction, inputs
+from regard.training.progress import Progress, progress
+from regard.training.settings import Settings, read_settings
+from regard.training.start import start
+
+__all__ = ["Aligned", "Run", "load", "train_and_report"]
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A pair of sentences in words, and how much each target word looked at each source word."""
+
+    source: list[str]
+    target: list[str]
+    weights: Tensor  # [n m]
+
+
+class Run:
+    """A trained model with its tokenizers and settings."""
+
+    def __init__(self, folder: Path, settings: Settings, tokenizers: Tokenizers, model: Model, step: int):
+        self.folder, self.settings, self.tokenizers, self.model, self.step = folder, settings, tokenizers, model, step
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def translate(self, texts: Iterable[str]) -> list[str]:
+        """Greedy translations, in the order given."""
+        if isinstance(texts, str):
+            raise ArgumentError("texts: one text given, expected a list of them")
+        if self.settings.task != "translate":
+            raise ArgumentError(f"{self.folder}: its task is {self.settings.task}, expected translate")
+        sources = self.tokenizers.source.encode_batch(list(texts))
+        return [self.tokenizers.target.decode(ids) for ids in greedy_in_batches(self.model, sources, self.device)]
+
+    @torch.no_grad()
+    def align(self, source: str, target: str) -> Aligned:
+        """Where the model looks for each word of a translation: one teacher-forced pass, the mean over the heads.
+
+        Of several layers the last but one is taken, which is the one nearest to an alignment in a trained Transformer
+        (Garg et al. 2019, arXiv:1909.02074).
+        """
+        crossings = self.model.crossings
+        if not crossings:
+            raise ArgumentError(f"{self.folder}: a model of kind {self.settings.kind} has no attention to its source")
+        ids = self.tokenizers.source.encode(source), self.tokenizers.target.encode(target)
+        if not ids[0] or not ids[1]:
+            raise ArgumentError("source and target: an empty text given, expected words to align")
+        batch = collate([ids]).to(self.device)
+        with watch(self.model) as looks:
+            read_source, read_target = inputs(batch)
+            self.model.decode(self.model.encode(read_source), read_target)
+        weights = looks[crossings[max(0, len(crossings) - 2)]].weights[0]
+        weights = weights.mean(0) if weights.ndim == 3 else weights
+        rows = [*self.tokenizers.target.words(ids[1]), None]
+        merged = merge(weights.float().cpu(), rows, self.tokenizers.source.words(ids[0]))
+        return Aligned(source.split(), target.split(), merged)
+
+
+def load(run: str | Path, *, checkpoint: str = "best", device: str = "cpu") -> Run:
+    """Open a run folder; `checkpoint` is best, last, or the name of one, such as step-000500."""
+    folder = Path(run)
+    if not (folder / "config.toml").is_file():
+        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
+    checkpoints = Checkpoints(folder)
+    path = {"best": checkpoints.best, "last": checkpoints.last}.get(
+        checkpoint, lambda: checkpoints.folder / checkpoint
+    )()
+    if path is None or not path.is_dir():
+        raise CheckpointError(f"{checkpoints.folder}: no checkpoint {checkpoint} in it")
+    found = read_checkpoint(path, trainer=False)
+    settings = read_settings(read(folder / "config.toml"))
+    tokenizers = Tokenizers.load(folder / "tokenizer.json")
+    made_with = found.manifest.get("task", {})
+    if made_with.get("tokenizer") != tokenizers.hash:
+        raise CheckpointError(f"{folder / 'tokenizer.json'}: not the tokenizer that {path.name} was trained with")
+    if made_with.get("model") != settings.table()["model"]:
+        raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
+    model = build(settings.kind, settings.model, tokenizers.source.size, tokenizers.target.size)
+    load_weights(Prediction(model), found.model, str(path / "model.safetensors"))
+    return Run(folder, settings, tokenizers, model.to(device).eval(), found.step)
+
+
+def train_and_report(table: Mapping[str, Any], out: Path, *, resume: bool, base: Path | None, choose: bool) -> Result:
+    """Train, say how it went and how to go on, and write the run's report."""
+    first = os.environ.get("RANK", "0") == "0"
+    with progress(out) if first else Progress() as shown:
+        result = start(table, out, resume=resume, base=base, progress=shown, choose=choose).result
+        ended = {
+            "finished": f"finished after {result.step:,} steps",
+            "patience": f"stopped after {result.step:,} steps, as validation got no better",
+            "minutes": f"stopped after {result.step:,} steps, as the time was up",
+            "signal": f"saved at step {result.step:,}; go on with: regard train --resume {out}",
+        }[result.why]
+        best = "" if result.best is None else f"; the best checkpoint is step {result.best_step:,}"
+        shown.end(ended + best)
+    return result

@@ -1,0 +1,64 @@
+"""The token budget of a batch: as it is set, or found by trying."""
+
+import torch
+
+from regard.data.batching import Batch, collate
+from regard.data.prepare import Prepared
+from regard.data.tokenizer import UNKNOWN
+from regard.training.distributed import Group
+from regard.training.memory import out_of_memory
+from regard.training.predict import task_of
+from regard.training.settings import Settings
+
+__all__ = ["token_budget"]
+
+CPU = 4096
+LEAST, MOST = 1024, 2**17
+SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
+
+
+def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
+    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a GPU the most that a step was seen to have room for."""
+    given = settings.training.batch_tokens
+    if given != "auto":
+        return given
+    if group.device.type == "cpu":
+        return CPU
+    found: int = group.same(tried(settings, prepared, group.device) if group.first else None)
+    return found
+
+
+def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
+    """The largest power of two whose step fits into its share of the device's memory."""
+    objective = task_of(settings, prepared, LEAST).objective.to(device)
+    # The optimiser's two tensors and the averages are not there yet.
+    later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
+    room = SHARE * torch.cuda.mem_get_info(device)[0] - later
+    longest = int(prepared.train.lengths.max()) + 1
+    budget = LEAST
+    while budget < MOST and fits(objective, worst(2 * budget, longest).to(device), room, settings):
+        budget *= 2
+    del objective
+    torch.cuda.empty_cache()
+    return budget
+
+
+def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settings) -> bool:
+    """Whether a forward and a backward pass stay within the room."""
+    torch.cuda.reset_peak_memory_stats()
+    try:
+        with torch.autocast("cuda", torch.bfloat16, enabled=settings.training.precision != "fp32"):
+            loss = objective(batch)
+        loss.total.backward()
+        objective.zero_grad(set_to_none=True)
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+        return False
+    return torch.cuda.max_memory_allocated() <= room
+
+
+def worst(budget: int, longest: int) -> Batch:
+    """A full batch of the longest sentences there are."""
+    rows = max(1, budget // longest)
+    return collate([([UNKNOWN] * longest, [UNKNOWN] * (longest - 1))] * rows)

@@ -1,0 +1,229 @@
+"""Checkpoints: folders that are whole or not there, and refused by name when a byte of them has changed.
+
+    checkpoints/step-000500/{model.safetensors, trainer.safetensors, manifest.json}      best → step-…   last → step-…
+
+A folder is written under another name, synced, and renamed; the manifest holds the size and the SHA-256 of every file
+and is itself written in one canonical form. Nothing that is loaded runs code: tensors are safetensors, the rest JSON.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, TrainingError
+
+__all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_checkpoint", "weights_of"]
+
+FORMAT = 1
+FILES = ("model.safetensors", "trainer.safetensors")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint folder holds."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    model: dict[str, Tensor]
+    trainer: dict[str, Tensor]
+
+    @property
+    def step(self) -> int:
+        """Updates that made it."""
+        return int(self.manifest["step"])
+
+
+class Checkpoints:
+    """The checkpoints of a run folder."""
+
+    def __init__(self, run: Path, keep: int = 2):
+        self.folder = run / "checkpoints"
+        self.keep = keep
+
+    def clean(self) -> None:
+        """Remove what a killed process left half written, and put back what it was about to replace."""
+        for old in self.folder.glob(".old-*"):
+            name = self.folder / old.name.removeprefix(".old-")
+            if not name.exists():
+                old.rename(name)
+        for left in (each for kind in ("writing", "old", "gone") for each in self.folder.glob(f".{kind}-*")):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def write(
+        self, name: str, model: Mapping[str, Tensor], trainer: Mapping[str, Tensor], manifest: Mapping[str, Any]
+    ) -> Path:
+        """A new checkpoint folder, whole or not at all."""
+        target, writing = self.folder / name, self.folder / f".writing-{name}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(writing, ignore_errors=True)
+            writing.mkdir()
+            files = {}
+            for file, tensors in zip(FILES, (model, trainer), strict=True):
+                content = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+                write_synced(writing / file, content)
+                files[file] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            write_synced(writing / "manifest.json", canonical({"format": FORMAT, **manifest, "files": files}))
+            sync(writing)
+            if target.exists():  # the same step again, after a resume: the old one stays until the new one is whole
+                old = self.folder / f".old-{name}"
+                shutil.rmtree(old, ignore_errors=True)
+                target.rename(old)
+                writing.rename(target)
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                writing.rename(target)
+            sync(self.folder)
+        except OSError as error:
+            shutil.rmtree(writing, ignore_errors=True)
+            raise self.lost(target, error) from error
+        return target
+
+    def lost(self, target: Path, error: OSError) -> TrainingError:
+        """What to say when a checkpoint could not be written."""
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        last = self.last()
+        safe = f"the last whole checkpoint is {last}" if last else "no checkpoint was written before"
+        why = "the disk is full" if full else error.strerror or str(error)
+        return TrainingError(f"{target}: not written, {why}; {safe}. Make room and go on with --resume")
+
+    def point(self, link: str, name: str) -> None:
+        """Let `best` or `last` point at a checkpoint, from one moment to the next."""
+        new = self.folder / f".new-{link}"
+        try:
+            new.unlink(missing_ok=True)
+            new.symlink_to(name)
+            os.replace(new, self.folder / link)
+            sync(self.folder)
+        except OSError as error:
+            raise self.lost(self.folder / link, error) from error
+
+    def prune(self) -> None:
+        """Remove all but the newest ones, and what a link points at."""
+        kept = {self.linked(link) for link in ("best", "last")}
+        for old in self.steps()[: -self.keep]:
+            if old.name not in kept:
+                # Renamed first, so that a kill in between leaves nothing that looks like a checkpoint.
+                gone = self.folder / f".gone-{old.name}"
+                old.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def steps(self) -> list[Path]:
+        """All checkpoints of steps, oldest first."""
+        return sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
+
+    def linked(self, link: str) -> str | None:
+        """The name that `best` or `last` points at."""
+        path = self.folder / link
+        return os.readlink(path) if path.is_symlink() else None
+
+    def last(self) -> Path | None:
+        """The newest whole checkpoint: where `last` points, or a newer one that was renamed just before a kill."""
+        steps = self.steps()
+        return steps[-1] if steps else None
+
+    def best(self) -> Path | None:
+        """Where `best` points; the newest one where there is no best yet."""
+        name = self.linked("best")
+        return self.folder / name if name and (self.folder / name).is_dir() else self.last()
+
+
+def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
+    """A checkpoint, every byte of it checked; without `trainer` only what a model needs is read."""
+    path = folder / "manifest.json"
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}, expected a checkpoint's manifest") from None
+    try:
+        manifest = json.loads(raw)
+        if not isinstance(manifest, dict) or canonical({k: v for k, v in manifest.items() if k != "sha256"}) != raw:
+            raise ValueError
+        known = manifest["files"]
+        manifest_format = manifest["format"]
+    except (ValueError, KeyError, UnicodeDecodeError, RecursionError):
+        raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
+    if manifest_format != FORMAT:
+        raise CheckpointError(f"{path}: format {manifest_format} given, this version of regard reads {FORMAT}")
+    tensors = []
+    for file in FILES if trainer else FILES[:1]:
+        tensors.append(read_tensors(folder / file, known[file]))
+    return Checkpoint(folder, manifest, tensors[0], tensors[1] if trainer else {})
+
+
+def read_tensors(path: Path, known: Mapping[str, Any]) -> dict[str, Tensor]:
+    """A safetensors file whose bytes are those that were written."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+    if len(content) != known["bytes"]:
+        raise CheckpointError(f"{path}: damaged, {len(content):,} bytes given, expected {known['bytes']:,}")
+    if hashlib.sha256(content).hexdigest() != known["sha256"]:
+        raise CheckpointError(f"{path}: damaged, its contents do not match the checksum in manifest.json")
+    try:
+        return load(content)
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
+
+
+def canonical(manifest: Mapping[str, Any]) -> bytes:
+    """The one form in which a manifest is written: sorted, with its own checksum."""
+    body = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=True)
+    checksum = hashlib.sha256(body.encode()).hexdigest()
+    return (json.dumps({**manifest, "sha256": checksum}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """A model's weights and buffers by name; what is shared stands there once."""
+    seen: dict[int, str] = {}
+    weights = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen[id(tensor)] = name
+            weights[name] = tensor
+    return weights
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Put weights into a model, or say which one is missing, too many or of another shape."""
+    own = weights_of(model)
+    for name in weights:
+        if name not in own:
+            raise CheckpointError(f"{where}: weight {name} given, which this model has not")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if name not in weights:
+                raise CheckpointError(f"{where}: weight {name} is missing")
+            if weights[name].shape != tensor.shape:
+                given, expected = list(weights[name].shape), list(tensor.shape)
+                raise CheckpointError(f"{where}: weight {name} is {given}, expected {expected}")
+            tensor.copy_(weights[name])
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """A file that is on the disk when this returns."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(folder: Path) -> None:
+    """A folder's names, on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,148 @@
+"""Several processes: what one of them needs to know of the others.
+
+Under `torchrun` every process takes its share of each update's batches. Gradients are summed when a process is done
+with its share, not in between: a process that ran out of memory can then redo its batch in halves while the others
+wait, and nobody is left alone in the middle of an exchange. With `shard`, FSDP2 spreads weights, gradients and the
+optimiser's state over the processes.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from regard.errors import TrainingError
+
+__all__ = ["Group", "full", "like"]
+
+MOST = 64 * 2**20  # bytes of gradients that travel together
+
+
+class Group:
+    """The processes of a run: one, or as many as torchrun started."""
+
+    def __init__(self, device: str = "auto", shard: bool = False):
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if device == "cuda" and not torch.cuda.is_available():
+            raise TrainingError("training.device: cuda given, and torch sees no CUDA device here")
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = torch.device(f"cuda:{local}" if device == "cuda" else "cpu")
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        self.own = False
+        if self.world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+            self.own = True
+        self.shard = shard and self.world > 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes and speaks."""
+        return self.rank == 0
+
+    def wrap(self, objective: nn.Module) -> None:
+        """Spread the weights over the processes (FSDP2), or make sure that all begin with the same."""
+        if self.shard:
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import fully_shard
+
+            mesh = init_device_mesh(self.device.type, (self.world,))
+            fully_shard(objective, mesh=mesh, reshard_after_forward=False)
+            objective.set_gradient_divide_factor(1.0)  # type: ignore[operator]
+        elif self.world > 1:
+            with torch.no_grad():
+                for tensor in objective.state_dict().values():
+                    dist.broadcast(tensor, 0)
+
+    def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
+        """The sum of every process's gradients, on every process; FSDP2 has done it already."""
+        if self.world == 1 or self.shard:
+            return
+        for parameter in parameters:
+            if parameter.grad is None:  # nothing of this share reached it
+                parameter.grad = torch.zeros_like(parameter)
+        for gradients in batches([parameter.grad for parameter in parameters]):  # type: ignore[misc]
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            dist.all_reduce(flat)
+            for gradient, part in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of a tensor over the processes."""
+        if self.world > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def any(self, flag: bool) -> bool:
+        """Whether any process says so."""
+        if self.world == 1:
+            return flag
+        return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
+
+    def same(self, thing: Any) -> Any:
+        """What the first process has, on every process; plain data only."""
+        if self.world == 1:
+            return thing
+        box = [thing]
+        dist.broadcast_object_list(box, 0)
+        return box[0]
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.world > 1:
+            dist.barrier()
+
+    @contextlib.contextmanager
+    def whole(self, objective: nn.Module) -> Iterator[None]:
+        """Inside, the model's own methods can be called: sharded weights are gathered."""
+        if not self.shard:
+            yield
+            return
+        objective.unshard()  # type: ignore[operator]
+        try:
+            yield
+        finally:
+            objective.reshard()  # type: ignore[operator]
+
+    def leave(self) -> None:
+        """Part in peace."""
+        if self.own and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def batches(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Tensors of one dtype together, so that many small ones travel as one."""
+    batch: list[Tensor] = []
+    size = 0
+    for tensor in tensors:
+        if batch and (size >= MOST or tensor.dtype != batch[0].dtype):
+            yield batch
+            batch, size = [], 0
+        batch.append(tensor)
+        size += tensor.numel() * tensor.element_size()
+    yield batch
+
+
+def full(tensor: Tensor) -> Tensor:
+    """A tensor as one process would have it; all processes must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def like(tensor: Tensor, example: Tensor) -> Tensor:
+    """A whole tensor laid out as the example is."""
+    if isinstance(example, DTensor):
+        return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
+    return tensor.to(example.device)
+
+
+def full_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All of them, whole."""
+    return {name: full(tensor) for name, tensor in tensors.items()}

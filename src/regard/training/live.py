@@ -1,0 +1,176 @@
+"""Training on a terminal: a display drawn over itself, at most four times a second, by no thread of its own."""
+
+import atexit
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from rich import live
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.table import Table
+from rich.text import Text
+
+from regard.training.progress import Course, Progress, Steady, Stream, scores
+from regard.training.sample import MISSING, Sample, differing, legible
+
+__all__ = ["Live"]
+
+REFRESH = 0.25  # seconds between two drawings, at least
+WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower
+MARGIN = len("validation ")
+NARROW = 40  # below this there is no room for a margin
+
+
+class Live(Progress):
+    """A display on a terminal, drawn over itself: where training stands, the last validation and the best, samples."""
+
+    def __init__(
+        self,
+        stream: Stream | None = None,
+        *,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._console = console or Console(
+            file=cast(Any, stream or Steady(sys.stderr)), force_terminal=True, highlight=False
+        )
+        self._clock, self._drawn = clock, -math.inf
+        self._course = Course()
+        self._samples: list[Sample] = []
+        self._live: live.Live | None = None
+
+    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
+        self.close()
+        self._course, self._samples, self._drawn = Course(steps), [], -math.inf
+        self._console.print(Text(title, style="bold"))
+        if facts:
+            table = Table.grid(padding=(0, 2))
+            table.add_column(no_wrap=True, style="dim")
+            table.add_column(overflow="fold")
+            for name, fact in facts:
+                table.add_row(Text(name), Text(fact))
+            self._console.print(table)
+        # What others write to standard error goes above the display; standard output only where that is the terminal
+        # too, for in a pipe it must stay where it was sent.
+        self._live = live.Live(
+            self, console=self._console, auto_refresh=False, redirect_stdout=sys.stdout.isatty(), redirect_stderr=True
+        )
+        self._live.start()
+        atexit.register(self.close)  # the cursor comes back even if nobody ends this
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        self._course.step(record)
+        self._draw(now=record.get("step") == self._course.steps)
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        self._course.valid(record)
+        self._draw(now=True)
+
+    def samples(self, samples: Sequence[Sample]) -> None:
+        self._samples = [Sample(*map(legible, sample)) for sample in samples]
+        self._draw(now=True)
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    def end(self, text: str) -> None:
+        self._draw(now=True)
+        self.close()
+        self.say(text)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            atexit.unregister(self.close)
+
+    def _draw(self, now: bool = False) -> None:
+        if self._live is not None and (now or self._clock() - self._drawn >= REFRESH):
+            self._drawn = self._clock()
+            self._live.refresh()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """The display, in lines that fit; where the window is low, fewer samples, and each on fewer lines."""
+        width, height = min(options.max_width, WIDTH), console.size.height
+        lines = self._standing(width)
+        for count, depth in [(3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]:
+            drawn = [line for sample in self._samples[:count] for line in _drawn(sample, width, depth, console)]
+            if len(lines) + len(drawn) < height and width >= 20:
+                lines += drawn
+                break
+        yield from lines[: max(1, height - 1)]
+
+    def _standing(self, width: int) -> list[Text]:
+        course, lines = self._course, [Text("")]
+        place = f"{course.place():<{len(f'step {course.steps:,}') * 2 - 4}}" if course.steps else course.place()
+        head, tail = Text(place, style="bold"), Text()
+        if course.steps:
+            done = min(1.0, course.last.get("step", 0) / course.steps)
+            tail.append(f"  {math.floor(done * 100)}%", style="bold")
+        if "epoch" in course.last:
+            tail.append(f"  epoch {course.last['epoch']:,}", style="dim")
+        size = min(40, width - head.cell_len - tail.cell_len - 2)
+        if course.steps and size >= 8:
+            head.append("  ").append_text(_bar(done, size, self._console.encoding))
+        head.append_text(tail)
+        lines.append(head)
+        lines += _flow("", course.numbers(), width)
+        if course.checked is not None:
+            lines.append(Text(""))
+            new = course.best is course.checked
+            found = [f"step {course.checked.get('step', 0):,}", *scores(course.checked)]
+            lines += _flow("validation", [*found, "the best so far"] if new else found, width)
+            if course.best is not None and not new:
+                kept = {key: value for key, value in course.best.items() if not key.startswith("patience")}
+                lines += _flow("best", [f"step {course.best.get('step', 0):,}", *scores(kept)], width)
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+        return lines
+
+
+def _flow(label: str, parts: list[str], width: int) -> list[Text]:
+    """Parts side by side with a dot between, on as many lines as they need, after a label in the margin."""
+    margin = MARGIN if label and width >= NARROW else 0
+    rows: list[str] = []
+    for part in parts:
+        if rows and cell_len(rows[-1]) + 3 + cell_len(part) <= width - margin:
+            rows[-1] += " · " + part
+        else:
+            rows.append(part)
+    if label and not margin:
+        return [Text(label, style="dim"), *map(Text, rows)]
+    labels = [label, *[""] * len(rows)]
+    return [Text(labels[i].ljust(margin), style="dim").append(row, style="not dim") for i, row in enumerate(rows)]
+
+
+def _bar(done: float, size: int, encoding: str) -> Text:
+    """A bar that is told by its shape, not by its colour alone."""
+    full, empty = ("━", "┄") if encoding.lower().startswith("utf") else ("=", ".")
+    at = round(done * size)
+    return Text(full * at, style="cyan").append(empty * (size - at), style="dim")
+
+
+def _drawn(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
+    """A sample in lines: each text on at most `depth` of them, and an empty line above."""
+    output = Text()
+    for piece, differs in differing(sample.output, sample.reference):
+        output.append(piece or (MISSING if differs else ""), style="bold underline yellow" if differs else "")
+    texts = {"source": Text(sample.source), "reference": Text(sample.reference, style="dim"), "output": output}
+    margin = MARGIN if width >= NARROW else 3
+    lines = [Text("")]
+    for name, text in texts.items():
+        room = max(4, width - margin)
+        rows = list(text.wrap(console, room, overflow="fold"))
+        if len(rows) > depth:
+            rows = rows[:depth]
+            rows[-1].rstrip()
+            rows[-1].append(" …")
+            rows[-1].truncate(room, overflow="ellipsis")
+        for row, part in enumerate(rows):
+            label = (name if margin == MARGIN else name[0]) if row == 0 else ""
+            part.rstrip()
+            lines.append(Text(label.ljust(margin), style="dim").append_text(part))
+    return lines

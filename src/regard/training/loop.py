@@ -1,0 +1,481 @@
+"""The loop: take batches, step, validate, save. It knows a Task and nothing of what is learned.
+
+One update takes `accumulate × processes` consecutive batches of the task's stream; their losses are divided by what
+they count together, so that the update does not hang on how many processes shared it. Everything random in an update is
+drawn from a generator that is seeded anew by (seed, step, process): with the step, the place in the stream, the weights
+and the optimiser's state, a resumed run is the run that was not stopped, bit by bit.
+"""
+
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, TrainingError
+from regard.training.average import Average, mean_weights
+from regard.training.checkpoint import Checkpoint, Checkpoints, load_weights, read_checkpoint, weights_of
+from regard.training.distributed import Group, full, full_of, like
+from regard.training.memory import attempt_in_parts
+from regard.training.progress import Metrics, Progress
+from regard.training.schedule import rate_at
+from regard.training.settings import TrainingSettings
+from regard.training.task import Position, Task
+
+__all__ = ["Result", "Trainer", "train"]
+
+HOPELESS = 100  # steps in a row that were not finite
+
+
+@dataclass
+class Counters:
+    """Where a run stands; a checkpoint's manifest holds it."""
+
+    step: int = 0
+    position: Position = Position(0, 0)
+    seconds: float = 0.0
+    best: float | None = None
+    best_step: int = 0
+    waited: int = 0  # validations since the best
+    sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    step: int
+    best: float | None
+    best_step: int
+    why: str  # finished, patience, minutes or signal
+    seconds: float
+
+
+def train(
+    task: Task,
+    settings: TrainingSettings,
+    run: Path,
+    *,
+    progress: Progress | None = None,
+    resume: bool = False,
+    group: Group | None = None,
+) -> Result:
+    """Train a task into a run folder; with `resume`, go on from its last checkpoint."""
+    group = group or Group(settings.device, settings.shard)
+    return Trainer(task, settings, run, progress or Progress(), group).run(resume)
+
+
+class Trainer:
+    """A run in progress."""
+
+    def __init__(self, task: Task, settings: TrainingSettings, run: Path, progress: Progress, group: Group):
+        self.task, self.settings, self.folder, self.group = task, settings, run, group
+        self.progress = progress if group.first else Progress()
+        self.checkpoints = Checkpoints(run, settings.keep)
+        self.now = Counters()
+        self.device = group.device
+        self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and self.device.type == "cuda")
+        self.stopping: str | None = None
+        self.saved_step = -1
+
+    # ---- from the first step to the last
+
+    def run(self, resume: bool) -> Result:
+        """Everything, in order."""
+        found = self.prepare(resume)
+        metrics = Metrics(self.folder / "metrics.jsonl", self.now.step if found else None) if self.group.first else None
+        facts = [*self.task.facts(), ("device", describe(self.device, self.group.world, self.bf16))]
+        title = f"{self.folder}" + (f", from step {self.now.step:,}" if found else "")
+        self.progress.begin(title, facts, self.settings.steps)
+        self.objective.train()
+        began = time.monotonic() - self.now.seconds
+        why = "finished"
+        with self.signals():
+            stream = self.task.stream(self.now.position)
+            while self.now.step < self.settings.steps:
+                self.update(stream)
+                self.now.seconds = time.monotonic() - began
+                step = self.now.step
+                if step % self.settings.log_every == 0:
+                    self.record(metrics)
+                last = step == self.settings.steps
+                if last or step % self.settings.validate_every == 0:
+                    self.validate(metrics)
+                    self.save(self.now.waited == 0)
+                    if self.settings.patience and self.now.waited >= self.settings.patience and not last:
+                        why = "patience"
+                        break
+                if reason := self.asked_to_stop():
+                    why = reason
+                    break
+            if why == "minutes" and self.saved_step != self.now.step:
+                self.validate(metrics)
+                self.save(self.now.waited == 0)
+            elif self.saved_step != self.now.step:
+                self.save(False)
+            if why in ("finished", "patience") and self.settings.average > 1:
+                self.average(metrics)
+        if metrics is not None:
+            metrics.close()
+        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
+
+    def prepare(self, resume: bool) -> bool:
+        """Weights, optimiser and counters, new or from the last checkpoint; whether there was one."""
+        torch.manual_seed(self.settings.seed)
+        found = None
+        if self.group.first:
+            self.checkpoints.clean()
+        self.group.wait()
+        if resume:
+            path = self.checkpoints.last()
+            if path is None:
+                raise CheckpointError(f"{self.checkpoints.folder}: no checkpoint to resume from")
+            found = read_checkpoint(path)
+            self.check_fits(found)
+        objective = self.task.objective.to(self.device)
+        if found is not None:
+            raw = {name[4:]: tensor for name, tensor in found.trainer.items() if name.startswith("raw.")}
+            load_weights(objective, raw or found.model, str(found.folder / "model.safetensors"))
+        self.group.wrap(objective)
+        self.objective: nn.Module = objective
+        self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        names = {id(parameter): name for name, parameter in objective.named_parameters()}
+        self.names = [names[id(parameter)] for parameter in self.parameters]
+        settings = self.settings
+        self.optimiser = torch.optim.AdamW(
+            self.parameters,
+            lr=settings.rate,
+            betas=(settings.betas[0], settings.betas[1]),
+            eps=1e-9,
+            weight_decay=settings.weight_decay,
+            fused=not self.group.shard,
+        )
+        self.ema = Average(self.parameters, settings.ema) if settings.ema is not None else None
+        self.call = torch.compile(objective) if settings.compile else objective
+        self.lost = torch.zeros((), device=self.device)
+        self.device_sums: dict[str, Tensor] = {}
+        if found is not None:
+            self.restore(found)
+        return found is not None
+
+    def check_fits(self, found: Checkpoint) -> None:
+        """Refuse a checkpoint of something else."""
+        for key, value in self.task.fingerprint().items():
+            given = found.manifest.get("task", {}).get(key)
+            if given != value:
+                raise CheckpointError(f"{found.folder}: made with {key} {given!r}, and this run has {value!r}")
+
+    # ---- one update
+
+    def update(self, stream: Iterator[tuple[Position, Any]]) -> None:
+        """Batches in, one step of the optimiser."""
+        group, now, settings = self.group, self.now, self.settings
+        plans = [next(stream) for _ in range(settings.accumulate * group.world)]
+        count = sum(self.task.count(plan) for _, plan in plans)
+        step = now.step + 1
+        torch.manual_seed(mixed(settings.seed, step, group.rank))
+        mine = plans[group.rank :: group.world]
+        for name, value in attempt_in_parts(lambda parts: self.backward(mine, count, parts), self.redo).items():
+            if (
+                self.device.type == "cpu" and group.world == 1
+            ):  # reading is free, and the order of the sums always the same
+                now.sums[name] = now.sums.get(name, 0.0) + float(value)
+            else:
+                self.device_sums[name] = self.device_sums[name] + value if name in self.device_sums else value
+        now.sums["count"] = now.sums.get("count", 0) + count
+        group.sum_gradients(self.parameters)
+        rate = rate_at(step, settings)
+        for each in self.optimiser.param_groups:
+            each["lr"] = rate
+        self.apply()
+        self.optimiser.zero_grad(set_to_none=True)
+        if self.ema is not None:
+            self.ema.update(self.parameters, step)
+        now.step, last = step, plans[-1][0]
+        now.position = Position(last.epoch, last.batch + 1)
+
+    def backward(self, plans: list[tuple[Position, Any]], count: int, parts: int) -> dict[str, Tensor]:
+        """Gradients of this process's share, its batches cut into so many parts."""
+        sums: dict[str, Tensor] = {}
+        for position, plan in plans:
+            for piece in pieces(self.task, self.task.batch(plan, position), parts):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                    loss = self.call(self.task.move(piece, self.device))
+                (loss.total / count).backward()
+                for name, value in {"loss": loss.total, **loss.parts}.items():
+                    value = value.detach()
+                    sums[name] = sums[name] + value if name in sums else value
+        return sums
+
+    def redo(self, parts: int) -> None:
+        """Before a share that did not fit into memory is tried again in smaller parts."""
+        if self.group.shard:
+            raise TrainingError("out of memory: make training.batch_tokens smaller (sharded runs cannot redo a batch)")
+        self.optimiser.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.progress.say(f"step {self.now.step + 1}: out of memory, the batch is redone in {parts} parts")
+
+    def apply(self) -> None:
+        """One step of the optimiser, left out on the device where the gradient is not finite."""
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        norm = full(torch.nn.utils.get_total_norm(gradients))
+        bad = (~torch.isfinite(norm)).to(torch.float32)
+        self.lost += bad
+        if self.group.shard:  # a sharded optimiser cannot be told on the device
+            if not bool(bad):
+                if self.settings.clip:
+                    torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
+                self.optimiser.step()
+            return
+        self.optimiser.found_inf = bad  # type: ignore[attr-defined]
+        # The fused step divides every gradient by this: clipping without a pass of its own.
+        scale = (norm / self.settings.clip).clamp(min=1.0) if self.settings.clip else torch.ones_like(norm)
+        self.optimiser.grad_scale = torch.where(bad > 0, 1.0, scale).to(torch.float32)  # type: ignore[attr-defined]
+        self.optimiser.step()
+
+    # ---- what is said and kept
+
+    def record(self, metrics: Metrics | None) -> None:
+        """Read the sums from the device, and say them."""
+        now = self.now
+        self.read_sums()
+        sums, count = now.sums, max(1.0, now.sums["count"])
+        interval = now.seconds - sums.get("since", 0.0)
+        record = {
+            "step": now.step,
+            "steps": self.settings.steps,
+            "epoch": now.position.epoch,
+            **{name: value / count for name, value in sums.items() if name not in ("count", "since", "lost", "bad")},
+            "rate": rate_at(now.step, self.settings),
+            "tokens_per_second": count / interval if interval > 0 else 0.0,
+            "seconds": round(now.seconds, 3),
+            "skipped": now.skipped,
+        }
+        bad_since = sums.get("bad", 0)
+        run = sums.get("lost", 0) + bad_since if bad_since == self.settings.log_every else 0
+        now.sums = {"since": now.seconds, "lost": run}
+        if metrics is not None:
+            metrics.write("step", record)
+        self.progress.step(record)
+        if bad_since:
+            self.progress.say(f"step {now.step:,}: {bad_since:,.0f} steps were not finite and were skipped")
+        if run >= HOPELESS:
+            raise TrainingError(
+                f"step {now.step:,}: no finite gradient in the last {run:,.0f} steps; lower training.rate, or look at "
+                f"the data; the last checkpoint is {self.checkpoints.last()}"
+            )
+
+    def read_sums(self) -> None:
+        """Bring what the device summed to the host."""
+        for name, value in self.device_sums.items():
+            total = float(self.group.sum(value.clone()))
+            self.now.sums[name] = self.now.sums.get(name, 0.0) + total
+        self.device_sums = {}
+        lost = int(self.lost)
+        self.now.sums["bad"] = self.now.sums.get("bad", 0) + lost
+        self.now.skipped += lost
+        self.lost.zero_()
+
+    def validate(self, metrics: Metrics | None) -> dict[str, float]:
+        """Measure the model on held-out data; the best so far is remembered."""
+        figures, samples = self.measured()
+        now, metric = self.now, self.task.metric
+        value = figures.get(metric)
+        better = (
+            value is not None
+            and math.isfinite(value)
+            and (now.best is None or (value < now.best if metric == "loss" else value > now.best))
+        )
+        if better:
+            now.best, now.best_step, now.waited = value, now.step, 0
+        else:
+            now.waited += 1
+        record = {"step": now.step, **figures, "best": better}
+        if metrics is not None:
+            metrics.write("valid", {**record, "samples": [sample._asdict() for sample in samples]})
+        self.progress.valid(record)
+        self.progress.samples(samples)
+        return figures
+
+    def measured(self) -> tuple[dict[str, float], list[Any]]:
+        """The task's figures and samples, the same on every process."""
+        self.objective.eval()
+        try:
+            with torch.no_grad(), self.group.whole(self.objective), self.averaged():
+                # Sharded weights need every process at every step; otherwise one measures for all.
+                here = self.group.first or self.group.shard
+                found = (self.task.validate(), self.task.samples()) if here else None
+        finally:
+            self.objective.train()
+        figures, samples = self.group.same(found)
+        return figures, samples
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the model has its averaged weights."""
+        return contextlib.nullcontext() if self.ema is None else self.ema.swapped(self.parameters)
+
+    def save(self, best: bool) -> None:
+        """A checkpoint of this moment."""
+        self.read_sums()
+        trainer = full_of(self.trainer_tensors())
+        weights = full_of(weights_of(self.objective))
+        if self.ema is not None:
+            trainer |= {f"raw.{name}": tensor for name, tensor in weights.items()}
+            weights = {**weights, **full_of(dict(zip(self.names, self.ema.values, strict=True)))}
+        self.saved_step = self.now.step
+        problem: str | None = None
+        if self.group.first:
+            name = f"step-{self.now.step:06d}"
+            try:
+                self.checkpoints.write(name, weights, trainer, self.manifest())
+                self.checkpoints.point("last", name)
+                if best:
+                    self.checkpoints.point("best", name)
+                self.checkpoints.prune()
+            except TrainingError as error:
+                problem = str(error)
+        if problem := self.group.same(problem):
+            raise TrainingError(problem)
+
+    def manifest(self) -> dict[str, Any]:
+        """Everything that is not a tensor."""
+        now = self.now
+        counters = {
+            "position": list(now.position),
+            "seconds": now.seconds,
+            "best": now.best,
+            "best_step": now.best_step,
+            "waited": now.waited,
+            "sums": now.sums,
+            "skipped": now.skipped,
+        }
+        return {"step": now.step, "counters": counters, "task": self.task.fingerprint()}
+
+    def trainer_tensors(self) -> dict[str, Tensor]:
+        """What the optimiser keeps, by the names of the weights."""
+        tensors = {}
+        for name, parameter in zip(self.names, self.parameters, strict=True):
+            for key, value in self.optimiser.state.get(parameter, {}).items():
+                tensors[f"optimiser.{key}.{name}"] = value
+        return tensors
+
+    def restore(self, found: Checkpoint) -> None:
+        """The optimiser, the average and the counters of a checkpoint."""
+        for name, parameter in zip(self.names, self.parameters, strict=True):
+            state = {}
+            for key in ("step", "exp_avg", "exp_avg_sq"):
+                if f"optimiser.{key}.{name}" in found.trainer:
+                    tensor = found.trainer[f"optimiser.{key}.{name}"]
+                    state[key] = tensor.to(self.device) if key == "step" else like(tensor, parameter)
+            if state:
+                self.optimiser.state[parameter] = state
+        if self.ema is not None:
+            self.ema.values = [
+                like(found.model[name], parameter.detach())
+                for name, parameter in zip(self.names, self.parameters, strict=True)
+            ]
+        kept = found.manifest["counters"]
+        self.now = Counters(
+            found.step,
+            Position(*kept["position"]),
+            kept["seconds"],
+            kept["best"],
+            kept["best_step"],
+            kept["waited"],
+            dict(kept["sums"]),
+            kept["skipped"],
+        )
+        self.saved_step = found.step
+
+    def average(self, metrics: Metrics | None) -> None:
+        """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""
+        folders = self.checkpoints.steps()[-self.settings.average :]
+        if len(folders) < 2:
+            return
+        mean = mean_weights([read_checkpoint(folder, trainer=False).model for folder in folders])
+        with torch.no_grad():
+            for name, tensor in weights_of(self.objective).items():
+                tensor.copy_(like(mean[name], tensor.detach()))
+        self.ema = None
+        self.validate(metrics)
+        best = self.now.waited == 0
+        problem: str | None = None
+        if self.group.first:
+            try:
+                self.checkpoints.write("average", mean, {}, self.manifest())
+                if best:
+                    self.checkpoints.point("best", "average")
+                self.progress.say(
+                    f"average of the last {len(folders)} checkpoints: " + ("better" if best else "not better")
+                )
+            except TrainingError as error:
+                problem = str(error)
+        if problem := self.group.same(problem):
+            raise TrainingError(problem)
+
+    # ---- stopping
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM let the update finish, then save; a second one stops at once."""
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.stopping is not None and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.stopping = signal.Signals(number).name
+            self.progress.say(f"{self.stopping}: saving after this step")
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        try:
+            before = {number: signal.signal(number, note) for number in numbers}
+        except ValueError:  # not in the main thread: whoever started it has to stop it
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def asked_to_stop(self) -> str | None:
+        """Why to stop now, the same on every process."""
+        if self.device.type == "cuda" and self.group.world > 1 and self.now.step % self.settings.log_every:
+            return None  # asking the others costs a wait for the device
+        if self.group.any(self.stopping is not None):
+            return "signal"
+        limit = self.settings.minutes
+        return "minutes" if self.group.any(limit is not None and self.now.seconds > limit * 60) else None
+
+
+def pieces(task: Task, batch: Any, parts: int) -> list[Any]:
+    """The batch in so many parts, a power of two."""
+    cut = [batch]
+    while len(cut) < parts:
+        cut = [half for each in cut for half in task.halves(each)]
+    return cut
+
+
+def mixed(*numbers: int) -> int:
+    """One seed out of several numbers (SplitMix64), so that neighbours have nothing in common."""
+    state = 0
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) % 2**64
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
+        state ^= state >> 31
+    return state
+
+
+def describe(device: torch.device, world: int, bf16: bool) -> str:
+    """The device in words."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    processes = f", {world} processes" if world > 1 else ""
+    return f"{name}{processes}, {'bf16' if bf16 else 'fp32'}"

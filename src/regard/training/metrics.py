@@ -1,0 +1,158 @@
+"""The numbers of a training run: one JSON record a line, and how people write such numbers.
+
+A record is {"kind": "step", "step": 500, "loss": 3.21, …} or {"kind": "valid", "step": 500, "bleu": 12.4, …}.
+"""
+
+import importlib.util
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+__all__ = ["Metrics", "duration", "name_of", "read", "shown"]
+
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
+SHARES = {"exact", "accuracy", "aer", "f1", "precision", "recall"}  # between 0 and 1, shown as percentages
+POINTS = {"bleu", "chrf", "ter", "perplexity"}
+
+
+class Metrics:
+    """Appends the records of a run to metrics.jsonl, and mirrors them to TensorBoard where it is installed.
+
+    `path` is the file, or the run folder that it stands in. A last line that a crash tore is cut off. After a resume at
+    `resume_step`, records of later steps are cut off too, so that a curve has no point twice.
+    """
+
+    def __init__(self, path: str | Path, resume_step: int | None = None):
+        path = Path(path)
+        self.path = path / "metrics.jsonl" if path.is_dir() else path
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            self._mend(resume_step)
+        self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
+        self._board = _board(self.path.parent / "tensorboard", resume_step)
+
+    def write(self, kind: str, record: Mapping[str, Any]) -> None:
+        """Append one record of a `kind`: "step", "valid" or another word."""
+        numbers = {key: _plain(value) for key, value in record.items()}
+        # A whole line in one write, so that whoever reads along sees no half of one.
+        self._file.write(json.dumps({"kind": kind, **numbers}, ensure_ascii=False, allow_nan=False) + "\n")
+        self._file.flush()
+        if self._board is not None and isinstance(numbers.get("step"), int):
+            for key, value in record.items():
+                if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
+                    self._board.add_scalar(f"{kind}/{key}", value, numbers["step"])
+
+    def close(self) -> None:
+        """Close the file, and let TensorBoard write what it holds."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+
+    def __enter__(self) -> "Metrics":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _mend(self, resume_step: int | None) -> None:
+        """Keep whole records, up to and with the step that is resumed at."""
+        before = self.path.read_bytes()
+        kept = b""
+        for line in before.splitlines(keepends=True):
+            record = _record(line)
+            if record is None or not line.endswith(b"\n"):
+                continue
+            step = record.get("step")
+            if resume_step is None or not isinstance(step, int | float) or step <= resume_step:
+                kept += line
+        if kept != before:
+            written = self.path.with_name(self.path.name + ".part")
+            with open(written, "wb") as file:
+                file.write(kept)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(written, self.path)
+
+
+def read(path: str | Path) -> list[dict[str, Any]]:
+    """The records of a metrics.jsonl, in order; none where there is no file. A line that is torn is passed over."""
+    path = Path(path)
+    if not path.exists():
+        return []
+    found = (_record(line) for line in path.read_bytes().splitlines())
+    return [record for record in found if record is not None]
+
+
+def name_of(key: str) -> str:
+    """What people call a number: BLEU, chrF, exact match."""
+    return NAMES.get(key, key.replace("_", " "))
+
+
+def shown(key: str, value: Any) -> str:
+    """A number as people write it: 12.4 BLEU, a share as 83.1%, a learning rate as 4.2e-4."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,d}".replace("-", "−")
+    if not math.isfinite(value):
+        return {math.inf: "∞", -math.inf: "−∞"}.get(value, "NaN")
+    if key == "rate":
+        digits, power = f"{value:.1e}".split("e")
+        text = f"{digits}e{int(power)}" if value else "0"
+    elif key in SHARES and 0.0 <= value <= 1.0:
+        text = f"{value:.1%}"
+    elif key in POINTS and abs(value) < 1e5:
+        text = f"{value:.1f}"
+    elif key == "tokens_per_second":
+        text = f"{value:,.0f}"
+    elif key == "loss" and abs(value) < 1e4:
+        text = f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
+    else:
+        text = f"{value:.4g}"
+    return text if key == "rate" else text.replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: 40 s, 12 min, 3 h 05 min, 2 d 4 h."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "–"
+    if seconds < 1:
+        return "under 1 s"
+    if round(seconds) < 90:
+        return f"{round(seconds)} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:  # torn, or not UTF-8
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity and no NaN: null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _board(folder: Path, resume_step: int | None) -> Any:
+    """TensorBoard's writer, where TensorBoard is installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:  # there, but not whole
+        return None
+    return SummaryWriter(str(folder), purge_step=None if resume_step is None else resume_step + 1)

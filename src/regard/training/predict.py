@@ -1,0 +1,169 @@
+"""The tasks that predict the next token: translation, and the language model.
+
+A language model reads the target side of its corpus; the source is not looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.data.batching import Batch, Order, Position, load
+from regard.data.bpe_dropout import BpeDropout
+from regard.data.prepare import Prepared
+from regard.decoding.search import greedy_in_batches
+from regard.errors import ArgumentError, TrainingError
+from regard.evaluation.text import bleu, chrf, exact
+from regard.models.contract import Model
+from regard.models.kinds import build
+from regard.training.objective import Prediction
+from regard.training.sample import Sample
+from regard.training.settings import Settings
+from regard.training.task import Task
+
+__all__ = ["LanguageModel", "Translate", "task_of"]
+
+
+class Translate(Task):
+    """From source to target."""
+
+    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+        self.settings, self.prepared = settings, prepared
+        tokenizers, training = prepared.tokenizers, settings.training
+        torch.manual_seed(training.seed)
+        self.model: Model = build(settings.kind, settings.model, tokenizers.source.size, tokenizers.target.size)
+        self.objective = Prediction(self.model, training.smoothing)
+        self.metric = training.metric or "loss"
+        self.order = Order(
+            prepared.train.lengths,
+            budget,
+            seed=training.seed,
+            rows=training.batch_rows,
+            starts=prepared.train.starts,
+            weights=prepared.weights,
+        )
+        dropout = settings.tokenizer.dropout
+        self.dropout = BpeDropout(tokenizers, dropout, seed=training.seed) if dropout else None
+
+    def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
+        """Batches by a token budget, as indices of pairs."""
+        return self.order.stream(position)
+
+    def count(self, plan: Any) -> int:
+        """Target tokens, the END of each sentence among them."""
+        return int(self.prepared.train.lengths[plan, 1].sum()) + len(plan)
+
+    def batch(self, plan: Any, position: Position) -> Batch:
+        """The pairs' tokens."""
+        return load(self.prepared.train, plan, self.dropout, position.epoch)
+
+    def halves(self, batch: Any) -> Sequence[Batch]:
+        """Half of the sentences each."""
+        try:
+            halves: tuple[Batch, Batch] = batch.halves()
+        except ArgumentError:
+            size = max(batch.source.shape[1], batch.target.shape[1])
+            raise TrainingError(
+                f"out of memory with one sentence of {size} tokens: set data.longest or the model's size lower"
+            ) from None
+        return halves
+
+    def move(self, batch: Any, device: torch.device) -> Batch:
+        """The batch on a device."""
+        moved: Batch = batch.to(device, non_blocking=True)
+        return moved
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def validate(self) -> dict[str, float]:
+        """The loss a token over all validation pairs, and scores of the first translations."""
+        figures = self.loss()
+        rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
+        if rows:
+            sources, references = self.texts(rows)
+            outputs = self.translate(sources)
+            figures |= {
+                "bleu": bleu(outputs, references),
+                "chrf": chrf(outputs, references),
+                "exact": exact(outputs, references),
+            }
+            self.translated = list(zip(sources, references, outputs, strict=True))
+        return figures
+
+    def loss(self) -> dict[str, float]:
+        """The negative log-likelihood of a validation token, without smoothing and dropout."""
+        valid = self.prepared.valid
+        if not len(valid):
+            return {}
+        total, count = 0.0, 0
+        for plan in Order(valid.lengths, self.order.budget).epoch(0):
+            batch = load(valid, plan)
+            total += float(self.objective(batch.to(self.device)).parts["nll"])
+            count += batch.tokens
+        return {"loss": total / count}
+
+    def texts(self, rows: int) -> tuple[list[str], list[str]]:
+        """The first validation pairs."""
+        pairs = self.prepared.valid_pairs[:rows]
+        return [source for source, _ in pairs], [target for _, target in pairs]
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        """Greedy translations."""
+        tokenizers = self.prepared.tokenizers
+        found = greedy_in_batches(self.model, tokenizers.source.encode_batch(list(texts)), self.device)
+        return [tokenizers.target.decode(ids) for ids in found]
+
+    def samples(self) -> list[Sample]:
+        """Three translations of the last validation: the same three every time, of different lengths."""
+        translated = getattr(self, "translated", [])
+        if not translated:
+            return []
+        by_length = sorted(range(len(translated)), key=lambda i: (len(translated[i][0]), i))
+        chosen = sorted({by_length[len(by_length) * part // 4] for part in (1, 2, 3)})
+        return [Sample(*translated[i]) for i in chosen]
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Model, data and vocabulary."""
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        tokenizers, counts = self.prepared.tokenizers, self.prepared.counts
+        size = f"{tokenizers.target.size:,}"
+        vocabulary = f"{size} pieces, joint" if tokenizers.joint else f"{tokenizers.source.size:,} and {size} pieces"
+        return [
+            ("model", f"{self.settings.kind}, {parameters:,} parameters"),
+            ("data", f"{counts['pairs']:,} pairs, {len(self.prepared.valid):,} for validation"),
+            ("vocabulary", f"{vocabulary} ({self.settings.tokenizer.kind})"),
+            ("batch", f"up to {self.order.budget:,} tokens a side"),
+        ]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The model's options, the tokenizer and the data."""
+        return {
+            "task": self.settings.task,
+            "model": self.settings.table()["model"],
+            "tokenizer": self.prepared.tokenizers.hash,
+            "data": self.prepared.hash,
+            "batch_tokens": self.order.budget,
+            "seed": self.settings.training.seed,
+        }
+
+
+class LanguageModel(Translate):
+    """The target side alone."""
+
+    def validate(self) -> dict[str, float]:
+        """The loss a token, and its exponential."""
+        figures = self.loss()
+        return figures | {"perplexity": float(np.exp(min(figures["loss"], 700.0)))} if figures else figures
+
+    def samples(self) -> list[Sample]:
+        """None: there is nothing to compare with."""
+        return []
+
+
+def task_of(settings: Settings, prepared: Prepared, budget: int) -> Translate:
+    """The task that the settings name."""
+    return (LanguageModel if settings.task == "language-model" else Translate)(settings, prepared, budget)

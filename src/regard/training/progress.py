@@ -1,0 +1,285 @@
+"""What a person sees while a model trains: a live display on a terminal, plain lines elsewhere, and log.txt always.
+
+The loop knows only `Progress`; `progress` chooses. Nothing here has a thread: the display is drawn when the loop
+reports, at most four times a second, and a display that breaks (a closed pipe, a narrow encoding) never stops training.
+"""
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from regard.training.metrics import Metrics, duration, name_of, shown
+from regard.training.sample import Sample, bracketed, legible
+
+__all__ = ["Course", "Metrics", "Plain", "Progress", "Sample", "Several", "Steady", "Stream", "progress", "scores"]
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Where lines go."""
+
+    def write(self, text: str, /) -> int: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Progress:
+    """What the loop reports to; this one does nothing with it. A context manager, so that it is always closed."""
+
+    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
+        """Training starts: what it is called, what is to be known about it, and how many steps there are, if known."""
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        """A step was taken: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; any may be absent."""
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        """A validation was made: step, loss, and scores by their names; best says that none was better."""
+
+    def samples(self, samples: Sequence[Sample]) -> None:
+        """Some translations of held-out sentences, as they are now."""
+
+    def say(self, text: str) -> None:
+        """One plain line."""
+
+    def end(self, text: str) -> None:
+        """Training ended, with this last line."""
+
+    def close(self) -> None:
+        """Put the terminal back as it was; also when training failed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
+    """The progress for a training run in the folder `run`: to standard error, and to `run`/log.txt.
+
+    `terminal` says whether standard error is one that can be drawn on; by default this is found out.
+    """
+    if terminal is None:
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        terminal = console.is_terminal and not console.is_dumb_terminal
+    told: list[Progress] = [Plain(Steady(sys.stderr))]
+    if terminal:
+        from regard.training.live import Live
+
+        told = [Live(Steady(sys.stderr))]
+    if run is not None:
+        Path(run).mkdir(parents=True, exist_ok=True)
+        file = open(Path(run) / "log.txt", "a", encoding="utf-8")  # noqa: SIM115
+        told.append(Plain(Steady(file), stamp=True))
+    return Several(told)
+
+
+class Several(Progress):
+    """Tells several displays the same."""
+
+    def __init__(self, members: Sequence[Progress]):
+        self.members = list(members)
+
+    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
+        for member in self.members:
+            member.begin(title, facts, steps)
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        for member in self.members:
+            member.step(record)
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        for member in self.members:
+            member.valid(record)
+
+    def samples(self, samples: Sequence[Sample]) -> None:
+        for member in self.members:
+            member.samples(samples)
+
+    def say(self, text: str) -> None:
+        for member in self.members:
+            member.say(text)
+
+    def end(self, text: str) -> None:
+        for member in self.members:
+            member.end(text)
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+
+
+class Course:
+    """Where training stands, from the records so far: the smoothed loss, the time left, the best validation."""
+
+    def __init__(self, steps: int | None = None):
+        self.steps = steps
+        self.first: dict[str, Any] | None = None
+        self.last: dict[str, Any] = {}
+        self.checked: dict[str, Any] | None = None
+        self.best: dict[str, Any] | None = None
+        self._sum = self._weight = 0.0
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        """Take one in."""
+        passed = max(1, record.get("step", 0) - self.last.get("step", 0)) if self.last else 1
+        self.last = dict(record)
+        self.first = self.first or self.last
+        self.steps = record.get("steps") or self.steps
+        loss = record.get("loss")
+        if loss is not None and math.isfinite(loss):
+            # The mean over about the last fifty steps, however many of them a record stands for.
+            keep = 0.98**passed
+            self._sum, self._weight = keep * self._sum + (1 - keep) * loss, keep * self._weight + 1 - keep
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        """Take a validation in."""
+        self.checked = dict(record)
+        if record.get("best"):
+            self.best = self.checked
+
+    @property
+    def loss(self) -> float | None:
+        """The smoothed loss; None before there was a finite one."""
+        return self._sum / self._weight if self._weight else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left, at the pace since the first record; None where nobody can know."""
+        if self.steps is None or self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
+            return None
+        steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
+        return max(0, self.steps - self.last["step"]) * seconds / steps if steps > 0 and seconds > 0 else None
+
+    def place(self) -> str:
+        """`step 500/8,000`."""
+        of = f"/{self.steps:,}" if self.steps else ""
+        return f"step {self.last.get('step', 0):,}{of}"
+
+    def numbers(self) -> list[str]:
+        """The loss, the rate, the pace and the rest of the last record, in words."""
+        record, found = self.last, []
+        if "loss" in record:
+            now = record["loss"]
+            if now is None or not math.isfinite(now):
+                found.append(
+                    "loss not finite" + (f" (was {shown('loss', self.loss)})" if self.loss is not None else "")
+                )
+            else:
+                found.append(f"loss {shown('loss', self.loss)}")
+        if "rate" in record:
+            found.append(f"rate {shown('rate', float(record['rate']))}")
+        pace = record.get("tokens_per_second")
+        if pace is not None and math.isfinite(pace) and pace > 0:
+            found.append(f"{shown('tokens_per_second', float(pace))} tokens/s")
+        if record.get("skipped"):
+            found.append(f"{record['skipped']:,} skipped")
+        if self.left:
+            found.append(f"{duration(self.left)} left")
+        elif self.steps is None and "seconds" in record:
+            found.append(f"{duration(record['seconds'])} so far")
+        return found
+
+
+def scores(record: Mapping[str, Any]) -> list[str]:
+    """A validation's numbers in words, the loss first."""
+    keys = [key for key in record if key not in ("step", "best", "kind", "epoch", "seconds")]
+    keys.sort(key=lambda key: (key != "loss", key.startswith("patience")))
+    return [f"{name_of(key)} {shown(key, record[key])}" for key in keys]
+
+
+class Plain(Progress):
+    """One line now and then, for logs and pipes.
+
+    A line for the first and the last step, and for others once ten seconds have passed since the line before, or a
+    hundred steps and one second; every validation, sample and saying. `stamp` puts the time before each line.
+    """
+
+    def __init__(self, stream: Stream, *, stamp: bool = False, clock: Callable[[], float] = time.monotonic):
+        self._stream, self._stamp, self._clock = stream, stamp, clock
+        self._course = Course()
+        self._written: tuple[float, int] | None = None
+
+    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
+        self._course, self._written = Course(steps), None
+        self._line(title)
+        for name, fact in facts:
+            self._line(f"{name}: {fact}")
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        self._course.step(record)
+        now, step = self._clock(), record.get("step", 0)
+        if self._written is not None and step != self._course.steps:
+            seconds, steps = now - self._written[0], step - self._written[1]
+            if seconds < 10 and not (steps >= 100 and seconds >= 1):
+                return
+        self._written = now, step
+        self._line(" · ".join([self._course.place(), *self._course.numbers()]))
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        self._course.valid(record)
+        best = ["the best so far"] if record.get("best") else []
+        self._line(" · ".join([f"validation at step {record.get('step', 0):,}", *scores(record), *best]))
+
+    def samples(self, samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            source, reference, output = map(legible, sample)
+            self._line(f"  source     {source}")
+            self._line(f"  reference  {reference}")
+            self._line(f"  output     {bracketed(output, reference)}")
+
+    def say(self, text: str) -> None:
+        self._line(text)
+
+    def end(self, text: str) -> None:
+        self._line(text)
+        self.close()
+
+    def close(self) -> None:
+        if self._stamp:  # a file of our own
+            self._stream.close()
+
+    def _line(self, text: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S  ") if self._stamp else ""
+        self._stream.write("".join(f"{stamp}{line}\n" for line in text.splitlines() or [""]))
+        self._stream.flush()
+
+
+class Steady:
+    """A text stream that is never the end of a run: letters it has no code for are replaced, and errors passed over."""
+
+    PLAINER = str.maketrans({"·": "-", "−": "-", "…": "~", "‸": "^", "–": "-", "→": ">", "∞": "inf", "�": "?"})
+
+    def __init__(self, stream: Stream):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        code = getattr(self._stream, "encoding", None) or "utf-8"
+        try:
+            text.encode(code)
+        except UnicodeEncodeError:
+            text = text.translate(self.PLAINER).encode(code, "replace").decode(code)
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe, a full disk, a closed file
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, if that can be done."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Close, if that can be done."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

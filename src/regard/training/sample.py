@@ -1,0 +1,63 @@
+"""A translation beside its reference, and where the two differ."""
+
+import difflib
+import unicodedata
+from typing import NamedTuple
+
+__all__ = ["Sample", "bracketed", "differing", "legible"]
+
+MISSING = "‸"
+# Unbalanced, these turn the rest of a line around; they carry no text of their own.
+TURNS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+
+
+class Sample(NamedTuple):
+    """One held-out example: what was read, what was expected, and what the model wrote."""
+
+    source: str
+    reference: str
+    output: str
+
+
+def differing(output: str, reference: str) -> list[tuple[str, bool]]:
+    """The output in pieces, each with whether the reference has something else there.
+
+    A piece that is empty and differs stands where words of the reference are missing. Words are compared; where neither
+    text has a space, as in Chinese or in a date, letters are. White space counts as one space.
+    """
+    ours, theirs = output.split(), reference.split()
+    gap = " "
+    if len(ours) <= 1 and len(theirs) <= 1:
+        ours, theirs, gap = letters("".join(ours)), letters("".join(theirs)), ""
+    pieces: list[tuple[str, bool]] = []
+    for kind, i, j, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if pieces and gap:
+            pieces.append((gap, False))
+        pieces.append((gap.join(ours[i:j]), kind != "equal"))
+    return pieces
+
+
+def bracketed(output: str, reference: str) -> str:
+    """The output as plain text, with what differs in [brackets] and what is missing as ‸."""
+    return "".join(
+        f"[{text}]" if differs and text else text or MISSING for text, differs in differing(output, reference)
+    )
+
+
+def letters(word: str) -> list[str]:
+    """The letters of a word, each with the marks that combine with it."""
+    found: list[str] = []
+    for letter in word:
+        if found and (unicodedata.combining(letter) or letter in "\u200d\ufe0f" or found[-1].endswith("\u200d")):
+            found[-1] += letter
+        else:
+            found.append(letter)
+    return found
+
+
+def legible(text: str) -> str:
+    """Text on one line, with nothing in it that could command a terminal."""
+    text = " ".join(text.split())
+    return "".join(
+        "�" if unicodedata.category(letter) == "Cc" else letter for letter in text if ord(letter) not in TURNS
+    )

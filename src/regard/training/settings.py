@@ -1,0 +1,145 @@
+"""What can be set about a training run, and the whole of a configuration file. Imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from regard.config import option, parse, plain, suggestion
+from regard.data.settings import DataSettings, TokenizerSettings
+from regard.errors import ConfigError
+from regard.models.kinds import ModelConfig, kind_of, model_config
+
+__all__ = ["Settings", "TrainingSettings", "base_table", "read_settings"]
+
+LOWER_IS_BETTER = ("loss",)
+TASKS = ("translate", "language-model")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a model is trained."""
+
+    steps: int = option(8000, "updates of the weights", least=1)
+    minutes: float | None = option(None, "stop after so many minutes, whatever step it is", above=0)
+    batch_tokens: int | Literal["auto"] = option(
+        "auto", "token budget of a batch, a side and a process; auto: 4,096 on a CPU, found by trying on a GPU", least=1
+    )
+    batch_rows: int | None = option(None, "the most sentences a batch", least=1)
+    accumulate: int = option(1, "batches an update and a process", least=1)
+    rate: float = option(1e-3, "the highest learning rate", above=0)
+    schedule: Literal["noam", "cosine", "constant"] = option(
+        "noam", "after the warm-up: 1/√step (Vaswani 2017), half a cosine down to the last step, or constant"
+    )
+    warmup: int = option(1000, "steps in which the rate grows from nothing", least=0)
+    betas: tuple[float, ...] = option((0.9, 0.98), "Adam's two", least=0, below=1)
+    weight_decay: float = option(0.0, "AdamW's", least=0)
+    smoothing: float = option(0.1, "label smoothing", least=0, below=1)
+    clip: float = option(1.0, "the largest norm of the gradient; 0: no limit", least=0)
+    ema: float | None = option(
+        None, "decay of an exponential moving average of the weights, such as 0.999", above=0, below=1
+    )
+    average: int = option(0, "at the end, average the last so many checkpoints; taken if it is better", least=0)
+    metric: Literal["bleu", "chrf", "exact", "loss"] | None = option(
+        None, "what says which checkpoint is best; by default bleu, and loss for a language model"
+    )
+    validate_every: int = option(500, "steps between validations, each of which saves a checkpoint", least=1)
+    validate_rows: int = option(500, "sentences translated at a validation; the loss is over all of them", least=0)
+    patience: int = option(0, "stop after so many validations without a better one; 0: never", least=0)
+    keep: int = option(2, "checkpoints kept beside the best one", least=1)
+    log_every: int = option(20, "steps between two records of the training loss", least=1)
+    seed: int = option(1, "of weights, dropout and the order of batches", least=0)
+    device: Literal["auto", "cpu", "cuda"] = option("auto", "auto takes a GPU where there is one")
+    precision: Literal["auto", "fp32", "bf16"] = option("auto", "auto: bf16 on a GPU, fp32 on a CPU")
+    compile: bool = option(False, "compile the objective (torch.compile)")
+    shard: bool = option(False, "with torchrun: shard weights, gradients and optimiser over the processes (FSDP2)")
+    threads: int | None = option(None, "CPU threads; default: what torch chooses", least=1)
+
+    def __post_init__(self) -> None:
+        if len(self.betas) != 2:
+            raise ConfigError("betas", f"{len(self.betas)} numbers given, expected two")
+        if self.schedule == "noam" and self.warmup == 0:
+            raise ConfigError("warmup", '0 given with schedule = "noam", which needs at least 1')
+        if self.average > self.keep:
+            raise ConfigError(
+                "average", f"{self.average} given, but only {self.keep} checkpoints are kept (training.keep)"
+            )
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the best checkpoint has the least of its metric."""
+        return self.metric in LOWER_IS_BETTER
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A whole configuration: what a TOML file holds."""
+
+    task: Literal["translate", "language-model"] = option("translate", "what is learned")
+    data: DataSettings = field(default_factory=DataSettings)
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    kind: str = "transformer"
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def table(self) -> dict[str, Any]:
+        """As TOML holds it; the model's kind stands in its table, and its preset is written out."""
+        table = plain(self)
+        table["model"] = {"kind": table.pop("kind"), **table["model"]}
+        return table
+
+
+METRICS = {
+    "translate": ("bleu", "chrf", "exact", "loss"),
+    "language-model": ("loss",),
+}
+
+
+def read_settings(table: Mapping[str, Any]) -> Settings:
+    """The settings of a configuration's tables, or a ConfigError with the path of the key that is wrong."""
+    known = ("task", "data", "tokenizer", "model", "training")
+    for key in table:
+        if key not in known:
+            raise ConfigError(key, f"no such key{suggestion(key, known)}")
+    for key in known[1:]:
+        if not isinstance(table.get(key, {}), Mapping):
+            raise ConfigError(key, "expected a table")
+    kind = kind_of(table.get("model", {})).name
+    task = table.get("task", "translate")
+    if task not in TASKS:
+        raise ConfigError("task", f"{task!r} given, no such task{suggestion(str(task), TASKS)}")
+    model = dict(table.get("model", {}))
+    if (kind == "encoder") != (task != "translate"):
+        fitting = "encoder" if task != "translate" else "rnn, rnnsearch, luong or transformer"
+        raise ConfigError("model.kind", f'"{kind}" given with task = "{task}", expected {fitting}')
+    if kind == "encoder" and model.setdefault("job", task) != task:
+        raise ConfigError("model.job", f'"{model["job"]}" given with task = "{task}", expected "{task}"')
+    training = dict(table.get("training", {}))
+    training.setdefault("metric", METRICS[task][0])
+    settings = Settings(
+        task=task,
+        data=parse(DataSettings, table.get("data", {}), "data"),
+        tokenizer=parse(TokenizerSettings, table.get("tokenizer", {}), "tokenizer"),
+        kind=kind,
+        model=model_config(model),
+        training=parse(TrainingSettings, training, "training"),
+    )
+    if settings.training.metric not in METRICS[task]:
+        raise ConfigError(
+            "training.metric",
+            f'"{settings.training.metric}" given with task = "{task}", expected one of {", ".join(METRICS[task])}',
+        )
+    if getattr(settings.model, "tied", None) == "all" and not settings.tokenizer.joint:
+        raise ConfigError(
+            "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
+        )
+    if settings.training.metric in ("bleu", "chrf", "exact") and settings.training.validate_rows == 0:
+        raise ConfigError(
+            "training.validate_rows",
+            f'0 given with training.metric = "{settings.training.metric}", which needs translations',
+        )
+    return settings
+
+
+def base_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run takes from the configuration of another that it begins with."""
+    return {key: table[key] for key in ("task", "model", "tokenizer") if key in table}

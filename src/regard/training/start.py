@@ -1,0 +1,168 @@
+"""Starting a run: from settings to prepared data, a task, a run folder and the loop."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+
+from regard.data.prepare import Prepared, prepare
+from regard.data.settings import DataSettings
+from regard.data.tokenizer import Tokenizers
+from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.training.budget import token_budget
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
+from regard.training.distributed import Group
+from regard.training.loop import Result, train
+from regard.training.predict import Translate, task_of
+from regard.training.progress import Progress
+from regard.training.settings import Settings, read_settings
+
+__all__ = ["Started", "defaults", "start", "write_config"]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run that was trained."""
+
+    result: Result
+    task: Translate
+    settings: Settings
+
+
+def start(
+    table: Mapping[str, Any],
+    out: Path,
+    *,
+    resume: bool = False,
+    base: Path | None = None,
+    progress: Progress | None = None,
+    choose: bool = False,
+) -> Started:
+    """Train what a configuration's tables say into the folder `out`.
+
+    `resume` goes on where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning. With
+    `choose`, what the tables leave open about model and training is chosen from the size of the corpus.
+    """
+    settings = read_settings(table)
+    training = settings.training
+    if training.threads:
+        torch.set_num_threads(training.threads)
+    group = Group(training.device, training.shard)
+    quiet = Progress() if progress is None or not group.first else progress
+    try:
+        check_folder(out, resume)
+        tokenizers = Tokenizers.load((base or out) / "tokenizer.json") if base or resume else None
+        prepared = shared(settings, tokenizers, group, quiet)
+        if choose:
+            settings = read_settings(defaults(table, prepared, group.device.type))
+        settings = replace(settings, data=absolute(settings.data))
+        budget = token_budget(settings, prepared, group)
+        settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
+        task = task_of(settings, prepared, budget)
+        if base is not None:
+            found = read_checkpoint(best_of(base), trainer=False)
+            load_weights(task.objective, found.model, str(found.folder))
+        if group.first:
+            out.mkdir(parents=True, exist_ok=True)
+            write_config(out / "config.toml", settings)
+            prepared.tokenizers.save(out / "tokenizer.json")
+        group.wait()
+        result = train(task, settings.training, out, progress=quiet, resume=resume, group=group)
+        return Started(result, task, settings)
+    finally:
+        group.leave()
+
+
+def check_folder(out: Path, resume: bool) -> None:
+    """Refuse to write over a finished run, and to go on with none."""
+    if out.exists() and not out.is_dir():
+        raise ConfigError("--out", f"{out} is a file, expected a folder")
+    found = Checkpoints(out).last()
+    if resume and found is None:
+        raise CheckpointError(f"{out}: no checkpoint to go on from")
+    if not resume and found is not None:
+        raise TrainingError(
+            f"{out}: holds a run already ({found.name}); go on with --resume {out}, or give another --out"
+        )
+
+
+def shared(settings: Settings, tokenizers: Tokenizers | None, group: Group, progress: Progress) -> Prepared:
+    """The prepared data: encoded by the first process, found in the cache by the others."""
+    problem: str | None = None
+    prepared = None
+    if group.first:
+        try:
+            prepared = prepare(settings.data, settings.tokenizer, say=progress.say, tokenizers=tokenizers)
+        except RegardError as error:
+            if group.world == 1:
+                raise
+            problem = str(error)
+    problem = group.same(problem)
+    if problem is not None:
+        raise TrainingError(problem)
+    return prepared or prepare(settings.data, settings.tokenizer, tokenizers=tokenizers)
+
+
+def defaults(table: Mapping[str, Any], prepared: Prepared, device: str) -> dict[str, Any]:
+    """The tables, with what they leave open chosen from the corpus: with fewer pairs a smaller model, more dropout."""
+    pairs = len(prepared.train)
+    tokens = int(prepared.train.lengths[:, 1].sum(dtype="int64")) + pairs
+    if pairs < 10_000:
+        preset, dropout, epochs = "tiny", 0.3, 60
+    elif pairs < 100_000:
+        preset, dropout, epochs = "small", 0.3, 40
+    else:
+        preset, dropout, epochs = ("base" if device == "cuda" else "small"), 0.1, 20 if pairs < 1_000_000 else 8
+    training = dict(table.get("training", {}))
+    batch = training.get("batch_tokens", "auto")
+    update = (4096 if batch == "auto" else batch) * training.get("accumulate", 1)
+    steps = training.setdefault("steps", min(100_000, max(1_000, math.ceil(epochs * tokens / update / 100) * 100)))
+    training.setdefault("warmup", max(1, min(4_000, steps // 10)))
+    training.setdefault("validate_every", max(50, min(1_000, steps // 20)))
+    training.setdefault("patience", 8)
+    model = dict(table.get("model", {}))
+    if not set(model) - {"kind"}:
+        model |= {"preset": preset, "dropout": dropout}
+    return {**table, "model": model, "training": training}
+
+
+def absolute(data: DataSettings) -> DataSettings:
+    """The same files, wherever a later command is run from."""
+
+    def whole(path: str | None) -> str | None:
+        return None if path is None else os.path.abspath(path)
+
+    def corpora(given: Any) -> Any:
+        return tuple(
+            replace(each, source=whole(each.source), target=whole(each.target), file=whole(each.file)) for each in given
+        )
+
+    return replace(
+        data,
+        source=whole(data.source),
+        target=whole(data.target),
+        corpora=corpora(data.corpora),
+        valid_source=whole(data.valid_source),
+        valid_target=whole(data.valid_target),
+        valid=corpora(data.valid),
+    )
+
+
+def best_of(run: Path) -> Path:
+    """The best checkpoint of a run folder."""
+    best = Checkpoints(run).best()
+    if best is None:
+        raise CheckpointError(f"{run}: not a run folder with a checkpoint in it")
+    return best
+
+
+def write_config(path: Path, settings: Settings) -> None:
+    """The settings as TOML, whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(tomli_w.dumps(settings.table()), encoding="utf-8")
+    os.replace(new, path)

@@ -1,0 +1,91 @@
+"""Task: everything the loop asks of what is being learned. The loop knows nothing else.
+
+A task of your own needs an objective and its batches:
+
+    class Doubling(Task):
+        objective = Objective(nn.Linear(1, 1))            # objective(batch) -> Loss
+        def epoch(self, number): return [(x, 2 * x) for x in torch.randn(10, 16, 1)]
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batching import Position
+from regard.errors import TrainingError
+from regard.training.sample import Sample
+
+__all__ = ["Loss", "Position", "Sample", "Task"]
+
+
+class Loss(NamedTuple):
+    """What an objective gives: a sum that is differentiated, and further sums to be reported."""
+
+    total: Tensor
+    parts: dict[str, Tensor] = {}  # noqa: RUF012
+
+
+class Task:
+    """What is learned: its objective, its batches, how it is measured.
+
+    A *plan* is whatever stands for a batch before it is loaded, cheap to make and to count: the loop takes plans from
+    `stream`, divides losses by the `count` of all plans of an update (on every process), and loads only its own.
+    """
+
+    objective: nn.Module  # a module around the model: objective(batch) -> Loss
+    metric: str = "loss"  # of what `validate` gives, the one that says which checkpoint is best
+
+    def epoch(self, number: int) -> Iterable[Any]:
+        """The plans of an epoch, a function of its number alone."""
+        raise NotImplementedError
+
+    def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
+        """Plans without end, from a position on, each with its own."""
+        for epoch in itertools.count(position.epoch):
+            first = position.batch if epoch == position.epoch else 0
+            empty = True
+            for batch, plan in enumerate(self.epoch(epoch)):
+                empty = False
+                if batch >= first:
+                    yield Position(epoch, batch), plan
+            if empty:
+                raise TrainingError("no batches to train on: the epoch is empty")
+
+    def count(self, plan: Any) -> int:
+        """What the loss of this plan is a sum over: tokens, or examples."""
+        return len(plan)
+
+    def batch(self, plan: Any, position: Position) -> Any:
+        """The tensors of a plan, on the host."""
+        return plan
+
+    def halves(self, batch: Any) -> Sequence[Any]:
+        """The batch in two, for when it does not fit into memory."""
+        raise TrainingError("out of memory, and this task's batches cannot be split: make them smaller")
+
+    def move(self, batch: Any, device: torch.device) -> Any:
+        """The batch on a device."""
+        if isinstance(batch, Tensor):
+            return batch.to(device, non_blocking=True)
+        if isinstance(batch, tuple | list):
+            return type(batch)(self.move(each, device) for each in batch)
+        return batch
+
+    def validate(self) -> dict[str, float]:
+        """Figures on held-out data; `loss` and `metric` among them, where there are any."""
+        return {}
+
+    def samples(self) -> list[Sample]:
+        """A few examples of what the model does now."""
+        return []
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What a person wants to know before it starts."""
+        return []
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to fit: kept in its manifest, and compared when it is loaded."""
+        return {}

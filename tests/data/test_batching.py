@@ -1,0 +1,277 @@
+"""Batches: every pair once, within the budget, a function of (seed, epoch), shared and resumed exactly."""
+
+import itertools
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.batching import Order, Position, collate, load, mixed, permuted, share
+from regard.data.bpe_dropout import BpeDropout
+from regard.data.cache import Encoded, Writer
+from regard.data.tokenizer import END, PAD, START, Tokenizers
+from regard.data.vocabulary import train
+from regard.errors import ArgumentError
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80).map(
+    lambda rows: np.array(rows, np.int32)
+)
+SEEDS = st.integers(-(2**63), 2**70)
+
+
+def like_captions(n, seed=0):
+    """Lengths of two languages, log-normal, correlated 0.8 as those of Multi30k or a little less."""
+    z = np.random.default_rng(seed).normal(size=(n, 2))
+    z[:, 1] = 0.8 * z[:, 0] + 0.6 * z[:, 1]
+    return np.clip(np.round(np.exp(np.array([2.6, 2.62]) + 0.35 * z)), 1, 200).astype(np.int32)
+
+
+def same(first, second):
+    first, second = list(first), list(second)
+    return len(first) == len(second) and all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@given(LENGTHS, st.integers(1, 200), SEEDS, st.none() | st.integers(1, 9), st.integers(1, 100), st.integers(0, 5))
+def test_every_pair_once_and_within_the_budget(lengths, budget, seed, rows, window, epoch):
+    order = Order(lengths, budget, seed=seed, rows=rows, window=window)
+    batches = list(order.epoch(epoch))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        source, target = lengths[batch].max(0)
+        assert len(batch) == 1 or (len(batch) * source <= budget and len(batch) * (target + 1) <= budget)
+        assert rows is None or len(batch) <= rows
+    assert same(batches, Order(lengths.copy(), budget, seed=seed, rows=rows, window=window).epoch(epoch))
+
+
+@given(LENGTHS, st.integers(1, 100), st.integers(1, 40), st.integers(0, 3), st.integers(0, 60))
+def test_a_stream_goes_on_from_any_position(lengths, budget, window, epoch, skip):
+    order = Order(lengths, budget, seed=3, window=window)
+    batches = [(Position(e, i), b) for e in range(epoch, epoch + 3) for i, b in enumerate(order.epoch(e))]
+    whole = list(itertools.islice(order.stream(Position(epoch)), len(batches)))
+    assert [p for p, _ in whole] == [p for p, _ in batches]
+    assert same((b for _, b in whole), (b for _, b in batches))
+    skip %= len(batches)
+    rest = list(itertools.islice(order.stream(batches[skip][0]), len(batches) - skip))
+    assert [p for p, _ in rest] == [p for p, _ in batches[skip:]]
+    assert same((b for _, b in rest), (b for _, b in batches[skip:]))
+
+
+def test_a_position_at_the_end_of_an_epoch_is_the_next():
+    order = Order(like_captions(50), 100)
+    count = len(list(order.epoch(0)))
+    assert next(order.stream(Position(0, count)))[0] == Position(1, 0)
+    assert next(order.stream())[0] == Position(0, 0)
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 40))
+def test_shares_are_the_stream(world, each, count):
+    shares = [list(share(iter(range(count)), rank, world, each)) for rank in range(world)]
+    updates = count // (world * each)
+    assert {len(rank) for rank in shares} == {updates}
+    assert all(len(update) == each for rank in shares for update in rank)
+    for number in range(updates):
+        taken = sorted(x for rank in shares for x in rank[number])
+        assert taken == list(range(number * world * each, (number + 1) * world * each))
+
+
+@given(st.integers(1, 400), st.integers(0, 2**63))
+def test_the_permutation_is_one(count, seed):
+    places = np.arange(count, dtype=np.uint64)
+    whole = permuted(places, count, mixed(seed))
+    assert sorted(whole.tolist()) == list(range(count))
+    parts = [permuted(places[i : i + 7], count, mixed(seed)) for i in range(0, count, 7)]
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_the_permutation_looks_random():
+    """Each place goes everywhere: mean and spread of many permutations, and of steps inside one."""
+    drawn = np.array([permuted(np.arange(50, dtype=np.uint64), 50, mixed(seed)) for seed in range(4000)], float)
+    assert np.abs(drawn.mean(0) - 24.5).max() < 5 * 14.43 / 4000**0.5
+    one = permuted(np.arange(100_000, dtype=np.uint64), 100_000, mixed(5)).astype(float)
+    assert abs(np.corrcoef(one[:-1], one[1:])[0, 1]) < 5 / 100_000**0.5
+    assert abs(np.corrcoef(one, np.arange(100_000))[0, 1]) < 5 / 100_000**0.5
+
+
+def test_numbers_are_mixed_as_ever():
+    """SplitMix64 from 0 and 1, computed with Python's integers: the order of a run must never change."""
+
+    def splitmix(x):
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+        return x ^ (x >> 31)
+
+    numbers = [0, 1, 2**63, 2**64 - 1]
+    assert mixed(np.array(numbers, np.uint64)).tolist() == [splitmix(x) for x in numbers]
+    assert mixed(0).tolist() == [0xE220A8397B1DCDAF]
+
+
+def test_seeds_and_epochs_give_other_orders():
+    lengths = like_captions(500)
+    firsts = {tuple(next(Order(lengths, 500, seed=seed).epoch(epoch))) for seed in range(4) for epoch in range(4)}
+    assert len(firsts) == 16
+
+
+def test_batches_are_not_in_order_of_length():
+    lengths = like_captions(5000)
+    widths = np.array([lengths[batch].max() for batch in Order(lengths, 500).epoch(0)], float)
+    assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize("n", [29_000])
+def test_little_is_padding(n):
+    lengths = like_captions(n)
+    assert 0.7 < np.corrcoef(lengths.T)[0, 1] < 0.9
+    real = computed = 0
+    for batch in Order(lengths, 4096).epoch(0):
+        real += lengths[batch].sum() + len(batch)
+        computed += len(batch) * (lengths[batch].max(0).sum() + 1)
+    assert real / computed >= 0.95
+
+
+def test_weights_are_kept_on_average():
+    sizes, weights = [300, 0, 500, 200], [2.0, 1.0, 0.4, 2.3]
+    starts = [0, 300, 300, 800]
+    order = Order(like_captions(1000), 600, starts=starts, weights=weights, window=170)
+    epochs = 60
+    times = np.zeros((epochs, 1000), int)
+    for epoch in range(epochs):
+        np.add.at(times[epoch], np.concatenate(list(order.epoch(epoch))), 1)
+    for start, size, weight in zip(starts, sizes, weights, strict=True):
+        part = times[:, start : start + size]
+        if not size:
+            continue
+        assert set(np.unique(part)) <= {int(np.floor(weight)), int(np.ceil(weight))}
+        fraction = weight % 1
+        assert abs(part.mean() - weight) <= 5 * (fraction * (1 - fraction) / part.size) ** 0.5
+        # Not the same pairs every epoch: each comes about as often as its weight says.
+        assert np.abs(part.mean(0) - weight).max() <= 5.5 * (fraction * (1 - fraction) / epochs) ** 0.5
+
+
+@given(LENGTHS, st.floats(0.1, 3), st.integers(1, 50))
+def test_weighted_streams_resume_too(lengths, weight, window):
+    order = Order(lengths, 60, starts=[0, len(lengths) // 2], weights=[weight, 1.0], window=window)
+    start = list(itertools.islice(order.stream(), 12))
+    for i, (position, _) in enumerate(start):
+        rest = itertools.islice(order.stream(position), 12 - i)
+        assert same((b for _, b in rest), (b for _, b in start[i:]))
+
+
+def test_skipping_is_fast():
+    lengths = like_captions(1_000_000)
+    order = Order(lengths, 8192)
+    began = time.perf_counter()
+    position, _ = next(order.stream(Position(1_000_000, 1500)))
+    assert position == Position(1_000_000, 1500)
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"budget": 0}, "budget: 0 given, expected at least 1"),
+        ({"rows": 0}, "rows: 0 given"),
+        ({"weights": [0.0]}, "weights: .0.0. given, expected 1 numbers above 0"),
+        ({"weights": [1.0, 1.0]}, "weights"),
+        ({"starts": [1]}, "starts: .1. given, expected 0 first"),
+        ({"starts": [0, 99], "weights": [1.0, 1.0]}, "starts"),
+        ({"lengths": np.zeros((0, 2), np.int32)}, "lengths: no pairs given"),
+    ],
+)
+def test_an_impossible_order_is_refused(change, message):
+    with pytest.raises(ArgumentError, match=message):
+        Order(**{"lengths": like_captions(9), "budget": 100, **change})
+
+
+def test_impossible_shares_are_refused():
+    for rank, world, each in ((2, 2, 1), (-1, 2, 1), (0, 1, 0)):
+        with pytest.raises(ArgumentError, match="rank"):
+            next(share(iter([]), rank, world, each))
+
+
+# Batches
+
+
+@pytest.fixture
+def encoded(tmp_path):
+    rows = np.random.default_rng(1)
+    pairs = [tuple(rows.integers(4, 99, size=rows.integers(1, 9)).tolist() for _ in range(2)) for _ in range(40)]
+    writer = Writer(tmp_path / "train")
+    writer.write(*map(list, zip(*pairs[:17], strict=True)))
+    writer.write([], [])
+    writer.write(*map(list, zip(*pairs[17:], strict=True)))
+    writer.close()
+    return Encoded(tmp_path / "train"), pairs
+
+
+def check(batch, pairs):
+    """Every row of a batch by a loop."""
+    width, height = max(len(s) for s, _ in pairs), max(len(t) for _, t in pairs) + 2
+    assert batch.source.shape == (len(pairs), width)
+    assert batch.target.shape == (len(pairs), height)
+    assert {t.dtype for t in (batch.source, batch.target, batch.source_lengths, batch.target_lengths)} == {torch.int64}
+    for row, (source, target) in enumerate(pairs):
+        assert batch.source[row].tolist() == [*source, *[PAD] * (width - len(source))]
+        assert batch.target[row].tolist() == [START, *target, END, *[PAD] * (height - len(target) - 2)]
+        assert batch.source_lengths[row] == len(source)
+        assert batch.target_lengths[row] == len(target) + 1
+    assert batch.tokens == sum(len(target) + 1 for _, target in pairs)
+    assert len(batch) == len(pairs)
+
+
+@settings(max_examples=40)
+@given(
+    pairs=st.lists(
+        st.tuples(st.lists(st.integers(4, 99), max_size=9), st.lists(st.integers(4, 99), max_size=9)), min_size=1
+    )
+)
+def test_collating(pairs):
+    check(collate(pairs), pairs)
+
+
+def test_loading_is_collating(encoded):
+    cache, pairs = encoded
+    for indices in ([0], [39], [3, 3, 20], np.arange(40), np.array([7, 1], np.int32)):
+        check(load(cache, indices), [pairs[i] for i in indices])
+
+
+def test_halves_are_the_rows(encoded):
+    cache, pairs = encoded
+    for count in (2, 5):
+        first, second = load(cache, np.arange(count)).halves()
+        check(first, pairs[: (count + 1) // 2])
+        check(second, pairs[(count + 1) // 2 : count])
+    with pytest.raises(ArgumentError, match="a batch of one row cannot be halved"):
+        load(cache, [0]).halves()
+
+
+def test_a_batch_moves(encoded):
+    cache, pairs = encoded
+    check(load(cache, [1, 2]).to("cpu"), pairs[1:3])
+    assert load(cache, [1]).to("meta").source.device.type == "meta"
+
+
+def test_collating_nothing_is_refused():
+    with pytest.raises(ArgumentError, match="pairs: none given"):
+        collate([])
+
+
+def test_loading_with_dropout(tmp_path):
+    texts = ["unrelated relations unite", "lower newest widest low new"] * 20
+    both = Tokenizers(train(texts, size=400))
+    writer = Writer(tmp_path / "train")
+    ids = both.source.encode_batch(texts)
+    writer.write(ids, ids)
+    writer.close()
+    cache, dropout = Encoded(tmp_path / "train"), BpeDropout(both, 0.4, seed=5)
+    batch = load(cache, [3, 0, 9], dropout, epoch=2)
+    for row, index in enumerate([3, 0, 9]):
+        assert both.target.decode(batch.target[row].tolist()) == texts[index]
+        alone = load(cache, [index], dropout, epoch=2)
+        assert alone.source[0].tolist() == batch.source[row, : batch.source_lengths[row]].tolist()
+    other = load(cache, [3, 0, 9], dropout, epoch=3)
+    assert Counter(batch.source.flatten().tolist()) != Counter(other.source.flatten().tolist())

@@ -1,0 +1,141 @@
+"""Corpora as streams: every form, every odd line end, and every fault with its file and line."""
+
+import gzip
+import itertools
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.corpus import lines, pairs
+from regard.data.settings import CorpusSettings
+from regard.errors import DataError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write
+
+
+def read(**settings):
+    return list(pairs(CorpusSettings(**settings)))
+
+
+# Characters at which str.splitlines would split, and which are none of a file's line ends.
+SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a\nb\n", ["a", "b"]),
+        (b"a\nb", ["a", "b"]),
+        (b"a", ["a"]),
+        (b"", []),
+        (b"\n", [""]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\n\r\nb\n", ["a", "", "b"]),
+        (b"a\rb\nc", ["a\rb", "c"]),
+        (b"\xef\xbb\xbfa\nb", ["a", "b"]),
+        (b"\xef\xbb\xbf", [""]),
+        (b"a\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
+        (b"a\0b\n\0\n", ["a\0b", "\0"]),
+        (f"a{SEPARATORS}b\nc".encode(), [f"a{SEPARATORS}b", "c"]),
+        ("😀 e\u0301 שלום\n".encode(), ["😀 e\u0301 שלום"]),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines(write, content, expected, packed):
+    """Gzip is known by its content: the name says nothing."""
+    assert (
+        list(lines(write("text.gz" if not packed else "text", gzip.compress(content) if packed else content)))
+        == expected
+    )
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])), min_size=1))
+def test_lines_come_back(tmp_path_factory, texts):
+    path = tmp_path_factory.getbasetemp() / "lines"
+    for end in ("\n", "\r\n"):
+        path.write_bytes("".join(f"{text}{end}" for text in texts).encode())
+        expected = [texts[0].removeprefix("\ufeff"), *texts[1:]]
+        assert list(lines(path)) == expected
+
+
+def test_two_files_line_by_line(write):
+    source, target = write("a.en", "one \r\n\n three\n"), write("a.de", gzip.compress(b"eins\nzwei\ndrei"))
+    assert read(source=source, target=target) == [("one", "eins"), ("", "zwei"), ("three", "drei")]
+    assert read(source=source, target=source) == [("one", "one"), ("", ""), ("three", "three")]
+
+
+def test_a_tsv(write):
+    path = write("a.tsv", 'x\t"one\teins\n\ny\ttwo\tzwei\tmore\n')
+    assert read(file=path, source_column=2, target_column=3) == [('"one', "eins"), ("", ""), ("two", "zwei")]
+    assert read(file=path, source_column=3, target_column="1")[0] == ("eins", "x")
+
+
+def test_json_lines(write):
+    rows = [{"source": "one", "target": "eins\nzwei"}, {"source": " é ", "target": "", "more": 3}]
+    path = write("a.jsonl", "\n\n".join(json.dumps(row) for row in rows))
+    assert read(file=path) == [("one", "eins zwei"), ("", ""), ("é", "")]
+    nested = write("b.json", json.dumps({"translation": {"en": "one", "de": "eins"}, "a.b": "dotted"}))
+    assert read(file=nested, source_column="translation.en", target_column="translation.de") == [("one", "eins")]
+    assert read(file=nested, source_column="a.b", target_column="translation.de") == [("dotted", "eins")]
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 2), (2, 3), (0, 2), (2, 0), (1, 1001)])
+def test_unequal_counts_are_both_named(write, first, second):
+    source, target = write("a", "x\n" * first), write("b", "y\n" * second)
+    with pytest.raises(DataError) as error:
+        read(source=source, target=target)
+    s = "" if first == 1 else "s"
+    assert f"{source} has {first:,} line{s} and {target} has {second:,}; expected as many" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "one\teins\ntwo\n", "a.tsv, line 2: 1 columns, expected at least 2"),
+        (
+            "a.jsonl",
+            '{"source": "a", "target": "b"}\n{"source": "a"}',
+            "a.jsonl, line 2: no key 'target'; there is 'source'",
+        ),
+        ("a.jsonl", '{"source": "a", "target": 3}', "a.jsonl, line 1: int given under 'target', expected a text"),
+        ("a.jsonl", '["a", "b"]', "a.jsonl, line 1: list given, expected a JSON object"),
+        ("a.jsonl", "[\n", "a.jsonl, line 1: not valid JSON.*one JSON list"),
+        ("a.jsonl", '{"source": "a"\n', "a.jsonl, line 1: not valid JSON"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl, line 1: not valid JSON"),
+        ("a.jsonl", '{"source": "\\ud800", "target": "b"}', "a.jsonl, line 1: half a surrogate pair under 'source'"),
+        ("a.tsv", b"a\tb\nc\td\xff\n", "a.tsv, line 2: byte 4 .0xff. is not UTF-8; convert"),
+        ("a.tsv", "a\tb\n".encode("utf-16"), "a.tsv, line 1: byte 1 .0xff. is not UTF-8 .it looks like UTF-16."),
+        ("a.tsv", gzip.compress(b"a\tb\n" * 9999)[:-20], "a.tsv: broken gzip after line"),
+        ("a.tsv", gzip.compress(os.urandom(5000).hex().encode())[:3000], "a.tsv: broken gzip after line 0"),
+        ("a.tsv", b"\x1f\x8b\x08rubbish that is no gzip at all", "a.tsv: broken gzip after line 0"),
+        ("a.tsv", gzip.compress(b"a\tb\n")[:-5] + b"12345", "a.tsv: broken gzip after line .: CRC check failed"),
+    ],
+)
+def test_faults_name_file_and_line(write, name, content, message):
+    with pytest.raises(DataError, match=message):
+        read(file=write(name, content))
+
+
+def test_files_that_are_not_there(tmp_path, write):
+    with pytest.raises(DataError, match="none.tsv: no such file"):
+        read(file=str(tmp_path / "none.tsv"))
+    (tmp_path / "folder.tsv").mkdir()
+    with pytest.raises(DataError, match="folder.tsv: a folder given, expected a file"):
+        read(file=str(tmp_path / "folder.tsv"))
+
+
+def test_a_stream_is_read_as_it_is_asked_for(write):
+    """The fault at the end is not met by whoever reads the beginning."""
+    path = write("a.tsv", "a\tb\n" * 10_000 + "broken\n")
+    assert list(itertools.islice(pairs(CorpusSettings(file=path)), 3)) == [("a", "b")] * 3

@@ -1,0 +1,344 @@
+"""Tokenizers: any text comes back, special pieces cannot be spelled, one file that the library opens."""
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+import tokenizers as library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+
+from regard.data.settings import TokenizerSettings
+from regard.data.tokenizer import END, PAD, START, UNKNOWN, Tokenizers
+from regard.data.vocabulary import automatic_size, train, train_both
+from regard.errors import ConfigError, DataError
+
+TEXTS = [
+    "The house is small.",
+    "Das Haus ist klein, sehr klein.",
+    "Ein Mann in grün hält eine Gitarre.",
+    "<s> tags </s> and <0x41> <pad> are text <unk>",
+    "A man rides a horse.",
+    "Der Mann reitet 2024 Pferde: 12 + 30!",
+] * 5
+KINDS = ["bpe", "unigram", "character", "word"]
+EXACT = KINDS[:3]
+MADE = {kind: train(TEXTS, kind, tags=["<2de>", "<2fr>"]) for kind in KINDS}
+ODD = [
+    "",
+    " ",
+    "e\u0301 \u00e9",
+    "😀👩‍👩‍👧 flag 🇩🇪",
+    "שלום عليكم \u202eabc",
+    "a\0b\x1c\x7f",
+    "▁ _ ▁▁",
+    "<0x41><0xE2> <s></s><pad><unk> < <<",
+    "a\u2028b\u0085c\u3000d\u00a0e",
+    "\ufeffx\u200b",
+    "Ġ Ċ",
+    "##x",
+    "İstanbul ǅ ß",
+    "한국어 \u1112\u1161\u11ab",
+    "漢字かな交じり文",
+]
+
+
+def normalised(text):
+    """What normalising should be, said in Python: its white space less the four that Unicode does not call so."""
+    text = unicodedata.normalize("NFC", text).replace("▁", "_")
+    spaces = {c: " " for c in map(chr, range(0x3001)) if c.isspace() and c not in "\x1c\x1d\x1e\x1f"}
+    return " ".join(filter(None, text.translate(str.maketrans(spaces)).split(" ")))
+
+
+@pytest.mark.parametrize("kind", EXACT)
+@settings(max_examples=150)
+@given(text=st.text() | st.lists(st.sampled_from([*"ab<>/▁ 0x4", "<s>", "<0x41>", "é", "😀", "Haus"])).map("".join))
+def test_any_text_comes_back(kind, text):
+    tokenizer = MADE[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == tokenizer.normalise(text) == normalised(text)
+    assert all(i > UNKNOWN for i in ids)
+    assert tokenizer.decode([START, *ids, END, PAD, PAD]) == normalised(text)
+    assert tokenizer.encode(tokenizer.decode(ids)) == ids
+    words = tokenizer.words(ids)
+    assert len(set(words)) == len(normalised(text).split(" ")) * bool(ids)
+
+
+@pytest.mark.parametrize("kind", EXACT)
+@pytest.mark.parametrize("text", ODD)
+def test_odd_texts_come_back(kind, text):
+    assert MADE[kind].decode(MADE[kind].encode(text)) == normalised(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_spells_a_special_piece(kind):
+    ids = MADE[kind].encode(" ".join(["<pad>", "<s>", "</s>", "a<s>b", "<pad"] * 3))
+    assert not {PAD, START, END} & set(ids)
+    assert kind == "word" or UNKNOWN not in ids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_at_once_are_as_one_by_one(kind):
+    texts = [*TEXTS, *ODD]
+    assert MADE[kind].encode_batch(texts) == [MADE[kind].encode(text) for text in texts]
+    assert MADE[kind].encode_batch([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(words=st.lists(st.sampled_from(["Haus", "klein,", "<2de>", "é", "2024", "(x)", "▁"]), min_size=1))
+def test_words_are_those_between_spaces(kind, words):
+    """Put together by their numbers, the pieces are the words again."""
+    tokenizer = MADE[kind]
+    ids = tokenizer.encode(" ".join(words))
+    numbers = tokenizer.words([START, *ids, END, PAD])
+    assert numbers[0] is None
+    assert numbers[-2:] == [None, None]
+    assert list(numbers[1:-2]) == sorted(numbers[1:-2])
+    together = [
+        tokenizer.decode([i for i, n in zip(ids, numbers[1:-2], strict=True) if n == word]).strip()
+        for word in range(max(numbers[1:-2]) + 1)
+    ]
+    known = [word.replace("▁", "_") for word in words]
+    if kind == "word":
+        known = [word if tokenizer.encode(word) != [UNKNOWN] else "<unk>" for word in words]
+    assert together == known
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tag_is_one_piece_and_a_word_of_its_own(kind):
+    tokenizer = MADE[kind]
+    for text in ("<2de> Haus", "Haus <2fr> Haus", "<2de><2fr> Haus"):
+        pieces = tokenizer.pieces(tokenizer.encode(text))
+        assert [piece for piece in pieces if piece in ("<2de>", "<2fr>")] == [
+            tag for tag in ("<2de>", "<2fr>") if tag in text
+        ]
+    assert tokenizer.decode(tokenizer.encode("<2de> Haus")) == "<2de> Haus"
+    assert tokenizer.words(tokenizer.encode("<2de> Haus"))[:2] == [0, 1]
+
+
+def test_pieces_of_words_are_unknown_or_words():
+    tokenizer = MADE["word"]
+    assert tokenizer.pieces(tokenizer.encode("The  house\tis blue.")) == ["The", "house", "is", "<unk>"]
+    assert tokenizer.decode(tokenizer.encode("The house is blue.")) == "The house is <unk>"
+
+
+def test_digits_and_punctuation_are_cut():
+    pieces = MADE["bpe"].pieces(MADE["bpe"].encode("Mann, 2024"))
+    assert pieces[-4:] == ["▁2", "0", "2", "4"] or pieces[-5:] == ["▁", "2", "0", "2", "4"]
+    assert "," in pieces
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_loaded_and_opened_by_the_library(kind, tmp_path):
+    both = Tokenizers(MADE[kind])
+    both.save(tmp_path / "tokenizer.json")
+    again = Tokenizers.load(tmp_path / "tokenizer.json")
+    assert again.joint
+    assert again.hash == both.hash
+    plain = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert plain.get_vocab_size() == both.source.size == len(both.source)
+    for text in TEXTS[:3]:
+        assert plain.encode(text).ids == again.source.encode(text) == both.source.encode(text)
+        assert plain.decode(plain.encode(text).ids) == both.source.decode(both.source.encode(text))
+    assert [plain.token_to_id(piece) for piece in ("<pad>", "<s>", "</s>", "<unk>")] == [PAD, START, END, UNKNOWN]
+    assert os.listdir(tmp_path) == ["tokenizer.json"]
+
+
+def test_separate_sides_are_in_one_file(tmp_path):
+    both = train_both(
+        TEXTS, ["abc", "abd"], TokenizerSettings(joint=False, kind="character"), lowercase=False, tags=["<2de>"]
+    )
+    assert not both.joint
+    both.save(tmp_path / "tokenizer.json")
+    again = Tokenizers.load(tmp_path / "tokenizer.json")
+    assert not again.joint
+    assert again.hash == both.hash != Tokenizers(both.source).hash
+    assert again.target.encode("abc") == both.target.encode("abc")
+    assert again.source.encode("<2de>") == both.source.encode("<2de>") != both.target.encode("<2de>")
+    assert Tokenizers(both.source).hash != Tokenizers(both.target).hash
+
+
+def test_lowercase_is_kept_in_the_file(tmp_path):
+    Tokenizers(train(TEXTS, lowercase=True)).save(tmp_path / "tokenizer.json")
+    tokenizer = Tokenizers.load(tmp_path / "tokenizer.json").source
+    assert tokenizer.decode(tokenizer.encode("DAS Haus ÄÖ")) == "das haus äö"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character", "word"])
+def test_training_is_a_function_of_the_texts(kind):
+    assert train(TEXTS, kind).content == train(TEXTS, kind).content
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("texts", [["a"], ["a b"], ["😀"], ["", "x", " "], ["\0"]])
+def test_the_smallest_corpora_are_enough(kind, texts):
+    tokenizer = train(texts, kind)
+    assert tokenizer.decode(tokenizer.encode(texts[0])) == normalised(texts[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_size_is_kept(kind):
+    texts = [*TEXTS, *("".join(map(chr, range(n, n + 9))) for n in range(0x4E00, 0x4E00 + 900, 9))]
+    smallest = 1400 if kind == "unigram" else 300
+    for size in (smallest, smallest + 57):
+        tokenizer = train(texts, kind, size, tags=["<2de>"])
+        assert tokenizer.size <= size
+        assert kind == "word" or tokenizer.decode(tokenizer.encode("\u4e00\u5f00 Haus")) == "\u4e00\u5f00 Haus"
+    assert kind in ("word", "unigram") or tokenizer.size == size
+
+
+def test_a_unigram_model_too_small_for_its_characters_is_refused():
+    with pytest.raises(ConfigError, match="tokenizer.size: 300 given, expected at least 561 for the characters"):
+        train(["".join(map(chr, range(0x4E00, 0x4E00 + 300)))], "unigram", 300)
+
+
+def test_no_text_is_refused():
+    with pytest.raises(DataError, match="no text to train a tokenizer on"):
+        train(["", " "])
+
+
+def test_automatic_sizes():
+    sizes = [automatic_size(words) for words in (0, 1, 500, 1000, 40_000, 150_000, 300_000, 10**7)]
+    assert sizes == [512, 512, 1024, 1024 * 2 ** (48 * 1000**0.5 > 1448), 8192, 16_384, 32_768, 32_768]
+    assert automatic_size(100, characters=3000) == 6260
+    assert automatic_size(100, characters=90_000) == 32_768
+
+
+def test_half_a_surrogate_pair_does_not_stop_it():
+    assert MADE["bpe"].decode(MADE["bpe"].encode("a\ud800b \ud83d\ude00")) == "a\ufffdb 😀"
+
+
+# Files made elsewhere
+
+
+def foreign(model, trainer, **parts):
+    made = library.Tokenizer(model)
+    for name, part in parts.items():
+        setattr(made, name, part)
+    made.train_from_iterator(TEXTS, trainer)
+    return made
+
+
+def byte_level(special):
+    made = foreign(
+        models.BPE(),
+        trainers.BpeTrainer(
+            vocab_size=400,
+            special_tokens=special,
+            show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+        pre_tokenizer=pre_tokenizers.ByteLevel(),
+        decoder=decoders.ByteLevel(),
+    )
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", special.index("<s>"))])
+    return made
+
+
+@pytest.mark.parametrize(
+    "special", [["<s>", "<pad>", "</s>", "<unk>", "<mask>"], ["<mask>", "x", "<unk>", "y", "z", "<s>", "</s>", "<pad>"]]
+)
+def test_a_file_made_elsewhere_gets_its_special_pieces_moved(special, tmp_path):
+    made = byte_level(special)
+    made.save(str(tmp_path / "theirs.json"))
+    tokenizer = Tokenizers.load(tmp_path / "theirs.json").source
+    assert tokenizer.pieces([PAD, START, END, UNKNOWN]) == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert tokenizer.size == made.get_vocab_size()
+    for text in TEXTS[:3]:
+        ids = tokenizer.encode(text)
+        assert tokenizer.pieces(ids) == made.encode(text, add_special_tokens=False).tokens
+        assert tokenizer.decode(ids).strip() == text
+        assert max(tokenizer.words(ids)) == len(text.split()) - 1
+    Tokenizers(tokenizer).save(tmp_path / "ours.json")
+    assert Tokenizers.load(tmp_path / "ours.json").source.encode(TEXTS[1]) == tokenizer.encode(TEXTS[1])
+
+
+def test_a_unigram_and_a_word_piece_file_made_elsewhere(tmp_path):
+    special = ["[UNK]", "[PAD]", "[CLS]", "[SEP]"]
+    makes = {
+        "unigram": (
+            models.Unigram(),
+            trainers.UnigramTrainer(vocab_size=80, special_tokens=special, unk_token="[UNK]", show_progress=False),
+        ),
+        "wordpiece": (
+            models.WordPiece(unk_token="[UNK]"),
+            trainers.WordPieceTrainer(vocab_size=200, special_tokens=special, show_progress=False),
+        ),
+    }
+    for kind, (model, trainer) in makes.items():
+        made = foreign(model, trainer, pre_tokenizer=pre_tokenizers.WhitespaceSplit())
+        made.save(str(tmp_path / "theirs.json"))
+        tokenizer = Tokenizers.load(tmp_path / "theirs.json").source
+        assert tokenizer.kind == kind
+        assert tokenizer.pieces(range(4)) == ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+        assert tokenizer.pieces(tokenizer.encode(TEXTS[0])) == made.encode(TEXTS[0]).tokens
+        assert UNKNOWN in tokenizer.encode("\u4e00")
+        if kind == "wordpiece":
+            assert max(tokenizer.words(tokenizer.encode(TEXTS[0]))) == 3
+
+
+def test_two_files_of_one_tokenizer_are_joint(tmp_path):
+    for name, kind in (("a", "bpe"), ("b", "bpe"), ("c", "word")):
+        Tokenizers(MADE[kind]).save(tmp_path / name)
+    assert Tokenizers.pair(tmp_path / "a", tmp_path / "b").joint
+    assert not Tokenizers.pair(tmp_path / "a", tmp_path / "c").joint
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "not a tokenizer.json"),
+        ("{}", "not a tokenizer.json: no model in it"),
+        ("[1]", "not a tokenizer.json: no model in it"),
+        ('{"model": {}}', "not a tokenizer.json: its model has no vocabulary"),
+        ('{"model": {"type": "WordLevel", "vocab": {"a": 0}}}', r"no <pad> in its vocabulary \(nor \[PAD\]"),
+        ('{"model": {"type": "WordLevel", "vocab": {"<pad>": 0, "<s>": 1, "</s>": 2}}}', "no <unk> in its vocabulary"),
+        (
+            '{"model": {"type": "Odd", "vocab": {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3}}}',
+            "not a tokenizer: ",
+        ),
+        (b"\xff", "not a tokenizer.json"),
+    ],
+)
+def test_what_is_no_tokenizer_is_refused(content, message, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=message):
+        Tokenizers.load(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match="none.json: cannot be read: No such file"):
+        Tokenizers.load(tmp_path / "none.json")
+
+
+def test_special_pieces_outside_of_a_unigram_vocabulary_are_refused(tmp_path):
+    content = json.loads(json.dumps(MADE["unigram"].content))
+    content["model"]["vocab"] = content["model"]["vocab"][4:]
+    for token in content["added_tokens"]:
+        token["id"] += 10_000
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="t.json: its special pieces stand outside"):
+        Tokenizers.load(tmp_path / "t.json")
+
+
+def test_a_fork_after_encoding_is_silent_and_does_not_hang(tmp_path):
+    """Threads of the library do not live on in a child: it must neither warn nor wait for them."""
+    Tokenizers(MADE["bpe"]).save(tmp_path / "tokenizer.json")
+    code = f"""
+import os
+from regard.data.tokenizer import Tokenizers
+tokenizer = Tokenizers.load({str(tmp_path / "tokenizer.json")!r}).source
+before = tokenizer.encode_batch(["Das Haus"] * 100)
+child = os.fork()
+if child == 0:
+    os._exit(tokenizer.encode_batch(["Das Haus"] * 100) != before)
+print(os.waitpid(child, 0)[1], "TOKENIZERS_PARALLELISM" in os.environ)
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "TOKENIZERS_PARALLELISM"}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    assert (run.stdout, run.stderr) == ("0 False\n", "")
