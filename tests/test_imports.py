@@ -12,8 +12,8 @@ import regard
 SOURCE = Path(regard.__file__).parent
 LAYERS = [
     {"cli", "__main__"},
-    {"run"},
-    {"serving", "studies", "interop", "inspection", "demo", "bench"},
+    {"run", "demo"},
+    {"serving", "studies", "interop", "inspection", "bench"},
     {"training", "decoding", "evaluation"},
     {"models", "data"},
     {"attention"},

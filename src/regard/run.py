@@ -6,6 +6,7 @@ load("runs/demo").translate(["I ate pizza yesterday ."])
 
 # n target positions · m source positions
 import os
+import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import regard
 from regard.attention.watch import watch
 from regard.config import read
 from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.search import greedy_in_batches
-from regard.errors import ArgumentError, CheckpointError
+from regard.errors import ArgumentError, CheckpointError, ConfigError
+from regard.inspection.report import write
 from regard.inspection.words import merge
 from regard.models.contract import Model
 from regard.models.kinds import build
@@ -28,7 +31,7 @@ from regard.training.loop import Result
 from regard.training.objective import Prediction, inputs
 from regard.training.progress import Progress, progress
 from regard.training.settings import Settings, read_settings
-from regard.training.start import start
+from regard.training.start import Started, start, tokenizers_of
 
 __all__ = ["Aligned", "Run", "load", "train_and_report"]
 
@@ -98,29 +101,70 @@ def load(run: str | Path, *, checkpoint: str = "best", device: str = "cpu") -> R
     if path is None or not path.is_dir():
         raise CheckpointError(f"{checkpoints.folder}: no checkpoint {checkpoint} in it")
     found = read_checkpoint(path, trainer=False)
-    settings = read_settings(read(folder / "config.toml"))
-    tokenizers = Tokenizers.load(folder / "tokenizer.json")
-    made_with = found.manifest.get("task", {})
-    if made_with.get("tokenizer") != tokenizers.hash:
-        raise CheckpointError(f"{folder / 'tokenizer.json'}: not the tokenizer that {path.name} was trained with")
-    if made_with.get("model") != settings.table()["model"]:
+    table = read(folder / "config.toml")
+    try:
+        settings = read_settings(table)
+    except ConfigError as error:
+        raise ConfigError(f"{folder / 'config.toml'}: {error.key}", error.problem) from None
+    tokenizers = tokenizers_of(folder, found.manifest)
+    if found.manifest.get("task", {}).get("model") != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     model = build(settings.kind, settings.model, tokenizers.source.size, tokenizers.target.size)
     load_weights(Prediction(model), found.model, str(path / "model.safetensors"))
     return Run(folder, settings, tokenizers, model.to(device).eval(), found.step)
 
 
-def train_and_report(table: Mapping[str, Any], out: Path, *, resume: bool, base: Path | None, choose: bool) -> Result:
-    """Train, say how it went and how to go on, and write the run's report."""
+def train_and_report(
+    table: Mapping[str, Any], out: Path, *, resume: bool = False, base: Path | None = None, choose: bool = False
+) -> Result:
+    """Train into `out`, say how it went and how to go on, and write the run's report.html."""
     first = os.environ.get("RANK", "0") == "0"
     with progress(out) if first else Progress() as shown:
-        result = start(table, out, resume=resume, base=base, progress=shown, choose=choose).result
+        started = start(table, out, resume=resume, base=base, progress=shown, choose=choose)
+        result = started.result
         ended = {
             "finished": f"finished after {result.step:,} steps",
             "patience": f"stopped after {result.step:,} steps, as validation got no better",
             "minutes": f"stopped after {result.step:,} steps, as the time was up",
             "signal": f"saved at step {result.step:,}; go on with: regard train --resume {out}",
         }[result.why]
-        best = "" if result.best is None else f"; the best checkpoint is step {result.best_step:,}"
-        shown.end(ended + best)
+        best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
+        if first:
+            page = report(out, started)
+            shown.end(f"{ended}{best}\nreport: {page}")
     return result
+
+
+def report(out: Path, started: Started) -> Path:
+    """The run's report.html, with a picture of what its best checkpoint looks at."""
+    result, task = started.result, started.task
+    run = load(out)
+    aligned = None
+    samples = task.samples()
+    if samples and run.model.crossings:
+        sample = samples[len(samples) // 2]
+        aligned = run.align(sample.source, sample.reference)
+    goes_on = result.why == "signal"
+    commands = [(f"regard train --resume {out}", "Go on from where it stopped.")] if goes_on else []
+    commands += [
+        (f"regard train --resume {out} --set training.steps={2 * result.step}", "Train it longer."),
+        (f"regard train --from {out} --source A --target B --out RUN", "Go on with other data."),
+    ]
+    return write(
+        out,
+        parameters=sum(parameter.numel() for parameter in run.model.parameters()),
+        data=dict(task.facts())["data"],
+        seconds=result.seconds,
+        finished=not goes_on,
+        alignment=aligned,
+        signature=[
+            ("regard", regard.__version__),
+            ("torch", torch.__version__),
+            ("python", platform.python_version()),
+            ("device", dict(started.facts)["device"]),
+            ("seed", str(started.settings.training.seed)),
+            ("data", task.prepared.hash),
+            ("tokenizer", task.prepared.tokenizers.hash),
+        ],
+        commands=commands,
+    )

@@ -20,6 +20,7 @@ from regard.errors import ArgumentError
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80).map(
     lambda rows: np.array(rows, np.int32)
 )
+IDS = st.lists(st.integers(4, 99), max_size=9)
 SEEDS = st.integers(-(2**63), 2**70)
 
 
@@ -89,8 +90,8 @@ def test_the_permutation_is_one(count, seed):
 
 def test_the_permutation_looks_random():
     """Each place goes everywhere: mean and spread of many permutations, and of steps inside one."""
-    drawn = np.array([permuted(np.arange(50, dtype=np.uint64), 50, mixed(seed)) for seed in range(4000)], float)
-    assert np.abs(drawn.mean(0) - 24.5).max() < 5 * 14.43 / 4000**0.5
+    drawn = np.array([permuted(np.arange(50, dtype=np.uint64), 50, mixed(seed)) for seed in range(1000)], float)
+    assert np.abs(drawn.mean(0) - 24.5).max() < 5 * 14.43 / 1000**0.5
     one = permuted(np.arange(100_000, dtype=np.uint64), 100_000, mixed(5)).astype(float)
     assert abs(np.corrcoef(one[:-1], one[1:])[0, 1]) < 5 / 100_000**0.5
     assert abs(np.corrcoef(one, np.arange(100_000))[0, 1]) < 5 / 100_000**0.5
@@ -155,9 +156,9 @@ def test_weights_are_kept_on_average():
 @given(LENGTHS, st.floats(0.1, 3), st.integers(1, 50))
 def test_weighted_streams_resume_too(lengths, weight, window):
     order = Order(lengths, 60, starts=[0, len(lengths) // 2], weights=[weight, 1.0], window=window)
-    start = list(itertools.islice(order.stream(), 12))
-    for i, (position, _) in enumerate(start):
-        rest = itertools.islice(order.stream(position), 12 - i)
+    start = list(itertools.islice(order.stream(), 9))
+    for i in (1, 5, 8):
+        rest = itertools.islice(order.stream(start[i][0]), 9 - i)
         assert same((b for _, b in rest), (b for _, b in start[i:]))
 
 

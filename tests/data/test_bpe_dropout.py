@@ -40,7 +40,7 @@ def test_without_dropout_it_is_plain_bpe(text):
 @given(TEXT, st.floats(0, 1), st.integers(0, 2**40))
 def test_every_cut_is_of_the_same_text(text, probability, seed):
     first, second = cut(text, probability, seed)
-    assert BOTH.source.decode(first) == BOTH.source.decode(second) == BOTH.source.normalise(text)
+    assert BOTH.source.decode(first) == BOTH.source.decode(second) == BOTH.source.decode(BOTH.source.encode(text))
     assert (first, second) == cut(text, probability, seed)
 
 
@@ -88,7 +88,7 @@ def exactly(symbols, ranks, p):
 
 @pytest.mark.parametrize("percent", [10, 50])
 def test_the_distribution_is_the_papers(percent):
-    """Against all outcomes, computed exactly; 20,000 draws, five standard deviations."""
+    """Against all outcomes, computed exactly; 6,000 draws, five standard deviations."""
     merges = [("a", "b"), ("c", "d"), ("ab", "cd"), ("b", "c"), ("abcd", "e"), ("d", "e")]
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *"abcde", *(left + right for left, right in merges)]
     model = models.BPE({piece: i for i, piece in enumerate(pieces)}, merges, unk_token="<unk>")
@@ -98,7 +98,7 @@ def test_the_distribution_is_the_papers(percent):
     assert sum(expected.values()) == 1
     dropout = BpeDropout(Tokenizers(tokenizer), percent / 100)
     plain = tokenizer.encode("abcde")
-    draws, seen = 20_000, Counter()
+    draws, seen = 6_000, Counter()
     # Without a decoder the library puts spaces between pieces, so the one piece of the whole word is cut anew.
     assert tokenizer.pieces(plain) == ["abcde"]
     for index in range(draws // 2):

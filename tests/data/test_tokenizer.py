@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 import tokenizers as library
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
@@ -59,11 +59,13 @@ def normalised(text):
 @given(text=st.text() | st.lists(st.sampled_from([*"ab<>/▁ 0x4", "<s>", "<0x41>", "é", "😀", "Haus"])).map("".join))
 def test_any_text_comes_back(kind, text):
     tokenizer = MADE[kind]
+    assume("<2" not in text)  # a tag is a word of its own, wherever it stands
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == tokenizer.normalise(text) == normalised(text)
     assert all(i > UNKNOWN for i in ids)
     assert tokenizer.decode([START, *ids, END, PAD, PAD]) == normalised(text)
     assert tokenizer.encode(tokenizer.decode(ids)) == ids
+    assert tokenizer.encode_batch([text, f"x {text}"]) == [ids, tokenizer.encode(f"x {text}")]
     words = tokenizer.words(ids)
     assert len(set(words)) == len(normalised(text).split(" ")) * bool(ids)
 

@@ -1,5 +1,6 @@
 """Heat maps and shaded bars: what is drawn is what was given, and nobody else's figures are touched."""
 
+import re
 import subprocess
 import sys
 
@@ -145,6 +146,26 @@ def test_bars_fit_the_width_and_count_wide_letters():
         assert all(any(word in line for line in lines) for word in words)
     header, row, *_ = bars([[0.0, 1.0]], ["猫猫猫", "cat"], ["é"]).splitlines()
     assert header.index("cat") + 3 == row.index("█")  # three letters, each two columns wide
+
+
+def test_bars_of_a_long_sentence():
+    source = ["A", "man", "in", "a", "blue", "shirt", "rides", "one", "brown", "horse"]
+    source, target = (
+        [*source, "along", "the", "beautiful", "sea", "."],
+        [*map("Wort{}".format, range(14)), "Donaudampfschifffahrtsgesellschaft"],
+    )
+    header, *rows = bars(torch.eye(15), source, target, width=100).splitlines()  # one line of words above
+    assert header.split() == source
+    for index, row in enumerate(rows[:14]):
+        assert row.split() == [target[index], "█" * max(2, len(source[index]))]
+        assert row.index("█") == header.index(f" {source[index]} ") + 1
+    assert rows[14].lstrip().startswith("Donaudampf")
+    for width in (24, 40, 60, 80, 100):
+        text = bars(torch.eye(40), [f"wort{index}" for index in range(40)], width=width)
+        lines = text.splitlines()[:-1]
+        assert max(map(len, lines)) <= width
+        assert sum("█" in line for line in lines) == 40  # every column is somewhere, each once
+        assert all(re.search(rf"\bwort{index}\b", text) for index in range(40))
 
 
 def test_bars_of_heads_follow_one_another():

@@ -190,10 +190,12 @@ class Joey(nn.Module):
 
     def prepare(self, batch: Batch) -> Any:
         """The batch as JoeyNMT's loader hands it over."""
-        return self.batch(
+        made = self.batch(
             batch.source, batch.source_lengths, None, batch.target, None, torch.arange(len(batch)),
             torch.device("cpu"), PAD, END,
         )  # fmt: skip
+        made.sort_by_src_length()  # its trainer does, and its encoder packs
+        return made
 
     def forward(self, batch: Any) -> Float[Tensor, ""]:
         """The mean loss."""

@@ -8,47 +8,41 @@ import typer
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the picture.")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the sentences and of the training.")] = 0,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps for each attention.")] = 500,
+    lineage: Annotated[bool, typer.Option("--lineage", help="Train three models: why attention.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Run folder, runs/demo or runs/lineage.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the weights and of the order of training.")] = 0,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.", show_default=False)] = None,
 ) -> None:
-    """Train a small translator with five attentions, and show what each looked at."""
-    from rich.console import Console
-    from rich.progress import Progress
-    from rich.table import Table
+    """Train a small Transformer from nothing on a built-in corpus, translate, and show what it looks at."""
+    from regard.demo.phrasebook import fresh
 
-    out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written to is known before the work, not after
-    error, console = Console(stderr=True), Console(highlight=False)
-    error.print("training one translator with five attentions, from nothing (under a minute)", highlight=False)
-    with Progress(console=error, disable=not error.is_terminal, transient=True) as progress:
-        from regard.demo import demonstrate
-        from regard.inspection import bars
+    if lineage:
+        from regard.demo.lineage import compare
 
-        tasks = {}
+        folder = out or Path("runs/lineage")
+        fresh(folder)
+        compared = compare(folder, seed=seed, steps=steps)
+        print(compared.table())
+        print(f"\nplot: {compared.picture}", file=sys.stderr)
+        return
 
-        def tell(mechanism: str, step: int, total: int) -> None:
-            if mechanism not in tasks:
-                tasks[mechanism] = progress.add_task(mechanism, total=total)
-                if not error.is_terminal:
-                    print(mechanism, file=sys.stderr)
-            progress.update(tasks[mechanism], completed=step)
+    from regard.demo.phrasebook import STEPS, demonstrate
+    from regard.inspection.picture import bars
 
-        shown = demonstrate(out, seed=seed, steps=steps, tell=tell)
-
-    table = Table("attention", "paper", box=None, pad_edge=False, header_style="bold")
-    for name in ("held-out exact", "alignment right", "seconds"):
-        table.add_column(name, justify="right")
-    for r in shown.results:
-        table.add_row(r.mechanism, r.paper, f"{r.exact:.1%}", f"{r.aligned:.1%}", f"{r.seconds:.1f}")
-    console.print(table)
+    folder = out or Path("runs/demo")
+    fresh(folder)
+    print("training a Transformer from nothing, English to German (two to three minutes)", file=sys.stderr)
+    shown = demonstrate(folder, steps=steps or STEPS, seed=seed)
+    for example, output, aligned in shown.drawn:
+        right = "right" if output == example.target else f"expected: {example.target}"
+        print(f"\n{example.source}\n{output}   ({right})\n")
+        print(bars(aligned.weights, aligned.source, aligned.target))
+    print(f"\n{shown.exact:.1f} % of {shown.tests:,} sentences that were never trained on are translated exactly.")
     print(
-        f"\n{shown.test} sentences never trained on ({shown.train} were), each translated in full by the model "
-        "itself.\nAlignment: the source word with the largest weight, counted as right where the grammar links it;\n"
-        f"looking at the same position every time would be right {shown.unmoved:.1%} of the time.\n"
+        f"\nWhat next:\n"
+        f"  {shown.report}  how the training went\n"
+        f"  {shown.picture}  an alignment as a picture\n"
+        f"  regard demo --lineage  without attention, with it, and with nothing else\n"
+        f"  regard models  what else can be trained\n"
+        f"  regard train --source A --target B --out RUN  a model of your own, from two text files"
     )
-    for result in (shown.results[0], shown.results[-1]):
-        right = "right" if result.translation == shown.example.target else f"should be {' '.join(shown.example.target)}"
-        print(f"{result.mechanism}: {' '.join(shown.example.source)} → {' '.join(result.translation)} ({right})\n")
-        print(bars(result.weights, shown.example.source, shown.example.target) + "\n")
-    print("Next: regard study --list · regard study gradient · regard bench attention · docs/index.md")
-    print(f"picture: {shown.picture}", file=sys.stderr)

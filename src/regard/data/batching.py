@@ -255,7 +255,8 @@ def load(
     """
     indices = np.asarray(indices, np.int64)
     if dropout is not None:
-        return collate([dropout.pair(*encoded.pair(int(i)), epoch=epoch, index=int(i)) for i in indices])
+        pairs = ((i, *encoded.pair(i)) for i in indices.tolist())
+        return collate([dropout.pair(s.tolist(), t.tolist(), epoch=epoch, index=i) for i, s, t in pairs])
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
     sides = [encoded.tokens[spread(starts + lengths[:, 0] * side, lengths[:, side])] for side in (0, 1)]

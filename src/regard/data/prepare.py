@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import tokenizers as library
 
@@ -25,7 +26,7 @@ from regard.data.corpus import pairs
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train_both
-from regard.errors import ConfigError, DataError
+from regard.errors import ArgumentError, ConfigError, DataError
 
 __all__ = ["Prepared", "prepare"]
 
@@ -72,34 +73,37 @@ def prepare(
     data.require()
     if tokenizers is None and settings.given:
         tokenizers = given(settings)
-    key = key_of(data, settings, tokenizers)
+    facts = facts_of(data)
     home = cache_folder(data.cache)
-    final = home / key
+    final = home / key_of(facts, settings, tokenizers)
     if final.exists():
         problem = cache.damage(final)
         if problem is None:
-            return opened(final, data, say, ", from the cache")
+            return opened(final, data, facts, say, ", from the cache")
         say(f"The cache {final} is damaged ({problem}); it is built again.")
     with cache.workplace(home) as folder:
-        facts = build(folder, data, settings, tokenizers)
-        cache.seal(folder, **facts)
+        cache.seal(folder, **build(folder, data, settings, tokenizers))
         cache.publish(folder, final)
-    return opened(final, data, say)
+    return opened(final, data, facts, say)
 
 
-def opened(folder: Path, data: DataSettings, say: Callable[[str], None], note: str = "") -> Prepared:
+def opened(
+    folder: Path, data: DataSettings, facts: Mapping[str, object], say: Callable[[str], None], note: str = ""
+) -> Prepared:
     """A cache that is whole."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     texts = [tuple(json.loads(line)) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
     weights = (1.0,) if data.builtin else tuple(corpus.weight for corpus in data.training)
     say(summary(manifest["counts"], data) + note)
+    tokenizers = Tokenizers.load(folder / "tokenizer.json")
     return Prepared(
-        tokenizers=Tokenizers.load(folder / "tokenizer.json"),
+        tokenizers=tokenizers,
         train=Encoded(folder / "train", manifest["starts"]),
         valid=Encoded(folder / "valid"),
         valid_pairs=texts,
         weights=weights,
-        hash=folder.name,
+        # Not the folder's name: a tokenizer is the same, whether it was trained just now or given by a run resumed.
+        hash=key_of(facts, TokenizerSettings(), tokenizers),
         counts=manifest["counts"],
     )
 
@@ -111,10 +115,9 @@ def given(settings: TokenizerSettings) -> Tokenizers:
     return Tokenizers.pair(str(settings.source_file), str(settings.target_file))
 
 
-def key_of(data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers | None) -> str:
-    """A hash of all that the encoded pairs hang on: contents, not names; not weights, nor where the cache is."""
-    one = {"kind": settings.kind, "joint": settings.joint, "size": settings.size}
-    facts = {
+def facts_of(data: DataSettings) -> dict[str, object]:
+    """All that the encoded pairs hang on, but for the tokenizer: contents, not names; not weights, nor the cache."""
+    return {
         "format": cache.FORMAT,
         "library": library.__version__,
         "training": [fingerprint(corpus) for corpus in data.training],
@@ -122,10 +125,15 @@ def key_of(data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenize
         "builtin": builtin_fingerprint(data) if data.builtin else None,
         "longest": data.longest,
         "held_out": None if data.validation else [data.held_out, data.held_out_most],
-        "lowercase": None if tokenizers else data.lowercase,
-        "tokenizer": tokenizers.hash if tokenizers else one,
+        "lowercase": data.lowercase,
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def key_of(facts: Mapping[str, object], settings: TokenizerSettings, tokenizers: Tokenizers | None) -> str:
+    """A hash of the facts, and of the tokenizer that is given or to be trained."""
+    one = {"kind": settings.kind, "joint": settings.joint, "size": settings.size}
+    whole = {**facts, "tokenizer": tokenizers.hash if tokenizers else one}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
@@ -298,29 +306,31 @@ def encode(
 
 def draw(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
     """Write the pairs of a built-in corpus to text files, as they are read twice; its own validation split."""
+    training = spool(folder, data, "train", data.count)
+    if data.validation or not data.held_out:
+        return (training,), data.validation
+    few = min(data.held_out_most, max(1, math.floor(data.held_out * data.count)))
+    return (training,), (spool(folder, data, "valid", few),)
+
+
+def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
+    """Two text files of one split. A small corpus may have fewer pairs for validation, but not for training."""
     from regard.data.builtin import generate
 
-    counts = {"train": data.count}
-    if data.held_out and not data.validation:
-        counts["valid"] = min(data.held_out_most, max(1, math.floor(data.held_out * data.count)))
-    drawn = {}
-    for split, count in counts.items():
-        corpus = CorpusSettings(str(folder / f"drawn.{split}.source"), str(folder / f"drawn.{split}.target"))
+    corpus = CorpusSettings(str(folder / f"drawn.{split}.source"), str(folder / f"drawn.{split}.target"))
+    seed, options = data.builtin_seed, data.options()
+    with (
+        open(str(corpus.source), "w", encoding="utf-8", newline="\n") as sources,
+        open(str(corpus.target), "w", encoding="utf-8", newline="\n") as targets,
+    ):
         try:
-            examples = generate(
-                str(data.builtin), count, seed=data.builtin_seed, split=split, pair=data.pair, **data.options()
-            )
-        except TypeError as error:
-            raise ConfigError("data.builtin_options", f"not taken by {data.builtin}: {error}") from None
-        with (
-            open(str(corpus.source), "w", encoding="utf-8", newline="\n") as sources,
-            open(str(corpus.target), "w", encoding="utf-8", newline="\n") as targets,
-        ):
-            for example in examples:
+            for example in generate(str(data.builtin), count, seed=seed, split=split, pair=data.pair, **options):
                 sources.write(f"{example.source}\n")
                 targets.write(f"{example.target}\n")
-        drawn[split] = (corpus,)
-    return drawn["train"], drawn.get("valid", data.validation)
+        except ArgumentError as error:
+            if split == "train":
+                raise ConfigError("data.builtin", str(error)) from None
+    return corpus
 
 
 def summary(counts: Mapping[str, int], data: DataSettings) -> str:

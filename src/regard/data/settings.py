@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import option, suggestion
-from regard.errors import ConfigError
+from regard.errors import ArgumentError, ConfigError
 
 __all__ = ["CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
@@ -112,10 +112,15 @@ class DataSettings:
         if not (self.source or self.corpora or self.builtin):
             raise ConfigError("source", "missing; give source and target, corpora, or builtin")
         if self.builtin:
-            from regard.data.builtin import NAMES
+            from regard.data.builtin import NAMES, generate
 
             if self.builtin not in NAMES:
                 raise ConfigError("builtin", f'"{self.builtin}" given{suggestion(self.builtin, NAMES)}')
+            try:
+                generate(self.builtin, 0, seed=self.builtin_seed, pair=self.pair, **self.options())
+            except ArgumentError as error:
+                key = "pair" if str(error).startswith("pair: ") else "builtin_options"
+                raise ConfigError(key, str(error).removeprefix("pair: ")) from None
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:

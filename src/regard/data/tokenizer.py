@@ -15,12 +15,14 @@ import hashlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsInt
 
 import tokenizers as library
 
+from regard.data.cutting import MARK, separable
 from regard.errors import DataError
 
 __all__ = ["END", "PAD", "START", "UNKNOWN", "Tokenizer", "Tokenizers"]
@@ -33,7 +35,9 @@ ALSO = (  # what the four are called in files made elsewhere
     ("</s>", "<eos>", "[EOS]", "[SEP]"),
     ("<unk>", "[UNK]", "<|unk|>"),
 )
-MARK, BYTE_MARK = "▁", "Ġ"  # before the first piece of a word, here and in byte-level tokenizers made elsewhere
+BYTE_MARK = "Ġ"  # MARK in byte-level tokenizers made elsewhere
+REMEMBERED = 100_000  # words whose pieces are kept
+ODD = re.compile("[\x1c-\x1f]")  # Python calls these white space, Unicode does not
 
 
 class Tokenizer:
@@ -52,6 +56,8 @@ class Tokenizer:
         added = {token["id"]: token["content"] for token in content.get("added_tokens") or ()}
         self.tags = {i: text for i, text in added.items() if i > UNKNOWN}
         self.kind = kind_of(content["model"])
+        self.separable = separable(content)
+        self.known: dict[str, list[int]] = {}
 
     @property
     def size(self) -> int:
@@ -71,14 +77,26 @@ class Tokenizer:
         return [i if i > END else UNKNOWN for i in self.library.encode(whole(text), add_special_tokens=False).ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, on several threads."""
-        texts = [whole(text) for text in texts]
-        encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
+        """The ids of many texts. Words met before are looked up, where nothing hangs on what stands around them."""
+        if not self.separable:
+            return self.encode_threaded(texts)
+        split = [text.split() if not ODD.search(text) else [text] for text in texts]
+        missing = sorted({word for words in split for word in words} - self.known.keys())
+        if missing and len(self.known) + len(missing) > REMEMBERED:
+            self.known.clear()
+            missing = sorted({word for words in split for word in words})
+        self.known.update(zip(missing, self.encode_threaded(missing), strict=True))
+        known = self.known
+        return [[i for word in words for i in known[word]] for words in split]
+
+    def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, by the library, on several threads."""
+        encoded = self.library.encode_batch_fast([whole(text) for text in texts], add_special_tokens=False)
         return [[i if i > END else UNKNOWN for i in each.ids] for each in encoded]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[SupportsInt]) -> str:
         """The text of ids; padding, start and end say nothing, and unknown pieces are shown."""
-        real = [int(i) for i in ids if i > END]
+        real = [i for i in map(int, ids) if i > END]
         if not self.tags:
             return self.library.decode(real, skip_special_tokens=False)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
@@ -86,14 +104,14 @@ class Tokenizer:
         texts = (self.library.decode(list(run), skip_special_tokens=False) for _, run in runs)
         return " ".join(filter(None, (text.strip(" ") for text in texts)))
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
         """The pieces as they stand in the vocabulary: "▁" begins a word, <0xE2> is a byte."""
         return [self.library.id_to_token(int(i)) or SPECIAL[UNKNOWN] for i in ids]
 
-    def words(self, ids: Iterable[int]) -> list[int | None]:
+    def words(self, ids: Iterable[SupportsInt]) -> list[int | None]:
         """The word that each piece belongs to: its index in `decode(ids).split()`; None for padding, start and end."""
         word, found, fresh = -1, list[int | None](), True
-        for i, piece in zip((ids := list(ids)), self.pieces(ids), strict=True):
+        for i, piece in zip((ids := [*map(int, ids)]), self.pieces(ids), strict=True):
             if i <= END:
                 found.append(None)
                 continue

@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import tokenizers as library
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from regard.data.cutting import MARK, marked, normalise, unmarked, words
 from regard.data.settings import TokenizerSettings
-from regard.data.tokenizer import MARK, SPECIAL, UNKNOWN, Tokenizer, Tokenizers
+from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers
 from regard.errors import ConfigError, DataError
 
 __all__ = ["automatic_size", "train", "train_both"]
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-# Words are cut here, after spaces became marks. Nothing is ever joined with "<" but the mark before it.
-PARTS = rf"{MARK}?<|{MARK}?\p{{N}}|{MARK}?[\p{{L}}\p{{M}}]+|{MARK}?[^\p{{L}}\p{{M}}\p{{N}}{MARK}<]+|{MARK}"
 SMALLEST, LARGEST = 512, 32_768
 ALL_WORDS = 8_192
 
@@ -81,27 +80,6 @@ def describe(i: int, piece: str, *, special: bool) -> dict[str, Any]:
     """An added token as tokenizer.json has it."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": i, "content": piece, **flags, "special": special}
-
-
-def normalise(lowercase: bool) -> normalizers.Normalizer:
-    """NFC, one space between words and none around them; the mark of a word's start is not text."""
-    first = [normalizers.Lowercase()] if lowercase else []
-    spaces = [normalizers.Replace(MARK, "_"), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-    return normalizers.Sequence([*first, normalizers.NFC(), *spaces])
-
-
-def marked(cut: bool) -> pre_tokenizers.PreTokenizer:
-    """Spaces become marks at the words' starts; cut: and words are cut into parts."""
-    if not cut:
-        return pre_tokenizers.Metaspace(MARK, prepend_scheme="never", split=False)
-    parts = pre_tokenizers.Split(Regex(PARTS), behavior="isolated")
-    return pre_tokenizers.Sequence([pre_tokenizers.Metaspace(MARK, prepend_scheme="always", split=True), parts])
-
-
-def unmarked(prepended: bool) -> decoders.Decoder:
-    """Bytes to characters, marks to spaces, and none at the start if one was put there."""
-    strip = [decoders.Strip(" ", 1, 0)] if prepended else []
-    return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
 
 
 Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decoder | None]
@@ -187,8 +165,7 @@ def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | L
         counts = Counter({word: count for word, count in counts.items() if count > 1})
     room = max(1, (size if size != "auto" else LARGEST) - len(SPECIAL) - tags)
     vocabulary = {piece: i for i, piece in enumerate((*SPECIAL, *most_frequent(counts, room)))}
-    spaces = pre_tokenizers.Split(" ", behavior="removed")
-    return {"type": "WordLevel", "vocab": vocabulary, "unk_token": SPECIAL[UNKNOWN]}, spaces, None
+    return {"type": "WordLevel", "vocab": vocabulary, "unk_token": SPECIAL[UNKNOWN]}, words(), None
 
 
 PARTS_OF = {"bpe": bpe, "unigram": unigram, "word": word, "character": character}

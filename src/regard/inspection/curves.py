@@ -4,14 +4,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection import plot
 from regard.inspection.picture import INK
 from regard.training.metrics import name_of, shown
 
-__all__ = ["Curve", "curves", "thinned"]
+__all__ = ["Curve", "capital", "curves", "thinned"]
 
 Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
@@ -54,20 +56,32 @@ def points(records: Sequence[dict[str, Any]], key: str) -> Points:
     return [(x, y) for x, y in found if x is not None and y is not None]
 
 
+def capital(name: str) -> str:
+    """A name as it begins a line; one with capitals of its own, such as chrF, is left alone."""
+    return name[:1].upper() + name[1:] if name == name.lower() else name
+
+
 def _number(value: Any) -> float | None:
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if good else None
 
 
-def _axes(title: str) -> tuple[Figure, Any]:
-    figure, (axes,) = plot.panels(1, titles=[title], width=4.0, height=2.35)
+def _axes(title: str) -> tuple[Figure, Axes]:
+    """One small plot; all have their axes at the same place, so that a page of them stands in rows and columns."""
+    figure, (axes,) = plot.panels(1, titles=[title], width=4.0, height=2.3)
+    figure.set_layout_engine("none")
+    axes.set_position((0.125, 0.12, 0.855, 0.74))
+    figure.add_artist(
+        Rectangle((0, 0), 1, 1, transform=figure.transFigure, fill=False, linewidth=0)
+    )  # nothing is cut off
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.margins(y=0.1)
     return figure, axes
 
 
-def _line(axes: Any, xy: Points, colour: str, label: str, style: str = "-") -> None:
+def _line(axes: Axes, xy: Points, colour: str, label: str, style: str = "-") -> None:
     means, low, high = thinned(xy)
     x, y = [x for x, _ in means], [y for _, y in means]
     if len(means) < len(xy):
@@ -75,14 +89,14 @@ def _line(axes: Any, xy: Points, colour: str, label: str, style: str = "-") -> N
     axes.plot(x, y, style, color=colour, linewidth=1.4, label=label, marker="o" if len(x) == 1 else "", markersize=4)
 
 
-def _dots(axes: Any, xy: Points, colour: str, label: str) -> None:
+def _dots(axes: Axes, xy: Points, colour: str, label: str) -> None:
     size = 4 if len(xy) <= 25 else 0
     axes.plot([x for x, _ in xy], [y for _, y in xy], "-", color=colour, linewidth=1.4, label=label)
     if size or len(xy) == 1:
         axes.plot([x for x, _ in xy], [y for _, y in xy], "o", color=colour, markersize=size or 4)
 
 
-def _crown(axes: Any, best: dict[str, Any] | None, key: str) -> None:
+def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
     """A ring around the validation whose checkpoint was kept as the best."""
     for x, y in points([best] if best else [], key):
         axes.plot([x], [y], "o", markerfacecolor="none", markeredgecolor=INK, markersize=9, markeredgewidth=1.1)
@@ -119,7 +133,7 @@ def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | No
     if not xy:
         return None
     name = name_of(key)
-    figure, axes = _axes(f"{name[0].upper()}{name[1:]}, validation" if name[0] != "c" else f"{name}, validation")
+    figure, axes = _axes(f"{capital(name)}, validation")
     _dots(axes, xy, plot.RED, name)
     _crown(axes, best, key)
     if all(y >= 0 for _, y in xy):
@@ -139,5 +153,5 @@ def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:
     figure, axes = _axes("Learning rate")
     _line(axes, xy, plot.GREY, "rate")
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: shown("rate", float(y))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: shown("rate", float(y)).replace(".0e", "e")))
     return Curve("rate", figure, _told("Learning rate", "rate", xy))

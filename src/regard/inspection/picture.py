@@ -101,39 +101,46 @@ def bars(
 ) -> str:
     """Draw attention weights with shade blocks, for a terminal `width` columns wide.
 
-    The source stands above its columns; where it does not fit side by side, as a staircase. Several heads follow one
-    another.
+    The source stands above its columns; where it does not fit side by side, as a staircase; where that does not fit
+    either, in parts that follow one another, as several heads do. Words too long for the width are cut short.
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
     source, target = _labels("source", source, m), _labels("target", target, n)
+    target = [_cut(word, max(8, width // 4)) for word in target]
     margin = max(map(_width, target), default=0)
-    wide = [max(_width(word), 4) for word in source]
-    if margin + sum(wide) + 2 * m <= width:
-        header = [" " * margin + "".join("  " + _pad(word, size) for word, size in zip(source, wide, strict=True))]
-    else:
-        wide = [3] * m if margin + 4 * m <= width else [1] * m
-        header = [
-            " " * margin + "".join(" " + "│".ljust(size) for size in wide[:j]) + " ┌ " + word
-            for j, word in enumerate(source)
-        ]
-    gap = "  " if len(header) == 1 else " "
     top = float(stack.max())
-    unit = (
-        1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)
-    )  # weights are shares already; anything else is shown against its largest
+    unit = 1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)  # shares already; anything else is shown against its largest
+    most = max(1, (width - margin - 8) // 2)  # columns that fit as a staircase, with room for the last one's word
     lines: list[str] = []
     for index in range(panels):
         if panels > 1:
             lines += [f"head {index + 1}"]
-        lines += [line.rstrip() for line in header]
-        for word, row in zip(target, (stack[index] / unit).tolist(), strict=True):
-            cells = "".join(gap + _shade(value) * size for value, size in zip(row, wide, strict=True))
-            lines.append((_pad(word, margin, right=True) + cells).rstrip())
-        lines.append("")
+        for first in range(0, m, most):
+            part = slice(first, first + most)
+            header, wide, gap = _header(source[part], margin, width)
+            lines += [line.rstrip() for line in header]
+            for word, row in zip(target, (stack[index, :, part] / unit).tolist(), strict=True):
+                cells = "".join(gap + _shade(value) * size for value, size in zip(row, wide, strict=True))
+                lines.append((_pad(word, margin, right=True) + cells).rstrip())
+            lines.append("")
     key = "  ".join(f"{shade} {_share(step * unit)}" for shade, step in zip(SHADES[1:], STEPS, strict=True))
     lines.append(" " * margin + gap + key + " and more")
     return "\n".join(lines)
+
+
+def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list[int], str]:
+    """The lines above the columns, the width of each column, and what stands between two."""
+    for least, gap in ((4, "  "), (3, " "), (2, " ")):
+        wide = [max(_width(word), least) for word in source]
+        if margin + sum(wide) + len(gap) * len(source) <= width:
+            return [" " * margin + "".join(gap + _pad(w, k) for w, k in zip(source, wide, strict=True))], wide, gap
+    for size in (3, 1):
+        stairs = [" " * margin + (" " + "│".ljust(size)) * j + " ┌ " for j in range(len(source))]
+        if all(len(stair) + _width(word) <= width for stair, word in zip(stairs, source, strict=True)):
+            break
+    cut = [stair + _cut(word, width - len(stair)) for stair, word in zip(stairs, source, strict=True)]
+    return cut, [size] * len(source), " "
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -274,6 +281,15 @@ def _width(word: str) -> int:
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in word
     )
+
+
+def _cut(word: str, size: int) -> str:
+    """A word in at most `size` columns, its end replaced by … where it is longer."""
+    if _width(word) <= size:
+        return word
+    while word and _width(word) > size - 1:
+        word = word[:-1]
+    return word + "…" if size > 0 else ""
 
 
 def _pad(word: str, size: int, right: bool = False) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from regard.inspection.curves import curves
+from regard.inspection.curves import capital, curves
 from regard.inspection.html import document, drawing, figure, rows
 from regard.inspection.picture import heatmap
 from regard.inspection.table import Table
@@ -22,16 +22,17 @@ LONG = 12  # validations; a longer table is folded away
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
 
 STYLE = """
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 1px; margin: 1.6rem 0 0;
-  background: var(--rule); border: 1px solid var(--rule); border-radius: .5rem; overflow: hidden; }
-.figures div { background: var(--paper); padding: .7rem .9rem .75rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.4rem, 1fr)); gap: 1px; margin: 1.6rem 0 0;
+  border: 1px solid var(--rule); border-radius: .5rem; overflow: hidden; }
+.figures div { box-shadow: 0 0 0 1px var(--rule); padding: .7rem .9rem .75rem; }
 .figures dt { color: var(--faint); font-size: .82rem; }
 .figures dd { margin: .1rem 0 0; font-size: 1.35rem; font-weight: 600; line-height: 1.2;
   font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .figures small { display: block; color: var(--faint); font-size: .8rem; font-weight: 400; margin-top: .15rem; }
 .curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: 1.3rem 1.6rem; }
 .curves figure { margin: 0; } .curves figure svg { min-width: 0; }
-figure.alone svg { min-width: 0; width: auto; max-width: 100%; max-height: 34rem; margin: 0 auto; }
+figure.alone svg { min-width: calc(var(--natural) * .9); width: calc(var(--natural) * 1.2); max-width: 100%;
+  margin: 0 auto; }
 .sample { margin: 0; padding: .9rem 0; border-bottom: 1px solid var(--rule); display: grid;
   grid-template-columns: 5.6rem 1fr; gap: .25rem .8rem; break-inside: avoid; }
 .sample:first-of-type { border-top: 1px solid var(--rule); }
@@ -176,7 +177,7 @@ class Story:
             at = f"at step {self.best.get('step', 0):,}"
             found.append((f"Best {name_of(self.metric)}", shown(self.metric, self.best[self.metric]), at))
             others = [k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float)]
-            found += [(_capital(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
+            found += [(capital(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
         if self.step:
             left = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
             found.append(("Steps", f"{self.step:,}", left))
@@ -267,10 +268,12 @@ def _alignment(alignment: Any) -> list[str]:
         alt = f"Attention weights between “{' '.join(source)}” (columns) and “{' '.join(target)}” (rows)."
         alignment = heatmap(alignment.weights, source, target)
     caption = (
-        "A row is a word of the translation; the darker a cell, the more that word looked at the source word above."
+        "A row is a word of the translation: the stronger a cell's colour, the more that word looked at the source "
+        "word above it."
     )
     drawn = figure(alignment, "-alignment", caption=caption, alt=alt)
-    return ["<h2>Where it looked</h2>", drawn.replace("<figure>", '<figure class="alone">', 1)]
+    size = f'<figure class="alone" style="--natural: {alignment.get_figwidth() * 72:.0f}px">'
+    return ["<h2>Where it looked</h2>", drawn.replace("<figure>", size, 1)]
 
 
 def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[str]:
@@ -317,7 +320,3 @@ def _count(number: int) -> str:
 
 def _steps(number: int) -> str:
     return "step" if number == 1 else "steps"
-
-
-def _capital(name: str) -> str:
-    return name if name[1:] != name[1:].lower() else name[:1].upper() + name[1:]

@@ -18,7 +18,7 @@ SHARE = 0.7  # of the device's memory: other lengths than those tried need other
 
 
 def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
-    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a GPU the most that a step was seen to have room for."""
+    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a GPU the most that a step had room for."""
     given = settings.training.batch_tokens
     if given != "auto":
         return given

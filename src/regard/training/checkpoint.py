@@ -6,6 +6,7 @@ A folder is written under another name, synced, and renamed; the manifest holds 
 and is itself written in one canonical form. Nothing that is loaded runs code: tensors are safetensors, the rest JSON.
 """
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError, TrainingError
 
-__all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_checkpoint", "weights_of"]
+__all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_checkpoint", "read_manifest", "weights_of"]
 
 FORMAT = 1
 FILES = ("model.safetensors", "trainer.safetensors")
@@ -109,6 +110,14 @@ class Checkpoints:
         except OSError as error:
             raise self.lost(self.folder / link, error) from error
 
+    def mend(self, last: str, best_step: int) -> None:
+        """Let the links point where they would, had a kill not come between a checkpoint and its links."""
+        best = f"step-{best_step:06d}"
+        if self.linked("last") != last:
+            self.point("last", last)
+        if self.linked("best") not in (best, "average") and (self.folder / best).is_dir():
+            self.point("best", best)
+
     def prune(self) -> None:
         """Remove all but the newest ones, and what a link points at."""
         kept = {self.linked(link) for link in ("best", "last")}
@@ -116,12 +125,15 @@ class Checkpoints:
             if old.name not in kept:
                 # Renamed first, so that a kill in between leaves nothing that looks like a checkpoint.
                 gone = self.folder / f".gone-{old.name}"
-                old.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+                with contextlib.suppress(OSError):  # what cannot be removed now is no reason to stop
+                    old.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
     def steps(self) -> list[Path]:
         """All checkpoints of steps, oldest first."""
-        return sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
+        found = [each for each in self.folder.glob("step-*") if each.name[5:].isdecimal()]
+        return sorted(found, key=lambda each: int(each.name[5:]))
 
     def linked(self, link: str) -> str | None:
         """The name that `best` or `last` points at."""
@@ -141,6 +153,13 @@ class Checkpoints:
 
 def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
     """A checkpoint, every byte of it checked; without `trainer` only what a model needs is read."""
+    manifest = read_manifest(folder)
+    model = read_tensors(folder / FILES[0], manifest["files"])
+    return Checkpoint(folder, manifest, model, read_tensors(folder / FILES[1], manifest["files"]) if trainer else {})
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, checked."""
     path = folder / "manifest.json"
     try:
         raw = path.read_bytes()
@@ -150,20 +169,17 @@ def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
         manifest = json.loads(raw)
         if not isinstance(manifest, dict) or canonical({k: v for k, v in manifest.items() if k != "sha256"}) != raw:
             raise ValueError
-        known = manifest["files"]
         manifest_format = manifest["format"]
     except (ValueError, KeyError, UnicodeDecodeError, RecursionError):
         raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
     if manifest_format != FORMAT:
         raise CheckpointError(f"{path}: format {manifest_format} given, this version of regard reads {FORMAT}")
-    tensors = []
-    for file in FILES if trainer else FILES[:1]:
-        tensors.append(read_tensors(folder / file, known[file]))
-    return Checkpoint(folder, manifest, tensors[0], tensors[1] if trainer else {})
+    return manifest
 
 
-def read_tensors(path: Path, known: Mapping[str, Any]) -> dict[str, Tensor]:
+def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
     """A safetensors file whose bytes are those that were written."""
+    known = files[path.name]
     try:
         content = path.read_bytes()
     except OSError as error:

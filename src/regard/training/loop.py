@@ -10,7 +10,7 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -21,15 +21,22 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError, TrainingError
 from regard.training.average import Average, mean_weights
-from regard.training.checkpoint import Checkpoint, Checkpoints, load_weights, read_checkpoint, weights_of
+from regard.training.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    load_weights,
+    read_checkpoint,
+    read_manifest,
+    weights_of,
+)
 from regard.training.distributed import Group, full, full_of, like
-from regard.training.memory import attempt_in_parts
+from regard.training.memory import attempt_in_parts, out_of_memory
 from regard.training.progress import Metrics, Progress
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.task import Position, Task
 
-__all__ = ["Result", "Trainer", "train"]
+__all__ = ["Result", "Trainer", "check_fits", "train"]
 
 HOPELESS = 100  # steps in a row that were not finite
 
@@ -96,36 +103,37 @@ class Trainer:
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if found else "")
         self.progress.begin(title, facts, self.settings.steps)
         self.objective.train()
+        with metrics or contextlib.nullcontext(), self.signals():
+            why = self.all_steps(metrics)
+        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
+
+    def all_steps(self, metrics: Metrics | None) -> str:
+        """Update, record, validate and save until there is a reason to stop, which is given back."""
         began = time.monotonic() - self.now.seconds
         why = "finished"
-        with self.signals():
-            stream = self.task.stream(self.now.position)
-            while self.now.step < self.settings.steps:
-                self.update(stream)
-                self.now.seconds = time.monotonic() - began
-                step = self.now.step
-                if step % self.settings.log_every == 0:
-                    self.record(metrics)
-                last = step == self.settings.steps
-                if last or step % self.settings.validate_every == 0:
-                    self.validate(metrics)
-                    self.save(self.now.waited == 0)
-                    if self.settings.patience and self.now.waited >= self.settings.patience and not last:
-                        why = "patience"
-                        break
-                if reason := self.asked_to_stop():
-                    why = reason
+        stream = self.task.stream(self.now.position)
+        while self.now.step < self.settings.steps:
+            self.update(stream)
+            self.now.seconds = time.monotonic() - began
+            step = self.now.step
+            if step % self.settings.log_every == 0:
+                self.record(metrics)
+            last = step == self.settings.steps
+            if last or step % self.settings.validate_every == 0:
+                self.save(self.validate(metrics))
+                if self.settings.patience and self.now.waited >= self.settings.patience and not last:
+                    why = "patience"
                     break
-            if why == "minutes" and self.saved_step != self.now.step:
-                self.validate(metrics)
-                self.save(self.now.waited == 0)
-            elif self.saved_step != self.now.step:
-                self.save(False)
-            if why in ("finished", "patience") and self.settings.average > 1:
-                self.average(metrics)
-        if metrics is not None:
-            metrics.close()
-        return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
+            if reason := self.asked_to_stop():
+                why = reason
+                break
+        if why == "minutes" and self.saved_step != self.now.step:
+            self.save(self.validate(metrics))
+        elif self.saved_step != self.now.step:
+            self.save(False)
+        if why in ("finished", "patience") and self.settings.average > 1:
+            self.average(metrics)
+        return why
 
     def prepare(self, resume: bool) -> bool:
         """Weights, optimiser and counters, new or from the last checkpoint; whether there was one."""
@@ -139,7 +147,7 @@ class Trainer:
             if path is None:
                 raise CheckpointError(f"{self.checkpoints.folder}: no checkpoint to resume from")
             found = read_checkpoint(path)
-            self.check_fits(found)
+            check_fits(self.task, found.manifest, found.folder)
         objective = self.task.objective.to(self.device)
         if found is not None:
             raw = {name[4:]: tensor for name, tensor in found.trainer.items() if name.startswith("raw.")}
@@ -164,14 +172,9 @@ class Trainer:
         self.device_sums: dict[str, Tensor] = {}
         if found is not None:
             self.restore(found)
+            if self.group.first:
+                self.checkpoints.mend(found.folder.name, self.now.best_step)
         return found is not None
-
-    def check_fits(self, found: Checkpoint) -> None:
-        """Refuse a checkpoint of something else."""
-        for key, value in self.task.fingerprint().items():
-            given = found.manifest.get("task", {}).get(key)
-            if given != value:
-                raise CheckpointError(f"{found.folder}: made with {key} {given!r}, and this run has {value!r}")
 
     # ---- one update
 
@@ -206,10 +209,16 @@ class Trainer:
         """Gradients of this process's share, its batches cut into so many parts."""
         sums: dict[str, Tensor] = {}
         for position, plan in plans:
-            for piece in pieces(self.task, self.task.batch(plan, position), parts):
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-                    loss = self.call(self.task.move(piece, self.device))
-                (loss.total / count).backward()
+            cut, whole = pieces(self.task, self.task.batch(plan, position), parts)
+            for piece in cut:
+                try:
+                    with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                        loss = self.call(self.task.move(piece, self.device))
+                    (loss.total / count).backward()
+                except (RuntimeError, MemoryError) as error:
+                    if whole is not None and out_of_memory(error):
+                        raise whole from None
+                    raise
                 for name, value in {"loss": loss.total, **loss.parts}.items():
                     value = value.detach()
                     sums[name] = sums[name] + value if name in sums else value
@@ -285,8 +294,8 @@ class Trainer:
         self.now.skipped += lost
         self.lost.zero_()
 
-    def validate(self, metrics: Metrics | None) -> dict[str, float]:
-        """Measure the model on held-out data; the best so far is remembered."""
+    def validate(self, metrics: Metrics | None) -> bool:
+        """Measure the model on held-out data; whether it is the best so far, which is remembered."""
         figures, samples = self.measured()
         now, metric = self.now, self.task.metric
         value = figures.get(metric)
@@ -297,20 +306,20 @@ class Trainer:
         )
         if better:
             now.best, now.best_step, now.waited = value, now.step, 0
-        else:
+        elif value is not None:  # with nothing held out there is nothing to wait for
             now.waited += 1
         record = {"step": now.step, **figures, "best": better}
         if metrics is not None:
             metrics.write("valid", {**record, "samples": [sample._asdict() for sample in samples]})
         self.progress.valid(record)
         self.progress.samples(samples)
-        return figures
+        return better
 
     def measured(self) -> tuple[dict[str, float], list[Any]]:
         """The task's figures and samples, the same on every process."""
         self.objective.eval()
         try:
-            with torch.no_grad(), self.group.whole(self.objective), self.averaged():
+            with torch.no_grad(), self.averaged(), self.group.whole(self.objective):
                 # Sharded weights need every process at every step; otherwise one measures for all.
                 here = self.group.first or self.group.shard
                 found = (self.task.validate(), self.task.samples()) if here else None
@@ -395,6 +404,9 @@ class Trainer:
             kept["skipped"],
         )
         self.saved_step = found.step
+        if self.checkpoints.linked("best") == "average":  # it came after the last step, and is the one to beat
+            kept = read_manifest(self.checkpoints.folder / "average")["counters"]
+            self.now.best, self.now.best_step = kept["best"], kept["best_step"]
 
     def average(self, metrics: Metrics | None) -> None:
         """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""
@@ -406,12 +418,12 @@ class Trainer:
             for name, tensor in weights_of(self.objective).items():
                 tensor.copy_(like(mean[name], tensor.detach()))
         self.ema = None
-        self.validate(metrics)
-        best = self.now.waited == 0
+        best = self.validate(metrics)
         problem: str | None = None
         if self.group.first:
             try:
-                self.checkpoints.write("average", mean, {}, self.manifest())
+                if best or self.checkpoints.linked("best") != "average":  # one of an earlier end may still be the best
+                    self.checkpoints.write("average", mean, {}, self.manifest())
                 if best:
                     self.checkpoints.point("best", "average")
                 self.progress.say(
@@ -455,12 +467,28 @@ class Trainer:
         return "minutes" if self.group.any(limit is not None and self.now.seconds > limit * 60) else None
 
 
-def pieces(task: Task, batch: Any, parts: int) -> list[Any]:
-    """The batch in so many parts, a power of two."""
-    cut = [batch]
-    while len(cut) < parts:
-        cut = [half for each in cut for half in task.halves(each)]
-    return cut
+def pieces(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
+    """The batch in so many parts, a power of two, or as many as it has; what the task says if none can be smaller."""
+    cut, problem = [batch], None
+    for _ in range(parts.bit_length() - 1):
+        before, cut, problem = cut, [], None
+        for each in before:
+            try:
+                cut += task.halves(each)
+            except TrainingError as error:  # one example: others of this update may still be cut
+                cut.append(each)
+                problem = error
+        if len(cut) > len(before):
+            problem = None
+    return cut, problem
+
+
+def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a checkpoint of something else."""
+    for key, value in task.fingerprint().items():
+        given = manifest.get("task", {}).get(key)
+        if given != value:
+            raise CheckpointError(f"{folder}: made with {key} {given!r}, and this run has {value!r}")
 
 
 def mixed(*numbers: int) -> int:

@@ -267,13 +267,14 @@ class Steady:
             text.encode(code)
         except UnicodeEncodeError:
             text = text.translate(self.PLAINER).encode(code, "replace").decode(code)
-        with contextlib.suppress(OSError, ValueError):  # a closed pipe, a full disk, a closed file
+        # A closed pipe, a full disk, a closed file; a signal that came in the middle of another line.
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flush, if that can be done."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
             self._stream.flush()
 
     def close(self) -> None:

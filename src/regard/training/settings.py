@@ -47,7 +47,7 @@ class TrainingSettings:
     patience: int = option(0, "stop after so many validations without a better one; 0: never", least=0)
     keep: int = option(2, "checkpoints kept beside the best one", least=1)
     log_every: int = option(20, "steps between two records of the training loss", least=1)
-    seed: int = option(1, "of weights, dropout and the order of batches", least=0)
+    seed: int = option(1, "of weights, dropout and the order of batches", least=0, most=2**63 - 1)
     device: Literal["auto", "cpu", "cuda"] = option("auto", "auto takes a GPU where there is one")
     precision: Literal["auto", "fp32", "bf16"] = option("auto", "auto: bf16 on a GPU, fp32 on a CPU")
     compile: bool = option(False, "compile the objective (torch.compile)")

@@ -1,5 +1,6 @@
 """Starting a run: from settings to prepared data, a task, a run folder and the loop."""
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping
@@ -15,14 +16,14 @@ from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.training.budget import token_budget
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
 from regard.training.distributed import Group
-from regard.training.loop import Result, train
+from regard.training.loop import Result, check_fits, describe, train
 from regard.training.predict import Translate, task_of
 from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
 
-__all__ = ["Started", "defaults", "start", "write_config"]
+__all__ = ["Started", "defaults", "start", "tokenizers_of", "write_config"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Started:
     result: Result
     task: Translate
     settings: Settings
+    facts: list[tuple[str, str]]
 
 
 def start(
@@ -56,7 +58,8 @@ def start(
     quiet = Progress() if progress is None or not group.first else progress
     try:
         check_folder(out, resume)
-        tokenizers = Tokenizers.load((base or out) / "tokenizer.json") if base or resume else None
+        run = base or (out if resume else None)
+        tokenizers = None if run is None else tokenizers_of(run, read_manifest(best_of(run)))
         prepared = shared(settings, tokenizers, group, quiet)
         if choose:
             settings = read_settings(defaults(table, prepared, group.device.type))
@@ -67,13 +70,17 @@ def start(
         if base is not None:
             found = read_checkpoint(best_of(base), trainer=False)
             load_weights(task.objective, found.model, str(found.folder))
+        if resume and (last := Checkpoints(out).last()):  # before the run's own configuration is written over
+            check_fits(task, read_manifest(last), last)
+        group.wait()
         if group.first:
             out.mkdir(parents=True, exist_ok=True)
             write_config(out / "config.toml", settings)
             prepared.tokenizers.save(out / "tokenizer.json")
         group.wait()
         result = train(task, settings.training, out, progress=quiet, resume=resume, group=group)
-        return Started(result, task, settings)
+        bf16 = settings.training.precision == "bf16"
+        return Started(result, task, settings, [*task.facts(), ("device", describe(group.device, group.world, bf16))])
     finally:
         group.leave()
 
@@ -151,6 +158,19 @@ def absolute(data: DataSettings) -> DataSettings:
         valid_target=whole(data.valid_target),
         valid=corpora(data.valid),
     )
+
+
+def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers:
+    """A run's tokenizers: those that its checkpoint was made with, or none."""
+    path = run / "tokenizer.json"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+    # Before it is read: a changed byte may be no tokenizer any more, in any way.
+    if hashlib.sha256(content).hexdigest() != manifest.get("task", {}).get("tokenizer"):
+        raise CheckpointError(f"{path}: damaged, or not the tokenizer that {run} was trained with")
+    return Tokenizers.load(path)
 
 
 def best_of(run: Path) -> Path:

@@ -4,8 +4,8 @@
     for example in generate("phrasebook", 30_000, pair="en-fr", longest=12):
         print(example.source, example.target, example.alignment)
 
-Whether an example is for training, validation or testing hangs on a hash of its source alone (2 % are valid, 2 % test), so
-that no seed and no count can bring a test sentence into training. The same arguments give the same examples on every
+Whether an example is for training, validation or testing hangs on a hash of its source alone (2 % are valid, 2 % test),
+so that no seed and no count can bring a test sentence into training. The same arguments give the same examples on every
 machine and every version of Python.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from regard.data.builtin.example import Corpus, Example, Wanted
+from regard.data.builtin.example import Corpus, Example
 from regard.errors import ArgumentError
 
 __all__ = ["NAMES", "Example", "Split", "generate", "options_of", "split_of"]

@@ -17,7 +17,9 @@ class Example:
 
     source: str
     target: str
-    alignment: tuple[tuple[int, int], ...] = ()  # gold links (source word, target word), sorted; () where there are none
+    alignment: tuple[
+        tuple[int, int], ...
+    ] = ()  # gold links (source word, target word), sorted; () where there are none
     source_heads: tuple[int, ...] = ()  # phrasebook: the index of each word's head, -1 for the root
     target_heads: tuple[int, ...] = ()
 

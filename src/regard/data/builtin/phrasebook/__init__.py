@@ -1,17 +1,17 @@
 """Phrasebook: sentences of everyday life, English to German and English to French.
 
 A hand-written synchronous grammar. A sentence is drawn as a meaning (`meaning`, `grammar`) over a lexicon of several
-hundred words (`lexicon`, `inflection`), and each language says it in its own way (`english`, `german`, `french`): German
-with its cases, adjective endings, verb-last clauses and separable verbs, French with agreement, elision, clitics and
-adjectives after the noun. Word alignments and dependency heads come out of the derivation: words that stand for the same
-part of the meaning are linked.
+hundred words (`lexicon`, `inflection`), and each language says it in its own way (`english`, `german`, `french`):
+German with its cases, adjective endings, verb-last clauses and separable verbs, French with agreement, elision, clitics
+and adjectives after the noun. Word alignments and dependency heads come out of the derivation: words that stand for the
+same part of the meaning are linked.
 
 Words stand apart by single spaces, punctuation is a word, and so is what an apostrophe cuts off: "l' homme", "j' ai",
 "Anna 's dog". Sentences start in lower case unless their first word is a capital by itself. A sentence has exactly one
 translation: "you" is du and tu, "they" is ils, a speaker is masculine, "the teacher" is der Lehrer.
 
-Options: `longest` and `shortest`, in English words with the full stop. Beyond 14 words, subordinate and relative clauses
-become more frequent.
+Options: `longest` and `shortest`, in English words with the full stop. The longer sentences may be, the more relative
+clauses they have.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
 """English: how a meaning is said in it.
 
-Words as in print, but sentences start in lower case, and negation is written in full: "do not", "cannot". The genitive's
-'s is a word of its own. Heads follow Universal Dependencies: articles, prepositions, auxiliaries, modals and "to be" depend
-on the content word, the adjective or noun heads its copula, the finite verb of a subordinate clause depends on the verb
-above.
+Words as in print, but sentences start in lower case, and negation is written in full: "do not", "cannot". The
+genitive's 's is a word of its own. Heads follow Universal Dependencies: articles, prepositions, auxiliaries, modals and
+"to be" depend on the content word, an adjective or noun heads its copula, the verb of a subordinate clause depends on
+the verb above.
 """
 
 from regard.data.builtin.phrasebook.meaning import (
@@ -15,7 +15,6 @@ from regard.data.builtin.phrasebook.meaning import (
     MANNER,
     MODAL,
     NOT,
-    NOUN,
     NUMBER,
     OFTEN,
     PLACE,
@@ -72,7 +71,8 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, subject: bool = False) -> W
     if kind == Kind.NOUN:
         return noun(out, phrase)
     if kind == Kind.BOTH:
-        assert phrase.first is not None and phrase.second is not None
+        assert phrase.first is not None
+        assert phrase.second is not None
         head = noun_phrase(out, phrase.first)
         joint = Word("and", bits)
         out.append(joint)
@@ -188,8 +188,8 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         out.append(below[-1])
     if clause.often is not None:
         below.append(say(out, clause.often.english, bits * OFTEN))
-    for word in between:
-        below.append(Word(word, own))
+    for each in between:
+        below.append(Word(each, own))
         out.append(below[-1])
     head = content(out, clause, form, below)
     if clause.manner is not None:

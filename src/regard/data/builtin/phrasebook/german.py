@@ -1,9 +1,9 @@
 """German: how a meaning is said in it.
 
-The finite verb stands second in a statement, first in a question, last in a subordinate clause; participle, infinitive and
-separable prefix stand at the end. Between them: pronouns, time, definite objects (dative first), negation, manner,
+The finite verb stands second in a statement, first in a question, last in a subordinate clause; participle, infinitive
+and separable prefix stand at the end. Between them: pronouns, time, definite objects (dative first), negation, manner,
 indefinite objects, prepositional objects, place. A relative clause follows the verb that closes its clause. Sentences
-start in lower case, nouns are capitals as in print. Heads as in `english`.
+start in lower case, nouns with a capital as in print. Heads as in `english`.
 """
 
 from regard.data.builtin.phrasebook.inflection import HABEN, SEIN, Forms
@@ -96,7 +96,8 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, case: int, none: int = 0) -
         assert phrase.name is not None
         head = Word(phrase.name.form, bits)
     elif kind == Kind.BOTH:
-        assert phrase.first is not None and phrase.second is not None
+        assert phrase.first is not None
+        assert phrase.second is not None
         head = noun_phrase(out, phrase.first, case)
         joint = Word("und", bits)
         out.append(joint)
@@ -153,7 +154,8 @@ def noun(out: list[Word], phrase: NounPhrase, case: int, none: int) -> Word:
 def relative(out: list[Word], phrase: NounPhrase, head: Word, closes: bool) -> None:
     """Say the relative clause of a noun phrase between commas; one that ends the sentence has no second comma."""
     clause, entry = phrase.relative, phrase.noun
-    assert clause is not None and entry is not None
+    assert clause is not None
+    assert entry is not None
     case = 0
     if clause.subject.kind != Kind.GAP:
         assert clause.verb is not None
@@ -175,7 +177,7 @@ def definite(phrase: NounPhrase) -> bool:
 
 
 def verbal(clause: Clause) -> tuple[str, int, str, int]:
-    """The finite form and its bits, then what closes the clause (a participle, an infinitive, a prefix) and its bits."""
+    """The finite form and its bits, then what closes the clause (participle, infinitive, prefix) and its bits."""
     bits, verb, modal, person = clause.bits, clause.verb, clause.modal, clause.subject.person
     own = bits * VERB
     if verb is not None and verb.english.preposition and not verb.german.preposition and clause.object is not None:
@@ -212,7 +214,8 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
             assert clause.wh is not None
             below.append(say(out, clause.wh.german, bits * LINK))
         elif asking == Asking.OBJECT:
-            assert clause.object is not None and verb is not None
+            assert clause.object is not None
+            assert verb is not None
             below.append(noun_phrase(out, clause.object, verb.german.case))
         first = order == LAST or (order == SECOND and not clause.front) or asking == Asking.SUBJECT
         if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT):

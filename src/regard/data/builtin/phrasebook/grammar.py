@@ -1,8 +1,8 @@
 """The grammar: draws meanings, from a pool of words.
 
-What may go with what is decided here, once for all languages: which objects a verb takes, which times a tense; and what is
-left out because a language has no plain equivalent, or because the English would have two readings ("I read it": now or
-then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
+What may go with what is decided here, once for all languages: which objects a verb takes, which times a tense; and what
+is left out because a language has no plain equivalent, or because the English would have two readings ("I read it": now
+or then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ SHAPES = table(
 CONTENTS = table(
     {"verb": 58, "give": 8, "go": 7, "stay": 4, "adjective": 12, "profession": 3, "idiom": 4, "place": 3, "than": 3}
 )
-SUBORDINATES = table({"verb": 40, "go": 6, "stay": 4, "adjective": 16, "idiom": 10, "sky": 12, "weather": 12})
+SUBORDINATES = table({"verb": 40, "go": 6, "stay": 4, "feeling": 16, "idiom": 10, "sky": 12, "weather": 12})
 RELATIVES = table({"verb": 60, "stay": 20, "go": 10, "adjective": 10})
 TENSES = table({"past": 32, "present": 22, "progressive": 14, "modal": 32})
 MODALS = table(
@@ -154,7 +154,7 @@ class Grammar:
         noun = self.pick(self.pool.nouns["family" if family else "person"])
         det = self.pick(FAMILY_DETS if family else SUBJECT_DETS)
         many = det == Det.NUMBER or (det != Det.EVERY and det != Det.A and self.random() < 0.25)
-        return self.noun(noun, det, many)
+        return self.noun(noun, det, many and bool(noun.english[1]))
 
     def subject(self, animal: bool = False, relative: bool = False) -> NounPhrase:
         chance = self.random()
@@ -186,7 +186,7 @@ class Grammar:
     def thing(self, verb: Verb, subject: NounPhrase, denied: bool, relative: bool) -> NounPhrase:
         """An object that goes with a verb."""
         random = self.random
-        kind = self.pick(self.pool.classes(verb))
+        kind = self.pick(self.pool.classes[verb])
         chance = random()
         oblique = bool(verb.german.preposition) or verb.french.link.startswith("+")
         if kind in PEOPLE:
@@ -207,7 +207,7 @@ class Grammar:
                 return self.both(*pair)
         noun = self.pick(self.pool.nouns[kind])
         if kind == "family":
-            det, many = self.pick(FAMILY_DETS), random() < 0.15
+            det, many = self.pick(FAMILY_DETS), bool(noun.english[1]) and random() < 0.15
         elif not noun.english[1]:
             det, many = self.pick(MASS_DETS), False
         elif random() < 0.3:
@@ -249,13 +249,14 @@ class Grammar:
         random, verb, pool = self.random, clause.verb, self.pool
         traits = verb.traits if verb is not None else ()
         choice = self.pick(TENSES) if mode == "any" else mode
+        lasting = verb is None and not (clause.idiom or clause.place or clause.adjective in pool.passing)
         if verb is None or "still" in traits:
             if choice == "progressive":
                 choice = "present"
             if verb is not None and "past" not in traits:
                 choice = "present" if choice != "modal" or mode != "modal" else choice
-            elif choice == "modal" and mode != "modal" and random() < 0.7:
-                choice = "past"
+            elif choice == "modal" and mode != "modal" and (lasting or random() < 0.7):
+                choice = "past" if random() < 0.5 else "present"
         if choice == "modal":
             modal = self.pick(PRESENT_MODALS if mode == "modal" or verb is None or "still" in traits else MODALS)
             if verb is None or "still" in traits:
@@ -294,13 +295,10 @@ class Grammar:
         if clause.polarity != Polarity.YES and times is pool.habits:
             return
         if choice == "present" and asking == Asking.NOTHING and random() < 0.2 and clause.polarity == Polarity.YES:
-            lasting = verb is None and clause.idiom is None and clause.adjective not in pool.passing
             if "still" not in traits and not lasting:
                 clause.often = self.pick(pool.often)
                 return
-        if not timed or ("still" in traits and choice == "present"):
-            return
-        if verb is None and (clause.profession or clause.than or (clause.adjective and clause.adjective not in pool.passing)):
+        if lasting or not timed or ("still" in traits and choice == "present"):
             return
         if random() < (0.2 if plain else 0.42):
             clause.time = self.pick(times)
@@ -404,6 +402,8 @@ class Grammar:
             kind = subject.noun.kind if subject.noun is not None else "person"
             clause.adjective = self.pick(pool.comparable["person" if kind == "family" else kind])
             clause.than = self.rival(subject)
+        elif content == "feeling":
+            clause.adjective = self.pick(pool.feelings)
         else:
             kind = subject.noun.kind if subject.noun is not None else "person"
             clause.adjective = self.pick(pool.predicates["person" if kind == "family" else kind])
@@ -414,7 +414,7 @@ class Grammar:
         """What is compared with another of its kind."""
         if self.random() < 0.5:
             noun = self.pick(self.pool.nouns[self.pick(self.pool.rivals)])
-            phrase = self.noun(noun, self.pick(DEFINITE_DETS), self.random() < 0.2)
+            phrase = self.noun(noun, self.pick(DEFINITE_DETS), bool(noun.english[1]) and self.random() < 0.2)
             phrase.adjective = None
             return phrase
         return self.subject()
@@ -428,7 +428,8 @@ class Grammar:
                     return self.pronoun(owner)
             other = self.people(True)
         else:
-            other = self.noun(self.pick(self.pool.nouns[noun.kind]), self.pick(DEFINITE_DETS), subject.many)
+            second = self.pick(self.pool.nouns[noun.kind])
+            other = self.noun(second, self.pick(DEFINITE_DETS), bool(second.english[1]) and subject.many)
             if other.noun is noun and other.det == subject.det:
                 other.det = Det.MY if subject.det == Det.THE else Det.THE
                 other.owner = self.pick(self.pool.owners)
@@ -440,8 +441,8 @@ class Grammar:
         verb = clause.verb
         assert verb is not None
         if not verb.objects:
-            mates = self.pool.mates.get(verb.english.base)
-            if mates and not verb.english.particle and clause.polarity == Polarity.YES and self.random() < 0.12:
+            mates = self.pool.mates.get(verb)
+            if mates and clause.polarity == Polarity.YES and self.random() < 0.12:
                 clause.verb2 = self.pick(mates)
             return
         if "may" in verb.traits and self.random() < 0.35:
@@ -467,7 +468,12 @@ class Grammar:
                 clause.recipient.det = Det.THE
         clause.object = self.thing(verb, clause.subject, denied, False)
         recipient, thing = clause.recipient, clause.object
-        if recipient.kind == Kind.PRONOUN and recipient.owner == 3 and thing.kind == Kind.NOUN and thing.det == Det.BARE:
+        if (
+            recipient.kind == Kind.PRONOUN
+            and recipient.owner == 3
+            and thing.kind == Kind.NOUN
+            and thing.det == Det.BARE
+        ):
             thing.det = Det.THE  # "gives her books" would have two readings
 
     def decorate(self, clause: Clause, asked_where: bool) -> None:
@@ -478,10 +484,10 @@ class Grammar:
             if clause.subject.many and not verb.objects and not verb.english.particle and random() < 0.15:
                 clause.manner = self.pick(pool.together) if verb.traits else None
             elif random() < 0.14:
-                manners = pool.manners.get(verb.english.base + verb.english.particle)
+                manners = pool.manners.get(verb)
                 if manners:
                     manner = self.pick(manners)
-                    if clause.modal is None or manner not in pool.judging:
+                    if manner in pool.slow or (clause.object is None and clause.modal is None):
                         clause.manner = manner
         if clause.place is None and not asked_where and "here" in verb.traits and random() < 0.16:
             if clause.subject.kind != Kind.GAP and clause.asking != Asking.SUBJECT:
@@ -526,12 +532,12 @@ class Grammar:
             conjunction = self.pick(pool.reasons)
             main = self.clause(self.pick(CONTENTS), "any", plain=True)
             other = self.clause(self.pick(SUBORDINATES), "any", plain=True)
-            first = random() < 0.15
+            first = conjunction not in pool.because and random() < 0.4
         elif shape == "event":
             past = random() < 0.5
             mode = "past" if past else "present"
             conjunction = self.pick(pool.then if past else pool.when)
-            contents = ("verb", "verb", "go", "adjective", "idiom")
+            contents = ("verb", "verb", "go", "feeling", "idiom")
             main = self.clause(self.pick(contents), mode, plain=True)
             other = self.clause(self.pick(SUBORDINATES), mode, plain=True)
             first = random() < 0.5
@@ -585,7 +591,7 @@ class Grammar:
         verb = self.pick(pool.governors)
         clause = self.new_clause(self.subject("animal" in verb.traits))
         clause.verb, clause.asking = verb, Asking.OBJECT
-        kind = self.pick(pool.classes(verb))
+        kind = self.pick(pool.classes[verb])
         if which:
             noun = self.pick(pool.nouns[kind])
             many = bool(noun.english[1]) and random() < 0.5

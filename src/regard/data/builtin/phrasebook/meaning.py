@@ -202,7 +202,7 @@ SENTENCE_BITS = 5
 class Sentence:
     """One clause, or two with a conjunction; `first` says that the subordinate clause stands first."""
 
-    __slots__ = ("bits", "coordinate", "comma", "conjunction", "first", "main", "other")
+    __slots__ = ("bits", "comma", "conjunction", "coordinate", "first", "main", "other")
 
     def __init__(self, main: Clause, bits: int):
         self.main = main

@@ -1,0 +1,47 @@
+"""`regard data`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.errors import CommandError
+
+
+def data(
+    name: Annotated[str | None, typer.Argument(help="Which corpus; --list shows them.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)] = None,
+    count: Annotated[int, typer.Option("--count", min=0, help="Examples for training.")] = 30_000,
+    valid: Annotated[int, typer.Option("--valid", min=0, help="Examples for validation.")] = 500,
+    test: Annotated[int, typer.Option("--test", min=0, help="Examples for testing.")] = 500,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")] = 0,
+    pair: Annotated[str, typer.Option("--pair", help="Languages of the phrasebook: en-de or en-fr.")] = "en-de",
+    set_: Annotated[list[str], typer.Option("--set", help="option=value, of the corpus; may be repeated.")] = [],  # noqa: B006
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the corpora with their options and exit.")] = False,
+) -> None:
+    """Write a built-in corpus as files: sentences, gold alignments, heads."""
+    from regard.data.builtin import NAMES, options_of
+    from regard.data.builtin.files import write
+
+    if show:
+        for each, what in NAMES.items():
+            print(f"{each:12}{what}")
+            print(f"{'':12}{'  '.join(f'{option}={value}' for option, value in options_of(each).items())}")
+        return
+    if name is None:
+        raise CommandError(f"which corpus? there are {', '.join(NAMES)}")
+    options_of(name)  # a wrong name is said first
+    if out is None:
+        raise CommandError("where to? --out DIR is missing")
+    options = {}
+    for assignment in set_:
+        option, equals, value = assignment.partition("=")
+        if not equals:
+            raise CommandError(f"--set {assignment}: option=value expected")
+        options[option] = int(value) if value.removeprefix("-").isdecimal() else value
+    for path, lines in write(
+        name, out, {"train": count, "valid": valid, "test": test}, seed=seed, pair=pair, force=force, **options
+    ):
+        print(f"{path}: {lines:,} lines", file=sys.stderr)

@@ -1,0 +1,48 @@
+"""`regard models`."""
+
+import dataclasses
+import typing
+from typing import Annotated
+
+import typer
+
+from regard.config import shown, wanted
+from regard.errors import CommandError
+
+
+def models(
+    kind: Annotated[str | None, typer.Argument(help="A kind, to see its options.", show_default=False)] = None,
+) -> None:
+    """List the kinds of models, their papers and their options."""
+    from regard.config import suggestion
+    from regard.models.kinds import KINDS
+
+    if kind is None:
+        for each in KINDS.values():
+            print(f"{each.name:<13}{each.paper:<26}{each.what}")
+        print("\nregard models KIND shows its options and presets; regard train --model KIND trains one.")
+        return
+    if kind not in KINDS:
+        raise CommandError(f"{kind}: no such kind{suggestion(kind, KINDS)}")
+    found = KINDS[kind]
+    print(f"{found.name}: {found.what} ({found.paper})\n")
+    hints = typing.get_type_hints(found.config)
+    rows = []
+    for field in dataclasses.fields(found.config):
+        default = "as layers" if field.default is None else shown(field.default)
+        rows.append((field.name, default, f"{field.metadata['help']} ({wanted(hints[field.name])})"))
+    print_table(("--set model.…", "default", "what"), rows)
+    print()
+    options = list(dict.fromkeys(key for preset in found.presets.values() for key in preset))
+    presets = [
+        (name, *(shown(preset[key]) if key in preset else "" for key in options))
+        for name, preset in found.presets.items()
+    ]
+    print_table(("--preset", *options), presets)
+
+
+def print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Columns as wide as they need to be."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    for row in [head, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

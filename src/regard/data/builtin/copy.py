@@ -1,0 +1,27 @@
+"""Copy: a sequence of symbols, as it is. The plainest test of a memory.
+
+Options: see `sequences`. Symbols are letters: a to z, then aa, ab and so on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from regard.data.builtin import sequences
+from regard.data.builtin.example import Example, Wanted
+from regard.data.builtin.sequences import Options
+
+__all__ = ["Options", "draw", "every"]
+
+
+def solve(sequence: Sequence[int]) -> list[int]:
+    """Where each symbol of the target stands in the source."""
+    return list(range(len(sequence)))
+
+
+def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Sequences without end; None for one that is not wanted."""
+    return sequences.draw(random, wanted, options, sequences.letters(options.symbols), solve)
+
+
+def every(wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Every sequence once."""
+    return sequences.every(wanted, options, sequences.letters(options.symbols), solve)

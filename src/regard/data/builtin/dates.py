@@ -1,0 +1,152 @@
+"""Dates: many written forms to ISO 8601, or back.
+
+"the third of May 1 9 9 8", "May 3 , 1 9 9 8", "3 . 5 . 9 8" and "1 9 9 8 - 0 5 - 0 3": every digit is a word, so that
+models of words can do it. With dots the day stands first, with slashes the month. Two digits of a year mean 1950 to
+2049. Words are linked with the digits they speak of.
+
+Options: `direction` to-iso or from-iso; `form` one of FORMS, or any (all of them where the direction is to-iso; from-iso
+takes long then, for a source has one target); `first` and `last`, the years.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator
+
+from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.numerals import listed, spell
+from regard.errors import ArgumentError
+
+__all__ = ["FORMS", "Options", "draw", "every"]
+
+MONTHS = listed("January February March April May June July August September October November December")
+WEEKDAYS = listed("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+ORDINALS = listed(
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
+    "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+)
+ORDINALS += [f"twenty {word}" for word in ORDINALS[:9]] + ["thirtieth", "thirty first"]
+DIRECTIONS = ("to-iso", "from-iso")
+DAY, MONTH = (6, 7), (4, 5)  # places in YYYYMMDD
+Written = list[tuple[str, tuple[int, ...]]]  # a word, and the places it speaks of
+
+
+def year(date: datetime.date) -> Written:
+    return [(digit, (place,)) for place, digit in enumerate(f"{date.year:04}")]
+
+
+def spoken(date: datetime.date) -> Written:
+    """nineteen ninety eight, nineteen oh five, two thousand and five, twenty ten."""
+    century, rest = divmod(date.year, 100)
+    if date.year // 10 == 200:
+        found: Written = [("two", (0, 1)), ("thousand", (0, 1))]
+        return found + ([("and", ()), (spell(rest, "en")[0][0], (2, 3))] if rest else [])
+    found = [(word, (0, 1)) for word, _ in spell(century, "en")]
+    if rest == 0:
+        return [*found, ("hundred", (2, 3))]
+    if rest < 10:
+        return [*found, ("oh", (2,)), (spell(rest, "en")[0][0], (3,))]
+    return found + [(word, tuple(3 - place for place in reversed(places))) for word, places in spell(rest, "en")]
+
+
+def ordinal(date: datetime.date) -> Written:
+    return [(word, DAY) for word in ORDINALS[date.day - 1].split()]
+
+
+def figures(number: int, places: tuple[int, int]) -> Written:
+    """A day or a month in digits, without a leading zero."""
+    digits = str(number)
+    return [(digit, (place,)) for digit, place in zip(digits, places[-len(digits) :], strict=True)]
+
+
+def month(date: datetime.date) -> Written:
+    return [(MONTHS[date.month - 1], MONTH)]
+
+
+def mark(sign: str) -> Written:
+    return [(sign, ())]
+
+
+FORMS: dict[str, Callable[[datetime.date], Written]] = {
+    "long": lambda d: [*mark("the"), *ordinal(d), *mark("of"), *month(d), *year(d)],
+    "spoken": lambda d: [*mark("the"), *ordinal(d), *mark("of"), *month(d), *spoken(d)],
+    "ordinal": lambda d: [*month(d), *ordinal(d), *mark(","), *year(d)],
+    "british": lambda d: [*figures(d.day, DAY), *month(d), *year(d)],
+    "american": lambda d: [*month(d), *figures(d.day, DAY), *mark(","), *year(d)],
+    "weekday": lambda d: [
+        *mark(WEEKDAYS[d.weekday()]),
+        *mark(","),
+        *figures(d.day, DAY),
+        *month(d),
+        *year(d),
+    ],
+    "dots": lambda d: [*figures(d.day, DAY), *mark("."), *figures(d.month, MONTH), *mark("."), *year(d)],
+    "short": lambda d: [*figures(d.day, DAY), *mark("."), *figures(d.month, MONTH), *mark("."), *year(d)[2:]],
+    "slashes": lambda d: [*figures(d.month, MONTH), *mark("/"), *figures(d.day, DAY), *mark("/"), *year(d)],
+}
+LIMITS = {"short": (1950, 2049), "spoken": (1100, 2099)}  # years that a form can say without doubt
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    direction: str = "to-iso"
+    form: str = "any"
+    first: int = 1900
+    last: int = 2099
+
+    def __post_init__(self) -> None:
+        if self.direction not in DIRECTIONS:
+            raise ArgumentError(f"direction: {self.direction!r} given, there are {', '.join(DIRECTIONS)}")
+        if self.form != "any" and self.form not in FORMS:
+            raise ArgumentError(f"form: {self.form!r} given, there are any, {', '.join(FORMS)}")
+        whole("first", self.first, 1)
+        whole("last", self.last, self.first)
+        if self.last > 9999:
+            raise ArgumentError(f"last: {self.last} given, at most 9999 expected")
+        low, high = LIMITS.get(self.form, (1, 9999))
+        if self.first < low or self.last > high:
+            wanted = f"{low} to {high} expected for the form {self.form}"
+            raise ArgumentError(f"first, last: {self.first} to {self.last} given, {wanted}")
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        if self.form != "any":
+            return (self.form,)
+        return ("long",) if self.direction == "from-iso" else tuple(FORMS)
+
+
+def make(date: datetime.date, form: str, wanted: Wanted, direction: str) -> Example | None:
+    low, high = LIMITS.get(form, (1, 9999))
+    if not low <= date.year <= high:
+        return None
+    written = FORMS[form](date)
+    words, iso = " ".join([word for word, _ in written]), " ".join(date.isoformat())
+    if not wanted(words if direction == "to-iso" else iso):
+        return None
+    # Places count digits; in the ISO form a hyphen comes after the fourth and the sixth.
+    links = [(index, p + (p > 3) + (p > 5)) for index, (_, places) in enumerate(written) for p in places]
+    if direction == "to-iso":
+        return Example(words, iso, tuple(sorted(links)))
+    return Example(iso, words, tuple(sorted((digit, word) for word, digit in links)))
+
+
+def days(options: Options) -> tuple[int, int]:
+    return datetime.date(options.first, 1, 1).toordinal(), datetime.date(options.last, 12, 31).toordinal()
+
+
+def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Dates without end; None for one that is not wanted."""
+    low, high = days(options)
+    forms = options.forms
+    while True:
+        date = datetime.date.fromordinal(low + int(random() * (high - low + 1)))
+        yield make(date, forms[int(random() * len(forms))], wanted, options.direction)
+
+
+def every(wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Every date in every form once."""
+    low, high = days(options)
+    return (
+        make(datetime.date.fromordinal(day), form, wanted, options.direction)
+        for day in range(low, high + 1)
+        for form in options.forms
+    )

@@ -1,0 +1,64 @@
+"""Sequences of symbols, for `reverse`, `sort` and `copy`.
+
+Options: `shortest` and `longest` in symbols, every length equally likely; `symbols`, how many different ones there are.
+"""
+
+import dataclasses
+import functools
+import itertools
+import string
+from collections.abc import Callable, Iterator, Sequence
+
+from regard.data.builtin.example import Example, Wanted, whole
+
+__all__ = ["Options", "draw", "every", "letters"]
+
+Solve = Callable[[Sequence[int]], list[int]]  # where each symbol of the target stands in the source
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    longest: int = 12
+    shortest: int = 3
+    symbols: int = 26
+
+    def __post_init__(self) -> None:
+        whole("shortest", self.shortest, 1)
+        whole("longest", self.longest, self.shortest)
+        whole("symbols", self.symbols, 1)
+
+
+@functools.cache
+def letters(count: int) -> tuple[str, ...]:
+    """Names of symbols: a, b, … z, aa, ab, …"""
+    names: Iterator[str] = (
+        "".join(name) for size in itertools.count(1) for name in itertools.product(string.ascii_lowercase, repeat=size)
+    )
+    return tuple(itertools.islice(names, count))
+
+
+def make(sequence: Sequence[int], names: Sequence[str], wanted: Wanted, solve: Solve) -> Example | None:
+    source = [names[symbol] for symbol in sequence]
+    text = " ".join(source)
+    if not wanted(text):
+        return None
+    order = solve(sequence)
+    links = sorted((place, index) for index, place in enumerate(order))
+    return Example(text, " ".join([source[place] for place in order]), tuple(links))
+
+
+def draw(
+    random: Callable[[], float], wanted: Wanted, options: Options, names: Sequence[str], solve: Solve
+) -> Iterator[Example | None]:
+    """Sequences without end; None for one that is not wanted."""
+    lengths, symbols = options.longest - options.shortest + 1, options.symbols
+    while True:
+        length = options.shortest + int(random() * lengths)
+        yield make([int(random() * symbols) for _ in range(length)], names, wanted, solve)
+
+
+def every(wanted: Wanted, options: Options, names: Sequence[str], solve: Solve) -> Iterator[Example | None]:
+    """Every sequence once, short ones first."""
+    for length in range(options.shortest, options.longest + 1):
+        for sequence in itertools.product(range(options.symbols), repeat=length):
+            yield make(sequence, names, wanted, solve)

@@ -1,0 +1,27 @@
+"""Sort: a sequence of numbers, in ascending order. Equal numbers keep their order, so that each link is known.
+
+Options: see `sequences`. Symbols are numbers, 0 to symbols - 1, and are sorted as such: 9 before 10.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from regard.data.builtin import sequences
+from regard.data.builtin.example import Example, Wanted
+from regard.data.builtin.sequences import Options
+
+__all__ = ["Options", "draw", "every"]
+
+
+def solve(sequence: Sequence[int]) -> list[int]:
+    """Where each symbol of the target stands in the source."""
+    return sorted(range(len(sequence)), key=sequence.__getitem__)
+
+
+def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Sequences without end; None for one that is not wanted."""
+    return sequences.draw(random, wanted, options, [str(n) for n in range(options.symbols)], solve)
+
+
+def every(wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Every sequence once."""
+    return sequences.every(wanted, options, [str(n) for n in range(options.symbols)], solve)

@@ -1,0 +1,142 @@
+"""Small things that can be trained in no time: a task that fits a line, and reversed digits for the real ones."""
+
+import itertools
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.training.progress import Progress
+from regard.training.settings import TrainingSettings
+from regard.training.task import Loss, Task
+
+TIMES = {"seconds", "tokens_per_second"}  # keys of a record that no two runs share
+MODELS: dict[str, dict[str, Any]] = {
+    "transformer": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16},
+    "rnnsearch": {"kind": "rnnsearch", "size": 16, "embedding": 8, "hidden": 8, "maxout": 8},
+    "luong": {"kind": "luong", "size": 16, "embedding": 8, "layers": 1},
+    "rnn": {"kind": "rnn", "size": 16, "embedding": 8},
+}
+
+
+class Fit(nn.Module):
+    """The squared error of a small net, summed."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1)).to(dtype)
+
+    def forward(self, batch: tuple[Tensor, Tensor]) -> Loss:
+        x, y = batch
+        return Loss((self.net(x) - y).square().sum())
+
+
+class Line(Task):
+    """Fits y = 2x + 1: all that the loop asks of a task, and nothing of translation in it."""
+
+    def __init__(self, rows: int = 8, batches: int = 5, dtype: torch.dtype = torch.float32):
+        torch.manual_seed(3)
+        self.objective, self.rows, self.batches, self.dtype = Fit(dtype), rows, batches, dtype
+
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = torch.Generator().manual_seed(number)
+        for _ in range(self.batches):
+            x = torch.randn(self.rows, 1, generator=generator, dtype=self.dtype)
+            yield x, 2 * x + 1
+
+    def count(self, plan: tuple[Tensor, Tensor]) -> int:
+        return len(plan[0])
+
+    def halves(self, batch: tuple[Tensor, Tensor]) -> list[tuple[Tensor, Tensor]]:
+        (x1, x2), (y1, y2) = batch[0].chunk(2), batch[1].chunk(2)
+        return [(x1, y1), (x2, y2)]
+
+    def validate(self) -> dict[str, float]:
+        x = torch.linspace(-1, 1, 9, dtype=self.dtype)[:, None]
+        return {"loss": float(self.objective((x, 2 * x + 1)).total) / 9}
+
+
+def training(**given: Any) -> TrainingSettings:
+    """Settings of a short run; rate as it is from the first step on."""
+    short: dict[str, Any] = {"steps": 8, "rate": 0.01, "schedule": "constant", "warmup": 0, "metric": "loss"}
+    return TrainingSettings(**{**short, "validate_every": 4, "log_every": 2, "device": "cpu", **given})
+
+
+class StopAt(Progress):
+    """Raises a signal when a step was recorded, as a person would at the keyboard."""
+
+    def __init__(self, step: int, number: int = signal.SIGTERM):
+        self.step_to_stop, self.number = step, number
+
+    def step(self, record: Any) -> None:
+        if record["step"] == self.step_to_stop:
+            os.kill(os.getpid(), self.number)
+
+
+def write_pairs(folder: Path, count: int = 200, seed: int = 0, longest: int = 6) -> tuple[str, str]:
+    """Numbers, digit by digit, and the same from behind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(seed)
+    rows = [[draw.choice("0123456789") for _ in range(draw.randint(1, longest))] for _ in range(count)]
+    paths = folder / "source.txt", folder / "target.txt"
+    paths[0].write_text("".join(" ".join(row) + "\n" for row in rows))
+    paths[1].write_text("".join(" ".join(reversed(row)) + "\n" for row in rows))
+    return str(paths[0]), str(paths[1])
+
+
+def table(folder: Path, kind: str = "transformer", **changes: Any) -> dict[str, Any]:
+    """A configuration for them; `changes` by key, with __ for the dot, as in training__steps=4."""
+    source, target = write_pairs(folder / "pairs")
+    whole: dict[str, Any] = {
+        "data": {"source": source, "target": target, "held_out": 0.05, "cache": str(folder / "cache")},
+        "tokenizer": {"kind": "word"},
+        "model": dict(MODELS[kind]),
+        "training": {
+            "steps": 8,
+            "batch_tokens": 64,
+            "warmup": 4,
+            "validate_every": 4,
+            "validate_rows": 4,
+            "log_every": 2,
+            "device": "cpu",
+            "metric": "loss",
+        },
+    }
+    for key, value in changes.items():
+        part, _, name = key.partition("__")
+        if name:
+            whole[part][name] = value
+        else:
+            whole[part] = value
+    return whole
+
+
+def records(run: Path, but: set[str] = TIMES) -> list[dict[str, Any]]:
+    """A run's metrics, without the times."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key not in but} for line in lines]
+
+
+def same_tensors(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Equal in names and in every bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    import socket
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def first(stream: Iterator[Any], count: int) -> list[Any]:
+    """The first of a stream without end."""
+    return list(itertools.islice(stream, count))
