@@ -39,7 +39,8 @@ def imported(tree: ast.Module, package: list[str]) -> Iterator[tuple[int, str]]:
             if top == "regard" and rest and rest[0] != "__version__":
                 part = rest[0]
                 public = part in regard.__all__
-                yield node.lineno, "errors" if part == "RegardError" else "attention" if public else part
+                homes = {"RegardError": "errors", "load": "run"}
+                yield node.lineno, homes.get(part, "attention") if public else part
 
 
 def complaints(source: Path) -> list[str]:

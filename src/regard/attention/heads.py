@@ -136,8 +136,13 @@ class Heads(Attentive):
     def prepare(self, memory: Float[Tensor, "*b m width"], start: Start = 0, span: Span | None = None) -> Prepared:
         """Keys and values, projected and split into heads, once for all queries to come."""
         check_width("memory", memory, self.memory_size)
-        keys = self.key(memory)
-        return self.prepared(keys, self.value(memory), self.table(keys, start, span, keys=True))
+        if self.projection is not None and untouched(self.key) and untouched(self.value):  # their rows are neighbours
+            whole, deep = self.projection, self.query_size
+            bias = None if whole.bias is None else whole.bias[deep:]
+            keys, values = F.linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
+        else:
+            keys, values = self.key(memory), self.value(memory)
+        return self.prepared(keys, values, self.table(keys, start, span, keys=True))
 
     def cache(
         self,

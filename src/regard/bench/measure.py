@@ -38,7 +38,7 @@ class Result:
     what: str
     ours: str
     peer: str
-    ratio: float
+    ratio: float | None  # None: the peer is not installed
     goal: str
     reached: bool
     details: dict[str, float] = field(default_factory=dict)
@@ -80,29 +80,34 @@ def agree(what: str, ours: Tensor, peer: Tensor, tolerance: float) -> None:
         raise RegardError(f"bench: {what}: results differ by {difference:.2e} of {size:.2e}, so no speed is compared")
 
 
-def peak_memory(run: Callable[[], None]) -> int:
+def peak_memory(run: Callable[[], None], before: Callable[[], object] | None = None) -> int:
     """Bytes that `run` (a function at the top of a module) needed at its peak beyond what stood before it.
 
-    In a process of its own, where nothing that was freed earlier can be used again unseen.
+    In a process of its own, where nothing that was freed earlier can be used again unseen. `before` is called first, to
+    import what is not to be counted.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=report_peak, args=(run, torch.get_num_threads(), sender))
+    process = context.Process(target=report_peak, args=(run, before, torch.get_num_threads(), sender))
     process.start()
     sender.close()
     try:
         peak: int = receiver.recv()
     except EOFError:
         process.join()
-        raise RegardError(f"bench: {run.__name__} did not finish, status {process.exitcode}") from None
+        raise RegardError(f"bench: {getattr(run, '__name__', run)} did not finish, status {process.exitcode}") from None
     finally:
         process.join()
     return peak
 
 
-def report_peak(run: Callable[[], None], threads: int, sender) -> None:  # type: ignore[no-untyped-def]
+def report_peak(  # type: ignore[no-untyped-def]
+    run: Callable[[], None], before_it: Callable[[], object] | None, threads: int, sender
+) -> None:
     """Inside the process: the highest resident memory during the call, less what was there."""
     torch.set_num_threads(threads)
+    if before_it is not None:
+        before_it()
     torch.ones(64, 64) @ torch.ones(64, 64)  # libraries load on first use
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the highest mark starts anew

@@ -1,21 +1,20 @@
 """Pairs of sentences to train on: made up, as long as those of Multi30k, and learnable.
 
 No corpus is in the package, so lengths are drawn: log-normal, source and target correlated, with the means that
-Multi30k's English and German have when 8,000 joint pieces cut their 13 and 12.5 words. Tokens are Zipf's, and the target
-is the source word for word in another numbering, cut or repeated to its length, so that a loss can fall.
+Multi30k's English and German have when 8,000 joint pieces cut their 13 and 12.5 words. Tokens are Zipf's, and the
+target is the source word for word in another numbering, cut or repeated to its length, so that a loss can fall.
 """
 
 import math
 
 import numpy as np
-from jaxtyping import Int64
 
 from regard.data.batching import Batch, Order, collate
 from regard.data.tokenizer import UNKNOWN
 
 __all__ = ["bucketed", "joined_at_random", "make_pairs"]
 
-Pair = tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " n"]]
+Pair = tuple[np.ndarray, np.ndarray]
 
 MEANS = (14.6, 15.4)  # pieces of source and target
 SPREAD = 0.36  # of the logarithm of a length

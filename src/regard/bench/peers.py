@@ -8,9 +8,11 @@ and TensorBoard.
 """
 
 # b sentences · m source positions · n target positions · v vocabulary
+import importlib
 import logging
 import math
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +23,11 @@ from torch import Tensor, nn
 
 from regard.data.batching import Batch
 from regard.data.tokenizer import END, PAD, START, UNKNOWN
+from regard.models.contract import Model
 from regard.models.transformer import TransformerModel
+from regard.training.objective import Prediction
 
-__all__ = ["JoeyRNN", "JoeyTransformer", "Marian", "Sizes", "TorchTransformer"]
+__all__ = ["JoeyRNN", "JoeyTransformer", "Learner", "Marian", "Regard", "Sizes", "TorchTransformer"]
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,34 @@ class Sizes:
     smoothing: float = 0.1
 
 
+class Learner(nn.Module):
+    """A model and its loss."""
+
+    def prepare(self, batch: Batch) -> Any:
+        """The batch as this system's loader hands it over; not timed."""
+        return batch
+
+
+class Regard(Learner):
+    """A model of Regard's under its own objective."""
+
+    def __init__(self, model: Model, sizes: Sizes):
+        super().__init__()
+        self.objective = Prediction(model, sizes.smoothing)
+
+    def forward(self, batch: Batch) -> Float[Tensor, ""]:
+        """The mean loss."""
+        total: Tensor = self.objective(batch).total
+        return total / batch.tokens
+
+
 def smoothed(logits: Float[Tensor, "b n v"], batch: Batch, smoothing: float) -> Float[Tensor, ""]:
     """The mean loss of the tokens that are not padding."""
     expected = batch.target[:, 1:].flatten()
     return F.cross_entropy(logits.flatten(0, 1), expected, ignore_index=PAD, label_smoothing=smoothing)
 
 
-class TorchTransformer(nn.Module):
+class TorchTransformer(Learner):
     """nn.Transformer with what it leaves to its users: embeddings, sinusoidal positions, the output projection."""
 
     def __init__(self, sizes: Sizes, norm_first: bool = True):
@@ -103,9 +128,10 @@ class TorchTransformer(nn.Module):
         self.target.weight.copy_(model.target.tokens.weight)
         self.readout.bias.copy_(model.readout.bias)
         for mine, theirs in ((self.net.encoder, model.encoder), (self.net.decoder, model.decoder)):
-            mine.norm.load_state_dict(theirs.final_norm.state_dict())  # type: ignore[union-attr]
-            for layer, block in zip(mine.layers, theirs.blocks, strict=True):
-                pairs: list[tuple[Any, Any]] = [(layer.self_attn, block.attention)]
+            mine.norm.load_state_dict(theirs.final_norm.state_dict())
+            layers: Iterable[tuple[Any, Any]] = zip(mine.layers, theirs.blocks, strict=True)
+            for layer, block in layers:
+                pairs = [(layer.self_attn, block.attention)]
                 norms = [block.attention_norm, block.feed_norm]
                 if block.cross is not None:
                     pairs.append((layer.multihead_attn, block.cross))
@@ -126,15 +152,14 @@ def sinusoids(length: int, size: int) -> Float[Tensor, "n d"]:
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
 
 
-class Marian(nn.Module):
+class Marian(Learner):
     """MarianMTModel of Transformers, which is post-norm. Raises ImportError where it is not installed."""
 
     def __init__(self, sizes: Sizes, implementation: str = "sdpa"):
         super().__init__()
-        from transformers import MarianConfig, MarianMTModel
-
+        transformers = importlib.import_module("transformers")
         self.sizes = sizes
-        config = MarianConfig(
+        config = transformers.MarianConfig(
             vocab_size=sizes.vocabulary,
             decoder_vocab_size=sizes.vocabulary,
             d_model=sizes.size,
@@ -159,7 +184,7 @@ class Marian(nn.Module):
             use_cache=False,
             attn_implementation=implementation,
         )
-        self.net = MarianMTModel(config)
+        self.net = transformers.MarianMTModel(config)
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
         """The mean loss."""
@@ -170,7 +195,7 @@ class Marian(nn.Module):
         return smoothed(logits, batch, self.sizes.smoothing)
 
 
-class Joey(nn.Module):
+class Joey(Learner):
     """A JoeyNMT model with its own loss, which spreads the smoothing over all words but padding and the right one."""
 
     def __init__(self, sizes: Sizes, encoder: dict[str, Any], decoder: dict[str, Any], tied: bool):
@@ -178,14 +203,12 @@ class Joey(nn.Module):
         logging.getLogger("joeynmt").setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from joeynmt.batch import Batch as JoeyBatch
-            from joeynmt.model import build_model
-            from joeynmt.vocabulary import Vocabulary
-
-        self.batch = JoeyBatch
-        vocabulary = numbered(Vocabulary, sizes.vocabulary)
+            names = ("batch", "model", "vocabulary")
+            batch, model, vocabulary = (importlib.import_module(f"joeynmt.{name}") for name in names)
+        self.batch = batch.Batch
+        words = numbered(vocabulary.Vocabulary, sizes.vocabulary)
         config = {"encoder": encoder, "decoder": decoder, "tied_softmax": tied}
-        self.net = build_model(config, src_vocab=vocabulary, trg_vocab=vocabulary)
+        self.net = model.build_model(config, src_vocab=words, trg_vocab=words)
         self.net.loss_function = ("crossentropy", sizes.smoothing)
 
     def prepare(self, batch: Batch) -> Any:
@@ -204,7 +227,7 @@ class Joey(nn.Module):
         return loss / batch.ntokens
 
 
-def numbered(kind: type, size: int) -> Any:
+def numbered(kind: Any, size: int) -> Any:
     """JoeyNMT's vocabulary with the special words at our numbers; its constructor wants them in an order of its own."""
     vocabulary = kind.__new__(kind)
     special = {UNKNOWN: "unk", PAD: "pad", START: "bos", END: "eos"}
@@ -212,7 +235,11 @@ def numbered(kind: type, size: int) -> Any:
     vocabulary._stoi = {word: index for index, word in enumerate(vocabulary._itos)}
     for index, name in special.items():
         setattr(vocabulary, f"{name}_index", index)
-    vocabulary.specials, vocabulary.lang_tags, vocabulary.sep_index = [f"<{name}>" for name in special.values()], [], None
+    vocabulary.specials, vocabulary.lang_tags, vocabulary.sep_index = (
+        [f"<{name}>" for name in special.values()],
+        [],
+        None,
+    )
     return vocabulary
 
 
@@ -234,7 +261,7 @@ class JoeyTransformer(Joey):
         super().__init__(sizes, dict(part), dict(part), tied=True)
         for module in self.net.modules():
             if type(module).__name__ == "MultiHeadedAttention":
-                module.dropout.p = 0.0  # type: ignore[union-attr]
+                module.dropout.p = 0.0
 
 
 class JoeyRNN(Joey):

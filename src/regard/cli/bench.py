@@ -1,5 +1,6 @@
 """`regard bench`: Regard beside its peers, on this machine."""
 
+import importlib
 from pathlib import Path
 from typing import Annotated
 
@@ -7,21 +8,29 @@ import typer
 
 from regard.errors import CommandError
 
+NAMES = ("attention", "training")
+
 
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure: attention.")],
+    name: Annotated[str, typer.Argument(help="What to measure: attention or training.")],
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are shown.", min=3)] = 9,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
 ) -> None:
-    """Measure speed and memory beside peers; results are compared first, and must agree."""
-    if name != "attention":
-        raise CommandError(f"bench: {name!r} cannot be measured; what can: attention")
+    """Measure speed and memory beside peers; results are compared first, and must agree.
+
+    `training` has peers beyond torch: Transformers (pip install 'regard[peers]') and JoeyNMT 2.3 (pip install --no-deps
+    joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp). One that is not there is named and left
+    out.
+    """
+    if name not in NAMES:
+        raise CommandError(f"bench: {name!r} cannot be measured; what can: {', '.join(NAMES)}")
     import torch
     from rich.console import Console
 
-    from regard.bench.attention import run
     from regard.bench.measure import save, signature
+
+    run = importlib.import_module(f"regard.bench.{name}").run
 
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)  # known before the work, not after
@@ -31,10 +40,11 @@ def bench(
     with notes.status("measuring …"):
         for result in run(rounds):
             results.append(result)
-            mark = "reached" if result.reached else "NOT REACHED"
+            mark = "reached" if result.reached else "NOT REACHED" if result.ratio is not None else "not measured"
+            ratio = "none" if result.ratio is None else f"{result.ratio:.3f}"
             console.print(f"[bold]{result.what}[/bold]", soft_wrap=True)
             console.print(f"  {result.ours} · {result.peer}", soft_wrap=True)
-            console.print(f"  ratio {result.ratio:.3f} · goal: {result.goal} · {mark}", soft_wrap=True)
+            console.print(f"  ratio {ratio} · goal: {result.goal} · {mark}", soft_wrap=True)
     signed = signature("cpu", threads)
     console.print(" · ".join(f"{key} {value}" for key, value in signed.items()), soft_wrap=True)
     if out is not None:

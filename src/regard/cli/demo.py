@@ -37,7 +37,7 @@ def demo(
         right = "right" if output == example.target else f"expected: {example.target}"
         print(f"\n{example.source}\n{output}   ({right})\n")
         print(bars(aligned.weights, aligned.source, aligned.target))
-    print(f"\n{shown.exact:.1f} % of {shown.tests:,} sentences that were never trained on are translated exactly.")
+    print(f"\n{shown.exact:.1%} of {shown.tests:,} sentences that were never trained on are translated exactly.")
     print(
         f"\nWhat next:\n"
         f"  {shown.report}  how the training went\n"

@@ -153,6 +153,13 @@ def publish(folder: Path, final: Path) -> None:
     raise DataError(f"{final}: damaged, and cannot be replaced; remove it")
 
 
+def lead(name: Path, final: Path) -> None:
+    """Let another name lead to a cache."""
+    new = name.with_name(f".leading-{uuid.uuid4().hex}")
+    new.symlink_to(final.name)
+    new.replace(name)
+
+
 def damage(folder: Path) -> str | None:
     """What is wrong with a cache, if anything: a size, a heading, or, up to 4 GiB in all, a checksum."""
     try:

@@ -2,37 +2,34 @@
 
 Files are read twice: a survey counts pairs, chooses those held out, and draws the sample that the tokenizer is trained
 on; then everything is encoded, chunk by chunk. No more than the sample (20 million characters) is held at a time.
-
-What is held out is chosen by a hash of the pair's text: the k smallest. So a repetition of a held-out pair is never
-trained on, the choice does not hang on the order of the lines, and a pair stays held out when others are added, mostly.
 """
 
 import hashlib
-import heapq
 import itertools
 import json
-import math
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import tokenizers as library
 
-from regard.data import cache
+from regard.data import cache, drawn
 from regard.data.cache import Encoded, Writer
 from regard.data.corpus import pairs
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
+from regard.data.survey import Survey, hash_of, look_over, names
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train_both
-from regard.errors import ArgumentError, ConfigError, DataError
+from regard.errors import DataError
 
 __all__ = ["Prepared", "prepare"]
 
-SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
 CHUNK = 5_000  # pairs encoded at a time
 TEXTS = 5_000  # validation pairs whose text is kept
+
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -46,16 +43,6 @@ class Prepared:
     weights: tuple[float, ...]  # one for each corpus of `train`; they begin at train.starts
     hash: str  # of the sources, the tokenizer and the settings that matter
     counts: Mapping[str, int]
-
-
-@dataclass
-class Survey:
-    """What one pass over the training pairs finds."""
-
-    pairs: int = 0
-    blank: int = 0
-    cutoff: int = -1  # pairs whose hash is at most this are held out
-    sample: list[tuple[int, str, str]] = field(default_factory=list)
 
 
 def prepare(
@@ -73,37 +60,36 @@ def prepare(
     data.require()
     if tokenizers is None and settings.given:
         tokenizers = given(settings)
-    facts = facts_of(data)
     home = cache_folder(data.cache)
-    final = home / key_of(facts, settings, tokenizers)
-    if final.exists():
-        problem = cache.damage(final)
+    asked = home / key_of(data, settings, tokenizers)
+    if asked.exists():
+        problem = cache.damage(asked)
         if problem is None:
-            return opened(final, data, facts, say, ", from the cache")
-        say(f"The cache {final} is damaged ({problem}); it is built again.")
+            return opened(asked.resolve(), data, say, ", from the cache")
+        say(f"The cache {asked} is damaged ({problem}); it is built again.")
     with cache.workplace(home) as folder:
-        cache.seal(folder, **build(folder, data, settings, tokenizers))
+        facts = build(folder, data, settings, tokenizers)
+        cache.seal(folder, **facts)
+        # Named after the tokenizer itself, so that a run that goes on with it finds the same; what was asked for leads there.
+        final = home / key_of(data, settings, Tokenizers.load(folder / "tokenizer.json"))
         cache.publish(folder, final)
-    return opened(final, data, facts, say)
+    if asked != final:
+        cache.lead(asked, final)
+    return opened(final, data, say)
 
 
-def opened(
-    folder: Path, data: DataSettings, facts: Mapping[str, object], say: Callable[[str], None], note: str = ""
-) -> Prepared:
+def opened(folder: Path, data: DataSettings, say: Callable[[str], None], note: str = "") -> Prepared:
     """A cache that is whole."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    texts = [tuple(json.loads(line)) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
-    weights = (1.0,) if data.builtin else tuple(corpus.weight for corpus in data.training)
+    texts = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
     say(summary(manifest["counts"], data) + note)
-    tokenizers = Tokenizers.load(folder / "tokenizer.json")
     return Prepared(
-        tokenizers=tokenizers,
+        tokenizers=Tokenizers.load(folder / "tokenizer.json"),
         train=Encoded(folder / "train", manifest["starts"]),
         valid=Encoded(folder / "valid"),
-        valid_pairs=texts,
-        weights=weights,
-        # Not the folder's name: a tokenizer is the same, whether it was trained just now or given by a run resumed.
-        hash=key_of(facts, TokenizerSettings(), tokenizers),
+        valid_pairs=[(source, target) for source, target in texts],
+        weights=tuple(corpus.weight for corpus in data.training) or (1.0,),
+        hash=folder.name,
         counts=manifest["counts"],
     )
 
@@ -115,25 +101,20 @@ def given(settings: TokenizerSettings) -> Tokenizers:
     return Tokenizers.pair(str(settings.source_file), str(settings.target_file))
 
 
-def facts_of(data: DataSettings) -> dict[str, object]:
-    """All that the encoded pairs hang on, but for the tokenizer: contents, not names; not weights, nor the cache."""
-    return {
+def key_of(data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers | None) -> str:
+    """A hash of all that the encoded pairs hang on: contents, not names; not weights, nor where the cache is."""
+    to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
+    facts = {
         "format": cache.FORMAT,
         "library": library.__version__,
         "training": [fingerprint(corpus) for corpus in data.training],
         "validation": [fingerprint(corpus) for corpus in data.validation],
-        "builtin": builtin_fingerprint(data) if data.builtin else None,
+        "builtin": drawn.fingerprint(data) if data.builtin else None,
         "longest": data.longest,
-        "held_out": None if data.validation else [data.held_out, data.held_out_most],
-        "lowercase": data.lowercase,
+        "held_out": None if data.validation else [data.held_out, data.held_out_most, data.lowercase],
+        "tokenizer": tokenizers.hash if tokenizers else to_train,
     }
-
-
-def key_of(facts: Mapping[str, object], settings: TokenizerSettings, tokenizers: Tokenizers | None) -> str:
-    """A hash of the facts, and of the tokenizer that is given or to be trained."""
-    one = {"kind": settings.kind, "joint": settings.joint, "size": settings.size}
-    whole = {**facts, "tokenizer": tokenizers.hash if tokenizers else one}
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
@@ -151,214 +132,123 @@ def fingerprint(corpus: CorpusSettings) -> list[object]:
     return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag]
 
 
-def builtin_fingerprint(data: DataSettings) -> list[object]:
-    """What is drawn from a built-in corpus, and by which code."""
-    from regard.data import builtin
-
-    code = hashlib.sha256()
-    for path in sorted(Path(builtin.__file__).parent.rglob("*")):
-        if path.is_file() and path.suffix != ".pyc":
-            code.update(path.read_bytes())
-    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), code.hexdigest()]
-
-
 def build(
     folder: Path, data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers | None
 ) -> dict[str, object]:
     """Encode everything into a folder; what the manifest should say of it."""
-    training, validation = draw(folder, data) if data.builtin else (data.training, data.validation)
+    training, validation = drawn.draw(folder / "drawn", data) if data.builtin else (data.training, data.validation)
     hold_out = not validation and data.held_out > 0
     survey = Survey()
     if tokenizers is None or hold_out:
         survey = look_over(training, data, hold_out=hold_out, sample=tokenizers is None)
     if tokenizers is None:
-        kept = [(source, target) for h, source, target in survey.sample if h > survey.cutoff]
-        survey.sample.clear()
         tags = [corpus.tag for corpus in training if corpus.tag]
-        tokenizers = train_both(
-            [source for source, _ in kept],
-            [target for _, target in kept],
-            settings,
-            lowercase=data.lowercase,
-            tags=tags,
-        )
-        del kept
-    counts: Counter[str] = Counter()
-    texts: list[tuple[str, str]] = []
-    train, valid = Writer(folder / "train"), Writer(folder / "valid")
-    starts, seen = [], set[int]()
-    for corpus in training:
-        starts.append(train.count)
-        for chunk in chunks(tagged(corpus), CHUNK):
-            encode(chunk, tokenizers, data, survey.cutoff, counts, train, valid, texts, seen)
-    counts["pairs"] = train.count
-    if not train.count:
-        raise DataError(f"{names(training)}: no pair is left to train on: {summary(counts, data)}")
-    refused: Counter[str] = Counter()
-    for corpus in validation:
-        for chunk in chunks(tagged(corpus), CHUNK):
-            encode(chunk, tokenizers, data, None, refused, valid, valid, texts, seen)
-    if validation and not valid.count:
-        raise DataError(f"{names(validation)}: no pair is left to validate on: {summary(refused, data)}")
-    counts.update(valid=valid.count, valid_blank=refused["blank"], valid_long=refused["long"])
-    train.close()
-    valid.close()
-    for spool in folder.glob("drawn.*"):
-        spool.unlink()
-    tokenizers.save(folder / "tokenizer.json")
-    rows = "".join(json.dumps(pair) + "\n" for pair in texts)
-    (folder / "valid.jsonl").write_text(rows, encoding="utf-8")
-    return {"starts": starts, "counts": dict(counts)}
-
-
-def look_over(training: Iterable[CorpusSettings], data: DataSettings, *, hold_out: bool, sample: bool) -> Survey:
-    """Count the pairs, choose the hash below which they are held out, and draw a sample."""
-    survey, characters, mask = Survey(), 0, 0
-    smallest, among = list[int](), set[int]()  # the smallest hashes, negative as heapq keeps the least first
-    for corpus in training:
-        for source, target in pairs(corpus):
-            survey.pairs += 1
-            if not source or not target:
-                survey.blank += 1
-                continue
-            h = hash_of(source, target, data.lowercase)
-            if hold_out and h not in among and (len(smallest) <= data.held_out_most or h < -smallest[0]):
-                among.add(h)
-                heapq.heappush(smallest, -h)
-                if len(smallest) > data.held_out_most + 1:
-                    among.remove(-heapq.heappop(smallest))
-            if sample and not h & mask:
-                survey.sample.append((h, source, target))
-                characters += len(source) + len(target)
-                while characters > SAMPLE:  # keep half, by another bit of the hash
-                    mask = mask << 1 | 1
-                    survey.sample = [row for row in survey.sample if not row[0] & mask]
-                    characters = sum(len(s) + len(t) for _, s, t in survey.sample)
-    real = survey.pairs - survey.blank
-    if not real:
-        blank = f": all {survey.pairs:,} are blank" if survey.pairs else ""
-        raise DataError(f"{names(training)}: no pairs to train on{blank}")
-    if hold_out:
-        # Never more than half of the different pairs, where those are few.
-        wanted = min(data.held_out_most, max(1, math.floor(data.held_out * real)), len(smallest) // 2)
-        if not wanted:
-            raise DataError(
-                f"{names(training)}: one pair cannot be trained on and held out for validation; "
-                "give data.valid_source and data.valid_target"
-            )
-        survey.cutoff = sorted(-h for h in smallest)[wanted - 1]
-    return survey
-
-
-def hash_of(source: str, target: str, lowercase: bool = False) -> int:
-    """64 bits of a pair's text, the same on every machine; runs of white space are alike."""
-    text = f"{' '.join(source.split())}\n{' '.join(target.split())}"
-    return int.from_bytes(
-        hashlib.blake2b((text.lower() if lowercase else text).encode(), digest_size=8).digest(), "big"
-    )
-
-
-def tagged(corpus: CorpusSettings) -> Iterator[tuple[str, str, str]]:
-    """Every pair, with the corpus' tag and a space, or nothing."""
-    tag = f"{corpus.tag} " if corpus.tag else ""
-    return ((tag, source, target) for source, target in pairs(corpus))
-
-
-def encode(
-    chunk: list[tuple[str, str, str]],
-    tokenizers: Tokenizers,
-    data: DataSettings,
-    cutoff: int | None,
-    counts: Counter[str],
-    train: Writer,
-    valid: Writer,
-    texts: list[tuple[str, str]],
-    seen: set[int],
-) -> None:
-    """Encode one chunk to where it belongs; `cutoff` None: all of it is for validation."""
-    full = [row for row in chunk if row[1] and row[2]]
-    counts["blank"] += len(chunk) - len(full)
-    sources = tokenizers.source.encode_batch([tag + source for tag, source, _ in full])
-    targets = tokenizers.target.encode_batch([target for _, _, target in full])
-    lists: dict[bool, tuple[list[list[int]], list[list[int]]]] = {False: ([], []), True: ([], [])}
-    for (tag, source, target), s, t in zip(full, sources, targets, strict=True):
-        held = cutoff is None
-        if cutoff is not None and cutoff >= 0:
-            h = hash_of(source, target, data.lowercase)
-            held = h <= cutoff
-            if held and h in seen:
-                counts["repeated"] += 1
-                continue
-            if held:
-                seen.add(h)
-        if not s or not t:
-            counts["blank"] += 1
-        elif len(s) > data.longest or len(t) > data.longest:
-            counts["long"] += 1
-        else:
-            lists[held][0].append(s)
-            lists[held][1].append(t)
-            if held and len(texts) < TEXTS:
-                texts.append((tag + source, target))
-    train.write(*lists[False])
-    valid.write(*lists[True])
-
-
-def draw(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
-    """Write the pairs of a built-in corpus to text files, as they are read twice; its own validation split."""
-    training = spool(folder, data, "train", data.count)
-    if data.validation or not data.held_out:
-        return (training,), data.validation
-    few = min(data.held_out_most, max(1, math.floor(data.held_out * data.count)))
-    return (training,), (spool(folder, data, "valid", few),)
-
-
-def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
-    """Two text files of one split. A small corpus may have fewer pairs for validation, but not for training."""
-    from regard.data.builtin import generate
-
-    corpus = CorpusSettings(str(folder / f"drawn.{split}.source"), str(folder / f"drawn.{split}.target"))
-    seed, options = data.builtin_seed, data.options()
+        tokenizers = train_both(*survey.seen(), settings, lowercase=data.lowercase, tags=tags)
     with (
-        open(str(corpus.source), "w", encoding="utf-8", newline="\n") as sources,
-        open(str(corpus.target), "w", encoding="utf-8", newline="\n") as targets,
+        Side(folder / "train", tokenizers, data.longest) as train,
+        Side(folder / "valid", tokenizers, data.longest) as valid,
     ):
-        try:
-            for example in generate(str(data.builtin), count, seed=seed, split=split, pair=data.pair, **options):
-                sources.write(f"{example.source}\n")
-                targets.write(f"{example.target}\n")
-        except ArgumentError as error:
-            if split == "train":
-                raise ConfigError("data.builtin", str(error)) from None
-    return corpus
+        starts, seen = [], set[int]()
+        for corpus in training:
+            starts.append(train.writer.count)
+            for chunk in chunks(pairs(corpus)):
+                kept, held = apart(chunk, survey.cutoff, seen, data.lowercase) if hold_out else (chunk, [])
+                train.take(kept, corpus.tag)
+                valid.take(held, corpus.tag)
+                train.counts["repeated"] += len(chunk) - len(kept) - len(held)
+        for corpus in validation:
+            for chunk in chunks(pairs(corpus)):
+                valid.take(chunk, corpus.tag)
+    counts = counted(train, valid, hold_out)
+    if not train.writer.count:
+        raise DataError(f"{names(training)}: no pair is left to train on: {summary(counts, data)}")
+    if validation and not valid.writer.count:
+        raise DataError(f"{names(validation)}: no pair is left to validate on: {summary(counts, data)}")
+    shutil.rmtree(folder / "drawn", ignore_errors=True)
+    tokenizers.save(folder / "tokenizer.json")
+    rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
+    (folder / "valid.jsonl").write_text(rows, encoding="utf-8")
+    return {"starts": starts, "counts": counts}
+
+
+class Side:
+    """Pairs on their way into the cache, for training or for validation."""
+
+    def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int):
+        self.writer, self.tokenizers, self.longest = Writer(folder), tokenizers, longest
+        self.counts: Counter[str] = Counter()
+        self.texts: list[Pair] = []  # of the first pairs
+
+    def __enter__(self) -> "Side":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.writer.close()
+
+    def take(self, rows: list[Pair], tag: str | None) -> None:
+        """Encode pairs, and write those that are neither blank nor too long."""
+        before = f"{tag} " if tag else ""
+        real = [(before + source, target) for source, target in rows if source and target]
+        sources = self.tokenizers.source.encode_batch([source for source, _ in real])
+        targets = self.tokenizers.target.encode_batch([target for _, target in real])
+        shorter = [min(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+        longer = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+        fits = [low > 0 and high <= self.longest for low, high in zip(shorter, longer, strict=True)]
+        empty = shorter.count(0)  # to a tokenizer made elsewhere, a text may be nothing
+        self.counts["blank"] += len(rows) - len(real) + empty
+        self.counts["long"] += len(fits) - sum(fits) - empty
+        self.writer.write(list(itertools.compress(sources, fits)), list(itertools.compress(targets, fits)))
+        if len(self.texts) < TEXTS:
+            self.texts = [*self.texts, *itertools.compress(real, fits)][:TEXTS]
+
+
+def apart(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
+    """The pairs to train on, and those held out that were not seen before."""
+    kept, held = list[Pair](), list[Pair]()
+    for row in rows:
+        h = hash_of(*row, lowercase) if row[0] and row[1] else cutoff + 1
+        if h > cutoff:
+            kept.append(row)
+        elif h not in seen:
+            seen.add(h)
+            held.append(row)
+    return kept, held
+
+
+def counted(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
+    """What became of all pairs; what is dropped of those held out is counted with the rest of their corpus."""
+    dropped = train.counts + valid.counts if hold_out else train.counts
+    mine = valid.counts if not hold_out else Counter[str]()
+    counts = {"pairs": train.writer.count, "valid": valid.writer.count, "repeated": train.counts["repeated"]}
+    for name in ("blank", "long"):
+        counts |= {name: dropped[name], f"valid_{name}": mine[name]}
+    return counts
 
 
 def summary(counts: Mapping[str, int], data: DataSettings) -> str:
     """One line about what was kept and dropped."""
-    get = lambda name: counts.get(name, 0)  # noqa: E731
-    said = f"{get('pairs'):,} pairs"
-    dropped = {"blank": "blank", "long": f"longer than {data.longest} tokens"}
-    lost = [f"{get(name):,} {words}" for name, words in dropped.items() if get(name)]
-    if lost:
-        said += f"; dropped {', '.join(lost)}"
+    reasons = {"blank": "blank", "long": f"longer than {data.longest} tokens"}
+
+    def dropped(which: str) -> str:
+        return ", ".join(f"{counts[which + name]:,} {words}" for name, words in reasons.items() if counts[which + name])
+
+    said = f"{counts['pairs']:,} pairs"
+    if dropped(""):
+        said += f"; dropped {dropped('')}"
+    if not counts["valid"]:
+        return f"{said}; none for validation"
     if data.validation or data.builtin:
-        said += f"; {get('valid'):,} for validation"
-        lost = [f"{get(f'valid_{name}'):,} {words}" for name, words in dropped.items() if get(f"valid_{name}")]
-        said += f" (dropped {', '.join(lost)})" if lost else ""
-    elif get("valid"):
-        again = f" and {get('repeated'):,} repetitions of them dropped" if get("repeated") else ""
-        said += f"; {get('valid'):,} held out for validation{again} (by hash; give data.valid_source and "
-        said += "data.valid_target to choose them)"
-    else:
-        said += "; none held out for validation"
-    return said
+        lost = f" (dropped {dropped('valid_')})" if dropped("valid_") else ""
+        return f"{said}; {counts['valid']:,} for validation{lost}"
+    again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
+    return (
+        f"{said}; {counts['valid']:,} held out for validation{again} "
+        "(by hash; give data.valid_source and data.valid_target to choose them)"
+    )
 
 
-def names(corpora: Iterable[CorpusSettings]) -> str:
-    return ", ".join(path for corpus in corpora for path in corpus.files)
-
-
-def chunks(rows: Iterable[tuple[str, str, str]], size: int) -> Iterator[list[tuple[str, str, str]]]:
+def chunks(rows: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """Lists of CHUNK pairs."""
     rows = iter(rows)
-    while chunk := list(itertools.islice(rows, size)):
+    while chunk := list(itertools.islice(rows, CHUNK)):
         yield chunk

@@ -12,7 +12,6 @@ Text is normalised first: NFC, white space runs to one space, none at the ends, 
 """
 
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -81,13 +80,13 @@ class Tokenizer:
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
-        missing = sorted({word for words in split for word in words} - self.known.keys())
-        if missing and len(self.known) + len(missing) > REMEMBERED:
-            self.known.clear()
-            missing = sorted({word for words in split for word in words})
-        self.known.update(zip(missing, self.encode_threaded(missing), strict=True))
-        known = self.known
-        return [[i for word in words for i in known[word]] for words in split]
+        known, words = self.known, {word for row in split for word in row}
+        missing = sorted(word for word in words if word not in known)
+        if len(known) + len(missing) > REMEMBERED:  # another thread may still read the old one
+            known, missing = {}, sorted(words)
+            self.known = known
+        known.update(zip(missing, self.encode_threaded(missing), strict=True))
+        return [[i for word in row for i in known[word]] for row in split]
 
     def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, by the library, on several threads."""
@@ -100,8 +99,13 @@ class Tokenizer:
         if not self.tags:
             return self.library.decode(real, skip_special_tokens=False)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
-        runs = itertools.groupby(real, key=lambda i: i if i in self.tags else None)
-        texts = (self.library.decode(list(run), skip_special_tokens=False) for _, run in runs)
+        runs: list[list[int]] = [[]]
+        for i in real:
+            if i in self.tags:
+                runs += [[i], []]
+            else:
+                runs[-1].append(i)
+        texts = (self.library.decode(run, skip_special_tokens=False) for run in runs)
         return " ".join(filter(None, (text.strip(" ") for text in texts)))
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
@@ -110,16 +114,19 @@ class Tokenizer:
 
     def words(self, ids: Iterable[SupportsInt]) -> list[int | None]:
         """The word that each piece belongs to: its index in `decode(ids).split()`; None for padding, start and end."""
-        word, found, fresh = -1, list[int | None](), True
-        for i, piece in zip((ids := [*map(int, ids)]), self.pieces(ids), strict=True):
+        numbers, found = [*map(int, ids)], list[int | None]()
+        word, filled, fresh = -1, True, True  # a word of marks alone is not one yet: the next mark is of the same
+        for i, piece in zip(numbers, self.pieces(numbers), strict=True):
             if i <= END:
                 found.append(None)
                 continue
             own = i in self.tags or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
-            word += fresh or own or piece.startswith((MARK, BYTE_MARK))
+            starts = fresh or own or piece.startswith((MARK, BYTE_MARK))
+            word += starts and filled
+            filled = piece not in (MARK, BYTE_MARK) or (filled and not starts)
             fresh = i in self.tags  # what follows a tag begins a word, marked or not
             found.append(word)
-        return found
+        return found if filled else [None if each == word else each for each in found]
 
     def dumps(self) -> str:
         """The text of a tokenizer.json that `tokenizers` reads."""
@@ -147,7 +154,7 @@ class Tokenizers:
     """The tokenizers of both sides, one and the same where the vocabulary is joint."""
 
     def __init__(self, source: Tokenizer, target: Tokenizer | None = None):
-        self.source, self.target = source, target or source
+        self.source, self.target = source, source if target is None else target
 
     @property
     def joint(self) -> bool:

@@ -14,7 +14,7 @@ from regard.run import Aligned, Run, load, train_and_report
 
 __all__ = ["STEPS", "Shown", "demonstrate", "fresh", "settings"]
 
-STEPS = 1200
+STEPS = 1500
 TEST = 1000  # sentences that were never trained on
 DRAWN = 10
 
@@ -24,7 +24,7 @@ class Shown:
     """What the demonstration found."""
 
     run: Run
-    exact: float  # per cent of the test sentences
+    exact: float  # the share of the test sentences
     tests: int
     drawn: list[tuple[Example, str, Aligned]]  # a sentence, its translation, and what was looked at
     picture: Path
@@ -38,7 +38,7 @@ def settings(steps: int, seed: int) -> dict[str, Any]:
         "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"},
         "training": {
             "steps": steps,
-            "batch_tokens": 2048,
+            "batch_tokens": 1024,
             "rate": 3e-3,
             "schedule": "cosine",
             "warmup": max(1, steps // 10),

@@ -20,6 +20,6 @@ def chrf(outputs: Sequence[str], references: Sequence[str]) -> float:
 
 
 def exact(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """The share of outputs that are their reference, in per cent; white space counts as one space."""
+    """The share of outputs that are their reference, 0 to 1; white space counts as one space."""
     same = sum(" ".join(o.split()) == " ".join(r.split()) for o, r in zip(outputs, references, strict=True))
-    return 100.0 * same / len(outputs) if outputs else 0.0
+    return same / len(outputs) if outputs else 0.0

@@ -14,7 +14,7 @@ same. `decode` equals the steps.
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.cache import State
@@ -47,7 +47,7 @@ class Tokens:
         return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
 
     @property
-    def real(self) -> Int[Tensor, "*b n"]:
+    def real(self) -> Bool[Tensor, "*b n"]:
         """True for what is not padding, in the layout of the ids."""
         if isinstance(self.span, Packed):
             return torch.ones_like(self.ids, dtype=torch.bool)

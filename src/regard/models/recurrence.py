@@ -9,7 +9,7 @@ The plain loop of `rnnsearch` is the specification. By hand a CPU does less:
   steps before it multiplies: a matrix gets its gradient from one large product in place of one a step.
 """
 
-# b sentences · m source positions · n steps · d width of the state · h of the alignment model · dv of an annotation
+# b sentences · m source positions · n steps · d width of the state · g three times that · h of the alignment model · dv of an annotation
 from typing import Any
 
 import torch
@@ -21,25 +21,23 @@ __all__ = ["recur"]
 
 
 def recur(
-    projected: Float[Tensor, "b n 3d"],
+    projected: Float[Tensor, "b n g"],
     start: Float[Tensor, "b d"],
     keys: Float[Tensor, "b m h"],
     values: Float[Tensor, "b m dv"],
     there: Bool[Tensor, "b m"],
     query: Float[Tensor, "h d"],
     vector: Float[Tensor, " h"],
-    read: Float[Tensor, "3d dv"],
-    recurrent: Float[Tensor, "3d d"],
-    bias: Float[Tensor, " 3d"],
+    read: Float[Tensor, "g dv"],
+    recurrent: Float[Tensor, "g d"],
+    bias: Float[Tensor, " g"],
 ) -> tuple[Float[Tensor, "b n1 d"], Float[Tensor, "b n dv"]]:
     """The states s_0 … s_n and the contexts c_1 … c_n of n steps.
 
     `projected` is what the words give to the cell, `keys` are U h_j + b, `there` says which of them exist; `query` and
     `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for states.
     """
-    states, contexts = Recurrence.apply(
-        projected, start, keys, values, there, query, vector, read, recurrent, bias
-    )
+    states, contexts = Recurrence.apply(projected, start, keys, values, there, query, vector, read, recurrent, bias)
     return states, contexts
 
 
@@ -89,9 +87,7 @@ class Recurrence(torch.autograd.Function):
             torch.addcmul(summed[:, 2 * d :], r, inner[:, i], out=proposed)
             proposed.mul_(2).sigmoid_().mul_(2).sub_(1)
             torch.lerp(proposed, s, z, out=states[:, i + 1])
-        ctx.save_for_backward(
-            states, contexts, weights, asked, gates, inner, keys, values, both, vector, read
-        )
+        ctx.save_for_backward(states, contexts, weights, asked, gates, inner, keys, values, both, vector, read)
         return states, contexts
 
     @staticmethod

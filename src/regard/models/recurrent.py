@@ -36,7 +36,7 @@ def padded_ids(tokens: Tokens) -> Int[Tensor, "b n"]:
     return tokens.ids
 
 
-def unpadded(x: Float[Tensor, "b n d"], tokens: Tokens) -> Float[Tensor, "*b n d"]:
+def unpadded(x: Float[Tensor, "b n d"], tokens: Tokens) -> Float[Tensor, "*t d"]:
     """Rows back in the layout of the tokens."""
     return tokens.span.to(x.device).unpad(x) if isinstance(tokens.span, Packed) else x
 

@@ -8,7 +8,7 @@ are concatenated to the embedding and projected back to the width of the model, 
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
 import math
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -114,7 +114,7 @@ class TransformerModel(Model):
         assert state.coverage is not None
         seen: list[Tensor] = []
 
-        def keep(module: nn.Module, arguments: tuple[Tensor, ...], options: dict[str, Span], output: Tensor) -> None:
+        def keep(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
             with torch.no_grad():
                 seen.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr, arg-type]
 

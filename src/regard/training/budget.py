@@ -14,6 +14,7 @@ __all__ = ["token_budget"]
 
 CPU = 4096
 LEAST, MOST = 1024, 2**17
+EPOCH = 200  # batches that an epoch should have at least: a small corpus learns little from a few large steps
 SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
 
 
@@ -35,8 +36,8 @@ def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later
     longest = int(prepared.train.lengths.max()) + 1
-    budget = LEAST
-    while budget < MOST and fits(objective, worst(2 * budget, longest).to(device), room, settings):
+    budget, most = LEAST, max(CPU, min(MOST, int(prepared.train.lengths.sum(dtype="int64")) // EPOCH))
+    while 2 * budget <= most and fits(objective, worst(2 * budget, longest).to(device), room, settings):
         budget *= 2
     del objective
     torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Training on a terminal: a display drawn over itself, at most four times a second, by no thread of its own."""
+"""Training on a terminal: a display drawn over itself, a few times a second, by no thread of its own."""
 
 import atexit
 import math
@@ -18,7 +18,7 @@ from regard.training.sample import MISSING, Sample, differing, legible
 
 __all__ = ["Live"]
 
-REFRESH = 0.25  # seconds between two drawings, at least
+REFRESH = 0.4  # seconds between two drawings, at least
 WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower
 MARGIN = len("validation ")
 NARROW = 40  # below this there is no room for a margin
@@ -40,11 +40,13 @@ class Live(Progress):
         self._clock, self._drawn = clock, -math.inf
         self._course = Course()
         self._samples: list[Sample] = []
+        self._kept: tuple[tuple[int, int], list[Text]] | None = None
         self._live: live.Live | None = None
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         self.close()
-        self._course, self._samples, self._drawn = Course(steps), [], -math.inf
+        self._course, self._samples, self._kept = Course(steps), [], None
+        self._drawn = -math.inf
         self._console.print(Text(title, style="bold"))
         if facts:
             table = Table.grid(padding=(0, 2))
@@ -70,7 +72,7 @@ class Live(Progress):
         self._draw(now=True)
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples = [Sample(*map(legible, sample)) for sample in samples]
+        self._samples, self._kept = [Sample(*map(legible, sample)) for sample in samples], None
         self._draw(now=True)
 
     def say(self, text: str) -> None:
@@ -96,17 +98,25 @@ class Live(Progress):
         """The display, in lines that fit; where the window is low, fewer samples, and each on fewer lines."""
         width, height = min(options.max_width, WIDTH), console.size.height
         lines = self._standing(width)
+        room = height - len(lines)
+        if self._kept is None or self._kept[0] != (width, room):  # wrapped anew only when they or the window change
+            self._kept = (width, room), self._fitted(width, room, console)
+        for line in [*lines, *self._kept[1]][: max(1, height - 1)]:
+            line.no_wrap, line.overflow = True, "crop"
+            yield line
+
+    def _fitted(self, width: int, room: int, console: Console) -> list[Text]:
+        """As many samples as there is room for, each text on two lines or on one."""
         for count, depth in [(3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]:
             drawn = [line for sample in self._samples[:count] for line in _drawn(sample, width, depth, console)]
-            if len(lines) + len(drawn) < height and width >= 20:
-                lines += drawn
-                break
-        yield from lines[: max(1, height - 1)]
+            if len(drawn) < room and width >= 20:
+                return drawn
+        return []
 
     def _standing(self, width: int) -> list[Text]:
         course, lines = self._course, [Text("")]
         place = f"{course.place():<{len(f'step {course.steps:,}') * 2 - 4}}" if course.steps else course.place()
-        head, tail = Text(place, style="bold"), Text()
+        head, tail = Text().append(place, style="bold"), Text()
         if course.steps:
             done = min(1.0, course.last.get("step", 0) / course.steps)
             tail.append(f"  {math.floor(done * 100)}%", style="bold")
@@ -143,14 +153,14 @@ def _flow(label: str, parts: list[str], width: int) -> list[Text]:
     if label and not margin:
         return [Text(label, style="dim"), *map(Text, rows)]
     labels = [label, *[""] * len(rows)]
-    return [Text(labels[i].ljust(margin), style="dim").append(row, style="not dim") for i, row in enumerate(rows)]
+    return [Text().append(labels[i].ljust(margin), style="dim").append(row) for i, row in enumerate(rows)]
 
 
 def _bar(done: float, size: int, encoding: str) -> Text:
     """A bar that is told by its shape, not by its colour alone."""
     full, empty = ("━", "┄") if encoding.lower().startswith("utf") else ("=", ".")
     at = round(done * size)
-    return Text(full * at, style="cyan").append(empty * (size - at), style="dim")
+    return Text().append(full * at, style="cyan").append(empty * (size - at), style="dim")
 
 
 def _drawn(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
@@ -172,5 +182,5 @@ def _drawn(sample: Sample, width: int, depth: int, console: Console) -> list[Tex
         for row, part in enumerate(rows):
             label = (name if margin == MARGIN else name[0]) if row == 0 else ""
             part.rstrip()
-            lines.append(Text(label.ljust(margin), style="dim").append_text(part))
+            lines.append(Text().append(label.ljust(margin), style="dim").append_text(part))
     return lines

@@ -3,6 +3,7 @@
 A record is {"kind": "step", "step": 500, "loss": 3.21, …} or {"kind": "valid", "step": 500, "bleu": 12.4, …}.
 """
 
+import errno
 import importlib.util
 import json
 import math
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from regard.errors import TrainingError
 
 __all__ = ["Metrics", "duration", "name_of", "read", "shown"]
 
@@ -32,15 +35,20 @@ class Metrics:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             self._mend(resume_step)
-        self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
+        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
         self._board = _board(self.path.parent / "tensorboard", resume_step)
 
     def write(self, kind: str, record: Mapping[str, Any]) -> None:
         """Append one record of a `kind`: "step", "valid" or another word."""
         numbers = {key: _plain(value) for key, value in record.items()}
         # A whole line in one write, so that whoever reads along sees no half of one.
-        self._file.write(json.dumps({"kind": kind, **numbers}, ensure_ascii=False, allow_nan=False) + "\n")
-        self._file.flush()
+        line = (json.dumps({"kind": kind, **numbers}, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
+            raise TrainingError(f"{self.path}: not written, {why}. Make room and go on with --resume") from error
         if self._board is not None and isinstance(numbers.get("step"), int):
             for key, value in record.items():
                 if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":

@@ -1,11 +1,12 @@
 """What a person sees while a model trains: a live display on a terminal, plain lines elsewhere, and log.txt always.
 
 The loop knows only `Progress`; `progress` chooses. Nothing here has a thread: the display is drawn when the loop
-reports, at most four times a second, and a display that breaks (a closed pipe, a narrow encoding) never stops training.
+reports, a few times a second, and a display that breaks (a closed pipe, a narrow encoding) never stops training.
 """
 
 import contextlib
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -65,10 +66,8 @@ def progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
     `terminal` says whether standard error is one that can be drawn on; by default this is found out.
     """
     if terminal is None:
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        terminal = console.is_terminal and not console.is_dumb_terminal
+        # Asked of the stream, not of rich, for which FORCE_COLOR makes a terminal of a log.
+        terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
     told: list[Progress] = [Plain(Steady(sys.stderr))]
     if terminal:
         from regard.training.live import Live

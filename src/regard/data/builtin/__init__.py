@@ -36,6 +36,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 PATIENCE = 100_000  # draws without a new example, after which a corpus is taken to be used up
+HASTE = 5_000  # the same where every example can be listed, and the rest is then read from the list
 
 
 def generate(
@@ -110,13 +111,15 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
     if count == 0:
         return
     given = waited = 0
+    rest = module.every(wanted, options)
+    patience = PATIENCE if rest is None else HASTE
     for example in module.draw(random.Random(seed).random, wanted, options):
         if example is not None:
             yield example
             given, waited = given + 1, 0
             if given == count:
                 return
-        elif (waited := waited + 1) > PATIENCE:
+        elif (waited := waited + 1) > patience:
             break
     rest = module.every(wanted, options)
     for example in rest or ():

@@ -4,8 +4,8 @@
 models of words can do it. With dots the day stands first, with slashes the month. Two digits of a year mean 1950 to
 2049. Words are linked with the digits they speak of.
 
-Options: `direction` to-iso or from-iso; `form` one of FORMS, or any (all of them where the direction is to-iso; from-iso
-takes long then, for a source has one target); `first` and `last`, the years.
+Options: `direction` to-iso or from-iso; `form` one of FORMS, or any (all of them where the direction is to-iso;
+from-iso takes long then, for a source has one target); `first` and `last`, the years.
 """
 
 import dataclasses
@@ -38,7 +38,8 @@ def spoken(date: datetime.date) -> Written:
     """nineteen ninety eight, nineteen oh five, two thousand and five, twenty ten."""
     century, rest = divmod(date.year, 100)
     if date.year // 10 == 200:
-        found: Written = [("two", (0, 1)), ("thousand", (0, 1))]
+        places = (0, 1) if rest else (0, 1, 2, 3)
+        found: Written = [("two", places), ("thousand", places)]
         return found + ([("and", ()), (spell(rest, "en")[0][0], (2, 3))] if rest else [])
     found = [(word, (0, 1)) for word, _ in spell(century, "en")]
     if rest == 0:

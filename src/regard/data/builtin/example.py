@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from regard.errors import ArgumentError
 
@@ -24,6 +24,7 @@ class Example:
     target_heads: tuple[int, ...] = ()
 
 
+@runtime_checkable
 class Corpus(Protocol):
     """A module of a corpus: its options, and examples drawn with numbers from [0, 1).
 

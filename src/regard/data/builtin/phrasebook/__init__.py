@@ -16,11 +16,11 @@ clauses they have.
 
 import dataclasses
 import functools
-import random as pseudorandom
 from collections.abc import Callable, Iterator
 
 from regard.data.builtin.example import Example, Wanted, whole
 from regard.data.builtin.phrasebook import english, french, german
+from regard.data.builtin.phrasebook.derivation import search
 from regard.data.builtin.phrasebook.grammar import Grammar
 from regard.data.builtin.phrasebook.meaning import Sentence
 from regard.data.builtin.phrasebook.pool import Pool
@@ -57,14 +57,16 @@ def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Itera
     while True:
         sentence = grammar.sentence()
         source = english.speak(sentence)
-        if options.shortest <= len(source) <= options.longest:
-            text, heads = finish(source)
-            if wanted(text):
-                target = speak(sentence)
-                translation, target_heads = finish(target)
-                yield Example(text, translation, links(source, target), heads, target_heads)
-                continue
-        yield None
+        fits = options.shortest <= len(source) <= options.longest
+        new = fits and wanted(" ".join([word.form for word in source]))
+        yield example(sentence, source, speak) if new else None
+
+
+def example(sentence: Sentence, source: list[Word], speak: Callable[[Sentence], list[Word]]) -> Example:
+    target = speak(sentence)
+    text, heads = finish(source)
+    translation, target_heads = finish(target)
+    return Example(text, translation, links(source, target), heads, target_heads)
 
 
 def every(wanted: Wanted, options: Options) -> None:
@@ -73,22 +75,7 @@ def every(wanted: Wanted, options: Options) -> None:
 
 
 def derive(source: str, pair: str = "en-de", tries: int = 200_000) -> Example | None:
-    """The example with this English source, or None where the grammar was not seen to produce it.
-
-    Draws from the words of the sentence alone until it comes up. "derive" is thus a test of what `draw` can give, not a
-    parser.
-    """
+    """The example with this English source ("I ate pizza yesterday ."), or None where none was found in so many tries."""
     speak = PAIRS[Options(pair).pair]
-    grammar = Grammar(Pool(frozenset(source.split())), pseudorandom.Random(0).random, rich=0.5)
-    for _ in range(tries):
-        try:
-            sentence = grammar.sentence()
-        except IndexError:  # a choice among none: no such word in the sentence
-            continue
-        words = english.speak(sentence)
-        text, heads = finish(words)
-        if text == source:
-            target = speak(sentence)
-            translation, target_heads = finish(target)
-            return Example(text, translation, links(words, target), heads, target_heads)
-    return None
+    sentence = search(source.split(), tries)
+    return None if sentence is None else example(sentence, english.speak(sentence), speak)

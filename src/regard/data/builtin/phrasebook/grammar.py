@@ -24,6 +24,22 @@ from regard.data.builtin.phrasebook.meaning import (
     Tense,
 )
 from regard.data.builtin.phrasebook.pool import Pool
+from regard.data.builtin.phrasebook.weights import (
+    CONTENTS,
+    DEFINITE_DETS,
+    FAMILY_DETS,
+    MASS_DETS,
+    MODALS,
+    PAST_MODALS,
+    PLURAL_DETS,
+    PRESENT_MODALS,
+    RELATIVES,
+    SHAPES,
+    SINGLE_DETS,
+    SUBJECT_DETS,
+    SUBORDINATES,
+    TENSES,
+)
 
 __all__ = ["Grammar"]
 
@@ -31,60 +47,6 @@ T = TypeVar("T")
 PERSONS = (0, 1, 2, 2, 3, 4, 2)  # of I, you, he, she, we, they, it
 PEOPLE = ("person", "family")
 SAME = ((0, 4), (1,), (), (), (0, 4), ())  # objects that would be reflexive or nearly: I and me, I and us
-
-
-def table(weights: dict[T, int]) -> tuple[T, ...]:
-    """Each choice as often as its weight says, so that a choice is one lookup."""
-    return tuple(choice for choice, weight in weights.items() for _ in range(weight))
-
-
-SHAPES = table(
-    {
-        "statement": 50,
-        "question": 9,
-        "where": 3,
-        "when": 3,
-        "why": 3,
-        "object": 6,
-        "which": 3,
-        "who": 4,
-        "reason": 8,
-        "event": 5,
-        "condition": 4,
-        "while": 2,
-        "that": 6,
-        "whether": 2,
-        "try": 5,
-        "joined": 4,
-    }
-)
-CONTENTS = table(
-    {"verb": 58, "give": 8, "go": 7, "stay": 4, "adjective": 12, "profession": 3, "idiom": 4, "place": 3, "than": 3}
-)
-SUBORDINATES = table({"verb": 40, "go": 6, "stay": 4, "feeling": 16, "idiom": 10, "sky": 12, "weather": 12})
-RELATIVES = table({"verb": 60, "stay": 20, "go": 10, "adjective": 10})
-TENSES = table({"past": 32, "present": 22, "progressive": 14, "modal": 32})
-MODALS = table(
-    {
-        Modal.WILL: 10,
-        Modal.CAN: 6,
-        Modal.MUST: 5,
-        Modal.SHOULD: 4,
-        Modal.WANT: 6,
-        Modal.LIKE: 4,
-        Modal.COULD: 2,
-        Modal.HAD: 2,
-        Modal.WANTED: 3,
-    }
-)
-PRESENT_MODALS = table({Modal.WILL: 10, Modal.CAN: 4, Modal.MUST: 4, Modal.SHOULD: 3, Modal.WANT: 3})
-PAST_MODALS = (Modal.COULD, Modal.HAD, Modal.WANTED)
-SUBJECT_DETS = table({Det.THE: 40, Det.MY: 34, Det.THIS: 9, Det.A: 6, Det.NAMED: 5, Det.EVERY: 3, Det.NUMBER: 3})
-FAMILY_DETS = table({Det.MY: 12, Det.NAMED: 2, Det.THE: 1})
-SINGLE_DETS = table({Det.A: 36, Det.THE: 30, Det.MY: 20, Det.THIS: 8, Det.NAMED: 6})
-MASS_DETS = table({Det.BARE: 60, Det.THE: 22, Det.MY: 10, Det.THIS: 4, Det.NAMED: 4})
-PLURAL_DETS = table({Det.BARE: 30, Det.THE: 24, Det.MY: 16, Det.NUMBER: 18, Det.THIS: 6, Det.MANY: 6})
-DEFINITE_DETS = table({Det.THE: 50, Det.MY: 32, Det.THIS: 10, Det.NAMED: 8})
 
 
 class Grammar:
@@ -145,7 +107,7 @@ class Grammar:
             phrase.name = self.pick(self.pool.names)
         elif det == Det.NUMBER:
             phrase.number = self.pick(self.pool.numbers)
-        if noun.kind in self.pool.adjectives and self.random() < (0.12 if noun.kind in PEOPLE else 0.3):
+        if noun.kind in self.pool.adjectives and self.random() < (0.14 if noun.kind in PEOPLE else 0.36):
             phrase.adjective = self.pick(self.pool.adjectives[noun.kind])
         return phrase
 
@@ -294,13 +256,13 @@ class Grammar:
             choice = "progressive"
         if clause.polarity != Polarity.YES and times is pool.habits:
             return
-        if choice == "present" and asking == Asking.NOTHING and random() < 0.2 and clause.polarity == Polarity.YES:
-            if "still" not in traits and not lasting:
-                clause.often = self.pick(pool.often)
-                return
+        habit = choice == "present" and asking == Asking.NOTHING and clause.polarity == Polarity.YES
+        if habit and not lasting and "still" not in traits and random() < 0.2:
+            clause.often = self.pick(pool.often)
+            return
         if lasting or not timed or ("still" in traits and choice == "present"):
             return
-        if random() < (0.2 if plain else 0.42):
+        if random() < (0.22 if plain else 0.5):
             clause.time = self.pick(times)
             if clause.time.counted:
                 clause.number = self.pick(pool.numbers)
@@ -489,10 +451,9 @@ class Grammar:
                     manner = self.pick(manners)
                     if manner in pool.slow or (clause.object is None and clause.modal is None):
                         clause.manner = manner
-        if clause.place is None and not asked_where and "here" in verb.traits and random() < 0.16:
-            if clause.subject.kind != Kind.GAP and clause.asking != Asking.SUBJECT:
-                kind = self.pick(("near", "near", "near", "town", "far"))
-                clause.place = self.pick(pool.places[kind])
+        where = clause.place is None and not asked_where and "here" in verb.traits
+        if where and clause.subject.kind != Kind.GAP and clause.asking != Asking.SUBJECT and random() < 0.22:
+            clause.place = self.pick(pool.places[self.pick(("near", "near", "near", "town", "far"))])
 
     # Sentences.
 
@@ -537,7 +498,7 @@ class Grammar:
             past = random() < 0.5
             mode = "past" if past else "present"
             conjunction = self.pick(pool.then if past else pool.when)
-            contents = ("verb", "verb", "go", "feeling", "idiom")
+            contents = ("verb", "verb", "verb", "go", "stay", "feeling", "idiom")
             main = self.clause(self.pick(contents), mode, plain=True)
             other = self.clause(self.pick(SUBORDINATES), mode, plain=True)
             first = random() < 0.5

@@ -7,10 +7,10 @@ category, so that a sentence has one translation.
   traits: `may` the object may be left out; `slow`, `loud`, `well` take such adverbs; `here` may say where; `still` is a
   state (no progressive; a past only with `past`); `kind` speaks of a kind (j'aime le pain); `animal` may have an animal
   as its subject.
-- Nouns: English (plural where irregular; `-` has none), German article, singular, plural (~n: weak, den Jungen), French
-  gender and word, class.
+- Nouns: English (plural where irregular; `-` has none), German article, singular, plural (~n: weak, den Jungen),
+  French gender and word, class.
 - Adjectives: English (comparative where it is one word), German with comparative (`-` none) and a stem where that
-  changes, French (feminine, then the form before a vowel; `<` stands before the noun), the classes of noun it goes with.
+  changes, French (feminine, then the form before a vowel; `<` stands before the noun), classes of noun it goes with.
 - Phrases: a word may carry the number of its link (`last:0 week:1`, `la:1 semaine*:1 dernière:0`); a word without one
   links with all of the phrase. `*` marks the head where it is not the last word, `#` is a number from two to twelve.
 

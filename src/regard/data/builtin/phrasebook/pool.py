@@ -17,6 +17,7 @@ __all__ = ["Pool"]
 
 UNWILLED = ("arrive", "wake", "cry", "dream", "think")
 PASSING = ("tired", "angry", "ill", "sad", "happy", "dirty", "cold", "hot")  # one can be so today and not tomorrow
+NONE = Phrase((), (), (), False)  # of a word that the pool has not
 
 
 class Pool:
@@ -34,10 +35,6 @@ class Pool:
         self.knowing = [verb for verb in self.thinking if verb.english.base == "know"]
         self.trying = self.chosen_verbs("trying")
         self.weather = self.chosen_verbs("weather")
-        self.classes: dict[Verb, tuple[str, ...]] = {  # of noun that a verb's object may have
-            verb: tuple(each for kind in verb.objects for each in lexicon.INCLUDES.get(kind, (kind,)))
-            for verb in (*self.verbs, *self.giving)
-        }
         self.lively = [verb for verb in self.verbs if "still" not in verb.traits]
         self.willed = [verb for verb in self.lively if verb.english.base not in UNWILLED]
         self.liked = {verb for verb in self.lively if not verb.english.particle or verb.english.base == "watch"}
@@ -47,6 +44,11 @@ class Pool:
         self.nouns: dict[str, list[Noun]] = {
             kind: [n for n in nouns if n.kind == kind and self.has(*(form for form in n.english if form))]
             for kind in kinds
+        }
+        self.classes: dict[Verb, tuple[str, ...]] = {  # of noun that a verb's object may have
+            verb: tuple(kind for kind in every if self.nouns[kind] or kind in ("person", "family")) or every
+            for verb in (*self.verbs, *self.giving)
+            for every in [tuple(each for kind in verb.objects for each in lexicon.INCLUDES.get(kind, (kind,)))]
         }
         self.unowned = {noun for noun in self.nouns["person"] if noun.english[0] in ("man", "woman")}
         adjectives = self.chosen_adjectives("adjectives")
@@ -80,9 +82,9 @@ class Pool:
         self.together = manners["together"]
         self.slow = manners["slow"]
         self.manners: dict[Verb, list[Phrase]] = {
-            verb: found
+            verb: fitting
             for verb in self.verbs
-            if (found := [each for kind in ("slow", "loud", "well") if kind in verb.traits for each in manners[kind]])
+            if (fitting := [each for kind in ("slow", "loud", "well") if kind in verb.traits for each in manners[kind]])
         }
         self.because = self.phrases("because")
         self.reasons = self.because * 2 + self.phrases("although")
@@ -90,10 +92,10 @@ class Pool:
         self.that, self.whether = self.phrases("that"), self.phrases("whether")
         but = self.phrases("but")
         self.joints = self.phrases("and") + but
-        self.but = next(iter(but), None)
+        self.but = next(iter(but), NONE)
         asking = [self.phrases(f"asked {each}") for each in ("where", "whither", "when", "why")]
         self.wheres, self.whithers, self.whens, self.whys = asking
-        self.where, self.whither, self.asked_when, self.why = (next(iter(each), None) for each in asking)
+        self.where, self.whither, self.asked_when, self.why = (next(iter(each), NONE) for each in asking)
         self.names: list[Name] = [Name(form, "mf".index(sex)) for form, sex in words["names"] if self.has(form)]
         self.numbers: list[Number] = [Number(*row) for row in words["numbers"] if self.has(row[0])]
         self.subjects = self.chosen_pronouns("I you he she we they")

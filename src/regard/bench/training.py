@@ -1,0 +1,207 @@
+"""What a training step costs: Regard's Transformer and RNNsearch beside torch's, Marian and JoeyNMT.
+
+A step is forward, label-smoothed loss, backward, clipping and AdamW, in float32. Every system has the same optimiser
+(torch's, fused), so that the models are compared. Each steps once a round, one after the other; compared are the real
+target tokens a second, by the median of the rounds' ratios. Regard, nn.Transformer and Marian get the same batches,
+bucketed by length. JoeyNMT has no bucketing and gets the same pairs as it would batch them, by the same budget.
+"""
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+from regard.bench.measure import Result, agree, peak_memory
+from regard.bench.pairs import bucketed, joined_at_random, make_pairs
+from regard.bench.peers import JoeyRNN, JoeyTransformer, Learner, Marian, Regard, Sizes, TorchTransformer
+from regard.data.batching import Batch
+from regard.errors import RegardError
+from regard.models import kinds
+from regard.models.transformer import TransformerModel
+
+__all__ = ["run"]
+
+MIB = 1024 * 1024
+BUDGET = 4096  # tokens of a batch, padded: rows × longest
+PAIRS = 20_000
+RATE = 3e-4
+
+
+def transformer(sizes: Sizes) -> Regard:
+    """Regard's, pre-norm, the readout tied to the target's embedding."""
+    config = kinds.Transformer(
+        size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, dropout=sizes.dropout
+    )
+    return Regard(kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary), sizes)
+
+
+def rnnsearch(sizes: Sizes) -> Regard:
+    """Regard's, every part as wide as JoeyNMT's; the maxout layer too, so that readouts are of one size."""
+    config = kinds.RNNSearch(
+        size=sizes.size, embedding=sizes.size, hidden=sizes.size, maxout=sizes.size, dropout=sizes.dropout
+    )
+    return Regard(kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary), sizes)
+
+
+TRANSFORMERS: dict[str, Callable[[Sizes], Learner]] = {
+    "Regard": transformer,
+    "nn.Transformer": TorchTransformer,
+    "Marian": Marian,
+    "JoeyNMT": JoeyTransformer,
+}
+RNNS: dict[str, Callable[[Sizes], Learner]] = {"Regard rnnsearch": rnnsearch, "JoeyNMT GRU": JoeyRNN}
+PACKAGES = {"Marian": "transformers", "JoeyNMT": "joeynmt", "JoeyNMT GRU": "joeynmt"}
+
+
+def run(rounds: int = 9, seed: int = 0, sizes: Sizes | None = None, budget: int = BUDGET) -> Iterator[Result]:
+    """Every comparison, one after the other, on this machine's CPU."""
+    sizes = Sizes() if sizes is None else sizes
+    torch.manual_seed(seed)
+    pairs = make_pairs(PAIRS, sizes.vocabulary, seed)
+    batches, others = bucketed(pairs, budget, seed), joined_at_random(pairs, budget, seed)
+    same_loss(batches[0], sizes)
+    what = f"{sizes.layers}+{sizes.layers} layers, width {sizes.size}, {sizes.vocabulary} pieces, ~{budget} tokens"
+    rates = measure(TRANSFORMERS, sizes, batches, others, rounds)
+    ours = rates["Regard"]
+    best = max((name for name in ("nn.Transformer", "Marian") if name in rates), key=lambda name: rates[name].median)
+    for name in list(TRANSFORMERS)[1:]:
+        least = 2.0 if name == "JoeyNMT" else 1.15 if name == best else 1.0
+        told = "at least 2 × its speed" if name == "JoeyNMT" else "at least 1.15 × the better of it and Marian"
+        told = told if name != "Marian" else "at least 1.15 × the better of it and nn.Transformer"
+        yield compared(f"Transformer, {what}, a training step", ours, rates.get(name), name, least, told)
+    rates = measure(RNNS, sizes, batches, others, rounds)
+    what = f"rnnsearch, one GRU, all {sizes.size} wide, {sizes.vocabulary} pieces, ~{budget} tokens, a training step"
+    goal = "at least 2 × its speed"
+    yield compared(what, rates["Regard rnnsearch"], rates.get("JoeyNMT GRU"), "JoeyNMT GRU", 2.0, goal)
+    yield from memory(sizes, budget, seed)
+
+
+# ---- what is compared
+
+
+def same_loss(batch: Batch, sizes: Sizes) -> None:
+    """Regard's Transformer and nn.Transformer with its weights must have one loss and one gradient."""
+    sizes = replace(sizes, dropout=0.0)
+    ours, peer = transformer(sizes), TorchTransformer(sizes)
+    model = ours.objective.model
+    assert isinstance(model, TransformerModel)
+    peer.copy(model)
+    mine, theirs = ours(batch), peer(batch)
+    agree("the loss of nn.Transformer", mine, theirs, 1e-4)
+    first: Any = model.encoder.blocks[0]
+    for one, other in (
+        (model.source.tokens.weight, peer.source.weight),
+        (model.readout.weight, peer.readout.weight),
+        (first.feed[0].weight, peer.net.encoder.layers[0].linear1.weight),
+    ):
+        found, expected = (torch.autograd.grad(*each, retain_graph=True)[0] for each in ((mine, one), (theirs, other)))
+        agree("a gradient of nn.Transformer", found, expected, 1e-3)
+
+
+class Rate:
+    """Steps of one system: tokens a second of each, its losses, its size."""
+
+    def __init__(self, learner: Learner, batches: list[Batch]):
+        self.learner, self.batches = learner.train(), batches
+        self.optimiser = torch.optim.AdamW(learner.parameters(), lr=RATE, fused=True)
+        self.parameters = sum(each.numel() for each in learner.parameters() if each.requires_grad)
+        self.rates: list[float] = []
+        self.losses: list[float] = []
+
+    def step(self) -> None:
+        """One more training step, timed."""
+        batch = self.batches[len(self.losses) % len(self.batches)]
+        given = self.learner.prepare(batch)
+        begin = time.perf_counter()
+        loss = self.learner(given)
+        loss.backward()
+        clip_grad_norm_(self.learner.parameters(), 1.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.rates.append(batch.tokens / (time.perf_counter() - begin))
+        self.losses.append(float(loss.detach()))
+
+    @property
+    def median(self) -> float:
+        """Tokens a second, without the first two steps, which warm up."""
+        return statistics.median(self.rates[2:])
+
+
+def measure(
+    systems: dict[str, Callable[[Sizes], Learner]],
+    sizes: Sizes,
+    batches: list[Batch],
+    others: list[Batch],
+    rounds: int,
+) -> dict[str, Rate]:
+    """Every system that is installed, step by step in turn; each must learn."""
+    found = {}
+    for name, make in systems.items():
+        if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None:
+            torch.manual_seed(0)
+            found[name] = Rate(make(sizes), others if name.startswith("JoeyNMT") else batches)
+    for _ in range(rounds + 2):
+        for rate in found.values():
+            rate.step()
+    for name, rate in found.items():
+        if not statistics.mean(rate.losses[-2:]) < rate.losses[0]:
+            raise RegardError(f"bench: {name} does not learn: its losses were {rate.losses}, so no speed is compared")
+    return found
+
+
+def compared(what: str, ours: Rate, peer: Rate | None, name: str, least: float, goal: str) -> Result:
+    """One line: the median of the rounds' ratios."""
+    mine = f"Regard {ours.median:,.0f} tokens/s"
+    if peer is None:
+        return Result(what, mine, f"{name} is not installed", None, goal, False, {"ours_tokens_s": ours.median})
+    ratio = statistics.median(a / b for a, b in zip(ours.rates[2:], peer.rates[2:], strict=True))
+    details = {
+        "ours_tokens_s": ours.median,
+        "peer_tokens_s": peer.median,
+        "ours_parameters": ours.parameters,
+        "peer_parameters": peer.parameters,
+        "ours_first_loss": ours.losses[0],
+        "ours_last_loss": ours.losses[-1],
+        "peer_first_loss": peer.losses[0],
+        "peer_last_loss": peer.losses[-1],
+    }
+    return Result(what, mine, f"{name} {peer.median:,.0f} tokens/s", ratio, goal, ratio >= least, details)
+
+
+# ---- memory
+
+
+def memory(sizes: Sizes, budget: int, seed: int) -> Iterator[Result]:
+    """The peak of one training step with its model and optimiser, all systems on the same batch."""
+    for systems in (TRANSFORMERS, RNNS):
+        mine, *names = systems
+        ours = peak_memory(partial(train_once, mine, sizes, budget, seed), partial(load, mine))
+        for name in names:
+            what, goal = f"peak memory of a training step beside {name}", "not above its"
+            if name in PACKAGES and importlib.util.find_spec(PACKAGES[name]) is None:
+                yield Result(what, f"{mine} {ours / MIB:.0f} MiB", f"{name} is not installed", None, goal, False)
+                continue
+            peer = peak_memory(partial(train_once, name, sizes, budget, seed), partial(load, name))
+            ratio = ours / peer
+            told = f"{mine} {ours / MIB:.0f} MiB", f"{name} {peer / MIB:.0f} MiB"
+            yield Result(what, *told, ratio, goal, ratio <= 1, {"ours_bytes": ours, "peer_bytes": peer})
+
+
+def load(name: str) -> None:
+    """Import what a system needs, by training a tiny one."""
+    train_once(name, Sizes(vocabulary=20, size=8, heads=2, layers=1, hidden=8), 64, 0)
+
+
+def train_once(name: str, sizes: Sizes, budget: int, seed: int) -> None:
+    """Two steps: with the second there are the optimiser's moments as well."""
+    torch.manual_seed(seed)
+    batches = bucketed(make_pairs(1000, sizes.vocabulary, seed), budget, seed)
+    rate = Rate((TRANSFORMERS | RNNS)[name](sizes), batches[:1])
+    rate.step()
+    rate.step()

@@ -1,0 +1,72 @@
+"""Derivations: finds out whether and how the grammar says a given English sentence.
+
+The grammar only draws, so a derivation is looked for among its draws: a draw is a tape of numbers from [0, 1), and a
+tape is changed here and there for as long as its sentence does not become less like the one that is wanted. What comes
+back is a sentence that the grammar did draw.
+"""
+
+import random
+from collections.abc import Sequence
+
+from regard.data.builtin.phrasebook import english
+from regard.data.builtin.phrasebook.grammar import Grammar
+from regard.data.builtin.phrasebook.meaning import Sentence
+from regard.data.builtin.phrasebook.pool import Pool
+
+__all__ = ["search"]
+
+PATIENCE = 600  # tries from one start
+LOOK = 150  # the first of them, of which the best is gone on with
+
+
+class Tape:
+    """Numbers from [0, 1): those it was given, then fresh ones, all written down."""
+
+    def __init__(self, numbers: list[float], fresh: random.Random):
+        self.numbers = numbers
+        self.fresh = fresh
+        self.read = 0
+
+    def __call__(self) -> float:
+        if self.read == len(self.numbers):
+            self.numbers.append(self.fresh.random())
+        self.read += 1
+        return self.numbers[self.read - 1]
+
+
+def distance(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many words must be put in, taken out or exchanged."""
+    row = list(range(len(other) + 1))
+    for i, word in enumerate(one):
+        diagonal, row[0] = row[0], i + 1
+        for j, another in enumerate(other):
+            diagonal, row[j + 1] = row[j + 1], min(diagonal + (word != another), row[j] + 1, row[j + 1] + 1)
+    return row[-1]
+
+
+def search(wanted: Sequence[str], tries: int) -> Sentence | None:
+    """A sentence whose English is `wanted`, or None where it did not come up."""
+    fresh = random.Random(0)
+    pool = Pool(frozenset(wanted))
+    best: list[float] = []
+    nearest = len(wanted) + 1000
+    for attempt in range(tries):
+        if attempt % PATIENCE == 0:
+            best, nearest = [], len(wanted) + 1000
+        numbers = list(best) if attempt % PATIENCE > LOOK else []
+        for _ in range(1 + int(fresh.random() * 3) if numbers else 0):  # a choice made anew, one more, or one less
+            place, way = int(fresh.random() * len(numbers)), fresh.random()
+            numbers[place : place + (way < 0.85)] = [fresh.random()] * (way < 0.7 or way >= 0.85)
+            numbers = numbers or [fresh.random()]
+        tape = Tape(numbers, fresh)
+        try:
+            sentence = Grammar(pool, tape, rich=0.5).sentence()
+        except IndexError:  # a choice among none: the pool has no such word
+            continue
+        said = [word.form for word in english.speak(sentence)]
+        far = distance(said, wanted)
+        if far == 0:
+            return sentence
+        if far <= nearest:
+            best, nearest = numbers[: tape.read], far
+    return None

@@ -1,0 +1,52 @@
+"""Built-in corpora as files: drawn once, as everything that is encoded is read twice."""
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Literal
+
+from regard.data.settings import CorpusSettings, DataSettings
+from regard.errors import ArgumentError, ConfigError
+
+__all__ = ["draw", "fingerprint"]
+
+
+def draw(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
+    """Training and validation corpora of text files in a folder; validation is the corpus' own split."""
+    folder.mkdir()
+    training = spool(folder, data, "train", data.count)
+    if data.validation or not data.held_out:
+        return (training,), data.validation
+    few = min(data.held_out_most, max(1, math.floor(data.held_out * data.count)))
+    return (training,), (spool(folder, data, "valid", few),)
+
+
+def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
+    """Two text files of one split. A small corpus may have fewer pairs for validation, but not for training."""
+    from regard.data.builtin import generate
+
+    corpus = CorpusSettings(str(folder / f"{split}.source"), str(folder / f"{split}.target"))
+    seed, options = data.builtin_seed, data.options()
+    with (
+        open(str(corpus.source), "w", encoding="utf-8", newline="\n") as sources,
+        open(str(corpus.target), "w", encoding="utf-8", newline="\n") as targets,
+    ):
+        try:
+            for example in generate(str(data.builtin), count, seed=seed, split=split, pair=data.pair, **options):
+                sources.write(f"{example.source}\n")
+                targets.write(f"{example.target}\n")
+        except ArgumentError as error:
+            if split == "train":
+                raise ConfigError("data.count", str(error)) from None
+    return corpus
+
+
+def fingerprint(data: DataSettings) -> list[object]:
+    """What is drawn, and by which code."""
+    from regard.data import builtin
+
+    code = hashlib.sha256()
+    for path in sorted(Path(str(builtin.__file__)).parent.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            code.update(path.read_bytes())
+    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), code.hexdigest()]

@@ -1,0 +1,87 @@
+"""One pass over the training pairs before they are encoded: how many, which are held out, what the tokenizer sees.
+
+What is held out is chosen by a hash of the pair's text: the k smallest. So a repetition of a held-out pair is never
+trained on, the choice does not hang on the order of the lines, and mostly stays when lines are added.
+"""
+
+import hashlib
+import heapq
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from regard.data.corpus import pairs
+from regard.data.settings import CorpusSettings, DataSettings
+from regard.errors import DataError
+
+__all__ = ["Survey", "hash_of", "look_over", "names"]
+
+SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
+
+
+@dataclass
+class Survey:
+    """What the pass finds."""
+
+    pairs: int = 0
+    blank: int = 0
+    cutoff: int = -1  # pairs whose hash is at most this are held out
+    sample: list[tuple[int, str, str]] = field(default_factory=list)  # hash, source, target
+
+    def seen(self) -> tuple[list[str], list[str]]:
+        """Both sides of the sample, without what is held out; the sample is let go."""
+        kept = [(source, target) for h, source, target in self.sample if h > self.cutoff]
+        self.sample.clear()
+        return [source for source, _ in kept], [target for _, target in kept]
+
+
+def look_over(training: Iterable[CorpusSettings], data: DataSettings, *, hold_out: bool, sample: bool) -> Survey:
+    """Count the pairs, choose the hash up to which they are held out, and draw a sample for the tokenizer."""
+    survey, characters, mask = Survey(), 0, 0
+    # The smallest hashes, negative as heapq keeps the least first; twice as many as may be held out, to know the half.
+    smallest, among, room = list[int](), set[int](), 2 * data.held_out_most
+    for corpus in training:
+        for source, target in pairs(corpus):
+            survey.pairs += 1
+            if not source or not target:
+                survey.blank += 1
+                continue
+            h = hash_of(source, target, data.lowercase)
+            if hold_out and h not in among and (len(smallest) < room or h < -smallest[0]):
+                among.add(h)
+                heapq.heappush(smallest, -h)
+                if len(smallest) > room:
+                    among.remove(-heapq.heappop(smallest))
+            if sample and not h & mask:
+                survey.sample.append((h, source, target))
+                characters += len(source) + len(target)
+                while characters > SAMPLE:  # keep about half, by one more bit of the hash
+                    mask = mask << 1 | 1
+                    survey.sample = [row for row in survey.sample if not row[0] & mask]
+                    characters = sum(len(s) + len(t) for _, s, t in survey.sample)
+    if survey.pairs == survey.blank:
+        blank = f": all {survey.pairs:,} are blank" if survey.pairs else ""
+        raise DataError(f"{names(training)}: no pairs to train on{blank}")
+    if hold_out:
+        wanted = max(1, math.floor(data.held_out * (survey.pairs - survey.blank)))
+        # Never more than half of the different pairs, where those are few.
+        count = min(wanted, data.held_out_most, len(smallest) // 2)
+        if not count:
+            raise DataError(
+                f"{names(training)}: one pair cannot be trained on and held out for validation; "
+                "give data.valid_source and data.valid_target"
+            )
+        survey.cutoff = sorted(-h for h in smallest)[count - 1]
+    return survey
+
+
+def hash_of(source: str, target: str, lowercase: bool = False) -> int:
+    """64 bits of a pair's text, the same on every machine; runs of white space are alike."""
+    text = f"{' '.join(source.split())}\n{' '.join(target.split())}"
+    digest = hashlib.blake2b((text.lower() if lowercase else text).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def names(corpora: Iterable[CorpusSettings]) -> str:
+    """The files of corpora, for a message."""
+    return ", ".join(path for corpus in corpora for path in corpus.files)

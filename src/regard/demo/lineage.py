@@ -1,0 +1,116 @@
+"""`regard demo --lineage`: without attention, with it, and with nothing else, on the same sentences.
+
+Cho et al. 2014 (arXiv:1409.1259) and Bahdanau et al. 2015 (figure 2) saw translations of a fixed context get worse as
+sentences grow, and Bahdanau's not: here on the phrasebook, as the share of sentences that are translated exactly.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from regard.data.builtin import Example, generate
+from regard.inspection.picture import save
+from regard.run import load, train_and_report
+
+__all__ = ["MODELS", "Compared", "compare", "settings"]
+
+MODELS = {
+    "rnn": "a fixed context (Cho 2014)",
+    "rnnsearch": "attention (Bahdanau 2015)",
+    "transformer": "attention alone (Vaswani 2017)",
+}
+BINS = ((1, 5), (6, 8), (9, 11), (12, 14), (15, 99))  # source words
+TESTS = 1500
+STEPS = {"rnn": 600, "rnnsearch": 450, "transformer": 700}  # about the same time each
+LONGEST = 18
+COLOURS = ("#a63c00", "#0b5fa5", "#0b6b4f")
+MARKS = ("s", "o", "^")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Three models, and how many sentences of each length they translate exactly."""
+
+    counts: list[int]
+    right: dict[str, list[int]]
+    seconds: dict[str, float]
+    picture: Path
+
+    def table(self) -> str:
+        """A row a model, a column a length."""
+        names = [f"{low}–{high}" if high < 99 else f"{low}+" for low, high in BINS]
+        head = f"{'source words':<36}" + "".join(f"{name:>8}" for name in names) + f"{'all':>8}{'seconds':>9}"
+        lines = [head, f"{'sentences':<36}" + "".join(f"{n:>8}" for n in [*self.counts, sum(self.counts)])]
+        for name, right in self.right.items():
+            shares = [share(r, n) for r, n in zip([*right, sum(right)], [*self.counts, sum(self.counts)], strict=True)]
+            row = f"{name:<13}{MODELS[name].split(' (')[0]:<23}"
+            lines.append(row + "".join(f"{each:>8}" for each in shares) + f"{self.seconds[name]:>9.0f}")
+        return "\n".join(lines)
+
+
+def settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
+    """The configuration of one of them."""
+    return {
+        "data": {
+            "builtin": "phrasebook",
+            "pair": "en-de",
+            "count": 40_000,
+            "builtin_options": [f"longest={LONGEST}"],
+        },
+        "model": {"kind": kind, "preset": "tiny", "dropout": 0.0},
+        "training": {
+            "steps": steps,
+            "batch_tokens": 2048,
+            "rate": 3e-3,
+            "schedule": "cosine",
+            "warmup": max(1, steps // 10),
+            "smoothing": 0.05,
+            "validate_every": max(1, steps // 2),
+            "validate_rows": 50,
+            "metric": "exact",
+            "seed": seed + 1,
+        },
+    }
+
+
+def compare(out: Path, *, seed: int = 0, steps: int | None = None) -> Compared:
+    """Train the three, and count."""
+    tests = list(generate("phrasebook", TESTS, split="test", pair="en-de", seed=seed, longest=LONGEST))
+    right, seconds = {}, {}
+    for kind in MODELS:
+        result = train_and_report(settings(kind, steps or STEPS[kind], seed), out / kind)
+        outputs = load(out / kind).translate([example.source for example in tests])
+        right[kind] = [sum(o == e.target for e, o in within(tests, outputs, *limits)) for limits in BINS]
+        seconds[kind] = result.seconds
+    counts = [len(within(tests, ["" for _ in tests], *limits)) for limits in BINS]
+    compared = Compared(counts, right, seconds, out / "lineage.png")
+    save(draw(compared), compared.picture)
+    return compared
+
+
+def within(tests: list[Example], outputs: list[str], low: int, high: int) -> list[tuple[Example, str]]:
+    """The sentences of a length."""
+    pairs = zip(tests, outputs, strict=True)
+    return [(example, output) for example, output in pairs if low <= len(example.source.split()) <= high]
+
+
+def share(right: int, count: int) -> str:
+    return f"{100 * right / count:.0f} %" if count else "–"
+
+
+def draw(compared: Compared) -> Figure:
+    """One line a model, told apart by its mark too."""
+    figure = Figure(figsize=(6.4, 4), layout="constrained")
+    axes = figure.add_subplot()
+    known = [i for i, count in enumerate(compared.counts) if count]
+    for (name, right), colour, mark in zip(compared.right.items(), COLOURS, MARKS, strict=True):
+        shares = [100 * right[i] / compared.counts[i] for i in known]
+        axes.plot(known, shares, color=colour, marker=mark, label=f"{name}: {MODELS[name]}")
+    axes.set_xticks(known, [f"{BINS[i][0]}–{BINS[i][1]}" if BINS[i][1] < 99 else f"{BINS[i][0]}+" for i in known])
+    axes.set(ylim=(0, 103), xlabel="source words", ylabel="translated exactly, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#d5d9e0", linewidth=0.6)
+    axes.legend(frameon=False, loc="lower left")
+    return figure

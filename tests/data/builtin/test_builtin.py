@@ -1,0 +1,145 @@
+"""Built-in corpora, what holds for all of them: different, the same again, split by the source."""
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+
+from regard.data import builtin
+from regard.data.builtin import NAMES, Example, generate, options_of, split_of
+from regard.errors import ArgumentError
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_are_different_and_well_formed(name):
+    examples = list(generate(name, 300, seed=3))
+    assert len(examples) == len({example.source for example in examples}) == 300
+    for example in examples:
+        assert example == Example(
+            example.source, example.target, example.alignment, example.source_heads, example.target_heads
+        )
+        for side in (example.source, example.target):
+            assert side == " ".join(side.split())
+            assert side
+        source, target = example.source.split(), example.target.split()
+        assert list(example.alignment) == sorted(set(example.alignment))
+        assert all(0 <= i < len(source) and 0 <= j < len(target) for i, j in example.alignment)
+        assert example.alignment
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_arguments_give_the_same_examples(name):
+    first = list(generate(name, 60, seed=5))
+    assert list(generate(name, 60, seed=5)) == first
+    assert list(itertools.islice(generate(name, 500, seed=5), 60)) == first  # a longer corpus begins alike
+    assert list(generate(name, 60, seed=6)) != first
+
+
+def test_other_processes_agree():
+    """Whatever the hash seed."""
+    code = "from regard.data.builtin import generate\nfor n in ['phrasebook', 'dates', 'sort']: print(*generate(n, 9))"
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_these_are_the_examples_of_seed_nought():
+    """Written down: a change of them is a change of everybody's corpus."""
+    assert [next(generate(name, 1)).source for name in ("copy", "numbers", "dates")] == FIRST
+
+
+FIRST = ["t k g n k u m h", "seven hundred and fifty seven thousand nine hundred and fifty two", ""]
+
+
+@pytest.mark.parametrize("name", ["phrasebook", "numbers", "copy"])
+def test_splits_never_meet(name):
+    train = {example.source for seed in (0, 1) for example in generate(name, 500, seed=seed)}
+    for split in ("valid", "test"):
+        held = {example.source for seed in (0, 2) for example in generate(name, 12, seed=seed, split=split)}
+        assert len(held) > 12
+        assert not held & train
+        assert {split_of(source) for source in held} == {split}
+    assert {split_of(source) for source in train} == {"train"}
+
+
+def test_splits_have_their_share():
+    shares = [split_of(str(number)) for number in range(20_000)]
+    assert 0.015 < shares.count("valid") / 20_000 < 0.025
+    assert 0.015 < shares.count("test") / 20_000 < 0.025
+
+
+def test_a_corpus_that_is_used_up_says_how_many_there_are(monkeypatch):
+    monkeypatch.setattr(builtin, "HASTE", 50)
+    total = 2**3 + 2**4
+    counts = {}
+    for split in ("train", "valid", "test"):
+        stream = generate("copy", 1000, split=split, symbols=2, shortest=3, longest=4)
+        found = []
+        with pytest.raises(ArgumentError) as error:
+            for example in stream:
+                found.append(example.source)
+        counts[split] = len(found)
+        assert len(set(found)) == len(found)
+        assert f"1,000 examples asked for, there are {len(found)} different ones for {split}" in str(error.value)
+    assert sum(counts.values()) == total
+    exactly = counts["train"]
+    assert len(list(generate("copy", exactly, symbols=2, shortest=3, longest=4))) == exactly
+
+
+def test_sentences_that_are_used_up_say_how_many_were_found(monkeypatch):
+    monkeypatch.setattr(builtin, "PATIENCE", 100)
+    with pytest.raises(
+        ArgumentError, match="phrasebook: 9,999 examples asked for, 100 draws in a row found no more than"
+    ):
+        list(generate("phrasebook", 9_999, longest=3))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        (
+            "frasebook",
+            {},
+            "there is no built-in corpus 'frasebook', did you mean 'phrasebook'? there are phrasebook, numbers,",
+        ),
+        (
+            "phrasebook",
+            {"longst": 3},
+            "phrasebook: there is no option 'longst', did you mean 'longest'? there are longest, shortest",
+        ),
+        ("phrasebook", {"longest": 2}, "longest: 2 given, a whole number of at least 3 expected"),
+        ("phrasebook", {"longest": "x"}, "longest: 'x' given, a whole number"),
+        ("phrasebook", {"pair": "en-es"}, "pair: 'en-es' given, there are en-de, en-fr"),
+        ("phrasebook", {"split": "dev"}, "split: 'dev' given"),
+        ("phrasebook", {"seed": -1}, "seed: -1 given"),
+        ("copy", {"count": -1}, "count: -1 given"),
+        ("copy", {"symbols": 0}, "symbols: 0 given"),
+        ("sort", {"shortest": 9, "longest": 4}, "longest: 4 given, a whole number of at least 9"),
+        ("numbers", {"language": "es"}, "language: 'es' given, there are en, de, fr"),
+        ("numbers", {"direction": "up"}, "direction: 'up' given"),
+        ("numbers", {"highest": 10**9}, "highest: 1000000000 given, at most 999999999"),
+        ("dates", {"form": "sort"}, "form: 'sort' given, there are any, long"),
+        ("dates", {"form": "short"}, "1900 to 2099 given, 1950 to 2049 expected for the form short"),
+    ],
+)
+@pytest.mark.unchecked
+def test_wrong_arguments_are_named_at_once(name, options, said):
+    with pytest.raises(ArgumentError) as error:
+        generate(name, **{"count": 5, **options})
+    assert said in str(error.value)
+
+
+def test_nothing_heavy_is_imported():
+    code = "import sys, regard.data.builtin as b; list(b.generate('phrasebook', 3)); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_options_are_listed():
+    assert options_of("copy") == {"longest": 12, "shortest": 3, "symbols": 26}
+    assert "pair" not in options_of("phrasebook")

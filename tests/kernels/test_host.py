@@ -1,0 +1,28 @@
+"""Memory that is kept: pages that were freed need not be mapped again."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import resource, sys, torch
+from regard.kernels.host import keep_freed_memory
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+def step():
+    held = [torch.ones(1 << 21) for _ in range(16)]  # 8 MiB each
+    before.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+before = []
+for _ in range(6):
+    step()
+print(before[-1] - before[-2])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
+def test_pages_are_not_mapped_again():
+    faults = {
+        how: int(subprocess.check_output([sys.executable, "-c", CODE, how], text=True)) for how in ("keep", "leave")
+    }
+    assert faults["keep"] < 1000 < faults["leave"]

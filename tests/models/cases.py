@@ -1,0 +1,101 @@
+"""Small models of every kind and option, and sentences for them."""
+
+import dataclasses
+import importlib.util
+
+import torch
+
+from regard.models.contract import Model, Tokens
+from regard.models.kinds import KINDS, RNN, Encoder, Luong, ModelConfig, RNNSearch, Transformer, build
+
+SOURCES, TARGETS = 11, 13
+RECURRENT = ("rnn", "rnnsearch", "luong")
+
+
+def rnn(**options):
+    return RNN(size=5, embedding=3, **options)
+
+
+def rnnsearch(**options):
+    return RNNSearch(size=5, embedding=3, hidden=7, maxout=4, **options)
+
+
+def luong(**options):
+    return Luong(**{"size": 5, "embedding": 3, "layers": 1, "radius": 1, "length": 20, **options})
+
+
+def transformer(**options):
+    return Transformer(**{"size": 8, "heads": 2, "layers": 2, "hidden": 12, "length": 12, **options})
+
+
+def encoder(**options):
+    return Encoder(
+        **{"job": "language-model", "size": 8, "heads": 2, "layers": 2, "hidden": 12, "length": 12, **options}
+    )
+
+
+CONFIGS: dict[str, tuple[str, ModelConfig]] = {
+    "rnn": ("rnn", rnn()),
+    "rnn-cho-zero": ("rnn", rnn(start="zero", reverse=True)),
+    "rnn-elman-relu": ("rnn", rnn(cell="rnn", nonlinearity="relu", layers=2, start="copy")),
+    "rnn-elman-start": ("rnn", rnn(cell="rnn", context="start", reverse=True)),
+    "rnn-sutskever": ("rnn", rnn(cell="lstm", layers=2, context="start", start="copy", reverse=True)),
+    "rnn-lstm-tanh": ("rnn", rnn(cell="lstm", layers=2)),
+    "rnnsearch": ("rnnsearch", rnnsearch()),
+    "rnnsearch-previous": ("rnnsearch", rnnsearch(output="previous", layers=2)),
+    "rnnsearch-lstm": ("rnnsearch", rnnsearch(cell="lstm")),
+    "rnnsearch-lstm-previous": ("rnnsearch", rnnsearch(cell="lstm", output="previous")),
+    "rnnsearch-elman": ("rnnsearch", rnnsearch(cell="rnn")),
+    "rnnsearch-relu": ("rnnsearch", rnnsearch(cell="rnn", nonlinearity="relu")),
+    **{
+        f"luong-{score}-{span}": ("luong", luong(score=score, span=span))
+        for score in ("dot", "general", "concat")
+        for span in ("global", "local-m", "local-p")
+    },
+    "luong-location": ("luong", luong(score="location", layers=2)),
+    "luong-unfed": ("luong", luong(input_feeding=False, layers=2)),
+    "luong-unfed-local-m": ("luong", luong(input_feeding=False, span="local-m", reverse=True)),
+    "luong-unfed-local-p": ("luong", luong(input_feeding=False, span="local-p", score="concat")),
+    "luong-gru-reverse": ("luong", luong(cell="gru", reverse=True, layers=2)),
+    "transformer": ("transformer", transformer()),
+    "transformer-post": ("transformer", transformer(norm="post", tied="none", positions="learned", join="concatenate")),
+    "transformer-rotary": ("transformer", transformer(positions="rotary")),
+    "transformer-alibi": ("transformer", transformer(positions="alibi")),
+    "transformer-none": ("transformer", transformer(positions="none", decoder_layers=1)),
+    "encoder": ("encoder", encoder()),
+    "encoder-rotary": ("encoder", encoder(positions="rotary", tied=False, norm="post")),
+    "encoder-alibi": ("encoder", encoder(positions="alibi")),
+    "encoder-learned": ("encoder", encoder(positions="learned")),
+}
+CASES = {
+    name: case for name, case in CONFIGS.items() if importlib.util.find_spec(KINDS[case[0]].file.rsplit(".", 1)[0])
+}
+RECURRENT_CASES = {name: case for name, case in CASES.items() if case[0] in RECURRENT}
+
+
+def model_of(name: str, dropout: float = 0.0) -> Model:
+    """A model in float64 whose every parameter is random, zeros and ones too."""
+    kind, config = CASES[name]
+    config = dataclasses.replace(config, dropout=dropout)
+    sources = TARGETS if kind == "encoder" else SOURCES
+    model = build(kind, config, sources, TARGETS).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.5)
+    return model
+
+
+def sentences(vocabulary: int, lengths: list[int], room: int = 0) -> Tokens:
+    """Random ids, in the padding too."""
+    return Tokens.of(torch.randint(vocabulary, (len(lengths), max(lengths) + room)), torch.tensor(lengths))
+
+
+def pair(room: int = 0) -> tuple[Tokens, Tokens]:
+    """Three sentences with their targets, of odd lengths."""
+    return sentences(SOURCES, [5, 1, 3], room), sentences(TARGETS, [4, 6, 1], room)
+
+
+def row(tokens: Tokens, index: int) -> Tokens:
+    """One sentence without its padding."""
+    length = int(tokens.lengths[index])
+    return Tokens.of(tokens.ids[index : index + 1, :length], torch.tensor([length]))

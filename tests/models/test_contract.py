@@ -1,0 +1,286 @@
+"""The contract, for every kind and its options: decode equals the steps, padding and layout change nothing."""
+
+import dataclasses
+
+import pytest
+import torch
+from models.cases import CASES, RECURRENT_CASES, SOURCES, TARGETS, model_of, pair, row, sentences
+from oracles import agree
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from regard.models.contract import Tokens
+from regard.models.kinds import RNN, Encoder, Luong, RNNSearch, Transformer, build
+
+every_case = pytest.mark.parametrize("name", CASES)
+COVERED = [name for name in CASES if not name.startswith(("rnn-", "encoder")) and name != "rnn"]
+
+
+def without_gradients(test):
+    return torch.no_grad()(test)
+
+
+@every_case
+@without_gradients
+def test_decode_equals_the_steps(name):
+    model, (source, target) = model_of(name), pair()
+    wanted = model(source, target)
+    state = model.start(model.encode(source), size=8)
+    got = torch.stack([model.step(tokens, state)[0] for tokens in target.ids.unbind(1)], 1)
+    agree(got[target.real], wanted[target.real])
+
+
+class Rows:
+    """What every row of a state has read, and what teacher forcing says of it."""
+
+    def __init__(self, model, source: Tokens, rows: int):
+        self.model, self.rows = model, rows
+        self.sources = [row(source, index).ids[0] for index in range(len(source.ids))]
+        self.read: list[list[int]] = [[] for _ in range(rows * len(self.sources))]
+        self.state = model.start(model.encode(source), rows, 9)
+
+    def step(self):
+        """A random token a row, and the same answer as by teacher forcing."""
+        tokens = torch.randint(TARGETS, (len(self.read),))
+        logits, self.state = self.model.step(tokens, self.state)
+        for read, token in zip(self.read, tokens.tolist(), strict=True):
+            read.append(token)
+        target = joined([torch.tensor(read) for read in self.read])
+        forced = self.model(joined([ids for ids in self.sources for _ in range(self.rows)]), target)
+        agree(logits, forced[torch.arange(len(self.read)), target.lengths - 1])
+
+
+def joined(rows: list[torch.Tensor]) -> Tokens:
+    return Tokens.of(pad_sequence(rows, batch_first=True), torch.tensor([len(ids) for ids in rows]))
+
+
+@every_case
+@without_gradients
+def test_rows_are_reordered_replaced_and_taken(name):
+    model = model_of(name)
+    source, other = sentences(SOURCES, [5, 1, 3]), sentences(SOURCES, [2, 5])
+    rows = Rows(model, source, rows=3)
+    rows.step()
+    rows.step()
+    chosen = torch.tensor([2, 0, 0, 3, 5, 4, 8, 8, 7])
+    rows.state.select_(chosen)
+    rows.read = [list(rows.read[index]) for index in chosen.tolist()]
+    rows.step()
+    # Sentence 1 makes room for the other's second, which starts at its own step 0 beside rows that are further on.
+    fresh = model.start(model.encode(other), 3, 9).take(torch.tensor([1]))
+    rows.state.put_(torch.tensor([1]), fresh)
+    rows.sources[1], rows.read[3:6] = row(other, 1).ids[0], [[], [], []]
+    rows.step()
+    rows.step()
+    rows.state = rows.state.take(torch.tensor([2, 1]))
+    rows.sources, rows.read = [rows.sources[2], rows.sources[1]], rows.read[6:9] + rows.read[3:6]
+    rows.step()
+
+
+@every_case
+def test_packed_equals_padded(name):
+    model, (source, target) = model_of(name), pair()
+    agree(model(source.packed(), target.packed()), model(source, target)[target.real], model.parameters())
+
+
+@every_case
+def test_padding_changes_nothing(name):
+    """Neither the length of the padding nor what stands in it, in values and in gradients."""
+    model, (source, target) = model_of(name), pair()
+    longer = []
+    for tokens, vocabulary in ((source, SOURCES), (target, TARGETS)):
+        other = sentences(vocabulary, tokens.lengths.tolist(), room=3)
+        other.ids[:, : tokens.ids.shape[1]][tokens.real] = tokens.ids[tokens.real]
+        longer.append(other)
+    agree(model(*longer)[longer[1].real], model(source, target)[target.real], model.parameters())
+
+
+@every_case
+@without_gradients
+def test_alone_equals_in_a_batch(name):
+    model, (source, target) = model_of(name), pair()
+    together = model(source, target)
+    for index, length in enumerate(target.lengths.tolist()):
+        agree(together[index, :length], model(row(source, index), row(target, index))[0])
+
+
+@every_case
+def test_every_parameter_gets_a_gradient(name):
+    model, (source, target) = model_of(name, dropout=0.2), pair()
+    logits = model.train()(source, target)
+    (logits * torch.randn_like(logits))[target.real].sum().backward()
+    for path, parameter in model.named_parameters():
+        assert parameter.grad is not None, path
+        assert parameter.grad.isfinite().all(), path
+        assert parameter.grad.any(), path
+
+
+@every_case
+def test_a_new_model_gives_small_finite_scores(name):
+    """Parameters as they start: a distribution over the next word that is nearly flat."""
+    kind, config = CASES[name]
+    model = build(kind, dataclasses.replace(config, dropout=0.0), TARGETS, TARGETS)
+    source, target = sentences(TARGETS, [5, 2]), sentences(TARGETS, [4, 3])
+    logits = model(source, target)
+    assert logits.dtype == torch.float32
+    assert logits.isfinite().all()
+    assert logits.std() < 3
+
+
+@pytest.mark.parametrize("name", COVERED)
+@without_gradients
+def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
+    model, (source, target) = model_of(name), pair()
+    plain, covered = (model.start(model.encode(source), 2, 8, coverage=kept) for kept in (False, True))
+    assert plain.coverage is None
+    before = torch.zeros(6, 5, dtype=torch.float64)
+    for tokens in target.ids.unbind(1):
+        both = tokens.repeat_interleave(2)
+        agree(model.step(both, covered)[0], model.step(both, plain)[0])
+        gained = covered.coverage - before
+        assert (gained >= 0).all()
+        assert (gained.sum(-1) <= 1 + 1e-12).all()  # a Gaussian makes them less, a window may hold nothing
+        if "local" not in name:
+            agree(gained.sum(-1), torch.ones(6, dtype=torch.float64))
+        before = covered.coverage.clone()
+    assert not covered.coverage[2:4, 1:].any()  # the source of one word
+
+
+def test_without_attention_there_is_no_coverage():
+    model = model_of("rnn")
+    assert model.start(model.encode(pair()[0]), coverage=True).coverage is None
+
+
+class NothingRead(TorchDispatchMode):
+    """Fails where a number is read back to the host, or a shape hangs on the data."""
+
+    reading = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default, torch.ops.aten.item.default)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert function not in self.reading, f"{function} reads"
+        return function(*args, **(kwargs or {}))
+
+
+def test_reading_is_noticed():
+    with pytest.raises(AssertionError, match="reads"), NothingRead():
+        int(torch.ones(1).sum())
+
+
+@pytest.mark.parametrize("coverage", [False, True])
+@pytest.mark.parametrize("name", RECURRENT_CASES)
+@without_gradients
+def test_a_step_reads_nothing_back_to_the_host(name, coverage):
+    model, (source, _) = model_of(name), pair(room=12)
+    state = model.start(model.encode(source), 2, 8, coverage)
+    tokens = torch.randint(TARGETS, (6,))
+    addresses = [buffer.data_ptr() for buffer in state.row.values()]
+    with NothingRead():
+        model.step(tokens, state)
+        model.step(tokens, state)
+    assert [buffer.data_ptr() for buffer in state.row.values()] == addresses
+
+
+@pytest.mark.gpu
+@every_case
+@without_gradients
+def test_a_step_on_a_gpu_waits_for_nothing(name):
+    model, (source, target) = model_of(name).cuda(), (tokens.to("cuda") for tokens in pair())
+    wanted = model(source, target)
+    state = model.start(model.encode(source), size=8)
+    got = []
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for tokens in target.ids.unbind(1):
+            got.append(model.step(tokens, state)[0])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    agree(torch.stack(got, 1)[target.real], wanted[target.real])
+
+
+START, END, FIRST, SYMBOLS = 0, 1, 2, 8
+
+
+def draw(count: int, longest: int) -> list[torch.Tensor]:
+    """Sequences of symbols."""
+    return [torch.randint(FIRST, FIRST + SYMBOLS, (int(torch.randint(1, longest + 1, ())),)) for _ in range(count)]
+
+
+def train(model, batch, steps: int, rate: float) -> None:
+    """Adam on (source, target, wanted), with a rate that falls to zero; wanted below 0 does not count."""
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
+    for _ in range(steps):
+        source, target, wanted = batch()
+        loss = torch.nn.functional.cross_entropy(model(source, target).flatten(0, 1), wanted.flatten(), ignore_index=-1)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    model.eval()
+
+
+def reversals(count: int, longest: int) -> tuple[Tokens, Tokens, torch.Tensor]:
+    words = draw(count, longest)
+    start, end = torch.tensor([START]), torch.tensor([END])
+    answers = [torch.cat([each.flip(0), end]) for each in words]
+    source, target = joined(words), joined([torch.cat([start, each[:-1]]) for each in answers])
+    return source, target, pad_sequence(answers, batch_first=True, padding_value=-1)
+
+
+LEARNERS = {
+    "rnn": (RNN(size=96, embedding=32, dropout=0.0), 500, 6e-3, 3),
+    "rnn-sutskever": (
+        RNN(size=96, embedding=32, dropout=0.0, cell="lstm", context="start", start="copy", reverse=True),
+        500,
+        6e-3,
+        3,
+    ),
+    "rnnsearch": (RNNSearch(size=48, embedding=24, hidden=32, maxout=32, dropout=0.0), 300, 1e-2, 5),
+    "luong": (Luong(size=64, embedding=32, layers=1, dropout=0.0), 300, 1e-2, 5),
+    "luong-local-p": (Luong(size=64, embedding=32, layers=1, span="local-p", radius=2, dropout=0.0), 400, 1e-2, 5),
+    "transformer": (Transformer(size=32, heads=2, layers=1, hidden=64, dropout=0.0), 500, 1e-2, 5),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_learns_to_reverse(name):
+    """Every sequence drawn anew, each read off by `step` alone, is exact."""
+    config, steps, rate, longest = LEARNERS[name]
+    model = build(name.split("-")[0], config, FIRST + SYMBOLS, FIRST + SYMBOLS)
+    train(model, lambda: reversals(48, longest), steps, rate)
+    source, _, wanted = reversals(200, longest)
+    with torch.no_grad():
+        state = model.start(model.encode(source), size=longest + 1)
+        tokens, said = torch.full((200,), START), []
+        for _ in range(wanted.shape[1]):
+            tokens = model.step(tokens, state)[0].argmax(-1)
+            said.append(tokens)
+    right = ((torch.stack(said, 1) == wanted) | (wanted < 0)).all(1)
+    assert right.all(), f"{int(right.sum())} of 200"
+
+
+@pytest.mark.skipif("encoder" not in CASES, reason="not there yet")
+def test_a_language_model_learns_to_copy():
+    """A sequence, START again, and the sequence once more."""
+    config = Encoder(job="language-model", size=32, heads=2, layers=2, hidden=64, dropout=0.0)
+    model, length = build("encoder", config, FIRST + SYMBOLS, FIRST + SYMBOLS), 5
+
+    def batch(count=48):
+        words = torch.randint(FIRST, FIRST + SYMBOLS, (count, length))
+        ids = torch.cat([words, torch.full((count, 1), START), words], 1)
+        wanted = ids[:, 1:].clone()
+        wanted[:, :length] = -1
+        tokens = Tokens.of(ids[:, :-1], torch.full((count,), 2 * length))
+        return tokens, tokens, wanted
+
+    train(model, batch, 500, 1e-2)
+    source, _, wanted = batch(200)
+    with torch.no_grad():
+        state = model.start(model.encode(source), size=2 * length)
+        for tokens in source.ids[:, : length + 1].unbind(1):
+            logits, _ = model.step(tokens, state)
+        said = [logits.argmax(-1)]
+        while len(said) < length:
+            said.append(model.step(said[-1], state)[0].argmax(-1))
+    assert torch.equal(torch.stack(said, 1), wanted[:, length:])
