@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.errors import TrainingError
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 from regard.training.task import Loss, Task
@@ -54,8 +55,9 @@ class Line(Task):
         return len(plan[0])
 
     def halves(self, batch: tuple[Tensor, Tensor]) -> list[tuple[Tensor, Tensor]]:
-        (x1, x2), (y1, y2) = batch[0].chunk(2), batch[1].chunk(2)
-        return [(x1, y1), (x2, y2)]
+        if len(batch[0]) < 2:
+            raise TrainingError("one row, and no room")
+        return list(zip(batch[0].chunk(2), batch[1].chunk(2), strict=True))
 
     def validate(self) -> dict[str, float]:
         x = torch.linspace(-1, 1, 9, dtype=self.dtype)[:, None]

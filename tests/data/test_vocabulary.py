@@ -1,8 +1,13 @@
 """Training tokenizers: the size that was asked for, the smallest corpora, the same vocabulary from the same texts."""
 
-import pytest
-from data.cases import KINDS, TEXTS, normalised
+import json
 
+import pytest
+import tokenizers as library
+from data.cases import KINDS, TEXTS, normalised
+from tokenizers import models, trainers
+
+from regard.data.cutting import marked, normalise
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import automatic_size, train
 from regard.errors import ConfigError, DataError
@@ -59,3 +64,13 @@ def test_automatic_sizes():
     assert sizes == [512, 512, 1024, 1024 * 2 ** (48 * 1000**0.5 > 1448), 8192, 16_384, 32_768, 32_768]
     assert automatic_size(100, characters=3000) == 6260
     assert automatic_size(100, characters=90_000) == 32_768
+
+
+def test_merges_are_those_of_whole_texts():
+    """Against the library, given the texts as they are and the same cuts."""
+    made = train(TEXTS, size=400)
+    learner = library.Tokenizer(models.BPE(unk_token="<unk>"))
+    learner.normalizer, learner.pre_tokenizer = normalise(False), marked(cut=True)
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    learner.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=144, special_tokens=special, show_progress=False))
+    assert made.content["model"]["merges"] == json.loads(learner.to_str())["model"]["merges"] != []

@@ -14,7 +14,8 @@ def step():
     held = [torch.ones(1 << 21) for _ in range(16)]  # 8 MiB each
     before.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 before = []
-for _ in range(6):
+torch.set_num_threads(1)
+for _ in range(10):
     step()
 print(before[-1] - before[-2])
 """
@@ -25,4 +26,4 @@ def test_pages_are_not_mapped_again():
     faults = {
         how: int(subprocess.check_output([sys.executable, "-c", CODE, how], text=True)) for how in ("keep", "leave")
     }
-    assert faults["keep"] < 1000 < faults["leave"]
+    assert 4 * faults["keep"] < faults["leave"]

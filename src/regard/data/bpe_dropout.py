@@ -15,7 +15,7 @@ from regard.errors import ArgumentError
 
 __all__ = ["BpeDropout", "Cutter"]
 
-KEPT = 20_000  # words whose plain way is remembered
+KEPT = 50_000  # words whose plain way is remembered
 
 Symbols = tuple[int, ...]
 Merge = tuple[int, int, int]  # its rank, the piece it makes, the place of its left part
@@ -153,7 +153,7 @@ class Cutter:
         if found is None:
             merges = ((self.merges.get(pair), place) for place, pair in enumerate(itertools.pairwise(symbols)))
             found = sorted((*merge, place) for merge, place in merges if merge is not None)
-            if len(self.found) >= 5 * KEPT:
+            if len(self.found) >= 4 * KEPT:
                 self.found.clear()
             self.found[symbols] = found
         return found

@@ -70,7 +70,8 @@ def prepare(
     with cache.workplace(home) as folder:
         facts = build(folder, data, settings, tokenizers)
         cache.seal(folder, **facts)
-        # Named after the tokenizer itself, so that a run that goes on with it finds the same; what was asked for leads there.
+        # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
+        # for leads there.
         final = home / key_of(data, settings, Tokenizers.load(folder / "tokenizer.json"))
         cache.publish(folder, final)
     if asked != final:

@@ -27,7 +27,7 @@ def automatic_size(words: int, characters: int = 0) -> int:
     """How many pieces suit a corpus: the power of two nearest to 48 √(different words), from 512 to 32,768.
 
     500 words: 1,024. 30,000 (29,000 image captions in two languages): 8,192. 150,000 (200,000 talks' sentences):
-    16,384. From 230,000: 32,768. Scripts with many characters get at least twice as many pieces as characters, so far
+    16,384. From 235,000: 32,768. Scripts with many characters get at least twice as many pieces as characters, so far
     as the largest allows it.
     """
     wanted = 2 ** round(math.log2(48 * math.sqrt(max(1, words))))
@@ -89,10 +89,10 @@ def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Li
     """Byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): the most frequent neighbours are joined, again."""
     chosen = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
     learner = library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
-    learner.normalizer, learner.pre_tokenizer = normaliser, marked(cut=True)
+    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     room = chosen - len(BYTES) - tags
     learner.train_from_iterator(
-        chunks(texts),
+        repeated(parts_of(texts, normaliser)),
         trainers.BpeTrainer(
             vocab_size=room,
             min_frequency=2,
@@ -120,7 +120,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
             "tokenizer.size", f"{size} given, expected at least {needed} for the characters of the corpus"
         )
     learner = library.Tokenizer(models.Unigram())
-    learner.normalizer, learner.pre_tokenizer = normaliser, marked(cut=True)
+    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.UnigramTrainer(
         vocab_size=max(chosen, needed) - len(BYTES) - tags,
         special_tokens=list(SPECIAL),
@@ -128,7 +128,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
         show_progress=False,
     )
     try:
-        learner.train_from_iterator(chunks(texts), trainer)
+        learner.train_from_iterator(repeated(parts_of(texts, normaliser)), trainer)
     except Exception as error:  # the library raises nothing narrower
         raise DataError(f"a unigram tokenizer cannot be trained on this corpus: {error}; try another kind") from None
     model = json.loads(learner.to_str())["model"]
@@ -184,7 +184,18 @@ def different_characters(texts: Sequence[str]) -> int:
     return len(set().union(*texts))
 
 
-def chunks(texts: Sequence[str], size: int = 1000) -> Iterator[list[str]]:
-    """Lists of texts, as the library's threads like them."""
-    for start in range(0, len(texts), size):
-        yield list(texts[start : start + size])
+def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counter[str]:
+    """The parts of words, and how often they come. Each different word is cut once only, as that takes time."""
+    counts = Counter(word for text in texts for word in text.split())
+    parts, cut = Counter[str](), marked(cut=True)
+    for word, count in counts.items():
+        for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(word)):
+            parts[part] += count
+    return parts
+
+
+def repeated(parts: Counter[str], most: int = 1000) -> Iterator[str]:
+    """Every part as often as it comes, a line each, as the library counts for itself."""
+    for part, count in parts.items():
+        for start in range(0, count, most):
+            yield f"{part}\n" * min(most, count - start)

@@ -16,7 +16,7 @@ At the start recurrent matrices are orthogonal, gate by gate, so that a state ke
 matrices are Glorot's, biases zero but for an LSTM's forget gate, which starts at 1 and so remembers.
 """
 
-# b sentences · r rows · n positions · e width of the input · d width of a state · g gates · p parts of a state · l layers
+# b sentences · r rows · n positions · e width of the input · d of a state · g gates · p parts of a state · l layers
 import warnings
 from typing import Any, cast
 
@@ -52,6 +52,12 @@ class Layer(nn.Module):
                 bias.zero_()
             if kind == "lstm":
                 self.net.bias_ih_l0[size : 2 * size].fill_(1.0)
+
+    def train(self, mode: bool = True) -> "Layer":
+        """The net itself stays in training: it has no dropout, and cuDNN gives gradients in no other mode."""
+        super().train(mode)
+        self.net.train()
+        return self
 
     def forward(
         self,
@@ -94,7 +100,7 @@ class Layer(nn.Module):
         with warnings.catch_warnings():  # cuDNN wants the weights side by side, and copies them there
             warnings.filterwarnings("ignore", message=".*single contiguous chunk.*")
             states, _, cell = torch.lstm(
-                torch.cat([x, over[..., None]], -1), start, weights, True, 1, 0.0, self.training, False, True
+                torch.cat([x, over[..., None]], -1), start, weights, True, 1, 0.0, True, False, True
             )
         return states, cell[0]
 
@@ -120,7 +126,7 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers one on the other, with dropout between them and never from step to step (Zaremba 2014, arXiv:1409.2329)."""
+    """Layers one on the other; dropout between them, never from step to step (Zaremba et al. 2014, arXiv:1409.2329)."""
 
     def __init__(
         self, kind: Cell, inputs: int, size: int, layers: int, dropout: float = 0.0, nonlinearity: str = "tanh"

@@ -1,8 +1,8 @@
 """A stack of blocks alone: a text classifier, or, causal, a language model.
 
 The encoder of Vaswani et al. 2017 (arXiv:1706.03762). A classifier makes one vector of all positions, their mean or an
-attention with one learned query (as in Yang et al. 2016), and scores every label. A language model looks only back; on the contract it is a
-decoder whose memory holds nothing but the number of sentences.
+attention with one learned query (as in Yang et al. 2016), and scores every label. A language model looks only back; on
+the contract it is a decoder whose memory holds nothing but the number of sentences.
 """
 
 # b sentences · m positions · n target positions · d width · v vocabulary or labels · r rows

@@ -9,12 +9,12 @@ Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
 - Input feeding (section 3.3): the next step's input is $[E y_t; \tilde h_t]$, so that alignments know of each other;
   the first is zero. Without it every query is known beforehand, and all of them look at once.
 
-`reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of the
-source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning. The attention has
-no biases the paper does not have but the b of an additive score.
+`reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of
+the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
 
-Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step: $\tilde h_t$ is
-fed whole. Embeddings start normal with deviation 0.1, the readout uniform within ±0.1 or narrower; cells as `cells` says.
+Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step:
+$\tilde h_t$ is fed whole. Embeddings start unit-normal, the readout with deviation 3/√d, as h̃ is small;
+cells as `cells` says.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · l layers · p parts of a state · r rows
@@ -30,7 +30,7 @@ from regard.kernels.reach import Reach, Window
 from regard.models.cells import Stack, turn
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.kinds import Luong
-from regard.models.recurrent import embedding, kept, looked, padded_ids, prepared, readout, repeated, unpadded
+from regard.models.recurrent import embedding, kept, linear, looked, padded_ids, prepared, readout, repeated, unpadded
 
 __all__ = ["LuongModel"]
 
@@ -61,9 +61,9 @@ class LuongModel(Model):
         self.decoder = Stack(config.cell, words + config.input_feeding * size, size, config.layers, config.dropout)
         span = Predictive(size, config.radius) if config.span == "local-p" else None
         self.attention = Attention(score_of(config), span=span)
-        self.attentional = nn.Linear(2 * size, size, bias=False)
+        self.attentional = linear(2 * size, size, bias=False)
         self.dropout = nn.Dropout(config.dropout)
-        self.readout = readout(size, target)
+        self.readout = readout(size, target, 3.0)
 
     def encode(self, source: Tokens) -> Memory:
         """Annotations in the order of the source, and the decoder's first states."""

@@ -9,7 +9,7 @@ The plain loop of `rnnsearch` is the specification. By hand a CPU does less:
   steps before it multiplies: a matrix gets its gradient from one large product in place of one a step.
 """
 
-# b sentences · m source positions · n steps · d width of the state · g three times that · h of the alignment model · dv of an annotation
+# b sentences · m source positions · n steps · d width of a state, g thrice that · h of the scores · dv of an annotation
 from typing import Any
 
 import torch

@@ -13,10 +13,10 @@ $s_0$ is zero, the encoder's last state of the same layer (an LSTM's cell too), 
 LSTM's cell has a V of its own. `reverse` turns each source sentence round within its length.
 
 Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
-start normal with deviation 0.1, the readout uniform within ±0.1 or narrower; cells as `cells` says.
+start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
 """
 
-# b sentences · m source positions · n target positions · d width · l layers · p parts of a state · r rows · v vocabulary
+# b sentences · m source positions · n target positions · d width · l layers · p parts of a state · r rows · v words
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from regard.attention.cache import State
 from regard.models.cells import PARTS, Stack, turn
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.kinds import RNN
-from regard.models.recurrent import embedding, maxout, padded_ids, readout, repeated, unpadded
+from regard.models.recurrent import embedding, linear, maxout, padded_ids, readout, repeated, unpadded
 
 __all__ = ["RNNModel"]
 
@@ -43,9 +43,9 @@ class RNNModel(Model):
         self.encoder = Stack(config.cell, config.embedding, size, *stack)
         self.decoder = Stack(config.cell, config.embedding + every * size, size, *stack)
         if config.start == "tanh":
-            self.begin = nn.ModuleList(nn.Linear(size, parts * size) for _ in range(config.layers))
+            self.begin = nn.ModuleList(linear(size, parts * size) for _ in range(config.layers))
         if every:
-            self.deep = nn.Linear(size + config.embedding + size, 2 * size)
+            self.deep = linear(size + config.embedding + size, 2 * size)
         self.dropout = nn.Dropout(config.dropout)
         self.readout = readout(size, target)
 

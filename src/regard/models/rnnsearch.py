@@ -7,11 +7,11 @@ Bahdanau, Cho and Bengio 2015 (arXiv:1409.0473), section 3 and appendix A.
 - $c_i = \sum_j a_{ij} h_j$, $a_{ij} = \mathrm{softmax}_j(v^\top \tanh(W s_{i-1} + U h_j + b))$: the query is the state
   *before* the word.
 - $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, f any cell of `cells`, whose GRU differs from the paper's in where it resets.
-- $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, the larger of each pair of numbers, then the readout. The paper's
-  text has $s_i$ there, its appendix $s_{i-1}$: `output = "previous"`.
+- $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, the larger of each pair of numbers, then the readout. The
+  paper's text has $s_i$ there, its appendix $s_{i-1}$: `output = "previous"`.
 
 Dropout falls on embeddings, between the encoder's layers and before the readout, never on what goes from step to step.
-Embeddings start normal with deviation 0.1, the readout uniform within ±0.1 or narrower; cells as `cells` says.
+Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
 
 Teacher forced, all that does not hang on the state is computed for all steps at once: the words' part of the cell's
 input before the recurrence, and the deep output after it. On a CPU the recurrence of a GRU has a backward pass of its
@@ -34,6 +34,7 @@ from regard.models.kinds import RNNSearch
 from regard.models.recurrent import (
     embedding,
     kept,
+    linear,
     looked,
     maxout,
     padded_ids,
@@ -57,10 +58,10 @@ class RNNSearchModel(Model):
         self.encoder = Bidirectional(
             config.cell, words, size, config.layers, config.dropout, nonlinearity=config.nonlinearity
         )
-        self.begin = nn.Linear(size, PARTS[config.cell] * size)
+        self.begin = linear(size, PARTS[config.cell] * size)
         self.attention = Attention(Additive(size, 2 * size, config.hidden))
         self.cell = Layer(config.cell, words + 2 * size, size, config.nonlinearity)
-        self.deep = nn.Linear(size + words + 2 * size, 2 * config.maxout)
+        self.deep = linear(size + words + 2 * size, 2 * config.maxout)
         self.dropout = nn.Dropout(config.dropout)
         self.readout = readout(config.maxout, target)
 

@@ -2,8 +2,8 @@ r"""The Transformer: attention alone, multi-head and masked, with positions.
 
 Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by √d and shared with the output projection
 (section 3.4). The paper's own form is `norm="post"` with sinusoidal positions; `norm="pre"`, the default of the small
-presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions that
-are concatenated to the embedding and projected back to the width of the model, in place of added ones.
+presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions
+that are concatenated to the embedding and projected back to the width of the model, in place of added ones.
 """
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
@@ -116,7 +116,7 @@ class TransformerModel(Model):
 
         def keep(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
             with torch.no_grad():
-                seen.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr, arg-type]
+                seen.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr]
 
         hook = last.cross.register_forward_hook(keep, with_kwargs=True)
         try:

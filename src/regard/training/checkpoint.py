@@ -118,10 +118,17 @@ class Checkpoints:
         if self.linked("best") not in (best, "average") and (self.folder / best).is_dir():
             self.point("best", best)
 
-    def prune(self) -> None:
-        """Remove all but the newest ones, and what a link points at."""
-        kept = {self.linked(link) for link in ("best", "last")}
-        for old in self.steps()[: -self.keep]:
+    def prune(self, every: int = 1) -> None:
+        """Remove all but the newest ones, and what a link points at.
+
+        Of those before the last only multiples of `every` count: a run that was stopped in between and resumed keeps,
+        and averages, what one that was not would.
+        """
+        steps = self.steps()
+        regular = [each for each in steps[:-1] if int(each.name[5:]) % every == 0]
+        kept = {self.linked("best"), self.linked("last"), *(each.name for each in steps[-1:])}
+        kept |= {each.name for each in regular[max(0, len(regular) - self.keep + 1) :]}
+        for old in steps:
             if old.name not in kept:
                 # Renamed first, so that a kill in between leaves nothing that looks like a checkpoint.
                 gone = self.folder / f".gone-{old.name}"

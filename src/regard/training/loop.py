@@ -349,7 +349,7 @@ class Trainer:
                 self.checkpoints.point("last", name)
                 if best:
                     self.checkpoints.point("best", name)
-                self.checkpoints.prune()
+                self.checkpoints.prune(self.settings.validate_every)
             except TrainingError as error:
                 problem = str(error)
         if problem := self.group.same(problem):
@@ -469,9 +469,11 @@ class Trainer:
 
 def pieces(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
     """The batch in so many parts, a power of two, or as many as it has; what the task says if none can be smaller."""
-    cut, problem = [batch], None
+    cut: list[Any] = [batch]
+    problem: TrainingError | None = None
     for _ in range(parts.bit_length() - 1):
-        before, cut, problem = cut, [], None
+        before, cut = cut, []
+        problem = TrainingError("out of memory, and this task's batches get no smaller")
         for each in before:
             try:
                 cut += task.halves(each)

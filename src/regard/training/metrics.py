@@ -3,6 +3,7 @@
 A record is {"kind": "step", "step": 500, "loss": 3.21, …} or {"kind": "valid", "step": 500, "bleu": 12.4, …}.
 """
 
+import contextlib
 import errno
 import importlib.util
 import json
@@ -50,15 +51,19 @@ class Metrics:
             why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
             raise TrainingError(f"{self.path}: not written, {why}. Make room and go on with --resume") from error
         if self._board is not None and isinstance(numbers.get("step"), int):
-            for key, value in record.items():
-                if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
-                    self._board.add_scalar(f"{kind}/{key}", value, numbers["step"])
+            try:
+                for key, value in record.items():
+                    if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
+                        self._board.add_scalar(f"{kind}/{key}", value, numbers["step"])
+            except OSError:  # a mirror: training goes on without it
+                self._board = None
 
     def close(self) -> None:
         """Close the file, and let TensorBoard write what it holds."""
         self._file.close()
         if self._board is not None:
-            self._board.close()
+            with contextlib.suppress(OSError):
+                self._board.close()
             self._board = None
 
     def __enter__(self) -> "Metrics":
@@ -163,4 +168,7 @@ def _board(folder: Path, resume_step: int | None) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:  # there, but not whole
         return None
-    return SummaryWriter(str(folder), purge_step=None if resume_step is None else resume_step + 1)
+    try:
+        return SummaryWriter(str(folder), purge_step=None if resume_step is None else resume_step + 1)
+    except OSError:
+        return None

@@ -8,6 +8,11 @@ import pytest
 from regard.data.builtin import generate
 from regard.data.builtin.dates import FORMS, LIMITS
 
+
+def listed(words):
+    return words.split()
+
+
 WRITTEN = {  # what strptime reads, once digits are joined
     "british": "%d %B %Y",
     "american": "%B %d , %Y",
@@ -15,10 +20,10 @@ WRITTEN = {  # what strptime reads, once digits are joined
     "dots": "%d . %m . %Y",
     "slashes": "%m / %d / %Y",
 }
-ORDINALS = (
+ORDINALS = listed(
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
     "sixteenth seventeenth eighteenth nineteenth twentieth"
-).split()
+)
 
 
 def ordinal(text):
@@ -107,9 +112,9 @@ def test_back_again():
 
 def test_the_same_words_never_mean_two_dates():
     found = {}
-    for example in generate("dates", 20_000):
+    for example in generate("dates", 8_000):
         assert found.setdefault(example.source, example.target) == example.target
-    assert len({example for example in found.values()}) > 15_000
+    assert len(set(found.values())) > 6_000
 
 
 def test_each_form_comes_up():

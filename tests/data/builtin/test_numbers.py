@@ -7,6 +7,11 @@ from hypothesis import strategies as st
 from regard.data.builtin import generate
 from regard.data.builtin.numerals import spell
 
+
+def listed(words):
+    return words.split()
+
+
 BY_HAND = {
     "en": {
         0: "zero",
@@ -72,11 +77,11 @@ SMALL = {
     "fr": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize",
 }
 VALUES = {language: {word: n for n, word in enumerate(words.split())} for language, words in SMALL.items()}
-VALUES["en"] |= {w: 10 * n for n, w in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
+VALUES["en"] |= {w: 10 * n for n, w in enumerate(listed("twenty thirty forty fifty sixty seventy eighty ninety"), 2)}
 VALUES["de"] |= {
-    w: 10 * n for n, w in enumerate("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split(), 2)
+    w: 10 * n for n, w in enumerate(listed("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"), 2)
 } | {"ein": 1, "eine": 1}
-VALUES["fr"] |= {w: 10 * n for n, w in enumerate("vingt trente quarante cinquante soixante".split(), 2)} | {
+VALUES["fr"] |= {w: 10 * n for n, w in enumerate(listed("vingt trente quarante cinquante soixante"), 2)} | {
     "vingts": 20
 }
 HUNDRED = {"hundred", "hundert", "cent", "cents"}

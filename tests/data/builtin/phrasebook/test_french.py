@@ -1,20 +1,26 @@
-"""French, looked at by someone who knows the rules and not the program: small tables typed here, every sentence read."""
+"""French, looked at by one who knows the rules and not the program: small tables typed here, every sentence read."""
 
+import itertools
 import re
 
 from data.builtin.phrasebook.cases import sample
 
+
+def listed(words):
+    return words.split()
+
+
 SHORT = {"je", "ne", "me", "te", "se", "le", "la", "de", "que"}
 ELIDED = {"j'", "n'", "m'", "t'", "s'", "l'", "d'", "qu'"}
 MUTE_H = re.compile(r"(homme|histoire|heure|heureu|hôpital|hôtel|hiver|habit)")
-MASCULINE = (
-    "homme enfant garçon professeur ami voisin frère père fils oncle chien chat cheval oiseau gâteau pain fromage lait vin "
-    "livre journal sac manteau chapeau vélo train arbre ordinateur appartement couteau verre"
-).split()
-FEMININE = (
-    "femme fille sœur mère tante pomme orange tomate viande soupe eau bière lettre histoire table chaise clé lampe chemise "
-    "robe porte fenêtre chambre voiture maison fleur étoile chanson question assiette"
-).split()
+MASCULINE = listed(
+    "homme enfant garçon professeur ami voisin frère père fils oncle chien chat cheval oiseau gâteau pain fromage lait "
+    "vin livre journal sac manteau chapeau vélo train arbre ordinateur appartement couteau verre"
+)
+FEMININE = listed(
+    "femme fille sœur mère tante pomme orange tomate viande soupe eau bière lettre histoire table chaise clé lampe "
+    "chemise robe fenêtre chambre voiture maison fleur étoile chanson question assiette"
+)
 ADJECTIVES = {  # masculine, feminine, and their plurals
     "grand": ("grand", "grande", "grands", "grandes"),
     "petit": ("petit", "petite", "petits", "petites"),
@@ -39,7 +45,7 @@ def vowel(word):
 def pairs():
     for example in sample("en-fr"):
         words = example.target.split()
-        for one, two in zip(words, words[1:], strict=False):
+        for one, two in itertools.pairwise(words):
             yield example, one, two
 
 
@@ -87,8 +93,8 @@ def gender(noun):
 
 
 def test_articles_agree():
-    masculine, feminine = set("le un du ce cet au quel".split()), set("la une cette ma ta sa quelle".split())
-    plural = set("les des ces mes tes ses nos leurs aux quels quelles".split())
+    masculine, feminine = set(listed("le un du ce cet au quel")), set(listed("la une cette ma ta sa quelle"))
+    plural = set(listed("les des ces mes tes ses nos leurs aux quels quelles"))
     checked = 0
     for example, one, two in pairs():
         kind = gender(two)
@@ -123,14 +129,14 @@ def test_adjectives_agree_and_stand_where_they_should():
     assert checked > 400
 
 
-PARTICIPLES = "allé venu arrivé parti sorti resté revenu levé réveillé".split()
+PARTICIPLES = listed("allé venu arrivé parti sorti resté revenu levé réveillé")
 AFTER = {"il": "", "elle": "e", "ils": "s", "nous": "s", "je": "", "tu": ""}
 
 
 def test_participles_agree_with_the_subject_of_etre():
     checked = 0
     pattern = re.compile(
-        r"\b(je|tu|il|elle|nous|ils) (?:n' |ne )?(?:me |te |se |nous |m' |t' |s' )?(?:suis|es|est|sommes|sont) (?:pas )?"
+        r"\b(je|tu|il|elle|nous|ils) (?:n' |ne )?(?:me |te |se |nous |[mts]' )?(?:suis|es|est|sommes|sont) (?:pas )?"
         rf"(({'|'.join(PARTICIPLES)})\w*)"
     )
     for example in sample("en-fr"):
@@ -153,17 +159,21 @@ def test_verbs_that_take_etre_never_take_avoir():
 def test_a_direct_object_in_front_agrees():
     """la and les before avoir: vue, vus; quelle … achetée."""
     endings = {"her": "e", "them": "s", "him": "", "me": "", "us": "s", "it": ""}
-    pattern = re.compile(r"^(?:he|she|I|we|they|you) (?:saw|invited|called|met|found|helped|thanked|heard) (\w+) \.$")
-    stems = "vu invité appelé rencontré trouvé aidé remercié entendu".split()
+    stems = {
+        "saw": "vu", "invited": "invité", "called": "appelé", "met": "rencontré", "found": "trouvé", "helped": "aidé",
+        "thanked": "remercié", "heard": "entendu", "bought": "acheté", "understood": "compris", "repaired": "réparé",
+    }  # fmt: skip
     checked = 0
     for example in sample("en-fr"):
-        match = pattern.match(example.source)
-        if match and match[1] in endings:
-            participle = example.target.split()[-2]
-            stem = next(stem for stem in stems if participle.startswith(stem))
-            assert participle == stem + endings[match[1]], f"{example.source} | {example.target}"
-            checked += 1
-    assert checked > 10
+        source, target = example.source.split(), example.target.split()
+        for i in range(len(source) - 2):
+            if source[i] in stems and source[i + 1] in endings and source[i + 2] in (".", "yesterday", "last", "on"):
+                participle = target[max(j for k, j in example.alignment if k == i)]
+                ending = endings[source[i + 1]]
+                right = stems[source[i]] + ("" if stems[source[i]].endswith("s") and ending == "s" else ending)
+                assert participle == right, f"{example.source} | {example.target}"
+                checked += 1
+    assert checked > 40
 
 
 def test_questions_are_asked_with_est_ce_que():
@@ -177,7 +187,7 @@ def test_questions_are_asked_with_est_ce_que():
 
 def test_verbs_agree_with_pronouns():
     forms = {
-        "je": "suis ai vais veux peux dois devrais étais avais", "j'": "ai aime étais avais",
+        "je": "suis ai vais veux peux dois devrais étais avais", "j'": "ai étais avais",
         "tu": "es as vas veux peux dois devrais étais avais", "il": "est a va veut peut doit devrait était avait",
         "nous": "sommes avons allons voulons pouvons devons devrions étions avions",
         "ils": "sont ont vont veulent peuvent doivent devraient étaient avaient",
@@ -187,7 +197,7 @@ def test_verbs_agree_with_pronouns():
     checked = 0
     for example in sample("en-fr"):
         words = example.target.split()
-        if words[0] in forms and words[1] in table:
+        if words[0] in forms and words[1] in table and "follow" not in example.source:  # tu suis
             checked += 1
             assert words[1] in forms[words[0]].split(), example.target
     assert checked > 1500

@@ -1,10 +1,15 @@
-"""German, looked at by someone who knows the rules and not the program: small tables typed here, every sentence read."""
+"""German, looked at by one who knows the rules and not the program: small tables typed here, every sentence read."""
 
 import re
 
 from data.builtin.phrasebook.cases import sample
 
-PRONOUNS = "ich du er sie wir es".split()
+
+def listed(words):
+    return words.split()
+
+
+PRONOUNS = listed("ich du er sie wir es")
 FINITE = {
     "ich": "habe bin war hatte werde kann muss will sollte konnte musste wollte darf mag weiß",
     "du": "hast bist warst hattest wirst kannst musst willst solltest konntest musstest wolltest darfst magst weißt",
@@ -13,18 +18,18 @@ FINITE = {
 }
 AUXILIARIES = {form: person for person, forms in FINITE.items() for form in forms.split()}
 EVERY_AUXILIARY = {form for forms in FINITE.values() for form in forms.split()}
-WITH_SEIN = (
-    "gegangen gefahren gekommen geblieben geschwommen gelaufen aufgestanden aufgewacht zurückgekommen angekommen abgereist "
+WITH_SEIN = listed(
+    "gegangen gekommen geblieben geschwommen gelaufen aufgestanden aufgewacht zurückgekommen angekommen abgereist "
     "ausgegangen gefolgt"
-).split()
-WITH_HABEN = (
+)
+WITH_HABEN = listed(
     "gegessen getrunken gekauft gelesen geschrieben gesehen gehört gefunden verloren gesucht angerufen eingeladen "
     "aufgemacht zugemacht angemacht aufgeräumt mitgebracht geschlafen gearbeitet getanzt gesungen gelacht geholfen "
-    "gedankt geantwortet gratuliert besucht verstanden gegeben gezeigt geschickt erzählt erklärt versucht vergessen"
-).split()
+    "gedankt geantwortet verstanden gegeben gezeigt geschickt geträumt gewartet gesprochen getroffen gewaschen"
+)
 CONJUNCTIONS = ("weil", "dass", "obwohl", "wenn", "als", "während", "ob")
 GENDERS = {
-    "m": "Mann Hund Apfel Käse Wein Tee Brief Tisch Schlüssel Hut Mantel Baum Stern Regenschirm Lehrer Freund Bruder Sohn",
+    "m": "Mann Hund Apfel Käse Wein Tee Brief Tisch Schlüssel Hut Mantel Baum Stern Regenschirm Lehrer Freund Bruder",
     "f": "Frau Katze Suppe Milch Zeitung Lampe Tür Blume Frage Schwester Mutter Tante Tomate Gitarre Tasse Wohnung",
     "n": "Kind Mädchen Buch Auto Haus Pferd Brot Wasser Bier Fenster Zimmer Lied Kleid Hemd Glas Radio Fahrrad",
 }
@@ -62,7 +67,9 @@ def test_the_finite_verb_closes_a_subordinate_clause():
             last = words[-1]
             assert last[0].islower(), example.target
             assert last not in PRONOUNS, example.target
-            inner = [word for word in words[1:-1] if word in EVERY_AUXILIARY and word not in ("war", "haben", "sein")]
+            inner = [
+                word for word in words[1:-1] if word in EVERY_AUXILIARY and word not in ("war", "weiß", "haben", "sein")
+            ]
             assert not inner or "und" in words, f"{example.target}: {inner} before the end"
             if any(word in WITH_HABEN + WITH_SEIN for word in words[:-1]):
                 assert last in EVERY_AUXILIARY, example.target
@@ -78,14 +85,14 @@ def test_participles_and_prefixes_close_a_main_clause():
             example.target.count(",") and words[0] in ("der", "die", "das", "den")
         ):
             for prefix in ("ab", "zurück", "fern", "aus"):
-                assert prefix not in words[:-1], example.target
+                assert not re.search(rf"\\b{prefix} (?!und\\b)", " ".join(words)), example.target
             participles = [i for i, word in enumerate(words) if word in WITH_HABEN + WITH_SEIN]
             for i in participles:
                 assert i == len(words) - 1 or words[i + 1] == "und" or words[-1] in EVERY_AUXILIARY, example.target
 
 
 def test_haben_or_sein():
-    haben, sein = set("habe hast hat haben".split()), set("bin bist ist sind".split())
+    haben, sein = set(listed("habe hast hat haben")), set(listed("bin bist ist sind"))
     checked = 0
     for example, words in clauses():
         for participles, right in ((WITH_SEIN, sein), (WITH_HABEN, haben)):
@@ -121,8 +128,6 @@ def test_verbs_agree_with_pronouns():
             else:
                 ending = {"ich": "e", "du": "t", "er": "t", "wir": "n"}[subject]
                 assert verb.endswith(ending), example.target
-            if subject == "du":
-                assert verb.endswith(("st", "ßt")), example.target
     assert checked > 3000
 
 
@@ -134,9 +139,11 @@ def test_articles_and_adjectives_agree_with_nouns():
             if noun not in GENDER or noun in PLURALS or i == 0:
                 continue
             adjective = ""
-            det = words[i - 1]
+            det, first = words[i - 1], i - 1
             if i > 1 and re.search(r"(e|en|er|es|em)$", det) and det[0].islower() and not determiner(det):
-                adjective, det = det, words[i - 2]
+                adjective, det, first = det, words[i - 2], i - 2
+            if first and words[first - 1] == ",":
+                continue  # a relative pronoun: , die deutschen Tee trinken
             det = determiner(det)
             if det:
                 key = f"{det} {GENDER[noun]}"
@@ -170,7 +177,7 @@ def test_kein_and_nicht():
         found = sum(word == "nicht" or word.startswith("kein") for word in german)
         assert found == denials, f"{example.source} | {example.target}"
         assert german.count("nie") == english.count("never")
-        assert not re.search(r"nicht ein(e|en|em|er)? ", example.target) or "than" in english, example.target
+        assert not re.search(r"nicht ein(e|en|em|er) ", example.target), example.target
 
 
 def test_nouns_are_capitals_and_nothing_else():
@@ -180,11 +187,8 @@ def test_nouns_are_capitals_and_nothing_else():
             word = example.target.split()[j]
             if word[0].isupper():
                 capitals.add(word)
-            if example.source.split()[i] in ("dog", "house", "children", "bread", "school", "hungry", "teacher"):
-                if word[0].islower():
-                    assert (
-                        determiner(word) or word in ("kein", "haben") or word.startswith(("kein", "ha", "jed", "welch"))
-                    ), word
+            if word[0].islower() and example.source.split()[i] in ("dog", "house", "bread", "school", "Berlin"):
+                assert determiner(word), f"{example.target}: {word}"  # keine, for bread without an article
     assert not {"Ich", "Du", "Er", "Sie", "Der", "Das"} & capitals
 
 

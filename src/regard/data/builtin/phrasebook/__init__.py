@@ -75,7 +75,7 @@ def every(wanted: Wanted, options: Options) -> None:
 
 
 def derive(source: str, pair: str = "en-de", tries: int = 200_000) -> Example | None:
-    """The example with this English source ("I ate pizza yesterday ."), or None where none was found in so many tries."""
+    """The example with this English source ("I ate pizza yesterday ."), or None where it did not come up."""
     speak = PAIRS[Options(pair).pair]
     sentence = search(source.split(), tries)
     return None if sentence is None else example(sentence, english.speak(sentence), speak)

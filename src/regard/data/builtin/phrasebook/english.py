@@ -233,7 +233,7 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
         else:
             below.append(preposition)
     else:
-        if recipient is not None and recipient.kind == Kind.PRONOUN and not light:
+        if recipient is not None and recipient.kind == Kind.PRONOUN and not light and "to" not in verb.traits:
             below.append(noun_phrase(out, recipient))
             recipient = None
         if thing is not None:

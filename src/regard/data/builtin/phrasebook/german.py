@@ -2,7 +2,7 @@
 
 The finite verb stands second in a statement, first in a question, last in a subordinate clause; participle, infinitive
 and separable prefix stand at the end. Between them: pronouns, time, definite objects (dative first), negation, manner,
-indefinite objects, prepositional objects, place. A relative clause follows the verb that closes its clause. Sentences
+place, indefinite objects, prepositional objects. A relative clause follows the verb that closes its clause. Sentences
 start in lower case, nouns with a capital as in print. Heads as in `english`.
 """
 
@@ -343,6 +343,8 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
         out.append(below[-1])
     if clause.manner is not None:
         below.append(say(out, clause.manner.german, bits * MANNER))
+    if clause.place is not None and verb is not None:
+        below.append(say(out, (clause.place.to if clause.to else clause.place.at).german, bits * PLACE))
     if plain is not None:
         below.append(noun_phrase(out, plain, case, none))
         if plain.relative is not None:
@@ -354,8 +356,11 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
         word.head = below[-1]
         if thing.relative is not None:
             trailing = (thing, below[-1])
-    if clause.place is not None and verb is not None:
-        below.append(say(out, (clause.place.to if clause.to else clause.place.at).german, bits * PLACE))
+        elif preposition == "von" and thing.kind == Kind.NOUN and thing.det == Det.THE:
+            article = out[out.index(word) + 1]
+            if article.form == "dem":
+                word.form, word.bits = "vom", word.bits | article.bits
+                out.remove(article)
     return trailing
 
 
@@ -434,6 +439,9 @@ def speak(sentence: Sentence) -> list[Word]:
             comma = None
             if sentence.comma or not sentence.coordinate:
                 comma = Word(",", bits * 16)
+                out.append(comma)
+            elif main.object is not None and main.object.relative is not None:
+                comma = Word(",", 0)  # closes the relative clause
                 out.append(comma)
             order = SECOND if sentence.coordinate else LAST
             below = clause_(out, other, order, say(out, sentence.conjunction.german, bits * 2))

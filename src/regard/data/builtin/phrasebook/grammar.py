@@ -28,6 +28,7 @@ from regard.data.builtin.phrasebook.weights import (
     CONTENTS,
     DEFINITE_DETS,
     FAMILY_DETS,
+    LONG_SHAPES,
     MASS_DETS,
     MODALS,
     PAST_MODALS,
@@ -100,7 +101,7 @@ class Grammar:
         phrase.person = 4 if many else 2
         phrase.feminine = noun.feminine
         if noun in self.pool.unowned and (det == Det.MY or det == Det.NAMED):
-            phrase.det = det = Det.THE  # "meine Frau" is a wife
+            phrase.det = det = Det.THE  # "meine Frau" is a wife, "sa fille" a daughter
         if det == Det.MY:
             phrase.owner = self.pick(self.pool.owners)
         elif det == Det.NAMED:
@@ -108,7 +109,9 @@ class Grammar:
         elif det == Det.NUMBER:
             phrase.number = self.pick(self.pool.numbers)
         if noun.kind in self.pool.adjectives and self.random() < (0.14 if noun.kind in PEOPLE else 0.36):
-            phrase.adjective = self.pick(self.pool.adjectives[noun.kind])
+            adjective = self.pick(self.pool.adjectives[noun.kind])
+            if adjective.english[0] != "old" or noun not in self.pool.children:  # une vieille fille is something else
+                phrase.adjective = adjective
         return phrase
 
     def people(self, family: bool) -> NounPhrase:
@@ -182,7 +185,7 @@ class Grammar:
         elif denied and det >= Det.A and (verb.german.case == 2 or verb.french.link):
             det = self.pick(DEFINITE_DETS)
         phrase = self.noun(noun, det, many)
-        if relative and det in (Det.THE, Det.A) and random() < 0.06 + 0.24 * self.rich:
+        if relative and (det == Det.THE or (det == Det.A and not denied)) and random() < 0.06 + 0.24 * self.rich:
             self.add_relative(phrase)
         return phrase
 
@@ -211,6 +214,7 @@ class Grammar:
         random, verb, pool = self.random, clause.verb, self.pool
         traits = verb.traits if verb is not None else ()
         choice = self.pick(TENSES) if mode == "any" else mode
+        state = verb is None or ("still" in traits and "past" not in traits)
         lasting = verb is None and not (clause.idiom or clause.place or clause.adjective in pool.passing)
         if verb is None or "still" in traits:
             if choice == "progressive":
@@ -242,7 +246,7 @@ class Grammar:
             chance = random()
             if chance < 0.15 and clause.modal != Modal.HAD:
                 clause.polarity = Polarity.NOT
-            elif chance < 0.21 and choice == "present" and verb is not None and clause.wh is None:
+            elif chance < 0.21 and choice == "present" and not state and clause.wh is None:
                 clause.polarity = Polarity.NEVER
         if (
             verb is not None
@@ -279,7 +283,7 @@ class Grammar:
     ) -> Clause:
         """A clause of a kind of content; `plain` has no time in front and no relative clause."""
         random, pool = self.random, self.pool
-        decorated = not plain and asking == Asking.NOTHING
+        decorated = (not plain or self.rich > 0.5) and asking == Asking.NOTHING and subject is None
         if content == "sky" or content == "weather":
             clause = self.new_clause(self.pronoun(6))
             if content == "sky":
@@ -291,7 +295,7 @@ class Grammar:
             return clause
         verb = None
         if content == "verb":
-            verb = self.pick(pool.lively if mode == "progressive" else pool.verbs)
+            verb = self.pick(pool.lively if mode in ("progressive", "modal") else pool.verbs)
         elif content == "give":
             verb = self.pick(pool.giving)
         elif content == "go":
@@ -445,7 +449,7 @@ class Grammar:
         if clause.polarity == Polarity.YES and clause.verb2 is None:
             if clause.subject.many and not verb.objects and not verb.english.particle and random() < 0.15:
                 clause.manner = self.pick(pool.together) if verb.traits else None
-            elif random() < 0.14:
+            elif random() < (0.14 if verb.objects else 0.28):
                 manners = pool.manners.get(verb)
                 if manners:
                     manner = self.pick(manners)
@@ -460,7 +464,7 @@ class Grammar:
     def sentence(self) -> Sentence:
         """Draw a sentence."""
         self.bit = 1
-        shape = self.pick(SHAPES)
+        shape = self.pick(SHAPES if self.random() > self.rich - 0.4 else LONG_SHAPES)
         if shape in ("reason", "event", "condition", "while", "joined"):
             return self.complex(shape)
         if shape == "statement":

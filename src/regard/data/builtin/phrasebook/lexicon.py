@@ -6,7 +6,7 @@ category, so that a sentence has one translation.
 - Verbs: English, German and French notations (see `inflection`), the classes of noun that their object may have, and
   traits: `may` the object may be left out; `slow`, `loud`, `well` take such adverbs; `here` may say where; `still` is a
   state (no progressive; a past only with `past`); `kind` speaks of a kind (j'aime le pain); `animal` may have an animal
-  as its subject.
+  as its subject; `to` says so before a pronoun too ("explains it to us").
 - Nouns: English (plural where irregular; `-` has none), German article, singular, plural (~n: weak, den Jungen),
   French gender and word, class.
 - Adjectives: English (comparative where it is one word), German with comparative (`-` none) and a stem where that

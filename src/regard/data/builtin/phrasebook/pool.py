@@ -50,7 +50,8 @@ class Pool:
             for verb in (*self.verbs, *self.giving)
             for every in [tuple(each for kind in verb.objects for each in lexicon.INCLUDES.get(kind, (kind,)))]
         }
-        self.unowned = {noun for noun in self.nouns["person"] if noun.english[0] in ("man", "woman")}
+        self.unowned = {noun for noun in self.nouns["person"] if noun.english[0] in ("man", "woman", "boy", "girl")}
+        self.children = {noun for noun in self.nouns["person"] if noun.english[0] in ("child", "boy", "girl")}
         adjectives = self.chosen_adjectives("adjectives")
         feelings = self.chosen_adjectives("feelings")
         self.adjectives: dict[str, list[Adjective]] = {
@@ -58,7 +59,9 @@ class Pool:
         }
         self.passing = {a for a in (*adjectives, *feelings) if a.english[0] in PASSING}
         self.feelings = [a for a in (*adjectives, *feelings) if a in self.passing and "person" in a.kinds]
-        self.predicates = {kind: [a for a in (*adjectives, *feelings) if kind in a.kinds] for kind in kinds}
+        self.predicates = {  # une nouvelle voiture, but elle est neuve: new stands only before nouns
+            kind: [a for a in (*adjectives, *feelings) if kind in a.kinds and a.english[0] != "new"] for kind in kinds
+        }
         self.comparable = {kind: [a for a in self.predicates[kind] if a.comparative != "-"] for kind in kinds}
         self.described = [k for k in kinds if k not in ("person", "family") and self.predicates[k] and self.nouns[k]]
         self.rivals = [k for k in self.described if self.comparable[k] and len(self.nouns[k]) > (only is None)]

@@ -1,0 +1,233 @@
+"""A kill never costs more than the work since the last checkpoint.
+
+Processes are forked from this one, where torch is loaded already, and killed: at random moments while they save all the
+time, and at every single call by which a checkpoint comes to the disk.
+"""
+
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+import torch
+from tiny import Line, same_tensors, training
+
+from regard.training import metrics
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
+from regard.training.loop import train
+from regard.training.progress import Progress
+from regard.training.task import Task
+
+ALWAYS = {"steps": 100_000, "validate_every": 1, "log_every": 1, "ema": 0.9}
+
+
+class Announcing(Line):
+    """Writes every step whose checkpoint is done to a pipe: what a person was told is safe."""
+
+    def __init__(self, pipe: int | None = None):
+        super().__init__()
+        self.pipe, self.validated = pipe, 0
+
+    def stream(self, position):
+        saved = position.batch + position.epoch * self.batches  # one batch a step
+        for each in super().stream(position):
+            if self.pipe is not None and saved:  # the update before this one was saved before the next is asked for
+                os.write(self.pipe, saved.to_bytes(4, "big"))
+            saved += 1
+            yield each
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    """A forked process has no other threads; TensorBoard would start one."""
+    monkeypatch.setattr(metrics, "_board", lambda folder, resume_step: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def forked(work) -> int:
+    """Run it in a child that never comes back into the tests."""
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(60)
+            work()
+        finally:
+            os._exit(7)
+    return child
+
+
+def announced(pipe: int) -> int:
+    """The last step that was said to be saved."""
+    last = 0
+    while content := os.read(pipe, 4):
+        last = int.from_bytes(content, "big")
+    return last
+
+
+def killed_after(seconds: float, run, resume: bool) -> int:
+    read, write = os.pipe()
+    child = forked(lambda: train(Announcing(write), training(**ALWAYS), run, resume=resume))
+    os.close(write)
+    if not resume:
+        os.read(read, 4)  # from the first checkpoint on
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL, "it ended by itself"
+    last = announced(read)
+    os.close(read)
+    return last
+
+
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+def test_random_kills(tmp_path, kills):
+    safe = 0
+    for number in range(kills):
+        safe = max(safe, killed_after(random.uniform(0.0, 0.15), tmp_path, resume=number > 0))
+        last = Checkpoints(tmp_path).last()
+        found = read_checkpoint(last)
+        assert found.step >= safe
+        assert last.name == f"step-{found.step:06d}"
+        load_weights(Line().objective, found.model, str(last))
+        for each in Checkpoints(tmp_path).steps():  # every other one there is whole as well
+            read_checkpoint(each)
+        safe = found.step
+    result = train(Line(), training(**{**ALWAYS, "steps": safe + 3}), tmp_path, resume=True)
+    assert (result.step, result.why) == (safe + 3, "finished")
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+    # And it is the run that nobody killed. (Its validations and steps are thousands; the weights say it all.)
+    unhurt = Line()
+    train(unhurt, training(steps=safe + 3, validate_every=10**6, ema=0.9), tmp_path / "unhurt")
+    assert same_tensors(
+        read_checkpoint(Checkpoints(tmp_path).last()).trainer,
+        read_checkpoint(Checkpoints(tmp_path / "unhurt").last()).trainer,
+    )
+
+
+# ---- every moment, one after the other
+
+
+CALLS = (
+    (os, "fsync"),
+    (os, "rename"),
+    (os, "replace"),
+    (os, "symlink"),
+    (os, "unlink"),
+    (os, "rmdir"),
+    (os, "mkdir"),
+    (os, "open"),
+)
+
+
+def dying_at(call: int) -> None:
+    """From here on: die just before the so-manyeth call that changes the disk."""
+    left = [call]
+
+    def dying(real):
+        def act(*arguments, **options):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **options)
+
+        return act
+
+    for module, name in CALLS:
+        setattr(module, name, dying(getattr(module, name)))
+
+
+class Scripted(Task):
+    """Nothing to train: its validations get better at steps 1 and 3."""
+
+    metric = "bleu"
+
+    def __init__(self):
+        self.line, self.number = Line(), 0
+        self.objective, self.epoch = self.line.objective, self.line.epoch
+        self.count = self.line.count
+
+    def stream(self, position):
+        self.number = position.batch + position.epoch * self.line.batches
+        return super().stream(position)
+
+    def validate(self):
+        self.number += 1
+        return {"bleu": {1: 5.0, 3: 6.0, 5: 7.0}.get(self.number, 1.0)}
+
+
+# Step 3 is a new best, and two are to be removed; step 2 is none and removes none, step 4 removes one.
+@pytest.mark.parametrize("step", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
+def test_a_kill_at_every_call(tmp_path, step):
+    """A step's save, killed at its first call, its second, … until it comes through."""
+
+    class DieIn(Progress):
+        def __init__(self, call):
+            self.call = call
+
+        def samples(self, samples):
+            if self.seen == step:
+                dying_at(self.call)
+
+        def valid(self, record):
+            self.seen = record["step"]
+
+    base = tmp_path / "base"
+    settings = {"steps": step - 1, "validate_every": 1, "keep": 1, "log_every": 100}
+    train(Scripted(), training(**settings), base)
+    steps = set()
+    for call in range(1, 200):
+        run = tmp_path / str(call)
+        shutil.copytree(base, run, symlinks=True)
+
+        def work(call=call, run=run):
+            train(Scripted(), training(**{**settings, "steps": step}), run, resume=True, progress=DieIn(call))
+            os._exit(0)
+
+        status = os.waitpid(forked(work), 0)[1]
+        assert status in (0, signal.SIGKILL)
+        found = read_checkpoint(Checkpoints(run).last())
+        assert found.step in (step - 1, step)
+        steps.add(found.step)
+        best = Checkpoints(run).best()
+        assert best is not None
+        read_checkpoint(best)
+        result = train(Scripted(), training(**{**settings, "steps": step + 2}), run, resume=True)
+        assert result.step == step + 2
+        # The links are those of a run that nobody killed, also where the kill came before a link was made.
+        expected = max(number for number in (1, 3, 5) if number <= step + 2)
+        assert (result.best_step, Checkpoints(run).linked("best")) == (expected, f"step-{expected:06d}")
+        kept = {f"step-{number:06d}" for number in (expected, step + 2)}
+        assert {path.name for path in (run / "checkpoints").iterdir()} == kept | {"best", "last"}
+        shutil.rmtree(run)
+        if status == 0:
+            break
+    assert call > 12, "it did not die often enough to show anything"
+    assert steps == {step - 1, step}
+
+
+def test_a_kill_at_every_call_of_a_second_writing(tmp_path):
+    """The same name twice, as the mean of checkpoints has it: the old one or the new one is there, and whole."""
+    model, other = {"w": torch.zeros(3)}, {"w": torch.ones(3)}
+    seen = set()
+    for call in range(1, 100):
+        run = tmp_path / str(call)
+        checkpoints = Checkpoints(run)
+        checkpoints.write("average", model, {}, {"step": 1})
+
+        def work(call=call, checkpoints=checkpoints):
+            dying_at(call)
+            checkpoints.write("average", other, {}, {"step": 1})
+            os._exit(0)
+
+        status = os.waitpid(forked(work), 0)[1]
+        checkpoints.clean()
+        seen.add(float(read_checkpoint(run / "checkpoints/average").model["w"].sum()))
+        assert [path.name for path in (run / "checkpoints").iterdir()] == ["average"]
+        if status == 0:
+            break
+    assert call > 8
+    assert seen == {0.0, 3.0}
