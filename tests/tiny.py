@@ -87,6 +87,8 @@ def write_pairs(folder: Path, count: int = 200, seed: int = 0, longest: int = 6)
     draw = random.Random(seed)
     rows = [[draw.choice("0123456789") for _ in range(draw.randint(1, longest))] for _ in range(count)]
     paths = folder / "source.txt", folder / "target.txt"
+    if paths[1].exists():
+        return str(paths[0]), str(paths[1])
     paths[0].write_text("".join(" ".join(row) + "\n" for row in rows))
     paths[1].write_text("".join(" ".join(reversed(row)) + "\n" for row in rows))
     return str(paths[0]), str(paths[1])

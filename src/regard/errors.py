@@ -7,7 +7,7 @@ RegardError
 │   └── DeviceError                     tensors on different devices
 ├── BackendError                        a backend was forced that cannot serve the call
 ├── WatchError                          something was asked of `watch` that it cannot answer truthfully
-├── ConfigError                         a key of a configuration: unknown, of a wrong type, or impossible; names its path
+├── ConfigError                         a key of a configuration: unknown, of a wrong type, impossible; names its path
 ├── DataError                           a corpus that cannot be read; names the file, the line and the counts
 ├── CheckpointError                     a checkpoint or a run folder that is damaged, or does not fit; names the file
 ├── TrainingError                       a training run that cannot go on; says why, and what is safe

@@ -227,11 +227,13 @@ class Alibi(Span):
     def __init__(self, heads: int, start: Start = 0):
         self.heads = positive(heads=heads)[0]
         self.start = check_start(start)
-        self.slopes = torch.tensor(slopes(heads), dtype=torch.float64)
+        self.slopes = slopes(heads)
 
     def narrow(self, reach: Reach, query: Tensor) -> Reach:
-        moved = self.slopes.to(device=reach.device, dtype=torch.promote_types(torch.float32, query.dtype))
-        return reach.with_slopes(moved, per_row("start", self.start, reach))
+        # Made where they are used: a copy from the host would be waited for.
+        there = self.slopes if reach.device.type == "cpu" else slopes(self.heads, reach.device)
+        wide = there.to(torch.promote_types(torch.float32, query.dtype))
+        return reach.with_slopes(wide, per_row("start", self.start, reach))
 
     def __repr__(self) -> str:
         return f"Alibi({self.heads}, {describe(self.start)})"
@@ -364,12 +366,12 @@ def places(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
     return row, token - offsets[row]
 
 
-def slopes(heads: int) -> list[float]:
+def slopes(heads: int, device: torch.device | None = None) -> Float[Tensor, " heads"]:
     """ALiBi's slopes."""
     power = 1 << (heads.bit_length() - 1)
-    first = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
-    between = [2.0 ** (-4 * (h + 1) / power) for h in range(2 * power)][0::2]
-    return first + between[: heads - power]
+    first = torch.arange(1, power + 1, dtype=torch.float64, device=device) * (-8 / power)
+    between = (2 * torch.arange(heads - power, dtype=torch.float64, device=device) + 1) * (-4 / power)
+    return torch.exp2(torch.cat([first, between]))
 
 
 def check_device(name: str, tensor: Tensor, reach: Reach) -> None:

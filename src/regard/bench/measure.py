@@ -5,9 +5,11 @@ import multiprocessing
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -17,6 +19,8 @@ import regard
 from regard.errors import RegardError
 
 __all__ = ["Result", "Timing", "agree", "interleaved", "peak_memory", "save", "signature"]
+
+PEERS = ("transformers", "joeynmt")  # named with their versions where they took part
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,11 @@ def resident(name: str) -> int:
 def signature(device: str, threads: int) -> dict[str, str | int]:
     """What somebody else needs to know about a figure."""
     name = torch.cuda.get_device_name() if device == "cuda" else processor()
+    peers = {peer: metadata.version(peer) for peer in PEERS if peer in sys.modules}
     return {
         "regard": regard.__version__,
         "torch": torch.__version__,
+        **peers,
         "python": platform.python_version(),
         "device": name,
         "threads": threads,

@@ -200,11 +200,11 @@ class Joey(Learner):
 
     def __init__(self, sizes: Sizes, encoder: dict[str, Any], decoder: dict[str, Any], tied: bool):
         super().__init__()
-        logging.getLogger("joeynmt").setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             names = ("batch", "model", "vocabulary")
             batch, model, vocabulary = (importlib.import_module(f"joeynmt.{name}") for name in names)
+        model.logger.setLevel(logging.ERROR)
         self.batch = batch.Batch
         words = numbered(vocabulary.Vocabulary, sizes.vocabulary)
         config = {"encoder": encoder, "decoder": decoder, "tied_softmax": tied}

@@ -22,7 +22,7 @@ def data(
     show: Annotated[bool, typer.Option("--list", help="List the corpora with their options and exit.")] = False,
 ) -> None:
     """Write a built-in corpus as files: sentences, gold alignments, heads."""
-    from regard.data.builtin import NAMES, options_of
+    from regard.data.builtin import NAMES, known, options_of
     from regard.data.builtin.files import write
 
     if show:
@@ -32,7 +32,7 @@ def data(
         return
     if name is None:
         raise CommandError(f"which corpus? there are {', '.join(NAMES)}")
-    options_of(name)  # a wrong name is said first
+    allowed = options_of(name)
     if out is None:
         raise CommandError("where to? --out DIR is missing")
     options = {}
@@ -40,6 +40,8 @@ def data(
         option, equals, value = assignment.partition("=")
         if not equals:
             raise CommandError(f"--set {assignment}: option=value expected")
+        if option not in allowed:
+            raise CommandError(f"{name}: there is no option {option!r}, {known(tuple(allowed), option)}")
         options[option] = int(value) if value.removeprefix("-").isdecimal() else value
     for path, lines in write(
         name, out, {"train": count, "valid": valid, "test": test}, seed=seed, pair=pair, force=force, **options

@@ -27,7 +27,7 @@ def models(
     found = KINDS[kind]
     print(f"{found.name}: {found.what} ({found.paper})\n")
     hints = typing.get_type_hints(found.config)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for field in dataclasses.fields(found.config):
         default = "as layers" if field.default is None else shown(field.default)
         rows.append((field.name, default, f"{field.metadata['help']} ({wanted(hints[field.name])})"))

@@ -110,17 +110,17 @@ class DataSettings:
     def require(self) -> None:
         """Refuse settings that name no training pairs, or a built-in corpus that there is not."""
         if not (self.source or self.corpora or self.builtin):
-            raise ConfigError("source", "missing; give source and target, corpora, or builtin")
+            raise ConfigError("data.source", "missing; give source and target, corpora, or builtin")
         if self.builtin:
             from regard.data.builtin import NAMES, generate
 
             if self.builtin not in NAMES:
-                raise ConfigError("builtin", f'"{self.builtin}" given{suggestion(self.builtin, NAMES)}')
+                raise ConfigError("data.builtin", f'"{self.builtin}" given{suggestion(self.builtin, NAMES)}')
             try:
                 generate(self.builtin, 0, seed=self.builtin_seed, pair=self.pair, **self.options())
             except ArgumentError as error:
                 key = "pair" if str(error).startswith("pair: ") else "builtin_options"
-                raise ConfigError(key, str(error).removeprefix("pair: ")) from None
+                raise ConfigError(f"data.{key}", str(error).removeprefix("pair: ")) from None
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.config import read
 from regard.data.builtin import Example, generate
-from regard.errors import RegardError
+from regard.errors import CommandError
 from regard.evaluation.text import exact
 from regard.inspection.picture import heatmap
 from regard.run import Aligned, Run, load, train_and_report
@@ -53,7 +53,10 @@ def settings(steps: int, seed: int) -> dict[str, Any]:
 
 def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Shown:
     """Train into `out`, translate sentences that were never trained on, and draw what was looked at."""
-    train_and_report(settings(steps, seed), out)
+    if train_and_report(settings(steps, seed), out).why == "signal":
+        raise CommandError(
+            f"stopped; a new demonstration begins anew, and regard train --resume {out} goes on with this"
+        )
     run = load(out)
     tests = list(generate("phrasebook", TEST, split="test", pair="en-de", seed=seed))
     outputs = run.translate([example.source for example in tests])
@@ -76,4 +79,4 @@ def fresh(out: Path) -> None:
     if (out / "config.toml").is_file() and read(out / "config.toml").get("data", {}).get("builtin") == "phrasebook":
         shutil.rmtree(out)
     elif any(out.iterdir()):
-        raise RegardError(f"{out}: holds something else than an earlier demonstration; give another --out")
+        raise CommandError(f"{out}: holds something else than an earlier demonstration; give another --out")

@@ -25,13 +25,29 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.kernels.dropout.quick import dropout as dropped
 from regard.models.kinds import Cell
 
-__all__ = ["Bidirectional", "Layer", "Stack", "last", "turn"]
+__all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last", "turn"]
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
 SHUT = 1e4  # a sigmoid of it is 1 and of its negative 0, exactly, and so is their gradient
+
+
+class Dropout(nn.Module):
+    """Dropout in training, drawn quickly."""
+
+    def __init__(self, p: float):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """x, some of it dropped."""
+        return dropped(x, self.p) if self.training else x
+
+    def extra_repr(self) -> str:
+        return str(self.p)
 
 
 class Layer(nn.Module):
@@ -135,7 +151,7 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(
             Layer(kind, size if index else inputs, size, nonlinearity) for index in range(layers)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def each(self) -> list[Layer]:
@@ -182,7 +198,7 @@ class Bidirectional(nn.Module):
         widths = [2 * size if index else inputs for index in range(layers)]
         self.forwards = nn.ModuleList(Layer(kind, width, size, nonlinearity) for width in widths)
         self.backwards = nn.ModuleList(Layer(kind, width, size, nonlinearity) for width in widths)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n dd"]:
         """The annotation of every position."""

@@ -20,14 +20,14 @@ cells as `cells` says.
 # b sentences · m source positions · n target positions · d width · g gates · l layers · p parts of a state · r rows
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import Attention
 from regard.attention.cache import Prepared, State
 from regard.attention.score import Additive, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.kernels.reach import Reach, Window
-from regard.models.cells import Stack, turn
+from regard.models.cells import Dropout, Stack, turn
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.kinds import Luong
 from regard.models.recurrent import embedding, kept, linear, looked, padded_ids, prepared, readout, repeated, unpadded
@@ -62,7 +62,7 @@ class LuongModel(Model):
         span = Predictive(size, config.radius) if config.span == "local-p" else None
         self.attention = Attention(score_of(config), span=span)
         self.attentional = linear(2 * size, size, bias=False)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.readout = readout(size, target, 3.0)
 
     def encode(self, source: Tokens) -> Memory:

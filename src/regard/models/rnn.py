@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.cache import State
-from regard.models.cells import PARTS, Stack, turn
+from regard.models.cells import PARTS, Dropout, Stack, turn
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.kinds import RNN
 from regard.models.recurrent import embedding, linear, maxout, padded_ids, readout, repeated, unpadded
@@ -46,7 +46,7 @@ class RNNModel(Model):
             self.begin = nn.ModuleList(linear(size, parts * size) for _ in range(config.layers))
         if every:
             self.deep = linear(size + config.embedding + size, 2 * size)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.readout = readout(size, target)
 
     def encode(self, source: Tokens) -> Memory:

@@ -28,7 +28,7 @@ from regard.attention.cache import Prepared, State
 from regard.attention.score import Additive
 from regard.kernels.backends import forced
 from regard.models import recurrence
-from regard.models.cells import PARTS, Bidirectional, Layer
+from regard.models.cells import PARTS, Bidirectional, Dropout, Layer
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.kinds import RNNSearch
 from regard.models.recurrent import (
@@ -62,7 +62,7 @@ class RNNSearchModel(Model):
         self.attention = Attention(Additive(size, 2 * size, config.hidden))
         self.cell = Layer(config.cell, words + 2 * size, size, config.nonlinearity)
         self.deep = linear(size + words + 2 * size, 2 * config.maxout)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.readout = readout(config.maxout, target)
 
     def encode(self, source: Tokens) -> Memory:

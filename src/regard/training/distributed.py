@@ -57,6 +57,7 @@ class Group:
             mesh = init_device_mesh(self.device.type, (self.world,))
             fully_shard(objective, mesh=mesh, reshard_after_forward=False)
             objective.set_gradient_divide_factor(1.0)  # type: ignore[operator]
+            objective.set_force_sum_reduction_for_comms(True)  # type: ignore[operator]  # all that gloo can
         elif self.world > 1:
             with torch.no_grad():
                 for tensor in objective.state_dict().values():

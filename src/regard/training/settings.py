@@ -1,13 +1,13 @@
 """What can be set about a training run, and the whole of a configuration file. Imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from regard.config import option, parse, plain, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
-from regard.models.kinds import ModelConfig, kind_of, model_config
+from regard.models.kinds import KINDS, ModelConfig, kind_of, model_config
 
 __all__ = ["Settings", "TrainingSettings", "base_table", "read_settings"]
 
@@ -103,6 +103,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     for key in known[1:]:
         if not isinstance(table.get(key, {}), Mapping):
             raise ConfigError(key, "expected a table")
+    known_options(table.get("model", {}))
     kind = kind_of(table.get("model", {})).name
     task = table.get("task", "translate")
     if task not in TASKS:
@@ -138,6 +139,17 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
             f'0 given with training.metric = "{settings.training.metric}", which needs translations',
         )
     return settings
+
+
+def known_options(model: Mapping[str, Any]) -> None:
+    """Refuse an option that no kind has, before its kind is asked for: it may be the kind that is misspelt."""
+    own = ("kind", "preset")
+    everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
+    for key in model:
+        if key not in everywhere and key not in own:
+            kind = KINDS.get(str(model.get("kind", "transformer")))
+            options = [field.name for field in fields(kind.config)] if kind else []
+            raise ConfigError(f"model.{key}", f"no such key{suggestion(key, [*own, *options])}")
 
 
 def base_table(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,9 @@ is left out because a language has no plain equivalent, or because the English w
 or then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-from regard.data.builtin.phrasebook.lexicon import Name, Noun, Phrase, Verb
+from regard.data.builtin.phrasebook.lexicon import Phrase
 from regard.data.builtin.phrasebook.meaning import (
     CLAUSE_BITS,
-    NOUN_BITS,
     SENTENCE_BITS,
     Asking,
     Clause,
@@ -23,171 +19,30 @@ from regard.data.builtin.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard.data.builtin.phrasebook.pool import Pool
+from regard.data.builtin.phrasebook.nouns import PEOPLE, SAME, Nouns
 from regard.data.builtin.phrasebook.weights import (
     CONTENTS,
     DEFINITE_DETS,
-    FAMILY_DETS,
     LONG_SHAPES,
-    MASS_DETS,
     MODALS,
     PAST_MODALS,
-    PLURAL_DETS,
     PRESENT_MODALS,
     RELATIVES,
     SHAPES,
-    SINGLE_DETS,
-    SUBJECT_DETS,
     SUBORDINATES,
     TENSES,
 )
 
 __all__ = ["Grammar"]
 
-T = TypeVar("T")
-PERSONS = (0, 1, 2, 2, 3, 4, 2)  # of I, you, he, she, we, they, it
-PEOPLE = ("person", "family")
-SAME = ((0, 4), (1,), (), (), (0, 4), ())  # objects that would be reflexive or nearly: I and me, I and us
 
-
-class Grammar:
+class Grammar(Nouns):
     """Draws sentences from a pool with a source of numbers from [0, 1); `rich` from 0 to 1 makes them longer."""
-
-    def __init__(self, pool: Pool, random: Callable[[], float], rich: float = 0.3):
-        self.pool = pool
-        self.random = random
-        self.rich = rich
-        self.bit = 1
-
-    def pick(self, choices: Sequence[T]) -> T:
-        return choices[int(self.random() * len(choices))]
-
-    def noun_bits(self) -> int:
-        bit = self.bit
-        self.bit = bit << NOUN_BITS
-        return bit
 
     def new_clause(self, subject: NounPhrase) -> Clause:
         clause = Clause(subject, self.bit)
         self.bit <<= CLAUSE_BITS
         return clause
-
-    # Noun phrases.
-
-    def pronoun(self, owner: int) -> NounPhrase:
-        phrase = NounPhrase(Kind.PRONOUN, self.noun_bits())
-        phrase.owner = owner
-        phrase.person = PERSONS[owner]
-        phrase.many = owner == 4 or owner == 5
-        phrase.feminine = owner == 3
-        return phrase
-
-    def name(self, name: Name) -> NounPhrase:
-        phrase = NounPhrase(Kind.NAME, self.noun_bits())
-        phrase.name = name
-        phrase.feminine = name.feminine
-        return phrase
-
-    def both(self, first: NounPhrase, second: NounPhrase) -> NounPhrase:
-        phrase = NounPhrase(Kind.BOTH, self.noun_bits())
-        phrase.first, phrase.second = first, second
-        phrase.person, phrase.many = 4, True
-        phrase.feminine = first.feminine & second.feminine
-        return phrase
-
-    def noun(self, noun: Noun, det: Det, many: bool) -> NounPhrase:
-        phrase = NounPhrase(Kind.NOUN, self.noun_bits())
-        phrase.noun, phrase.det, phrase.many = noun, det, many
-        phrase.person = 4 if many else 2
-        phrase.feminine = noun.feminine
-        if noun in self.pool.unowned and (det == Det.MY or det == Det.NAMED):
-            phrase.det = det = Det.THE  # "meine Frau" is a wife, "sa fille" a daughter
-        if det == Det.MY:
-            phrase.owner = self.pick(self.pool.owners)
-        elif det == Det.NAMED:
-            phrase.name = self.pick(self.pool.names)
-        elif det == Det.NUMBER:
-            phrase.number = self.pick(self.pool.numbers)
-        if noun.kind in self.pool.adjectives and self.random() < (0.14 if noun.kind in PEOPLE else 0.36):
-            adjective = self.pick(self.pool.adjectives[noun.kind])
-            if adjective.english[0] != "old" or noun not in self.pool.children:  # une vieille fille is something else
-                phrase.adjective = adjective
-        return phrase
-
-    def people(self, family: bool) -> NounPhrase:
-        """A noun phrase for a person, or a few."""
-        noun = self.pick(self.pool.nouns["family" if family else "person"])
-        det = self.pick(FAMILY_DETS if family else SUBJECT_DETS)
-        many = det == Det.NUMBER or (det != Det.EVERY and det != Det.A and self.random() < 0.25)
-        return self.noun(noun, det, many and bool(noun.english[1]))
-
-    def subject(self, animal: bool = False, relative: bool = False) -> NounPhrase:
-        chance = self.random()
-        if animal and chance < 0.1:
-            det = self.pick(DEFINITE_DETS)
-            return self.noun(self.pick(self.pool.nouns["animal"]), det, self.random() < 0.3)
-        if chance < 0.55:
-            return self.pronoun(self.pick(self.pool.subjects))
-        if chance < 0.67:
-            return self.name(self.pick(self.pool.names))
-        if chance < 0.71:
-            if chance < 0.69:
-                first, second = self.pick(self.pool.names), self.pick(self.pool.names)
-                if first is not second:
-                    return self.both(self.name(first), self.name(second))
-            else:
-                one, two = self.pick(self.pool.nouns["family"]), self.pick(self.pool.nouns["family"])
-                if one is not two:
-                    owner = self.pick(self.pool.owners)
-                    pair = self.noun(one, Det.THE, False), self.noun(two, Det.THE, False)
-                    for phrase in pair:
-                        phrase.det, phrase.owner, phrase.adjective = Det.MY, owner, None
-                    return self.both(*pair)
-        phrase = self.people(chance < 0.83)
-        if relative and phrase.det == Det.THE and self.random() < 0.1 + 0.3 * self.rich:
-            self.add_relative(phrase)
-        return phrase
-
-    def thing(self, verb: Verb, subject: NounPhrase, denied: bool, relative: bool) -> NounPhrase:
-        """An object that goes with a verb."""
-        random = self.random
-        kind = self.pick(self.pool.classes[verb])
-        chance = random()
-        oblique = bool(verb.german.preposition) or verb.french.link.startswith("+")
-        if kind in PEOPLE:
-            if chance < 0.4:
-                mine = SAME[subject.owner] if subject.kind == Kind.PRONOUN and subject.owner < 6 else ()
-                owner = self.pick(self.pool.objects)
-                if owner not in mine:
-                    return self.pronoun(owner)
-            elif chance < 0.53:
-                return self.name(self.pick(self.pool.names))
-        elif chance < 0.1 and not oblique and "kind" not in verb.traits:
-            return self.pronoun(self.pick(self.pool.things))
-        elif chance < 0.17 and kind in ("food", "drink") and not denied:
-            one, two = self.pick(self.pool.nouns[kind]), self.pick(self.pool.nouns[kind])
-            if one is not two:
-                pair = self.noun(one, Det.BARE, False), self.noun(two, Det.BARE, False)
-                pair[0].adjective = pair[1].adjective = None
-                return self.both(*pair)
-        noun = self.pick(self.pool.nouns[kind])
-        if kind == "family":
-            det, many = self.pick(FAMILY_DETS), bool(noun.english[1]) and random() < 0.15
-        elif not noun.english[1]:
-            det, many = self.pick(MASS_DETS), False
-        elif random() < 0.3:
-            det, many = self.pick(PLURAL_DETS), True
-        else:
-            det, many = self.pick(SINGLE_DETS), False
-        if (denied and det >= Det.NUMBER) or (oblique and (denied or det != Det.A)) or "kind" in verb.traits:
-            if det > Det.EVERY and not ("kind" in verb.traits and det == Det.BARE):
-                det = self.pick(DEFINITE_DETS)
-        elif denied and det >= Det.A and (verb.german.case == 2 or verb.french.link):
-            det = self.pick(DEFINITE_DETS)
-        phrase = self.noun(noun, det, many)
-        if relative and (det == Det.THE or (det == Det.A and not denied)) and random() < 0.06 + 0.24 * self.rich:
-            self.add_relative(phrase)
-        return phrase
 
     def add_relative(self, phrase: NounPhrase) -> None:
         """Give a noun phrase a relative clause: who lives in Berlin, that we bought."""
@@ -446,7 +301,7 @@ class Grammar:
         """Manner and place."""
         verb, random, pool = clause.verb, self.random, self.pool
         assert verb is not None
-        if clause.polarity == Polarity.YES and clause.verb2 is None:
+        if clause.polarity == Polarity.YES and clause.verb2 is None and clause.modal != Modal.LIKE:
             if clause.subject.many and not verb.objects and not verb.english.particle and random() < 0.15:
                 clause.manner = self.pick(pool.together) if verb.traits else None
             elif random() < (0.14 if verb.objects else 0.28):
@@ -507,7 +362,7 @@ class Grammar:
             other = self.clause(self.pick(SUBORDINATES), mode, plain=True)
             first = random() < 0.5
             if (main.tense == Tense.PAST) != past or (other.tense == Tense.PAST) != past:  # a state has no past here
-                conjunction = self.pick(pool.reasons)
+                conjunction, first = self.pick(pool.reasons), False
             else:
                 main.time = other.time = main.number = other.number = None
         elif shape == "condition":
