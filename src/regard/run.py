@@ -25,10 +25,10 @@ from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.inspection.report import write
 from regard.inspection.words import merge
 from regard.models.contract import Model
-from regard.models.kinds import build
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.loop import Result
 from regard.training.objective import Prediction, inputs
+from regard.training.predict import model_of
 from regard.training.progress import Progress, progress
 from regard.training.settings import Settings, read_settings
 from regard.training.start import Started, start, tokenizers_of
@@ -109,7 +109,7 @@ def load(run: str | Path, *, checkpoint: str = "best", device: str = "cpu") -> R
     tokenizers = tokenizers_of(folder, found.manifest)
     if found.manifest.get("task", {}).get("model") != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
-    model = build(settings.kind, settings.model, tokenizers.source.size, tokenizers.target.size)
+    model = model_of(settings, tokenizers)
     load_weights(Prediction(model), found.model, str(path / "model.safetensors"))
     return Run(folder, settings, tokenizers, model.to(device).eval(), found.step)
 

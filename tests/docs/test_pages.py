@@ -23,8 +23,10 @@ def name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=name)
-def test_code_runs_and_prints_what_is_said(page):
+def test_code_runs_and_prints_what_is_said(page, request):
     text = page.read_text()
+    if page.parent.name == "guide":
+        request.getfixturevalue("desk")  # files, and a run
     names: dict[str, object] = {}
     for block in BLOCK.finditer(text):
         code, said = block.groups()

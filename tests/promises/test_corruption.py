@@ -159,7 +159,7 @@ def test_a_resume_of_a_spoilt_run_leaves_it_as_it_was(run, runs):
     given = table(runs["one"].parent, training__steps=6, training__validate_every=2)
     given["model"]["heads"] = 4
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    with pytest.raises(CheckpointError, match="made with model"):
+    with pytest.raises(CheckpointError, match="made with model.heads 2, and this run has 4"):
         start(given, run, resume=True)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     (run / "tokenizer.json").write_bytes((runs["two"] / "tokenizer.json").read_bytes())

@@ -168,9 +168,9 @@ def violations(path: Path) -> list[str]:
             called = node.func
             if isinstance(called, ast.Name) and called.id in FORBIDDEN_CALLS:
                 found.append(f"{line} {called.id}()")
-            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-                if (called.value.id, called.attr) in FORBIDDEN_ATTRIBUTES:
-                    found.append(f"{line} {called.value.id}.{called.attr}()")
+            names = (getattr(getattr(called, "value", None), "id", None), getattr(called, "attr", None))
+            if names in FORBIDDEN_ATTRIBUTES:
+                found.append(f"{line} {'.'.join(map(str, names))}()")
             for keyword in node.keywords:
                 if keyword.arg == "allow_pickle" and not (
                     isinstance(keyword.value, ast.Constant) and not keyword.value.value

@@ -29,11 +29,8 @@ def test_inside_the_weights_are_the_averages_and_outside_their_own():
         assert weight.tolist() == [1, 1]
     assert weight.tolist() == [5, 5]
 
-    def fails():
-        with average.swapped([weight]):
-            raise ZeroDivisionError
-
-    pytest.raises(ZeroDivisionError, fails)
+    with pytest.raises(ZeroDivisionError), average.swapped([weight]):
+        raise ZeroDivisionError
     assert weight.tolist() == [5, 5]
     assert average.values[0].tolist() == [1, 1]
 

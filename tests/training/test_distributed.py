@@ -1,4 +1,4 @@
-"""Two processes, as torchrun starts them: the losses of one, also when memory runs out, sharded, stopped and resumed."""
+"""Two processes, as torchrun starts them: the losses of one, also out of memory, sharded, stopped and resumed."""
 
 import os
 import signal
@@ -115,7 +115,16 @@ def close(one: Path, other: Path, tolerance: float) -> None:
         tensors = getattr(its, kind)
         assert getattr(mine, kind).keys() == tensors.keys()
         for name, tensor in getattr(mine, kind).items():
-            torch.testing.assert_close(tensor, tensors[name], rtol=tolerance, atol=tolerance, msg=f"{kind} {name}")
+            second = mine.trainer.get(f"optimiser.exp_avg_sq.{name.removeprefix('raw.')}")
+            # A key's bias changes no attention: its gradient is rounding, which Adam makes as large as any other.
+            real = torch.ones_like(tensor, dtype=torch.bool) if second is None else second.sqrt() > 1e-6
+            torch.testing.assert_close(
+                tensor[real],
+                tensors[name][real],
+                rtol=tolerance,
+                atol=tolerance,
+                msg=lambda text, n=name: f"{n}: {text}",
+            )
 
 
 def test_two_processes_are_one_with_twice_the_batches(done, tmp_path):

@@ -1,5 +1,6 @@
 """Learning rates against their formulas."""
 
+import itertools
 import math
 
 import pytest
@@ -23,7 +24,7 @@ def test_it_grows_evenly_to_its_peak(schedule):
     settings = training(schedule=schedule, warmup=10, rate=2.0, steps=100)
     assert [rate_at(step, settings) for step in range(1, 11)] == pytest.approx([0.2 * step for step in range(1, 11)])
     later = [rate_at(step, settings) for step in range(10, 101)]
-    assert all(b <= a for a, b in zip(later, later[1:], strict=False))
+    assert all(b <= a for a, b in itertools.pairwise(later))
 
 
 def test_cosine_ends_at_nothing():

@@ -25,6 +25,7 @@ BINS = ((1, 5), (6, 8), (9, 11), (12, 14), (15, 99))  # source words
 TESTS = 1500
 STEPS = {"rnn": 600, "rnnsearch": 450, "transformer": 700}  # about the same time each
 LONGEST = 18
+PAIRS = 40_000
 COLOURS = ("#a63c00", "#0b5fa5", "#0b6b4f")
 MARKS = ("s", "o", "^")
 
@@ -56,7 +57,7 @@ def settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
         "data": {
             "builtin": "phrasebook",
             "pair": "en-de",
-            "count": 40_000,
+            "count": PAIRS,
             "builtin_options": [f"longest={LONGEST}"],
         },
         "model": {"kind": kind, "preset": "tiny", "dropout": 0.0},

@@ -15,6 +15,7 @@ from regard.run import Aligned, Run, load, train_and_report
 __all__ = ["STEPS", "Shown", "demonstrate", "fresh", "settings"]
 
 STEPS = 1500
+PAIRS = 40_000
 TEST = 1000  # sentences that were never trained on
 DRAWN = 10
 
@@ -34,7 +35,7 @@ class Shown:
 def settings(steps: int, seed: int) -> dict[str, Any]:
     """The configuration, as a file would hold it."""
     return {
-        "data": {"builtin": "phrasebook", "pair": "en-de", "count": 40_000},
+        "data": {"builtin": "phrasebook", "pair": "en-de", "count": PAIRS},
         "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"},
         "training": {
             "steps": steps,

@@ -487,8 +487,12 @@ def pieces(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError
 
 def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
     """Refuse a checkpoint of something else."""
+    kept = manifest.get("task", {})
     for key, value in task.fingerprint().items():
-        given = manifest.get("task", {}).get(key)
+        given = kept.get(key)
+        if isinstance(value, Mapping) and isinstance(given, Mapping) and given != value:  # which of its options
+            name = next(name for name in {**given, **value} if given.get(name) != value.get(name))
+            key, given, value = f"{key}.{name}", given.get(name), value.get(name)
         if given != value:
             raise CheckpointError(f"{folder}: made with {key} {given!r}, and this run has {value!r}")
 

@@ -12,6 +12,7 @@ import torch
 from regard.data.batching import Batch, Order, Position, load
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import Prepared
+from regard.data.tokenizer import Tokenizers
 from regard.decoding.search import greedy_in_batches
 from regard.errors import ArgumentError, TrainingError
 from regard.evaluation.text import bleu, chrf, exact
@@ -22,7 +23,7 @@ from regard.training.sample import Sample
 from regard.training.settings import Settings
 from regard.training.task import Task
 
-__all__ = ["LanguageModel", "Translate", "task_of"]
+__all__ = ["LanguageModel", "Translate", "model_of", "task_of"]
 
 
 class Translate(Task):
@@ -32,7 +33,7 @@ class Translate(Task):
         self.settings, self.prepared = settings, prepared
         tokenizers, training = prepared.tokenizers, settings.training
         torch.manual_seed(training.seed)
-        self.model: Model = build(settings.kind, settings.model, tokenizers.source.size, tokenizers.target.size)
+        self.model = model_of(settings, tokenizers)
         self.objective = Prediction(self.model, training.smoothing)
         self.metric = training.metric or "loss"
         self.order = Order(
@@ -162,6 +163,13 @@ class LanguageModel(Translate):
     def samples(self) -> list[Sample]:
         """None: there is nothing to compare with."""
         return []
+
+
+def model_of(settings: Settings, tokenizers: Tokenizers) -> Model:
+    """A new model for these vocabularies; a language model reads what it writes."""
+    target = tokenizers.target.size
+    source = target if settings.task == "language-model" else tokenizers.source.size
+    return build(settings.kind, settings.model, source, target)
 
 
 def task_of(settings: Settings, prepared: Prepared, budget: int) -> Translate:

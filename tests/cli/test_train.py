@@ -1,0 +1,104 @@
+"""`regard train` as a person types it, with mistakes."""
+
+import pytest
+import tomli_w
+from tiny import table
+from typer.testing import CliRunner
+
+from regard.cli.main import app
+from regard.training.checkpoint import Checkpoints
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+
+
+def typed(*arguments):
+    shown = CliRunner().invoke(app, ["train", *map(str, arguments)])
+    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
+        raise shown.exception
+    return shown
+
+
+def refused(*arguments) -> str:
+    shown = typed(*arguments)
+    assert shown.exit_code == 2, shown.output
+    assert shown.stdout == ""
+    assert shown.stderr.startswith("regard: ")
+    assert shown.stderr.count("\n") == 1, shown.stderr
+    return shown.stderr.removeprefix("regard: ").strip()
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(tomli_w.dumps(table(tmp_path, training__steps=2)))
+    return path
+
+
+def test_a_run_from_beginning_to_end(tmp_path, config):
+    run = tmp_path / "run"
+    shown = typed(config, "--out", run)
+    assert shown.exit_code == 0, shown.output
+    assert "finished after 2 steps" in shown.stderr
+    assert shown.stdout == ""
+    assert "holds a run already" in refused(config, "--out", run)
+    assert typed("--resume", run, "--set", "training.steps=3").exit_code == 0
+    assert Checkpoints(run).last().name == "step-000003"
+    assert typed(config, "--from", run, "--out", tmp_path / "second").exit_code == 0
+    assert "cannot be given beside it" in refused(config, "--from", run, "--model", "rnn", "--out", tmp_path / "x")
+    wrong = typed("--resume", run, "--set", "model.heads=4")
+    assert wrong.exit_code == 2
+    assert wrong.stderr.splitlines()[-1].endswith("step-000003: made with model.heads 2, and this run has 4")
+    assert typed("--resume", run, "--set", "training.steps=4").exit_code == 0  # the mistake before did it no harm
+
+
+def test_two_files_and_a_folder_are_enough(tmp_path):
+    given = table(tmp_path)["data"]
+    settings = [each for key in ("training.steps=1", f"data.cache={tmp_path}/cache") for each in ("--set", key)]
+    shown = typed("--source", given["source"], "--target", given["target"], "--out", tmp_path / "run", *settings)
+    assert shown.exit_code == 0, shown.output
+
+
+def test_checking_trains_nothing(tmp_path, config):
+    shown = typed(config, "--check")
+    assert (shown.exit_code, shown.stdout) == (0, "the configuration is right\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"pairs", "config.toml"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "data.source: missing"),
+        (("none.toml",), "none.toml: no such file, expected a TOML configuration"),
+        (("CONFIG",), "--out: missing, expected the run folder to write"),
+        (("CONFIG", "--set", "training.stepz=3"), "training.stepz: no such key"),
+        (("CONFIG", "--set", "training.steps"), "training.steps: given to --set, expected key=value"),
+        (("CONFIG", "--set", "training.steps=many"), 'training.steps: "many" given, expected a whole number'),
+        (("CONFIG", "--set", "data.source.x=1"), "data.source: not a table"),
+        (
+            ("CONFIG", "--model", "trnsformer"),
+            "model.kind: 'trnsformer' given, no such kind; did you mean 'transformer'?",
+        ),
+        (("CONFIG", "--preset", "huge"), "model.preset: 'huge' given, no such preset"),
+        (("--source", "a.txt"), "data.target: missing, as source is given"),
+        (("--source", "a.txt", "--target", "b.txt", "--out", "RUN"), "a.txt: no such file"),
+        (("--resume", "NONE"), "NONE/config.toml: no such file"),
+        (("CONFIG", "--resume", "NONE"), "--resume: goes on with the run's own configuration"),
+        (("CONFIG", "--from", "NONE", "--out", "RUN"), "NONE/config.toml: no such file"),
+        (("CONFIG", "--out", "CONFIG"), ""),
+        (("CONFIG", "--set", "data.builtin=copy"), "data.builtin: given beside source"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path, monkeypatch, config, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    message = refused(*(str(config) if each == "CONFIG" else each for each in arguments))
+    assert message.startswith(said)
+    assert not (tmp_path / "NONE").exists()
+
+
+def test_help_can_be_read():
+    shown = typed("--help")
+    assert shown.exit_code == 0
+    for word in ("--set", "--resume", "--from", "--check", "--source", "Train a model into a run folder"):
+        assert word in shown.stdout
+    assert "[default: None]" not in shown.stdout

@@ -1,0 +1,52 @@
+"""A desk to work at, as the guide supposes one: text files, a run in runs/en-de, the shipped configurations."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory) -> Path:
+    """The folder; its run has taken a hundred steps, and has learned next to nothing."""
+    from regard.data.builtin import generate
+    from regard.run import train_and_report
+
+    desk = tmp_path_factory.mktemp("desk")
+    examples = list(generate("phrasebook", 1000, longest=8))
+    for side, texts in (("en", [each.source for each in examples]), ("de", [each.target for each in examples])):
+        (desk / f"train.{side}").write_text("".join(f"{text}\n" for text in texts))
+    shutil.copytree(ROOT / "configs", desk / "configs")
+    table = {
+        "data": {"source": str(desk / "train.en"), "target": str(desk / "train.de"), "cache": str(desk / "cache")},
+        "tokenizer": {"size": 512},
+        "model": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16},
+        "training": {
+            "steps": 100,
+            "batch_tokens": 128,
+            "validate_every": 50,
+            "validate_rows": 4,
+            "metric": "loss",
+            "device": "cpu",
+        },
+    }
+    here, threads = Path.cwd(), torch.get_num_threads()
+    os.chdir(desk)
+    try:
+        train_and_report(table, Path("runs/en-de"))
+    finally:
+        os.chdir(here)
+        torch.set_num_threads(threads)
+    return desk
+
+
+@pytest.fixture
+def desk(furnished, monkeypatch) -> Path:
+    """The same, as the current folder."""
+    monkeypatch.chdir(furnished)
+    monkeypatch.setenv("REGARD_CACHE", str(furnished / "cache"))
+    return furnished

@@ -1,0 +1,70 @@
+"""Translation and language modelling as tasks."""
+
+import pytest
+import torch
+from tiny import first, table
+
+from regard.data.prepare import prepare
+from regard.errors import TrainingError
+from regard.training.predict import LanguageModel, Translate, task_of
+from regard.training.settings import read_settings
+from regard.training.task import Position
+
+
+@pytest.fixture
+def task(tmp_path):
+    settings = read_settings(table(tmp_path))
+    return task_of(settings, prepare(settings.data, settings.tokenizer), 64)
+
+
+def test_counts_are_the_tokens_that_are_predicted(task):
+    for position, plan in first(task.stream(Position()), 20):
+        assert task.count(plan) == task.batch(plan, position).tokens
+
+
+def test_the_validation_loss_is_the_mean_over_all_tokens(task):
+    task.objective.eval()
+    with torch.no_grad():
+        found = task.validate()
+        total = count = 0.0
+        from regard.data.batching import load
+
+        for i in range(len(task.prepared.valid)):
+            batch = load(task.prepared.valid, [i])
+            total += float(task.objective(batch).total)
+            count += batch.tokens
+    assert found["loss"] == pytest.approx(total / count, rel=1e-5)
+    assert found.keys() == {"loss", "bleu", "chrf", "exact"}
+    assert 1 <= len(task.samples()) <= 3
+    assert task.samples() == task.samples()
+
+
+def test_one_sentence_cannot_be_halved(task):
+    position, plan = next(task.stream(Position()))
+    batch = task.batch(plan[:1], position)
+    with pytest.raises(TrainingError, match=r"out of memory with one sentence of \d+ tokens"):
+        task.halves(batch)
+
+
+def test_the_seed_makes_the_weights(tmp_path):
+    def weight(seed):
+        settings = read_settings(table(tmp_path, training__seed=seed))
+        torch.rand(seed)
+        made = task_of(settings, prepare(settings.data, settings.tokenizer), 64)
+        return next(made.model.parameters())
+
+    assert torch.equal(weight(1), weight(1))
+    assert not torch.equal(weight(1), weight(2))
+
+
+def test_tasks_by_name(tmp_path, task):
+    assert type(task) is Translate
+    given = table(tmp_path, task="language-model")
+    given["model"] = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
+    settings = read_settings(given)
+    model = task_of(settings, prepare(settings.data, settings.tokenizer), 64)
+    assert type(model) is LanguageModel
+    model.objective.eval()
+    figures = model.validate()
+    assert figures["perplexity"] == pytest.approx(torch.tensor(figures["loss"]).exp().item(), rel=1e-5)
+    assert model.samples() == []

@@ -1,0 +1,30 @@
+"""The whole of a configuration."""
+
+import pytest
+
+from regard.models.kinds import KINDS
+from regard.training.settings import base_table, read_settings
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("preset", [None, "tiny", "small", "base", "big"])
+def test_the_table_of_settings_gives_the_settings(kind, preset):
+    task = "language-model" if kind == "encoder" else "translate"
+    table = {"task": task, "model": {"kind": kind, **({"preset": preset} if preset else {})}}
+    settings = read_settings(table)
+    assert read_settings(settings.table()) == settings
+    assert settings.training.metric == ("loss" if kind == "encoder" else "bleu")
+
+
+def test_nothing_given_is_a_transformer():
+    assert read_settings({}).kind == "transformer"
+
+
+def test_what_goes_from_run_to_run():
+    table = read_settings({}).table()
+    assert base_table(table).keys() == {"task", "model", "tokenizer"}
+
+
+def test_lower_is_better_for_a_loss_alone():
+    for metric in ("bleu", "chrf", "exact", "loss"):
+        assert read_settings({"training": {"metric": metric}}).training.lower_is_better is (metric == "loss")

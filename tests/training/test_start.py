@@ -1,0 +1,91 @@
+"""From settings to a run folder."""
+
+import pytest
+from tiny import same_tensors, table, write_pairs
+
+from regard.config import read
+from regard.data.prepare import prepare
+from regard.errors import CheckpointError, ConfigError, DataError, TrainingError
+from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training.settings import read_settings
+from regard.training.start import defaults, start
+
+
+def test_the_folder_says_what_was_trained(tmp_path, monkeypatch):
+    given = table(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    given["data"] |= {"source": "pairs/source.txt", "target": "pairs/target.txt"}
+    start(given, tmp_path / "run")
+    written = read(tmp_path / "run/config.toml")
+    assert written["data"]["source"] == str(tmp_path / "pairs/source.txt")  # wherever it is resumed from
+    assert read_settings(written).table() == written
+    assert {"config.toml", "tokenizer.json", "metrics.jsonl", "checkpoints"} <= {
+        p.name for p in (tmp_path / "run").iterdir()
+    }
+    monkeypatch.chdir("/")
+    assert (
+        start({**written, "training": {**written["training"], "steps": 9}}, tmp_path / "run", resume=True).result.step
+        == 9
+    )
+
+
+def test_folders_that_are_in_the_way(tmp_path):
+    given = table(tmp_path, training__steps=1)
+    with pytest.raises(CheckpointError, match="no checkpoint to go on from"):
+        start(given, tmp_path / "none", resume=True)
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is a file, expected a folder"):
+        start(given, tmp_path / "file")
+    start(given, tmp_path / "run")
+    with pytest.raises(TrainingError, match=r"holds a run already \(step-000001\); go on with --resume"):
+        start(given, tmp_path / "run")
+
+
+def test_other_data_is_not_a_resume(tmp_path):
+    start(table(tmp_path, training__steps=1), tmp_path / "run")
+    given = table(tmp_path, training__steps=2)
+    given["data"]["source"], given["data"]["target"] = write_pairs(tmp_path / "other", seed=5)
+    with pytest.raises(CheckpointError, match="step-000001: made with data"):
+        start(given, tmp_path / "run", resume=True)
+
+
+def test_from_another_run(tmp_path):
+    first = start(table(tmp_path), tmp_path / "first")
+    given = table(tmp_path, training__steps=1, training__rate=1e-30)
+    given["data"]["source"], given["data"]["target"] = write_pairs(tmp_path / "other", seed=5, longest=3)
+    second = start(given, tmp_path / "second", base=tmp_path / "first")
+    assert second.task.prepared.tokenizers.hash == first.task.prepared.tokenizers.hash
+    assert same_tensors(
+        read_checkpoint(Checkpoints(tmp_path / "second").last()).model,
+        read_checkpoint(Checkpoints(tmp_path / "first").best()).model,
+    )
+    start({**given, "training": {**given["training"], "steps": 2}}, tmp_path / "second", resume=True)
+    with pytest.raises(CheckpointError, match="not a run folder"):
+        start(given, tmp_path / "third", base=tmp_path / "nothing")
+
+
+def test_a_corpus_that_is_not_there(tmp_path):
+    given = table(tmp_path)
+    given["data"]["source"] += ".gone"
+    with pytest.raises(DataError, match="source.txt.gone: no such file"):
+        start(given, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
+    given = table(tmp_path)
+    prepared = prepare(read_settings(given).data, read_settings(given).tokenizer)
+    bare = {"data": given["data"]}
+    chosen = read_settings(defaults(bare, prepared, "cpu"))
+    assert chosen.model == read_settings({"model": {"preset": "tiny", "dropout": 0.3}}).model
+    assert chosen.training.steps == 1000
+    assert chosen.training.warmup == 100
+    kept = read_settings(
+        defaults({**bare, "model": {"size": 32}, "training": {"steps": 77, "warmup": 3}}, prepared, "cpu")
+    )
+    assert (kept.model.size, kept.training.steps, kept.training.warmup) == (32, 77, 3)
+    tiny_run = read_settings(defaults({**bare, "training": {"steps": 1}}, prepared, "cpu"))
+    assert tiny_run.training.warmup == 1
+    for kind in ("rnn", "rnnsearch", "luong"):
+        assert read_settings(defaults({**bare, "model": {"kind": kind}}, prepared, "cpu")).kind == kind
