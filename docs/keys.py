@@ -27,7 +27,8 @@ LIMITS = {"least": "at least", "most": "at most", "above": "more than", "below":
 
 
 def literal(text: str) -> str:
-    """Text that Markdown leaves alone; what stands in backticks does so anyway."""
+    """Text that Markdown leaves alone; what TOML quotes is code, and what is code stays so."""
+    text = re.sub(r'("[^"]*")', r"`\1`", text)
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([_$<>|*\[\]])", r"\\\1", part) for part in parts)
 

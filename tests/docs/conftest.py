@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory) -> Path:
-    """The folder; its run has taken a hundred steps, and has learned next to nothing."""
+    """The folder; its run has taken twenty steps, and has learned next to nothing."""
     from regard.data.builtin import generate
     from regard.run import train_and_report
 
@@ -26,9 +26,9 @@ def furnished(tmp_path_factory) -> Path:
         "tokenizer": {"size": 512},
         "model": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16},
         "training": {
-            "steps": 100,
+            "steps": 20,
             "batch_tokens": 128,
-            "validate_every": 50,
+            "validate_every": 10,
             "validate_rows": 4,
             "metric": "loss",
             "device": "cpu",

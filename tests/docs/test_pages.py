@@ -37,6 +37,14 @@ def test_code_runs_and_prints_what_is_said(page, request):
         assert out.getvalue() == (said or "")
 
 
+def test_what_the_readme_does_with_a_run(desk):
+    readme = (DOCS.parent / "README.md").read_text()
+    blocks = [code for code, _ in BLOCK.findall(readme) if "runs/" in code]
+    assert blocks
+    for code in blocks:
+        exec(compile(code, "README.md", "exec"), {})
+
+
 @pytest.mark.parametrize("page", MECHANISMS, ids=name)
 def test_page_has_all_its_parts(page):
     text = page.read_text()

@@ -127,6 +127,5 @@ def test_alone_is_in_any_batch(kind, options):
     order = torch.randperm(5)
     padded = Tokens.of(torch.cat([wide.ids, torch.full((5, 5), PAD)], 1)[order], wide.lengths[order])
     assert greedy(model, padded, 6) == [alone[i] for i in order]
-    one, all_ = (greedy_in_batches(model, sources, "cpu", budget) for budget in (1, 1000))
-    assert one == all_
-    assert [answer[:6] for answer in one] == [answer[:6] for answer in alone]
+    found = greedy_in_batches(model, sources[:3], "cpu", 8)  # in two or three batches, up to the limit of each
+    assert [answer[:6] for answer in found] == alone[:3]

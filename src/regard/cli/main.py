@@ -18,6 +18,10 @@ import typer
 import regard.cli
 from regard.errors import RegardError
 
+# Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
+# slower (eight, with two cores and a second program).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
