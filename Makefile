@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PINS) $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## a look at what Regard does, in a minute
+demo: $(READY)  ## train a Transformer from nothing and see what it looks at, in minutes
 	@$(BIN)/regard demo
 
 # Compile tests run apart: the shape-checking hook of the others breaks fullgraph. Status 5 means there are none.

@@ -14,7 +14,7 @@ def keep_freed_memory() -> bool:
     """Let this process keep what it frees in pieces below 32 MiB; whether that could be said to its allocator.
 
     By default glibc gives freed memory at the end of its heap back after every backward pass, and each page of it is
-    mapped and zeroed anew in the next forward pass: 22,000 page faults, 2 % of a step on two cores.
+    mapped and zeroed anew in the next forward pass: 22,000 page faults, 2 % of a step's CPU time.
     """
     if not sys.platform.startswith("linux"):
         return False

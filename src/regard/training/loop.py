@@ -8,12 +8,10 @@ and the optimiser's state, a resumed run is the run that was not stopped, bit by
 
 import contextlib
 import math
-import signal
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -30,29 +28,18 @@ from regard.training.checkpoint import (
     weights_of,
 )
 from regard.training.distributed import Group, full, full_of, like
-from regard.training.memory import attempt_in_parts, out_of_memory
+from regard.training.keeping import Counters, check_fits, optimiser_tensors, restore_optimiser
+from regard.training.memory import attempt_in_parts, out_of_memory, pieces
 from regard.training.progress import Metrics, Progress
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
+from regard.training.stopping import Stopping
 from regard.training.task import Position, Task
 
-__all__ = ["Result", "Trainer", "check_fits", "train"]
+__all__ = ["Result", "Trainer", "train"]
 
 HOPELESS = 100  # steps in a row that were not finite
-
-
-@dataclass
-class Counters:
-    """Where a run stands; a checkpoint's manifest holds it."""
-
-    step: int = 0
-    position: Position = Position(0, 0)
-    seconds: float = 0.0
-    best: float | None = None
-    best_step: int = 0
-    waited: int = 0  # validations since the best
-    sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
-    skipped: int = 0
+UNSAID = ("count", "tokens", "since", "lost", "bad")  # of the sums: not losses
 
 
 @dataclass(frozen=True)
@@ -89,8 +76,7 @@ class Trainer:
         self.checkpoints = Checkpoints(run, settings.keep)
         self.now = Counters()
         self.device = group.device
-        self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and self.device.type == "cuda")
-        self.stopping: str | None = None
+        self.bf16 = in_bf16(settings, self.device)
         self.saved_step = -1
 
     # ---- from the first step to the last
@@ -103,35 +89,29 @@ class Trainer:
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if found else "")
         self.progress.begin(title, facts, self.settings.steps)
         self.objective.train()
-        with metrics or contextlib.nullcontext(), self.signals():
-            why = self.all_steps(metrics)
+        with metrics or contextlib.nullcontext(), Stopping(self.group, self.settings, self.progress) as stopping:
+            why = self.all_steps(metrics, stopping)
         return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
 
-    def all_steps(self, metrics: Metrics | None) -> str:
+    def all_steps(self, metrics: Metrics | None, stopping: Stopping) -> str:
         """Update, record, validate and save until there is a reason to stop, which is given back."""
-        began = time.monotonic() - self.now.seconds
-        why = "finished"
-        stream = self.task.stream(self.now.position)
-        while self.now.step < self.settings.steps:
+        now, settings = self.now, self.settings
+        began, first = time.monotonic() - now.seconds, now.step
+        stream = self.task.stream(now.position)
+        why = stopping.reason(now)  # a run that goes on may have had its time, or its patience, already
+        while why is None:
             self.update(stream)
-            self.now.seconds = time.monotonic() - began
-            step = self.now.step
-            if step % self.settings.log_every == 0:
+            now.seconds = time.monotonic() - began
+            if now.step % settings.log_every == 0:
                 self.record(metrics)
-            last = step == self.settings.steps
-            if last or step % self.settings.validate_every == 0:
+            if now.step == settings.steps or now.step % settings.validate_every == 0:
                 self.save(self.validate(metrics))
-                if self.settings.patience and self.now.waited >= self.settings.patience and not last:
-                    why = "patience"
-                    break
-            if reason := self.asked_to_stop():
-                why = reason
-                break
-        if why == "minutes" and self.saved_step != self.now.step:
-            self.save(self.validate(metrics))
-        elif self.saved_step != self.now.step:
-            self.save(False)
-        if why in ("finished", "patience") and self.settings.average > 1:
+                # The pace is that of training alone.
+                now.sums["since"] = now.sums.get("since", 0.0) + time.monotonic() - began - now.seconds
+            why = stopping.reason(now)
+        if self.saved_step != now.step:
+            self.save(self.validate(metrics) if why == "minutes" else False)
+        if why in ("finished", "patience") and settings.average > 1 and now.step > first:
             self.average(metrics)
         return why
 
@@ -187,9 +167,7 @@ class Trainer:
         torch.manual_seed(mixed(settings.seed, step, group.rank))
         mine = plans[group.rank :: group.world]
         for name, value in attempt_in_parts(lambda parts: self.backward(mine, count, parts), self.redo).items():
-            if (
-                self.device.type == "cpu" and group.world == 1
-            ):  # reading is free, and the order of the sums always the same
+            if self.device.type == "cpu" and group.world == 1:  # reading is free, and the order always the same
                 now.sums[name] = now.sums.get(name, 0.0) + float(value)
             else:
                 self.device_sums[name] = self.device_sums[name] + value if name in self.device_sums else value
@@ -257,13 +235,14 @@ class Trainer:
         """Read the sums from the device, and say them."""
         now = self.now
         self.read_sums()
-        sums, count = now.sums, max(1.0, now.sums["count"])
+        # Pieces that are cut anew are counted as they came out, where the objective says how many those were.
+        sums, count = now.sums, max(1.0, now.sums.get("tokens", now.sums["count"]))
         interval = now.seconds - sums.get("since", 0.0)
         record = {
             "step": now.step,
             "steps": self.settings.steps,
             "epoch": now.position.epoch,
-            **{name: value / count for name, value in sums.items() if name not in ("count", "since", "lost", "bad")},
+            **{name: value / count for name, value in sums.items() if name not in UNSAID},
             "rate": rate_at(now.step, self.settings),
             "tokens_per_second": count / interval if interval > 0 else 0.0,
             "seconds": round(now.seconds, 3),
@@ -335,7 +314,7 @@ class Trainer:
     def save(self, best: bool) -> None:
         """A checkpoint of this moment."""
         self.read_sums()
-        trainer = full_of(self.trainer_tensors())
+        trainer = full_of(optimiser_tensors(self.optimiser, self.names, self.parameters))
         weights = full_of(weights_of(self.objective))
         if self.ema is not None:
             trainer |= {f"raw.{name}": tensor for name, tensor in weights.items()}
@@ -357,52 +336,17 @@ class Trainer:
 
     def manifest(self) -> dict[str, Any]:
         """Everything that is not a tensor."""
-        now = self.now
-        counters = {
-            "position": list(now.position),
-            "seconds": now.seconds,
-            "best": now.best,
-            "best_step": now.best_step,
-            "waited": now.waited,
-            "sums": now.sums,
-            "skipped": now.skipped,
-        }
-        return {"step": now.step, "counters": counters, "task": self.task.fingerprint()}
-
-    def trainer_tensors(self) -> dict[str, Tensor]:
-        """What the optimiser keeps, by the names of the weights."""
-        tensors = {}
-        for name, parameter in zip(self.names, self.parameters, strict=True):
-            for key, value in self.optimiser.state.get(parameter, {}).items():
-                tensors[f"optimiser.{key}.{name}"] = value
-        return tensors
+        return {"step": self.now.step, "counters": self.now.table(), "task": self.task.fingerprint()}
 
     def restore(self, found: Checkpoint) -> None:
         """The optimiser, the average and the counters of a checkpoint."""
-        for name, parameter in zip(self.names, self.parameters, strict=True):
-            state = {}
-            for key in ("step", "exp_avg", "exp_avg_sq"):
-                if f"optimiser.{key}.{name}" in found.trainer:
-                    tensor = found.trainer[f"optimiser.{key}.{name}"]
-                    state[key] = tensor.to(self.device) if key == "step" else like(tensor, parameter)
-            if state:
-                self.optimiser.state[parameter] = state
+        restore_optimiser(self.optimiser, self.names, self.parameters, found.trainer)
         if self.ema is not None:
             self.ema.values = [
                 like(found.model[name], parameter.detach())
                 for name, parameter in zip(self.names, self.parameters, strict=True)
             ]
-        kept = found.manifest["counters"]
-        self.now = Counters(
-            found.step,
-            Position(*kept["position"]),
-            kept["seconds"],
-            kept["best"],
-            kept["best_step"],
-            kept["waited"],
-            dict(kept["sums"]),
-            kept["skipped"],
-        )
+        self.now = Counters.of(found.step, found.manifest["counters"])
         self.saved_step = found.step
         if self.checkpoints.linked("best") == "average":  # it came after the last step, and is the one to beat
             kept = read_manifest(self.checkpoints.folder / "average")["counters"]
@@ -434,68 +378,6 @@ class Trainer:
         if problem := self.group.same(problem):
             raise TrainingError(problem)
 
-    # ---- stopping
-
-    @contextlib.contextmanager
-    def signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM let the update finish, then save; a second one stops at once."""
-
-        def note(number: int, frame: FrameType | None) -> None:
-            if self.stopping is not None and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self.stopping = signal.Signals(number).name
-            self.progress.say(f"{self.stopping}: saving after this step")
-
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        try:
-            before = {number: signal.signal(number, note) for number in numbers}
-        except ValueError:  # not in the main thread: whoever started it has to stop it
-            before = {}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def asked_to_stop(self) -> str | None:
-        """Why to stop now, the same on every process."""
-        if self.device.type == "cuda" and self.group.world > 1 and self.now.step % self.settings.log_every:
-            return None  # asking the others costs a wait for the device
-        if self.group.any(self.stopping is not None):
-            return "signal"
-        limit = self.settings.minutes
-        return "minutes" if self.group.any(limit is not None and self.now.seconds > limit * 60) else None
-
-
-def pieces(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
-    """The batch in so many parts, a power of two, or as many as it has; what the task says if none can be smaller."""
-    cut: list[Any] = [batch]
-    problem: TrainingError | None = None
-    for _ in range(parts.bit_length() - 1):
-        before, cut = cut, []
-        problem = TrainingError("out of memory, and this task's batches get no smaller")
-        for each in before:
-            try:
-                cut += task.halves(each)
-            except TrainingError as error:  # one example: others of this update may still be cut
-                cut.append(each)
-                problem = error
-        if len(cut) > len(before):
-            problem = None
-    return cut, problem
-
-
-def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a checkpoint of something else."""
-    kept = manifest.get("task", {})
-    for key, value in task.fingerprint().items():
-        given = kept.get(key)
-        if isinstance(value, Mapping) and isinstance(given, Mapping) and given != value:  # which of its options
-            name = next(name for name in {**given, **value} if given.get(name) != value.get(name))
-            key, given, value = f"{key}.{name}", given.get(name), value.get(name)
-        if given != value:
-            raise CheckpointError(f"{folder}: made with {key} {given!r}, and this run has {value!r}")
-
 
 def mixed(*numbers: int) -> int:
     """One seed out of several numbers (SplitMix64), so that neighbours have nothing in common."""
@@ -506,6 +388,11 @@ def mixed(*numbers: int) -> int:
         state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
         state ^= state >> 31
     return state
+
+
+def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
+    """Whether matrix products are computed in bfloat16."""
+    return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
 
 
 def describe(device: torch.device, world: int, bf16: bool) -> str:

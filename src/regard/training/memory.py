@@ -1,11 +1,14 @@
 """When memory runs out: the same work again, in smaller parts."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["attempt_in_parts", "out_of_memory"]
+from regard.errors import TrainingError
+from regard.training.task import Task
+
+__all__ = ["attempt_in_parts", "out_of_memory", "pieces"]
 
 T = TypeVar("T")
 
@@ -27,3 +30,21 @@ def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) 
 def out_of_memory(error: BaseException) -> bool:
     """Whether it is memory that ran out, on a GPU or on the host."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def pieces(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
+    """The batch in so many parts, a power of two, or as many as it has; what the task says if none can be smaller."""
+    cut: list[Any] = [batch]
+    problem: TrainingError | None = None
+    for _ in range(parts.bit_length() - 1):
+        before, cut = cut, []
+        problem = TrainingError("out of memory, and this task's batches get no smaller")
+        for each in before:
+            try:
+                cut += task.halves(each)
+            except TrainingError as error:  # one example: others of this update may still be cut
+                cut.append(each)
+                problem = error
+        if len(cut) > len(before):
+            problem = None
+    return cut, problem

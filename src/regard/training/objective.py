@@ -26,14 +26,14 @@ class Prediction(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch) -> Loss:
-        """The sum over the batch's target tokens; `nll` is the same without smoothing."""
+        """The sum over the batch's target tokens; `nll` is the same without smoothing, `tokens` how many there are."""
         source, target = inputs(batch)
         hidden, _ = self.model.decode(self.model.encode(source), target)
         expected, real = batch.target[:, 1:], target.real
         readout = self.model.readout
         smoothing = self.smoothing if self.training else 0.0
         total, nll = projection_loss(hidden[real], readout.weight, readout.bias, expected[real], smoothing)
-        return Loss(total, {"nll": nll})
+        return Loss(total, {"nll": nll, "tokens": real.sum().to(total.dtype)})
 
 
 def inputs(batch: Batch) -> tuple[Tokens, Tokens]:

@@ -18,7 +18,8 @@ from regard.errors import CheckpointError, ConfigError, RegardError, TrainingErr
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
 from regard.training.distributed import Group
-from regard.training.loop import Result, check_fits, describe, train
+from regard.training.keeping import check_fits
+from regard.training.loop import Result, describe, in_bf16, train
 from regard.training.predict import Translate, task_of
 from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
@@ -79,7 +80,7 @@ def start(
             prepared.tokenizers.save(out / "tokenizer.json")
         group.wait()
         result = train(task, settings.training, out, progress=quiet, resume=resume, group=group)
-        bf16 = settings.training.precision == "bf16"
+        bf16 = in_bf16(settings.training, group.device)
         return Started(result, task, settings, [*task.facts(), ("device", describe(group.device, group.world, bf16))])
     finally:
         group.leave()

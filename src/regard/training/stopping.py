@@ -1,0 +1,53 @@
+"""When to stop: the last step, no patience left, the time is up, or somebody asked."""
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from regard.training.distributed import Group
+from regard.training.keeping import Counters
+from regard.training.progress import Progress
+from regard.training.settings import TrainingSettings
+
+__all__ = ["Stopping"]
+
+
+class Stopping:
+    """Inside, Ctrl-C and SIGTERM let the update finish, so that it can be saved; a second Ctrl-C stops at once."""
+
+    def __init__(self, group: Group, settings: TrainingSettings, progress: Progress):
+        self.group, self.settings, self.progress = group, settings, progress
+        self.asked: str | None = None
+        self.before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.before = {number: signal.signal(number, self.note) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread: whoever started it has to stop it
+            self.before = {}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Remember that somebody asked."""
+        if self.asked is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = signal.Signals(number).name
+        self.progress.say(f"{self.asked}: saving after this step")
+
+    def reason(self, now: Counters) -> str | None:
+        """Why to stop now, the same on every process: finished, patience, signal or minutes; None to go on."""
+        settings, group = self.settings, self.group
+        if now.step >= settings.steps:
+            return "finished"
+        if settings.patience and now.waited >= settings.patience:
+            return "patience"
+        if group.device.type == "cuda" and group.world > 1 and now.step % settings.log_every:
+            return None  # asking the others costs a wait for the device
+        if group.any(self.asked is not None):
+            return "signal"
+        late = settings.minutes is not None and now.seconds > settings.minutes * 60
+        return "minutes" if group.any(late) else None
