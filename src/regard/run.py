@@ -5,6 +5,7 @@ load("runs/demo").translate(["I ate pizza yesterday ."])
 """
 
 # n target positions · m source positions
+import contextlib
 import os
 import platform
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from regard.config import read
 from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.search import greedy_in_batches
-from regard.errors import ArgumentError, CheckpointError, ConfigError
+from regard.errors import ArgumentError, CheckpointError, ConfigError, RegardError
 from regard.inspection.report import write
 from regard.inspection.words import merge
 from regard.models.contract import Model
@@ -31,7 +32,7 @@ from regard.training.objective import Prediction, inputs
 from regard.training.predict import model_of
 from regard.training.progress import Progress, progress
 from regard.training.settings import Settings, read_settings
-from regard.training.start import Started, start, tokenizers_of
+from regard.training.start import Started, check_folder, start, tokenizers_of
 
 __all__ = ["Aligned", "Run", "load", "train_and_report"]
 
@@ -86,7 +87,8 @@ class Run:
         weights = weights.mean(0) if weights.ndim == 3 else weights
         rows = [*self.tokenizers.target.words(ids[1]), None]
         merged = merge(weights.float().cpu(), rows, self.tokenizers.source.words(ids[0]))
-        return Aligned(source.split(), target.split(), merged)
+        words = self.tokenizers.source.decode(ids[0]).split(), self.tokenizers.target.decode(ids[1]).split()
+        return Aligned(*words, merged)
 
 
 def load(run: str | Path, *, checkpoint: str = "best", device: str = "cpu") -> Run:
@@ -119,6 +121,7 @@ def train_and_report(
 ) -> Result:
     """Train into `out`, say how it went and how to go on, and write the run's report.html."""
     first = os.environ.get("RANK", "0") == "0"
+    check_folder(out, resume)
     with progress(out) if first else Progress() as shown:
         started = start(table, out, resume=resume, base=base, progress=shown, choose=choose)
         result = started.result
@@ -129,9 +132,9 @@ def train_and_report(
             "signal": f"saved at step {result.step:,}; go on with: regard train --resume {out}",
         }[result.why]
         best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
+        shown.say(ended + best)
         if first:
-            page = report(out, started)
-            shown.end(f"{ended}{best}\nreport: {page}")
+            shown.end(f"report: {report(out, started)}")
     return result
 
 
@@ -143,13 +146,17 @@ def report(out: Path, started: Started) -> Path:
     samples = task.samples()
     if samples and run.model.crossings:
         sample = samples[len(samples) // 2]
-        aligned = run.align(sample.source, sample.reference)
-    goes_on = result.why == "signal"
-    commands = [(f"regard train --resume {out}", "Go on from where it stopped.")] if goes_on else []
-    commands += [
-        (f"regard train --resume {out} --set training.steps={2 * result.step}", "Train it longer."),
-        (f"regard train --from {out} --source A --target B --out RUN", "Go on with other data."),
-    ]
+        with contextlib.suppress(RegardError):  # a picture is not worth a report
+            aligned = run.align(sample.source, sample.reference)
+    goes_on, training = result.why == "signal", started.settings.training
+    if goes_on:
+        commands = [(f"regard train --resume {out}", "Go on from where it stopped.")]
+    else:
+        more = f"--set training.steps={2 * max(result.step, training.steps)}"
+        more += " --set training.patience=0" if result.why == "patience" else ""
+        more += f" --set training.minutes={2 * (training.minutes or 0)}" if result.why == "minutes" else ""
+        commands = [(f"regard train --resume {out} {more}", "Train it longer.")]
+    commands.append((f"regard train --from {out} --source A --target B --out RUN", "Go on with other data."))
     return write(
         out,
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),

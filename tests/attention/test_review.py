@@ -152,7 +152,7 @@ def test_steps_do_not_grow_a_graph():
     state = decoder.start(torch.randn(2, 3, 8), 5)
     for _ in range(3):
         decoder.step(torch.randn(2, 1, 8), state)
-    assert not state.past[0].keys.requires_grad
+    assert not state.row["past.0"].keys.requires_grad
 
 
 def test_rotary_takes_starts_from_the_host():

@@ -234,7 +234,7 @@ def test_a_step_is_captured_once_and_replayed():
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             out = decoder.step(given, state)
-        for cache in state.past:
+        for cache in state.row.values():
             cache.length.zero_()
         for step in range(8):
             given.copy_(words[:, step : step + 1])

@@ -17,10 +17,11 @@ def demo(
     from regard.demo.phrasebook import fresh
 
     if lineage:
-        from regard.demo.lineage import compare
+        from regard.demo.lineage import MODELS, compare
 
         folder = out or Path("runs/lineage")
-        fresh(folder)
+        for kind in MODELS:
+            fresh(folder / kind)
         compared = compare(folder, seed=seed, steps=steps)
         print(compared.table())
         print(f"\nplot: {compared.picture}", file=sys.stderr)

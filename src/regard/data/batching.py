@@ -247,16 +247,25 @@ def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np
 
 
 def load(
-    encoded: Encoded, indices: Int[np.ndarray, " b"] | Sequence[int], dropout: BpeDropout | None = None, epoch: int = 0
+    encoded: Encoded,
+    indices: Int[np.ndarray, " b"] | Sequence[int],
+    dropout: BpeDropout | None = None,
+    epoch: int = 0,
+    longest: int | None = None,
 ) -> Batch:
     """A batch of pairs from a cache, cut anew by `dropout` if one is given; equal calls give equal batches.
 
-    Pairs that are cut anew are longer than the lengths that the budget was filled by, about a quarter at 0.1.
+    Pairs that are cut anew are longer than the lengths that the budget was filled by, about a quarter at 0.1; one that
+    would be longer than `longest` stays as it was.
     """
     indices = np.asarray(indices, np.int64)
     if dropout is not None:
-        pairs = ((i, *encoded.pair(i)) for i in indices.tolist())
-        return collate([dropout.pair(s.tolist(), t.tolist(), epoch=epoch, index=i) for i, s, t in pairs])
+        pairs: list[tuple[Sequence[int], Sequence[int]]] = []
+        for i in indices.tolist():
+            source, target = (side.tolist() for side in encoded.pair(i))
+            anew = dropout.pair(source, target, epoch=epoch, index=i)
+            pairs.append((source, target) if longest is not None and max(map(len, anew)) > longest else anew)
+        return collate(pairs)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
     sides = [encoded.tokens[spread(starts + lengths[:, 0] * side, lengths[:, side])] for side in (0, 1)]

@@ -107,7 +107,7 @@ def key_of(data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenize
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
     facts = {
         "format": cache.FORMAT,
-        "library": library.__version__,
+        "library": None if tokenizers else library.__version__,
         "training": [fingerprint(corpus) for corpus in data.training],
         "validation": [fingerprint(corpus) for corpus in data.validation],
         "builtin": drawn.fingerprint(data) if data.builtin else None,

@@ -139,6 +139,8 @@ class DataSettings:
             name, equals, text = each.partition("=")
             if not equals or not name.strip().isidentifier():
                 raise ConfigError("builtin_options", f'"{each}" given, expected name=value, such as "longest=20"')
+            if name.strip() in ("name", "count", "seed", "split", "pair"):
+                raise ConfigError("builtin_options", f'"{each}" given; set data.builtin, count, builtin_seed or pair')
             try:
                 read[name.strip()] = tomllib.loads(f"value = {text}")["value"]
             except tomllib.TOMLDecodeError:

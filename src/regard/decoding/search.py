@@ -19,6 +19,7 @@ def greedy(model: Model, source: Tokens, limit: int | None = None) -> list[list[
     lengths = source.lengths
     longest = int(lengths.max()) if len(lengths) else 0
     size = 2 * longest + 20 if limit is None else limit
+    size = size if model.limit is None else min(size, model.limit)
     most = (2 * lengths + 20 if limit is None else torch.full_like(lengths, limit)).to(source.ids.device)
     state = model.start(model.encode(source), 1, size)
     rows = torch.arange(len(lengths), device=source.ids.device)  # the sentence of each row that is not finished

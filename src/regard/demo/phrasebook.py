@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.config import read
 from regard.data.builtin import Example, generate
 from regard.errors import CommandError
 from regard.evaluation.text import exact
 from regard.inspection.picture import heatmap
 from regard.run import Aligned, Run, load, train_and_report
+from regard.training.loop import Result
 
 __all__ = ["STEPS", "Shown", "demonstrate", "fresh", "settings"]
 
-STEPS = 1500
+STEPS = 1300
 PAIRS = 40_000
+MARK = ".demonstration"
 TEST = 1000  # sentences that were never trained on
 DRAWN = 10
 
@@ -54,10 +55,7 @@ def settings(steps: int, seed: int) -> dict[str, Any]:
 
 def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Shown:
     """Train into `out`, translate sentences that were never trained on, and draw what was looked at."""
-    if train_and_report(settings(steps, seed), out).why == "signal":
-        raise CommandError(
-            f"stopped; a new demonstration begins anew, and regard train --resume {out} goes on with this"
-        )
+    taught(settings(steps, seed), out)
     run = load(out)
     tests = list(generate("phrasebook", TEST, split="test", pair="en-de", seed=seed))
     outputs = run.translate([example.source for example in tests])
@@ -73,11 +71,23 @@ def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Shown:
     )
 
 
+def taught(table: dict[str, Any], out: Path) -> Result:
+    """A run that is marked as a demonstration's, so that the next one may replace it."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARK).touch()
+    result = train_and_report(table, out)
+    if result.why == "signal":
+        raise CommandError(
+            f"stopped; a new demonstration begins anew, and regard train --resume {out} goes on with this"
+        )
+    return result
+
+
 def fresh(out: Path) -> None:
     """Make room for a demonstration where an earlier one was; anything else stays, and is spoken of."""
     if not out.exists():
         return
-    if (out / "config.toml").is_file() and read(out / "config.toml").get("data", {}).get("builtin") == "phrasebook":
+    if (out / MARK).is_file():
         shutil.rmtree(out)
     elif any(out.iterdir()):
         raise CommandError(f"{out}: holds something else than an earlier demonstration; give another --out")

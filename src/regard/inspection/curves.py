@@ -112,7 +112,8 @@ def _told(name: str, key: str, xy: Points) -> str:
 def _loss(
     steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]], best: dict[str, Any] | None
 ) -> Curve | None:
-    trained, checked = points(steps, "loss"), points(valids, "loss")
+    # Validation has no label smoothing: beside it stands the training loss without it, where that was recorded.
+    trained, checked = points(steps, "nll") or points(steps, "loss"), points(valids, "loss")
     if not trained and not checked:
         return None
     figure, axes = _axes("Loss")

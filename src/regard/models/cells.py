@@ -85,6 +85,10 @@ class Layer(nn.Module):
 
         What stands beyond a row's length changes nothing before it.
         """
+        if x.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
+            # Autocast would run cuDNN's cells in float16, whose gradients nobody scales here.
+            with torch.autocast("cuda", enabled=False):
+                return self.forward(x.float(), None if state is None else state.float(), lengths)
         b, n, _ = x.shape
         if state is None:
             state = x.new_zeros(b, self.parts, self.size)

@@ -100,6 +100,7 @@ class Model(nn.Module):
     """
 
     readout: nn.Linear
+    limit: int | None = None  # the most target positions there can be, where there is such a number
 
     def encode(self, source: Tokens) -> Memory:
         """What the decoder attends to."""

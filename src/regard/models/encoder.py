@@ -29,6 +29,7 @@ class EncoderModel(Model):
     def __init__(self, config: Encoder, source: int, target: int):
         super().__init__()
         self.config = config
+        self.limit = config.length if config.positions == "learned" else None
         self.tokens = Embedding(source, config.size, config.positions, "add", config.length, config.dropout)
         self.encoder = blocks.Encoder(
             config.size,

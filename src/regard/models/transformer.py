@@ -58,6 +58,7 @@ class TransformerModel(Model):
         if config.tied == "all" and source != target:
             raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
         self.config = config
+        self.limit = config.length if config.positions == "learned" else None
         embed = (config.size, config.positions, config.join, config.length, config.dropout)
         self.source = Embedding(source, *embed)
         self.target = self.source if config.tied == "all" else Embedding(target, *embed)

@@ -9,6 +9,7 @@ optimiser's state over the processes.
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -36,10 +37,15 @@ class Group:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = torch.device(f"cuda:{local}" if device == "cuda" else "cpu")
         if self.device.type == "cuda":
+            if local >= torch.cuda.device_count():
+                raise TrainingError(
+                    f"torchrun: process {local} given, and there are {torch.cuda.device_count()} GPUs here"
+                )
             torch.cuda.set_device(self.device)
         self.own = False
         if self.world > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+            # One process may encode a corpus or translate for hours while the others wait.
+            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo", timeout=timedelta(days=1))
             self.own = True
         self.shard = shard and self.world > 1
 
@@ -144,6 +150,11 @@ def like(tensor: Tensor, example: Tensor) -> Tensor:
     return tensor.to(example.device)
 
 
-def full_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All of them, whole."""
-    return {name: full(tensor) for name, tensor in tensors.items()}
+def full_of(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:
+    """All of them, whole, sharded ones on the host; without `keep` this process only helps to gather them."""
+    whole = {}
+    for name, tensor in tensors.items():
+        gathered = full(tensor)
+        if keep:
+            whole[name] = gathered.cpu() if isinstance(tensor, DTensor) else gathered
+    return whole

@@ -84,13 +84,20 @@ class Trainer:
     def run(self, resume: bool) -> Result:
         """Everything, in order."""
         found = self.prepare(resume)
-        metrics = Metrics(self.folder / "metrics.jsonl", self.now.step if found else None) if self.group.first else None
+        metrics = Metrics(self.folder / "metrics.jsonl", self.now.step) if self.group.first else None
         facts = [*self.task.facts(), ("device", describe(self.device, self.group.world, self.bf16))]
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if found else "")
         self.progress.begin(title, facts, self.settings.steps)
         self.objective.train()
         with metrics or contextlib.nullcontext(), Stopping(self.group, self.settings, self.progress) as stopping:
-            why = self.all_steps(metrics, stopping)
+            try:
+                why = self.all_steps(metrics, stopping)
+            except torch.OutOfMemoryError as error:  # not of a batch, which would be redone
+                last = self.checkpoints.last()
+                raise TrainingError(
+                    f"step {self.now.step:,}: out of memory: make training.batch_tokens or the model smaller; the last "
+                    f"checkpoint is {last}"
+                ) from error
         return Result(self.now.step, self.now.best, self.now.best_step, why, self.now.seconds)
 
     def all_steps(self, metrics: Metrics | None, stopping: Stopping) -> str:
@@ -111,7 +118,7 @@ class Trainer:
             why = stopping.reason(now)
         if self.saved_step != now.step:
             self.save(self.validate(metrics) if why == "minutes" else False)
-        if why in ("finished", "patience") and settings.average > 1 and now.step > first:
+        if why != "signal" and settings.average > 1 and now.step > first:
             self.average(metrics)
         return why
 
@@ -170,6 +177,7 @@ class Trainer:
             if self.device.type == "cpu" and group.world == 1:  # reading is free, and the order always the same
                 now.sums[name] = now.sums.get(name, 0.0) + float(value)
             else:
+                value = value.double()
                 self.device_sums[name] = self.device_sums[name] + value if name in self.device_sums else value
         now.sums["count"] = now.sums.get("count", 0) + count
         group.sum_gradients(self.parameters)
@@ -314,11 +322,12 @@ class Trainer:
     def save(self, best: bool) -> None:
         """A checkpoint of this moment."""
         self.read_sums()
-        trainer = full_of(optimiser_tensors(self.optimiser, self.names, self.parameters))
-        weights = full_of(weights_of(self.objective))
+        first = self.group.first
+        trainer = full_of(optimiser_tensors(self.optimiser, self.names, self.parameters), first)
+        weights = full_of(weights_of(self.objective), first)
         if self.ema is not None:
             trainer |= {f"raw.{name}": tensor for name, tensor in weights.items()}
-            weights = {**weights, **full_of(dict(zip(self.names, self.ema.values, strict=True)))}
+            weights = {**weights, **full_of(dict(zip(self.names, self.ema.values, strict=True)), first)}
         self.saved_step = self.now.step
         problem: str | None = None
         if self.group.first:
@@ -397,6 +406,11 @@ def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
 
 def describe(device: torch.device, world: int, bf16: bool) -> str:
     """The device in words."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"CPU, {threads} thread{'' if threads == 1 else 's'}"
+    )
     processes = f", {world} processes" if world > 1 else ""
     return f"{name}{processes}, {'bf16' if bf16 else 'fp32'}"

@@ -43,7 +43,9 @@ class Metrics:
         """Append one record of a `kind`: "step", "valid" or another word."""
         numbers = {key: _plain(value) for key, value in record.items()}
         # A whole line in one write, so that whoever reads along sees no half of one.
-        line = (json.dumps({"kind": kind, **numbers}, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        line = (json.dumps({"kind": kind, **numbers}, ensure_ascii=False, allow_nan=False) + "\n").encode(
+            errors="replace"
+        )
         try:
             while line:
                 line = line[self._file.write(line) :]
@@ -75,14 +77,15 @@ class Metrics:
     def _mend(self, resume_step: int | None) -> None:
         """Keep whole records, up to and with the step that is resumed at."""
         before = self.path.read_bytes()
-        kept = b""
+        lines = []
         for line in before.splitlines(keepends=True):
             record = _record(line)
             if record is None or not line.endswith(b"\n"):
                 continue
             step = record.get("step")
             if resume_step is None or not isinstance(step, int | float) or step <= resume_step:
-                kept += line
+                lines.append(line)
+        kept = b"".join(lines)
         if kept != before:
             written = self.path.with_name(self.path.name + ".part")
             with open(written, "wb") as file:

@@ -14,7 +14,7 @@ from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.search import greedy_in_batches
-from regard.errors import ArgumentError, TrainingError
+from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.evaluation.text import bleu, chrf, exact
 from regard.models.contract import Model
 from regard.models.kinds import build
@@ -57,7 +57,7 @@ class Translate(Task):
 
     def batch(self, plan: Any, position: Position) -> Batch:
         """The pairs' tokens."""
-        return load(self.prepared.train, plan, self.dropout, position.epoch)
+        return load(self.prepared.train, plan, self.dropout, position.epoch, self.settings.data.longest)
 
     def halves(self, batch: Any) -> Sequence[Batch]:
         """Half of the sentences each."""
@@ -108,9 +108,9 @@ class Translate(Task):
         return {"loss": total / count}
 
     def texts(self, rows: int) -> tuple[list[str], list[str]]:
-        """The first validation pairs."""
-        pairs = self.prepared.valid_pairs[:rows]
-        return [source for source, _ in pairs], [target for _, target in pairs]
+        """The first validation pairs; references as the tokenizer writes text, since outputs can be no other."""
+        pairs, normalise = self.prepared.valid_pairs[:rows], self.prepared.tokenizers.target.normalise
+        return [source for source, _ in pairs], [normalise(target) for _, target in pairs]
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Greedy translations."""
@@ -148,6 +148,9 @@ class Translate(Task):
             "tokenizer": self.prepared.tokenizers.hash,
             "data": self.prepared.hash,
             "batch_tokens": self.order.budget,
+            "batch_rows": self.order.rows,
+            "weights": list(self.prepared.weights),
+            "dropout": self.settings.tokenizer.dropout,
             "seed": self.settings.training.seed,
         }
 
@@ -169,6 +172,8 @@ def model_of(settings: Settings, tokenizers: Tokenizers) -> Model:
     """A new model for these vocabularies; a language model reads what it writes."""
     target = tokenizers.target.size
     source = target if settings.task == "language-model" else tokenizers.source.size
+    if getattr(settings.model, "tied", None) == "all" and not tokenizers.joint:
+        raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both sides')
     return build(settings.kind, settings.model, source, target)
 
 

@@ -1,12 +1,14 @@
 """Starting a run: from settings to prepared data, a task, a run folder and the loop."""
 
+import contextlib
+import fcntl
 import hashlib
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import tomli_w
 import torch
@@ -24,7 +26,7 @@ from regard.training.predict import Translate, task_of
 from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
 
-__all__ = ["Started", "defaults", "start", "tokenizers_of", "write_config"]
+__all__ = ["Started", "start", "tokenizers_of", "write_config"]
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,13 @@ def start(
         tokenizers = None if run is None else tokenizers_of(run, read_manifest(best_of(run)))
         prepared = shared(settings, tokenizers, group, quiet)
         if choose:
-            settings = read_settings(defaults(table, prepared, group.device.type))
-        settings = replace(settings, data=absolute(settings.data))
+            table = model_defaults(table, len(prepared.train), group.device.type)
+            settings = read_settings(table)
+        check_lengths(settings, prepared)
         budget = token_budget(settings, prepared, group)
+        if choose:
+            settings = read_settings(training_defaults(table, prepared, budget * group.world))
+        settings = replace(settings, data=absolute(settings.data))
         settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
         task = task_of(settings, prepared, budget)
         if base is not None:
@@ -74,12 +80,15 @@ def start(
         if resume and (last := Checkpoints(out).last()):  # before the run's own configuration is written over
             check_fits(task, read_manifest(last), last)
         group.wait()
+        lock = None
         if group.first:
             out.mkdir(parents=True, exist_ok=True)
+            lock = locked(out)
             write_config(out / "config.toml", settings)
             prepared.tokenizers.save(out / "tokenizer.json")
         group.wait()
-        result = train(task, settings.training, out, progress=quiet, resume=resume, group=group)
+        with lock or contextlib.nullcontext():
+            result = train(task, settings.training, out, progress=quiet, resume=resume, group=group)
         bf16 = in_bf16(settings.training, group.device)
         return Started(result, task, settings, [*task.facts(), ("device", describe(group.device, group.world, bf16))])
     finally:
@@ -116,27 +125,51 @@ def shared(settings: Settings, tokenizers: Tokenizers | None, group: Group, prog
     return prepared or prepare(settings.data, settings.tokenizer, tokenizers=tokenizers)
 
 
-def defaults(table: Mapping[str, Any], prepared: Prepared, device: str) -> dict[str, Any]:
-    """The tables, with what they leave open chosen from the corpus: with fewer pairs a smaller model, more dropout."""
+def model_defaults(table: Mapping[str, Any], pairs: int, device: str) -> dict[str, Any]:
+    """The tables, with a model chosen from the corpus where they say no more than its kind."""
+    preset = "tiny" if pairs < 10_000 else "base" if pairs >= 100_000 and device == "cuda" else "small"
+    model = dict(table.get("model", {}))
+    if not set(model) - {"kind"}:
+        model |= {"preset": preset, "dropout": 0.3 if pairs < 100_000 else 0.1}
+    return {**table, "model": model}
+
+
+def training_defaults(table: Mapping[str, Any], prepared: Prepared, batch: int) -> dict[str, Any]:
+    """The tables, with what they leave open about training chosen from the corpus; `batch` is of all processes."""
     pairs = len(prepared.train)
     tokens = int(prepared.train.lengths[:, 1].sum(dtype="int64")) + pairs
-    if pairs < 10_000:
-        preset, dropout, epochs = "tiny", 0.3, 60
-    elif pairs < 100_000:
-        preset, dropout, epochs = "small", 0.3, 40
-    else:
-        preset, dropout, epochs = ("base" if device == "cuda" else "small"), 0.1, 20 if pairs < 1_000_000 else 8
+    epochs = 60 if pairs < 10_000 else 40 if pairs < 100_000 else 20 if pairs < 1_000_000 else 8
     training = dict(table.get("training", {}))
-    batch = training.get("batch_tokens", "auto")
-    update = (4096 if batch == "auto" else batch) * training.get("accumulate", 1)
+    update = batch * training.get("accumulate", 1)
     steps = training.setdefault("steps", min(100_000, max(1_000, math.ceil(epochs * tokens / update / 100) * 100)))
     training.setdefault("warmup", max(1, min(4_000, steps // 10)))
     training.setdefault("validate_every", max(50, min(1_000, steps // 20)))
     training.setdefault("patience", 8)
-    model = dict(table.get("model", {}))
-    if not set(model) - {"kind"}:
-        model |= {"preset": preset, "dropout": dropout}
-    return {**table, "model": model, "training": training}
+    return {**table, "training": training}
+
+
+def check_lengths(settings: Settings, prepared: Prepared) -> None:
+    """Refuse a model that knows fewer positions than a sentence may have."""
+    model, longest = settings.model, int(prepared.train.lengths.max(initial=0)) + 1
+    if settings.tokenizer.dropout:  # pieces that are cut anew are more
+        longest = settings.data.longest + 1
+    counts = getattr(model, "positions", None) == "learned" or getattr(model, "score", None) == "location"
+    if counts and model.length < longest:  # type: ignore[attr-defined]
+        given = model.length  # type: ignore[attr-defined]
+        raise ConfigError(
+            "model.length", f"{given} given, expected at least {longest}, the tokens of the longest sentence"
+        )
+
+
+def locked(out: Path) -> IO[bytes]:
+    """A lock on a run folder, held while the file is open: two processes that train into one would spoil it."""
+    file = open(out / ".lock", "wb")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise TrainingError(f"{out}: another process trains into it; wait for it, or give another --out") from None
+    return file
 
 
 def absolute(data: DataSettings) -> DataSettings:
