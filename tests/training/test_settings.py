@@ -22,7 +22,10 @@ def test_nothing_given_is_a_transformer():
 
 def test_what_goes_from_run_to_run():
     table = read_settings({}).table()
-    assert base_table(table).keys() == {"task", "model", "tokenizer"}
+    assert base_table(table, {}, "runs/a").keys() == {"task", "model", "tokenizer"}
+    assert base_table(table, table, "runs/a") == base_table(table, {}, "runs/a")
+    with pytest.raises(ConfigError, match="model: that of runs/a is taken"):
+        base_table(table, {"model": {"kind": "rnn"}}, "runs/a")
 
 
 def test_lower_is_better_for_a_loss_alone():

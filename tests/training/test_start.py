@@ -8,7 +8,32 @@ from regard.data.prepare import prepare
 from regard.errors import CheckpointError, ConfigError, DataError, TrainingError
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.settings import read_settings
-from regard.training.start import defaults, start
+from regard.training.start import model_defaults, start, training_defaults
+
+
+def defaults(given, prepared, device, batch=4096):
+    pairs = len(prepared.train)
+    tokens = int(prepared.train.lengths[:, 1].sum()) + pairs
+    return training_defaults(model_defaults(given, pairs, device), pairs, tokens, batch)
+
+
+def test_positions_that_a_model_does_not_know(tmp_path):
+    """Refused before training, not at the first long sentence."""
+    given = table(tmp_path)
+    given["model"] = {"kind": "transformer", "preset": "tiny", "positions": "learned", "length": 3}
+    with pytest.raises(ConfigError, match="model.length: 3 given, expected at least"):
+        start(given, tmp_path / "run")
+    given["model"] = {"kind": "luong", "preset": "tiny", "score": "location", "length": 3}
+    with pytest.raises(ConfigError, match="model.length: 3 given, expected at least"):
+        start(given, tmp_path / "run")
+
+
+def test_a_folder_is_trained_into_by_one_process(tmp_path):
+    from regard.training.start import locked
+
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run"), pytest.raises(TrainingError, match="another process trains into it"):
+        start(table(tmp_path), tmp_path / "run")
 
 
 def test_the_folder_says_what_was_trained(tmp_path, monkeypatch):
@@ -87,5 +112,9 @@ def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
     assert (kept.model.size, kept.training.steps, kept.training.warmup) == (32, 77, 3)
     tiny_run = read_settings(defaults({**bare, "training": {"steps": 1}}, prepared, "cpu"))
     assert tiny_run.training.warmup == 1
+    assert model_defaults(bare, 29_000, "cuda")["model"] == {"preset": "small", "dropout": 0.3}
+    assert model_defaults(bare, 200_000, "cuda")["model"] == {"preset": "base", "dropout": 0.1}
+    chosen = [training_defaults(bare, 100_000, 1_100_000, batch)["training"]["steps"] for batch in (4096, 8192)]
+    assert abs(chosen[0] / chosen[1] - 2) < 0.2  # as many passes over the corpus, whatever the batch
     for kind in ("rnn", "rnnsearch", "luong"):
         assert read_settings(defaults({**bare, "model": {"kind": kind}}, prepared, "cpu")).kind == kind

@@ -45,11 +45,7 @@ def train(
 
         if model or preset:
             raise CommandError("--from: the run's model is taken; --model and --preset cannot be given beside it")
-        taken = base_table(read(base / "config.toml"))
-        for key in ("task", "model", "tokenizer"):
-            if key in table and table[key] != taken.get(key):
-                raise CommandError(f"--from: {key} of {base} is taken; {config} cannot have another")
-        table = {**table, **taken}
+        table = {**table, **base_table(read(base / "config.toml"), table, str(base))}
     for key, part in (("data", data), ("model", {"kind": model, "preset": preset})):
         part = {name: value for name, value in part.items() if value is not None}
         if part:

@@ -152,6 +152,11 @@ def known_options(model: Mapping[str, Any]) -> None:
             raise ConfigError(f"model.{key}", f"no such key{suggestion(key, [*own, *options])}")
 
 
-def base_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run takes from the configuration of another that it begins with."""
-    return {key: table[key] for key in ("task", "model", "tokenizer") if key in table}
+def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a run takes from the configuration of another that it begins with; its own may say nothing else."""
+    taken = {key: base[key] for key in ("task", "model", "tokenizer") if key in base}
+    for key in taken:
+        own = {"task": taken.get("task", "translate"), **{key: table[key] for key in ("task", key) if key in table}}
+        if key in table and read_settings(own).table()[key] != read_settings(taken).table()[key]:
+            raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
+    return taken

@@ -70,7 +70,9 @@ def start(
         check_lengths(settings, prepared)
         budget = token_budget(settings, prepared, group)
         if choose:
-            settings = read_settings(training_defaults(table, prepared, budget * group.world))
+            tokens = int(prepared.train.lengths[:, 1].sum(dtype="int64")) + len(prepared.train)
+            table = training_defaults(table, len(prepared.train), tokens, budget * group.world)
+            settings = read_settings(table)
         settings = replace(settings, data=absolute(settings.data))
         settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
         task = task_of(settings, prepared, budget)
@@ -134,10 +136,8 @@ def model_defaults(table: Mapping[str, Any], pairs: int, device: str) -> dict[st
     return {**table, "model": model}
 
 
-def training_defaults(table: Mapping[str, Any], prepared: Prepared, batch: int) -> dict[str, Any]:
+def training_defaults(table: Mapping[str, Any], pairs: int, tokens: int, batch: int) -> dict[str, Any]:
     """The tables, with what they leave open about training chosen from the corpus; `batch` is of all processes."""
-    pairs = len(prepared.train)
-    tokens = int(prepared.train.lengths[:, 1].sum(dtype="int64")) + pairs
     epochs = 60 if pairs < 10_000 else 40 if pairs < 100_000 else 20 if pairs < 1_000_000 else 8
     training = dict(table.get("training", {}))
     update = batch * training.get("accumulate", 1)
