@@ -2,6 +2,7 @@
 
 import pytest
 
+from regard.errors import ConfigError
 from regard.models.kinds import KINDS
 from regard.training.settings import base_table, read_settings
 
