@@ -8,7 +8,7 @@ load("runs/demo").translate(["I ate pizza yesterday ."])
 import contextlib
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ def train_and_report(
     """Train into `out`, say how it went and how to go on, and write the run's report.html."""
     first = os.environ.get("RANK", "0") == "0"
     check_folder(out, resume)
-    with progress(out) if first else Progress() as shown:
+    with left_alone(out), progress(out) if first else Progress() as shown:
         started = start(table, out, resume=resume, base=base, progress=shown, choose=choose)
         result = started.result
         ended = {
@@ -136,6 +136,19 @@ def train_and_report(
         if first:
             shown.end(f"report: {report(out, started)}")
     return result
+
+
+@contextlib.contextmanager
+def left_alone(out: Path) -> Iterator[None]:
+    """A run that could not begin leaves nothing but its message."""
+    try:
+        yield
+    except RegardError:
+        if not (out / "config.toml").exists():
+            (out / "log.txt").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it held something before
+                out.rmdir()
+        raise
 
 
 def report(out: Path, started: Started) -> Path:

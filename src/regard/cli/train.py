@@ -37,7 +37,7 @@ def train(
     if resume is not None:
         if config is not None or out is not None or base is not None or data or model or preset:
             raise CommandError("--resume: goes on with the run's own configuration; give only --set beside it")
-        table, out = read(resume / "config.toml"), resume
+        table, out = read(run_config(resume)), resume
     elif config is not None:
         table = read(config)
     if base is not None:
@@ -45,7 +45,7 @@ def train(
 
         if model or preset:
             raise CommandError("--from: the run's model is taken; --model and --preset cannot be given beside it")
-        table = {**table, **base_table(read(base / "config.toml"), table, str(base))}
+        table = {**table, **base_table(read(run_config(base)), table, str(base))}
     for key, part in (("data", data), ("model", {"kind": model, "preset": preset})):
         part = {name: value for name, value in part.items() if value is not None}
         if part:
@@ -66,3 +66,10 @@ def train(
     from regard.run import train_and_report
 
     train_and_report(table, out, resume=resume is not None, base=base, choose=config is None and resume is None)
+
+
+def run_config(run: Path) -> Path:
+    """The configuration of a run folder."""
+    if not (run / "config.toml").is_file():
+        raise CommandError(f"{run}: not a run folder, it has no config.toml")
+    return run / "config.toml"
