@@ -10,13 +10,15 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from regard.attention.blocks import Block
 from regard.errors import TrainingError
 
 __all__ = ["Group", "full", "like"]
@@ -61,9 +63,11 @@ class Group:
             from torch.distributed.fsdp import fully_shard
 
             mesh = init_device_mesh(self.device.type, (self.world,))
-            fully_shard(objective, mesh=mesh, reshard_after_forward=False)
-            objective.set_gradient_divide_factor(1.0)  # type: ignore[operator]
-            objective.set_force_sum_reduction_for_comms(True)  # type: ignore[operator]  # all that gloo can
+            for module in [*(module for module in objective.modules() if isinstance(module, Block)), objective]:
+                fully_shard(module, mesh=mesh, reshard_after_forward=module is not objective)
+            for part in sharded(objective):
+                part.set_gradient_divide_factor(1.0)
+                part.set_force_sum_reduction_for_comms(True)  # all that gloo can
         elif self.world > 1:
             with torch.no_grad():
                 for tensor in objective.state_dict().values():
@@ -113,11 +117,15 @@ class Group:
         if not self.shard:
             yield
             return
-        objective.unshard()  # type: ignore[operator]
+        for part in sharded(objective):
+            part.set_reshard_after_forward(False, recurse=False)
+            part.unshard()
         try:
             yield
         finally:
-            objective.reshard()  # type: ignore[operator]
+            for part in sharded(objective):
+                part.reshard()
+                part.set_reshard_after_forward(cast(nn.Module, part) is not objective, recurse=False)
 
     def leave(self) -> None:
         """Part in peace."""
@@ -136,6 +144,11 @@ def batches(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
         batch.append(tensor)
         size += tensor.numel() * tensor.element_size()
     yield batch
+
+
+def sharded(objective: nn.Module) -> list[FSDPModule]:
+    """The parts that are spread over the processes, the whole among them."""
+    return [module for module in objective.modules() if isinstance(module, FSDPModule)]
 
 
 def full(tensor: Tensor) -> Tensor:
