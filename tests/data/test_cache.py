@@ -127,7 +127,8 @@ def test_the_first_to_rename_wins(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["key"]
 
 
-def test_many_at_once_leave_one_that_is_whole(tmp_path):
+@pytest.mark.parametrize("turn", range(5))
+def test_many_at_once_leave_one_that_is_whole(tmp_path, turn):
     folders = [sealed(tmp_path / f"p{i}") for i in range(8)]
     final = sealed(tmp_path / "key")
     cut_short(final / "train/tokens.bin")  # so that all want to replace it

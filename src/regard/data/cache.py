@@ -135,12 +135,14 @@ def seal(folder: Path, **facts: Any) -> None:
 
 def publish(folder: Path, final: Path) -> None:
     """Give a sealed folder its name. One that is there already stays if it is whole."""
-    for _ in range(10):
+    for attempt in range(10):
         try:
             folder.rename(final)
         except OSError:
-            if not final.exists():
-                raise
+            if not final.exists():  # another process has just put a damaged one aside, or there is no writing here
+                if attempt == 9:
+                    raise
+                continue
             if damage(final) is None:
                 return
             with contextlib.suppress(OSError):  # another process may have done so, and put its own in place
@@ -155,6 +157,8 @@ def publish(folder: Path, final: Path) -> None:
 
 def lead(name: Path, final: Path) -> None:
     """Let another name lead to a cache."""
+    if name.is_dir() and not name.is_symlink():  # a damaged one of its own
+        shutil.rmtree(name, ignore_errors=True)
     new = name.with_name(f".leading-{uuid.uuid4().hex}")
     new.symlink_to(final.name)
     new.replace(name)
