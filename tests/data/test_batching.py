@@ -1,4 +1,4 @@
-"""Batches: every pair once, within the budget, a function of (seed, epoch), shared and resumed exactly."""
+"""Batches: every pair once, within the budget, a function of (seed, epoch), resumed exactly."""
 
 import itertools
 import time
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batching import Order, Position, collate, load, mixed, permuted, share
+from regard.data.batching import Order, Position, collate, load, mixed, permuted
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded, Writer
 from regard.data.tokenizer import END, PAD, START, Tokenizers
@@ -68,17 +68,6 @@ def test_a_position_at_the_end_of_an_epoch_is_the_next():
     count = len(list(order.epoch(0)))
     assert next(order.stream(Position(0, count)))[0] == Position(1, 0)
     assert next(order.stream())[0] == Position(0, 0)
-
-
-@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 40))
-def test_shares_are_the_stream(world, each, count):
-    shares = [list(share(iter(range(count)), rank, world, each)) for rank in range(world)]
-    updates = count // (world * each)
-    assert {len(rank) for rank in shares} == {updates}
-    assert all(len(update) == each for rank in shares for update in rank)
-    for number in range(updates):
-        taken = sorted(x for rank in shares for x in rank[number])
-        assert taken == list(range(number * world * each, (number + 1) * world * each))
 
 
 @settings(max_examples=60)
@@ -190,12 +179,6 @@ def test_skipping_is_fast():
 def test_an_impossible_order_is_refused(change, message):
     with pytest.raises(ArgumentError, match=message):
         Order(**{"lengths": like_captions(9), "budget": 100, **change})
-
-
-def test_impossible_shares_are_refused():
-    for rank, world, each in ((2, 2, 1), (-1, 2, 1), (0, 1, 0)):
-        with pytest.raises(ArgumentError, match="rank"):
-            next(share(iter([]), rank, world, each))
 
 
 # Batches

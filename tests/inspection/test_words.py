@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.errors import ArgumentError, DataError, ShapeError
-from regard.inspection.words import alignment, merge, parse_pharaoh, pharaoh
+from regard.errors import ArgumentError, ShapeError
+from regard.inspection.words import alignment, merge
 
 WORDS = st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=9)
 IN_ORDER = st.lists(st.integers(1, 3), min_size=1, max_size=5).map(
@@ -100,19 +100,3 @@ def test_what_does_not_fit_is_named():
 def test_links_are_the_largest_weights():
     weights = torch.tensor([[0.1, 0.9, 0.0], [0.0, 0.0, 0.0], [0.4, 0.4, 0.2], [math.nan, 0.2, 0.1]])
     assert alignment(weights) == [(1, 0), (0, 2)]  # nothing to nothing; of equals the first; no number, no link
-
-
-@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=20))
-def test_pharaoh_there_and_back(links):
-    assert parse_pharaoh(pharaoh(links)) == links
-
-
-def test_pharaoh_is_source_first():
-    assert pharaoh([(0, 0), (2, 1)]) == "0-0 2-1"
-    assert parse_pharaoh("  0-0\t2-1\n") == [(0, 0), (2, 1)]
-
-
-@pytest.mark.parametrize("text", ["1", "1-", "-1", "a-b", "0-0 1–2", "1-2-3", "1.0-2", "--1", "²-1"])
-def test_what_is_not_pharaoh_is_named(text):
-    with pytest.raises(DataError, match=r"expected source-target"):
-        parse_pharaoh(text)

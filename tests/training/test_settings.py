@@ -27,8 +27,3 @@ def test_what_goes_from_run_to_run():
     assert base_table(table, table, "runs/a") == base_table(table, {}, "runs/a")
     with pytest.raises(ConfigError, match="model: that of runs/a is taken"):
         base_table(table, {"model": {"kind": "rnn"}}, "runs/a")
-
-
-def test_lower_is_better_for_a_loss_alone():
-    for metric in ("bleu", "chrf", "exact", "loss"):
-        assert read_settings({"training": {"metric": metric}}).training.lower_is_better is (metric == "loss")

@@ -23,7 +23,7 @@ from regard.data.cache import Encoded
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 
-__all__ = ["Batch", "Order", "Position", "collate", "load", "share"]
+__all__ = ["Batch", "Order", "Position", "collate", "load"]
 
 T = TypeVar("T")
 WINDOW = 100_000
@@ -176,19 +176,6 @@ def permuted(places: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarra
         result[walking] = left * np.uint64(wide) + right
         walking = walking[result[walking] >= count]
     return result
-
-
-def share(stream: Iterator[T], rank: int, world: int, each: int = 1) -> Iterator[list[T]]:
-    """One rank's batches of every update: an update takes `each` × `world` of the stream, rank r the r-th of every row.
-
-    All ranks together take every batch once. (Batch number k of an update goes to rank k mod world.)
-    """
-    if not 0 <= rank < world or each < 1:
-        raise ArgumentError(
-            f"rank: {rank} of {world} given, {each} batches each; expected a rank below the world's size"
-        )
-    while len(update := list(itertools.islice(stream, each * world))) == each * world:
-        yield update[rank::world]
 
 
 @dataclass(frozen=True)

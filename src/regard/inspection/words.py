@@ -6,16 +6,15 @@ much as its pieces are together, as Clark et al. 2019 (arXiv:1906.04341) read BE
 h heads · n target pieces · m source pieces · i target words · j source words
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import ArgumentError, DataError, ShapeError
+from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["alignment", "merge", "parse_pharaoh", "pharaoh"]
+__all__ = ["alignment", "merge"]
 
 Links = list[tuple[int, int]]
 
@@ -61,22 +60,6 @@ def alignment(weights: Float[Tensor, "n m"]) -> Links:
         return []
     best, at = weights.detach().max(dim=-1)
     return [(j, i) for i, (j, value) in enumerate(zip(at.tolist(), best.tolist(), strict=True)) if value > 0]
-
-
-def pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Links as Pharaoh writes them, source-target, counted from 0: `0-0 1-2`."""
-    return " ".join(f"{source}-{target}" for source, target in links)
-
-
-def parse_pharaoh(text: str) -> Links:
-    """One line of Pharaoh's format as links (source, target), in the order they stand."""
-    links = []
-    for piece in text.split():
-        found = re.fullmatch(r"([0-9]+)-([0-9]+)", piece)
-        if not found:
-            raise DataError(f"alignment: {piece!r} given, expected source-target, such as 3-4")
-        links.append((int(found[1]), int(found[2])))
-    return links
 
 
 def _words(name: str, words: Sequence[int | None], pieces: int) -> tuple[int, Tensor, Tensor]:

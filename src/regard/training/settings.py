@@ -11,7 +11,6 @@ from regard.models.kinds import KINDS, ModelConfig, kind_of, model_config
 
 __all__ = ["Settings", "TrainingSettings", "base_table", "read_settings"]
 
-LOWER_IS_BETTER = ("loss",)
 TASKS = ("translate", "language-model")
 
 
@@ -63,11 +62,6 @@ class TrainingSettings:
             raise ConfigError(
                 "average", f"{self.average} given, but only {self.keep} checkpoints are kept (training.keep)"
             )
-
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether the best checkpoint has the least of its metric."""
-        return self.metric in LOWER_IS_BETTER
 
 
 @dataclass(frozen=True)

@@ -14,25 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.builtin import Example, Split, generate
+from regard.data.pharaoh import pharaoh
 from regard.errors import ArgumentError
 
-__all__ = ["pharaoh", "read_pharaoh", "write"]
-
-
-def pharaoh(alignment: tuple[tuple[int, int], ...]) -> str:
-    """Links as a line: "0-0 1-2"."""
-    return " ".join([f"{source}-{target}" for source, target in alignment])
-
-
-def read_pharaoh(line: str) -> tuple[tuple[int, int], ...]:
-    """The links of a line, sorted."""
-    links = []
-    for word in line.split():
-        source, _, target = word.partition("-")
-        if not (source.isdecimal() and target.isdecimal()):
-            raise ArgumentError(f"alignment: {word!r} given, a link like 0-2 expected")
-        links.append((int(source), int(target)))
-    return tuple(sorted(links))
+__all__ = ["write"]
 
 
 def write(
