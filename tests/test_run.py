@@ -22,7 +22,7 @@ def test_save_then_load_is_the_original(trained):
         assert torch.equal(dict(run.model.named_parameters())[name], parameter)
     texts = ["1 2 3", "", "9 9", "7"]
     started.task.model.eval()
-    assert run.translate(texts) == started.task.translate(texts)
+    assert run.translate(texts, beam=1) == started.task.translate(texts)
     assert run.step == 8
     assert not run.model.training
     assert [run.translate([text])[0] for text in texts] == run.translate(texts)

@@ -1,40 +1,41 @@
 """A run folder, opened: everything that later commands need of a trained model.
 
 from regard import load
-load("runs/demo").translate(["I ate pizza yesterday ."])
+run = load("runs/demo")
+run.translate(["I ate pizza yesterday ."], beam=5)
 """
 
-# n target positions · m source positions
-import contextlib
-import os
-import platform
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+# n target words · m source words
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import regard
-from regard.attention.watch import watch
-from regard.config import read
-from regard.data.batching import collate
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.search import greedy_in_batches
-from regard.errors import ArgumentError, CheckpointError, ConfigError, RegardError
-from regard.inspection.report import write
-from regard.inspection.words import merge
+from regard.config import parse, read
+from regard.data.tokenizer import UNKNOWN, Tokenizers
+from regard.decoding.batches import BUDGET, search_in_batches
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.found import Output
+from regard.decoding.options import Options
+from regard.decoding.score import Scored, score
+from regard.errors import ArgumentError, CheckpointError, ConfigError
+from regard.inspection.aligned import looked_at
+from regard.inspection.words import alignment as links_of
 from regard.models.contract import Model
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
-from regard.training.loop import Result
-from regard.training.objective import Prediction, inputs
+from regard.training.objective import Prediction
 from regard.training.predict import model_of
-from regard.training.progress import Progress, progress
 from regard.training.settings import Settings, read_settings
-from regard.training.start import Started, check_folder, start, tokenizers_of
+from regard.training.start import tokenizers_of
 
-__all__ = ["Aligned", "Run", "load", "train_and_report"]
+__all__ = ["Aligned", "Run", "Translation", "load"]
+
+CHUNK = 1024  # texts that a stream reads ahead
+SAMPLE = 100  # tokens of a language model's text at most, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,20 @@ class Aligned:
     weights: Tensor  # [n m]
 
 
+@dataclass(frozen=True)
+class Translation:
+    """One output for a text."""
+
+    text: str
+    score: float  # what outputs of a text are sorted by: the log-probability with the penalties
+    log_prob: float  # what the model thinks of it: the same as `Run.score` says of the pair
+    tokens: tuple[str, ...]  # its pieces
+    finished: bool  # it ended by itself, and not at the limit of its length
+    alignment: tuple[tuple[int, int], ...] | None = None  # links of a source word and a target word, from 0
+
+
 class Run:
-    """A trained model with its tokenizers and settings."""
+    """A trained model, or an ensemble of them, with its tokenizers and settings."""
 
     def __init__(self, folder: Path, settings: Settings, tokenizers: Tokenizers, model: Model, step: int):
         self.folder, self.settings, self.tokenizers, self.model, self.step = folder, settings, tokenizers, model, step
@@ -57,42 +70,177 @@ class Run:
         """Where the model is."""
         return next(self.model.parameters()).device
 
-    def translate(self, texts: Iterable[str]) -> list[str]:
-        """Greedy translations, in the order given."""
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]:
+        """The best translation of each text, in the order given; `options` are those of `Options`, such as beam=5."""
+        return [found[0].text for found in self.stream(texts, **options)]
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        *,
+        prefixes: Iterable[str] | None = None,
+        alignment: bool = False,
+        replace_unknown: bool = False,
+        chunk: int = CHUNK,
+        batch_tokens: int = BUDGET,
+        **options: Any,
+    ) -> Iterator[list[Translation]]:
+        """The translations of each text, best first, as they are asked for: of an iterable of any size.
+
+        `chunk` texts are read at a time and searched together. Each output begins with the text's prefix where there
+        are `prefixes`, one a text. `replace_unknown` puts the source word that was looked at most in the place of each
+        unknown word. A text without words has one empty translation.
+        """
         if isinstance(texts, str):
             raise ArgumentError("texts: one text given, expected a list of them")
-        if self.settings.task != "translate":
-            raise ArgumentError(f"{self.folder}: its task is {self.settings.task}, expected translate")
-        sources = self.tokenizers.source.encode_batch(list(texts))
-        return [self.tokenizers.target.decode(ids) for ids in greedy_in_batches(self.model, sources, self.device)]
+        self.check_task("translate")
+        parsed = parse(Options, options)
+        if (alignment or replace_unknown) and not self.aligning.crossings:
+            raise ArgumentError(f"{self.folder}: a model of kind {self.settings.kind} has no attention to its source")
+        return self.streamed(texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed)
 
-    @torch.no_grad()
+    def streamed(
+        self,
+        texts: Iterable[str],
+        prefixes: Iterable[str] | None,
+        alignment: bool,
+        replace_unknown: bool,
+        chunk: int,
+        budget: int,
+        options: Options,
+    ) -> Iterator[list[Translation]]:
+        """Chunk by chunk."""
+        texts, given = iter(texts), None if prefixes is None else iter(prefixes)
+        while rows := list(itertools.islice(texts, chunk)):
+            begun = None
+            if given is not None:
+                begun = self.tokenizers.target.encode_batch(list(itertools.islice(given, len(rows))))
+                if len(begun) < len(rows):
+                    raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+            sources = self.tokenizers.source.encode_batch(rows)
+            found = search_in_batches(self.model, sources, options, prefixes=begun, device=self.device, budget=budget)
+            outputs = [each.outputs for each in found]
+            if alignment or replace_unknown:
+                yield from self.aligned(rows, sources, outputs, alignment, replace_unknown)
+            else:
+                yield from ([self.written(output) for output in each] for each in outputs)
+
+    def written(self, output: Output) -> Translation:
+        """An output as text."""
+        target = self.tokenizers.target
+        return Translation(
+            target.decode(output.tokens),
+            output.score,
+            output.log_prob,
+            tuple(target.pieces(output.tokens)),
+            output.finished,
+        )
+
+    def aligned(
+        self,
+        texts: Sequence[str],
+        sources: Sequence[list[int]],
+        outputs: Sequence[list[Output]],
+        alignment: bool,
+        replace_unknown: bool,
+    ) -> Iterator[list[Translation]]:
+        """Outputs as text, with what the model looked at."""
+        needed = [
+            (i, j)
+            for i, each in enumerate(outputs)
+            for j, output in enumerate(each)
+            if sources[i] and output.tokens and (alignment or UNKNOWN in output.tokens)
+        ]
+        pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
+        weights = dict(zip(needed, looked_at(self.aligning, self.tokenizers, pairs), strict=True))
+        for i, each in enumerate(outputs):
+            words = self.tokenizers.source.normalise(texts[i]).split()
+            found = []
+            for j, output in enumerate(each):
+                made, seen = self.written(output), weights.get((i, j))
+                if replace_unknown and seen is not None and UNKNOWN in output.tokens:
+                    made = replace(made, text=self.known(output, words, seen))
+                if alignment:
+                    made = replace(made, alignment=() if seen is None else tuple(links_of(seen)))
+                found.append(made)
+            yield found
+
+    def known(self, output: Output, words: Sequence[str], weights: Tensor) -> str:
+        """The text with the source words that unknown ones looked at most."""
+        target = self.tokenizers.target
+        said, belongs = target.decode(output.tokens).split(), target.words(output.tokens)
+        for token, word in zip(output.tokens, belongs, strict=True):
+            if token == UNKNOWN and word is not None and word < len(weights):
+                said[word] = words[int(weights[word].argmax())]
+        return " ".join(said)
+
+    def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
+        """What the model thinks of each target given its source; of a language model, of each text."""
+        first = list(sources)
+        if self.settings.task == "language-model":
+            if targets is not None:
+                raise ArgumentError("targets: given to a language model, expected texts alone")
+            encoded = self.tokenizers.target.encode_batch(first)
+            return score(self.model, [[UNKNOWN]] * len(first), encoded, device=self.device)  # no source is looked at
+        if targets is None:
+            raise ArgumentError("targets: missing, expected the translation of each source")
+        second = self.tokenizers.target.encode_batch(list(targets))
+        return score(self.model, self.tokenizers.source.encode_batch(first), second, device=self.device)
+
+    def sample(self, count: int = 1, *, prefix: str = "", **options: Any) -> list[Translation]:
+        """Texts that a language model writes, drawn at random; each goes on from the prefix."""
+        self.check_task("language-model")
+        most = SAMPLE if self.model.limit is None else min(SAMPLE, self.model.limit - 1)
+        parsed = parse(Options, {"longest": most, **options, "sample": True, "nbest": 1})
+        # A source is not looked at; the number in it gives each text random numbers of its own.
+        sources, begun = [[number] for number in range(count)], self.tokenizers.target.encode(prefix)
+        found = search_in_batches(self.model, sources, parsed, prefixes=[begun] * count, device=self.device)
+        return [self.written(each.outputs[0]) for each in found]
+
     def align(self, source: str, target: str) -> Aligned:
-        """Where the model looks for each word of a translation: one teacher-forced pass, the mean over the heads.
-
-        Of many layers the last but one is taken, which is nearest to an alignment in a deep Transformer (Garg et al.
-        2019, arXiv:1909.02074), and of up to three the last.
-        """
-        crossings = self.model.crossings
-        if not crossings:
+        """Where the model looks for each word of a translation."""
+        if not self.aligning.crossings:
             raise ArgumentError(f"{self.folder}: a model of kind {self.settings.kind} has no attention to its source")
         ids = self.tokenizers.source.encode(source), self.tokenizers.target.encode(target)
         if not ids[0] or not ids[1]:
             raise ArgumentError("source and target: an empty text given, expected words to align")
-        batch = collate([ids]).to(self.device)
-        with watch(self.model) as looks:
-            read_source, read_target = inputs(batch)
-            self.model.decode(self.model.encode(read_source), read_target)
-        weights = looks[crossings[-2 if len(crossings) > 3 else -1]].weights[0]
-        weights = weights.mean(0) if weights.ndim == 3 else weights
-        rows = [*self.tokenizers.target.words(ids[1]), None]
-        merged = merge(weights.float().cpu(), rows, self.tokenizers.source.words(ids[0]))
         words = self.tokenizers.source.decode(ids[0]).split(), self.tokenizers.target.decode(ids[1]).split()
-        return Aligned(*words, merged)
+        return Aligned(*words, looked_at(self.aligning, self.tokenizers, [ids])[0])
+
+    @property
+    def aligning(self) -> Model:
+        """The model that says what was looked at: of an ensemble the first."""
+        return self.model.each[0] if isinstance(self.model, Ensemble) else self.model
+
+    def check_task(self, expected: str) -> None:
+        """Refuse what a run of another task cannot do."""
+        if self.settings.task != expected:
+            command = {"translate": "regard translate", "language-model": "regard sample"}[self.settings.task]
+            raise ArgumentError(f"{self.folder}: its task is {self.settings.task}, expected {expected}; use {command}")
 
 
-def load(run: str | Path, *, checkpoint: str = "best", device: str = "cpu") -> Run:
-    """Open a run folder; `checkpoint` is best, last, or the name of one, such as step-000500."""
+def load(run: str | Path, *others: str | Path, checkpoint: str = "best", device: str = "cpu") -> Run:
+    """Open a run folder, or several as one ensemble; `checkpoint` is best, last, or a name such as step-000500."""
+    first = load_one(run, checkpoint, device)
+    if not others:
+        return first
+    runs = [first, *(load_one(other, checkpoint, device) for other in others)]
+    for other in runs[1:]:
+        if other.settings.task != first.settings.task:
+            raise CheckpointError(
+                f"{other.folder}: its task is {other.settings.task}, and that of {first.folder} {first.settings.task}"
+            )
+        if other.tokenizers.hash != first.tokenizers.hash:
+            raise CheckpointError(
+                f"{other.folder}: its tokenizer is not that of {first.folder}; an ensemble shares one (tokenizer.file)"
+            )
+    return Run(
+        first.folder, first.settings, first.tokenizers, Ensemble([each.model for each in runs]).eval(), first.step
+    )
+
+
+def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
+    """One run folder."""
     folder = Path(run)
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
@@ -114,77 +262,3 @@ def load(run: str | Path, *, checkpoint: str = "best", device: str = "cpu") -> R
     model = model_of(settings, tokenizers)
     load_weights(Prediction(model), found.model, str(path / "model.safetensors"))
     return Run(folder, settings, tokenizers, model.to(device).eval(), found.step)
-
-
-def train_and_report(
-    table: Mapping[str, Any], out: Path, *, resume: bool = False, base: Path | None = None, choose: bool = False
-) -> Result:
-    """Train into `out`, say how it went and how to go on, and write the run's report.html."""
-    first = os.environ.get("RANK", "0") == "0"
-    check_folder(out, resume)
-    with left_alone(out), progress(out) if first else Progress() as shown:
-        started = start(table, out, resume=resume, base=base, progress=shown, choose=choose)
-        result = started.result
-        ended = {
-            "finished": f"finished after {result.step:,} steps",
-            "patience": f"stopped after {result.step:,} steps, as validation got no better",
-            "minutes": f"stopped after {result.step:,} steps, as the time was up (training.minutes)",
-            "signal": f"saved at step {result.step:,}; go on with: regard train --resume {out}",
-        }[result.why]
-        best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
-        shown.say(ended + best)
-        if first:
-            shown.end(f"report: {report(out, started)}")
-    return result
-
-
-@contextlib.contextmanager
-def left_alone(out: Path) -> Iterator[None]:
-    """A run that could not begin leaves nothing but its message."""
-    try:
-        yield
-    except RegardError:
-        if not (out / "config.toml").exists():
-            (out / "log.txt").unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it held something before
-                out.rmdir()
-        raise
-
-
-def report(out: Path, started: Started) -> Path:
-    """The run's report.html, with a picture of what its best checkpoint looks at."""
-    result, task = started.result, started.task
-    run = load(out)
-    aligned = None
-    samples = task.samples()
-    if samples and run.model.crossings:
-        sample = samples[len(samples) // 2]
-        with contextlib.suppress(RegardError):  # a picture is not worth a report
-            aligned = run.align(sample.source, sample.reference)
-    goes_on, training = result.why == "signal", started.settings.training
-    if goes_on:
-        commands = [(f"regard train --resume {out}", "Go on from where it stopped.")]
-    else:
-        more = f"--set training.steps={2 * max(result.step, training.steps)}"
-        more += " --set training.patience=0" if result.why == "patience" else ""
-        more += f" --set training.minutes={2 * (training.minutes or 0)}" if result.why == "minutes" else ""
-        commands = [(f"regard train --resume {out} {more}", "Train it longer.")]
-    commands.append((f"regard train --from {out} --source A --target B --out RUN", "Go on with other data."))
-    return write(
-        out,
-        parameters=sum(parameter.numel() for parameter in run.model.parameters()),
-        data=dict(task.facts())["data"],
-        seconds=result.seconds,
-        finished=not goes_on,
-        alignment=aligned,
-        signature=[
-            ("regard", regard.__version__),
-            ("torch", torch.__version__),
-            ("python", platform.python_version()),
-            ("device", dict(started.facts)["device"]),
-            ("seed", str(started.settings.training.seed)),
-            ("data", task.prepared.hash),
-            ("tokenizer", task.prepared.tokenizers.hash),
-        ],
-        commands=commands,
-    )

@@ -1,53 +1,250 @@
-"""Greedy search against a loop that feeds everything again at every step."""
+"""Search against a plain one that feeds everything again, against all that can be said, and against itself."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
+from decoding.cases import SMALL, WORDS, every_target, fed_again, next_log_probs, pair_log_prob, sentences, small
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from regard.attention.watch import watch
+from regard.data.batching import collate
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.search import greedy, greedy_in_batches, tokens_of
-from regard.models.contract import Tokens
-from regard.models.kinds import build, model_config
+from regard.decoding.batches import greedy_in_batches, search_in_batches, tokens_of
+from regard.decoding.options import GREEDY, Options
+from regard.decoding.score import score
+from regard.decoding.search import greedy, search
+from regard.errors import ArgumentError
+from regard.training.objective import inputs
 
-SMALL = {
-    "rnn": {"size": 6, "embedding": 5},
-    "rnnsearch": {"size": 6, "embedding": 5, "hidden": 4, "maxout": 3},
-    "luong": {"size": 6, "embedding": 5},
-    "transformer": {"size": 8, "heads": 2, "layers": 1, "hidden": 12},
-}
-
-
-def small(kind, scale=3.0):
-    model = build(kind, model_config({"kind": kind, **SMALL[kind]}), 11, 11).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(scale)
-    return model
+KINDS = [*SMALL, "both"]
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-@torch.no_grad()
-def fed_again(model, source, limit):
-    """One sentence, by decode() from the start each time."""
-    said = []
-    memory = model.encode(tokens_of([source]))
-    while len(said) < limit:
-        target = torch.tensor([[START, *said]])
-        hidden, _ = model.decode(memory, Tokens.of(target, torch.tensor([target.shape[1]])))
-        logits = model.output(hidden)[0, -1]
-        logits[PAD] = logits[START] = -torch.inf
-        token = int(logits.argmax())
-        if token == END:
-            break
-        said.append(token)
-    return said
+def found_of(model, sources, options, **more):
+    return search(model, tokens_of(sources), options, **more)
 
 
-@pytest.mark.parametrize("kind", SMALL)
-def test_greedy_is_the_loop(kind):
-    model = small(kind)
-    sources = [[random.randrange(3, 11) for _ in range(random.randint(1, 7))] for _ in range(6)]
-    assert greedy(model, tokens_of(sources), 7) == [fed_again(model, source, 7) for source in sources]
+@every_kind
+@pytest.mark.parametrize(("beam", "alpha"), [(2, 0.0), (3, 0.6)])
+def test_cached_is_fed_again(kind, beam, alpha):
+    model, sources = small(kind), sentences(2)
+    options = Options(beam=beam, nbest=beam, length_penalty=alpha, longest=5)
+    for source, found in zip(sources, found_of(model, sources, options), strict=True):
+        wanted = fed_again(model, source, beam, 5, alpha)
+        assert [output.tokens for output in found.outputs] == [tokens for tokens, _, _ in wanted]
+        for output, (_, total, ranked) in zip(found.outputs, wanted, strict=True):
+            assert output.log_prob == pytest.approx(total, abs=1e-9)
+            assert output.score == pytest.approx(ranked, abs=1e-9)
+
+
+@every_kind
+def test_a_beam_of_one_is_greedy(kind):
+    model, sources = small(kind), sentences(6)
+    said = greedy(model, tokens_of(sources), 7)
+    for source, tokens in zip(sources, said, strict=True):
+        expected = []
+        while len(expected) < 7:
+            scores = next_log_probs(model, source, expected)
+            scores[[PAD, START]] = -torch.inf
+            if int(scores.argmax()) == END:
+                break
+            expected.append(int(scores.argmax()))
+        assert tokens == expected
+    beam = found_of(model, sources, Options(beam=1, longest=7, length_penalty=1.5))
+    assert [found.outputs[0].tokens for found in beam] == said
+
+
+@pytest.mark.parametrize(("kind", "alpha"), [("rnnsearch", 0.0), ("transformer", 0.6), ("both", 1.0)])
+def test_a_wide_beam_finds_what_trying_everything_finds(kind, alpha):
+    """Four words and END, up to five words: 1,365 outputs."""
+    words, longest = 7, 5
+    model, source = small(kind, words, scale=2.0), sentences(1, words=words)[0]
+    targets = list(every_target(words, longest))
+    told = score(model, [source] * len(targets), targets)
+    penalties = Options(length_penalty=alpha)
+    best = sorted(
+        (
+            (each.log_prob / penalties.penalty(len(target) + 1), target)
+            for each, target in zip(told, targets, strict=True)
+        ),
+        key=lambda each: -each[0],
+    )[:40]
+    options = Options(beam=len(targets), nbest=40, length_penalty=alpha, longest=longest)
+    outputs = found_of(model, [source], options)[0].outputs
+    assert [output.tokens for output in outputs] == [target for _, target in best]
+    assert [output.score for output in outputs] == pytest.approx([value for value, _ in best], abs=1e-9)
+
+
+OPTIONS = [
+    GREEDY,
+    Options(beam=3, nbest=3),
+    Options(beam=4, nbest=4, groups=2, diversity=0.7),
+    Options(beam=3, nbest=2, no_repeat=2, shortest=3),
+    Options(sample=True, nbest=3, seed=5),
+    Options(sample=True, nbest=2, top_k=3, temperature=1.4),
+    Options(sample=True, top_p=0.7),
+]
+
+
+@pytest.mark.parametrize("kind", ["local", "alibi", "both"])
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: f"beam{options.beam}{'-sample' * options.sample}")
+def test_alone_is_in_any_batch(kind, options):
+    """Exactly, in float64: the same tokens, and scores that differ by no more than the order of a sum."""
+    model, sources = small(kind), sentences(4, longest=9)
+    options = replace(options, longest=8)
+    together = found_of(model, sources, options)
+    shuffled = random.sample(range(4), 4)
+    again = found_of(model, [sources[i] for i in shuffled], options)
+    for place, i in enumerate(shuffled):
+        alone = found_of(model, [sources[i]], options)[0]
+        for other in (alone, again[place]):
+            assert [output.tokens for output in other.outputs] == [output.tokens for output in together[i].outputs]
+            for one, two in zip(other.outputs, together[i].outputs, strict=True):
+                assert one.score == pytest.approx(two.score, abs=1e-12)
+                assert one.finished == two.finished
+
+
+@pytest.mark.parametrize("kind", ["rnnsearch", "luong", "transformer"])
+def test_alone_is_in_a_batch_in_single_precision(kind):
+    """Scores to 1e-4, and the same tokens unless two candidates were that close."""
+    model, sources = small(kind, dtype=torch.float32), sentences(8, longest=9)
+    options = Options(beam=4, nbest=4, longest=6)
+    for source, found in zip(sources, found_of(model, sources, options), strict=True):
+        alone = found_of(model, [source], options)[0]
+        for one, two in zip(alone.outputs, found.outputs, strict=True):
+            assert one.score == pytest.approx(two.score, abs=1e-4)
+            if one.tokens != two.tokens:
+                others = [each.score for each in alone.outputs if each is not one]
+                assert min(abs(one.score - other) for other in others) < 1e-4
+
+
+@pytest.mark.parametrize(("kind", "options"), [(kind, OPTIONS[i % len(OPTIONS)]) for i, kind in enumerate(KINDS)])
+def test_an_output_has_the_score_of_its_pair(kind, options):
+    model, sources = small(kind), sentences(3)
+    options = replace(options, longest=5)
+    for source, found in zip(sources, found_of(model, sources, options), strict=True):
+        assert found.outputs
+        for output, scored in zip(
+            found.outputs,
+            score(model, [source] * len(found.outputs), [output.tokens for output in found.outputs]),
+            strict=True,
+        ):
+            assert output.log_prob == pytest.approx(scored.log_prob, abs=1e-9)
+            assert output.log_prob == pytest.approx(pair_log_prob(model, source, output.tokens), abs=1e-9)
+            assert output.score == pytest.approx(output.log_prob / options.penalty(len(output.tokens) + 1))
+            assert len(scored.tokens) == len(output.tokens) + 1
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(1, 4), st.integers(1, 3), st.integers(0, 4), st.integers(0, 5), st.integers(0, 3), st.integers(0, 2**16)
+)
+def test_whatever_is_asked_for_holds(size, groups, shortest, more, no_repeat, seed):
+    random.seed(seed)
+    beam = size * groups
+    model = small("rnn", seed=seed)
+    options = Options(
+        beam=beam, nbest=beam, groups=groups, shortest=shortest, longest=shortest + more, no_repeat=no_repeat
+    )
+    sources = sentences(3)
+    prefixes = [[random.randrange(3, WORDS) for _ in range(random.randint(0, shortest + more))] for _ in sources]
+    for prefix, found in zip(prefixes, found_of(model, sources, options, prefixes=prefixes), strict=True):
+        outputs = found.outputs
+        assert outputs
+        assert len(outputs) <= beam
+        assert len({tuple(output.tokens) for output in outputs}) == len(outputs)
+        assert [output.score for output in outputs] == sorted((output.score for output in outputs), reverse=True)
+        for output in outputs:
+            assert output.tokens[: len(prefix)] == prefix
+            assert shortest <= len(output.tokens) <= shortest + more
+            assert not {PAD, START, END} & set(output.tokens)
+            assert output.finished == (len(output.tokens) < shortest + more)
+            free = [
+                tuple(output.tokens[i - no_repeat : i])
+                for i in range(no_repeat, len(output.tokens) + 1)
+                if no_repeat and i > len(prefix)
+            ]
+            before = {tuple(prefix[i - no_repeat : i]) for i in range(no_repeat, len(prefix) + 1) if no_repeat}
+            assert len(set(free)) == len(free)
+            assert not before & set(free)
+
+
+def test_nothing_is_left_to_say():
+    """More tokens asked for than there are without a repetition: it ends where it must."""
+    model = small("rnn", words=6)
+    output = found_of(model, [[3, 4]], Options(beam=2, shortest=9, longest=20, no_repeat=1))[0].outputs[0]
+    assert sorted(output.tokens) == [3, 4, 5]
+
+
+def test_groups_that_pay_nothing_are_one_beam():
+    model, sources = small("luong"), sentences(5)
+    one = found_of(model, sources, Options(beam=2, nbest=2, longest=6))
+    three = found_of(model, sources, Options(beam=6, nbest=6, groups=3, diversity=0.0, longest=6))
+    for found, wanted in zip(three, one, strict=True):
+        assert [output.tokens for output in found.outputs] == [output.tokens for output in wanted.outputs]
+
+
+def test_groups_that_pay_much_begin_differently():
+    model, sources = small("transformer"), sentences(5)
+    for found in found_of(model, sources, Options(beam=3, nbest=3, groups=3, diversity=1e6, longest=6, shortest=1)):
+        assert len({output.tokens[0] for output in found.outputs}) == 3
+    alike = found_of(model, sources, GREEDY)
+    diverse = found_of(model, sources, Options(beam=3, nbest=3, groups=3, diversity=1e6))
+    for one, several in zip(alike, diverse, strict=True):  # the first group pays nothing
+        assert one.outputs[0].tokens in [output.tokens for output in several.outputs]
+
+
+@pytest.mark.parametrize("kind", ["rnnsearch", "luong", "transformer"])
+def test_coverage_is_the_formula(kind):
+    """β Σⱼ log min(Σᵢ aᵢⱼ, 1) over what the model looked at, END's look among it."""
+    model, sources = small(kind), sentences(4)
+    options = Options(beam=3, nbest=3, coverage_penalty=0.7, longest=6)
+    for source, found in zip(sources, found_of(model, sources, options), strict=True):
+        for output in found.outputs:
+            with torch.no_grad(), watch(model) as looks:
+                model(*inputs(collate([(source, output.tokens)])))
+            weights = looks[model.crossings[-1]].weights[0].detach()
+            weights = weights.mean(0) if weights.ndim == 3 else weights
+            penalty = 0.7 * float(weights.sum(0).clamp(1e-6, 1).log().sum())
+            assert output.score == pytest.approx(
+                output.log_prob / options.penalty(len(output.tokens) + 1) + penalty, abs=1e-9
+            )
+
+
+# ---- what was considered
+
+
+@pytest.mark.parametrize("options", OPTIONS[:6], ids=lambda options: f"beam{options.beam}{'-sample' * options.sample}")
+def test_the_trace_tells_how_outputs_were_found(options):
+    model, sources = small("rnn"), sentences(2)
+    options = replace(options, longest=5)
+    plain = found_of(model, sources, options)
+    for source, found, without in zip(sources, found_of(model, sources, options, trace=True), plain, strict=True):
+        assert found.outputs == without.outputs
+        assert without.steps is None
+        rows, ended = {0: []}, {}
+        for candidates in found.steps:
+            following = {}
+            assert sum(candidate.fate == "kept" for candidate in candidates) <= max(options.beam, options.nbest)
+            for candidate in candidates:
+                said = rows[candidate.parent]
+                added = float(next_log_probs(model, source, said)[candidate.token])
+                before = sum(float(next_log_probs(model, source, said[:i])[token]) for i, token in enumerate(said))
+                assert candidate.log_prob == pytest.approx(before + added, abs=1e-9)
+                if candidate.fate == "kept":
+                    following[candidate.row] = [*said, candidate.token]
+                elif candidate.fate == "finished":
+                    assert candidate.token == END
+                    ended[tuple(said)] = candidate.log_prob
+            rows = following
+        for output in found.outputs:
+            assert ended[tuple(output.tokens)] == pytest.approx(output.log_prob, abs=1e-9)
+
+
+# ---- who is asked, and how often
 
 
 class Script:
@@ -61,7 +258,7 @@ class Script:
     def encode(self, source):
         return source
 
-    def start(self, memory, rows, size):
+    def start(self, memory, rows, size, coverage):
         self.size = size
         return Place(torch.arange(len(memory.lengths)), 0)
 
@@ -76,6 +273,8 @@ class Script:
 
 
 class Place:
+    coverage = None
+
     def __init__(self, rows, step):
         self.rows, self.step = rows, step
 
@@ -88,6 +287,10 @@ def test_finished_sentences_leave():
     model = Script([[5, 6, 7], [], [8], [9, 9]])
     assert greedy(model, tokens_of([[4]] * 4)) == [[5, 6, 7], [], [8], [9, 9]]
     assert model.asked == [4, 3, 2, 1]
+    few = Script([[5] * (1 + i // 2) for i in range(20)])  # two of them at a time
+    assert greedy(few, tokens_of([[4]] * 20)) == few.answers
+    assert few.asked == [20, 20, 18, 18, 14, 14, 12, 10, 8, 6, 4, 2][: len(few.asked)] or few.asked[0] > few.asked[-1]
+    assert sum(few.asked) < 0.75 * 20 * len(few.asked)
 
 
 @pytest.mark.unchecked
@@ -96,9 +299,28 @@ def test_limits():
     model = Script(endless)
     found = greedy(model, tokens_of([[4], [4, 4, 4]]))
     assert [len(answer) for answer in found] == [22, 26]  # twice its own source and twenty more
-    assert model.size == 26
+    assert model.size == 27  # and its END
     assert [len(answer) for answer in greedy(Script(endless), tokens_of([[4], [4, 4, 4]]), 5)] == [5, 5]
     assert greedy(Script(endless), tokens_of([[4]]), 1) == [[5]]
+    assert greedy(Script(endless), tokens_of([[4]]), 0) == [[]]
+
+
+def test_learned_positions_are_a_limit():
+    model = small("transformer")
+    model.limit = 4
+    for found in found_of(model, sentences(3), Options(beam=2, shortest=9)):
+        assert len(found.outputs[0].tokens) == 3
+
+
+def test_prefixes_that_do_not_fit():
+    model = small("rnn")
+    with pytest.raises(ArgumentError, match="prefix: 4 tokens given, expected at most 3, the limit of its output"):
+        found_of(model, [[4]], Options(longest=3), prefixes=[[5, 5, 5, 5]])
+    with pytest.raises(ArgumentError, match="2 given, expected one for each of 1 sentences"):
+        found_of(model, [[4]], Options(), prefixes=[[5], [6]])
+
+
+# ---- many sentences
 
 
 def test_an_empty_source_says_nothing_and_changes_nothing():
@@ -107,6 +329,19 @@ def test_an_empty_source_says_nothing_and_changes_nothing():
     assert greedy_in_batches(model, [[], [4, 5], [], [6], []], "cpu") == [[], alone[0], [], alone[1], []]
     assert greedy_in_batches(model, [[], []], "cpu") == [[], []]
     assert greedy_in_batches(model, [], "cpu") == []
+    assert search(model, tokens_of([[4]]).__class__.of(torch.zeros(0, 1).long(), torch.zeros(0).long())) == []
+
+
+@pytest.mark.parametrize("budget", [1, 30, 100_000])
+def test_batches_change_nothing(budget):
+    model, sources = small("rnnsearch"), sentences(9, longest=12)
+    prefixes = [[random.randrange(3, WORDS)] for _ in sources]
+    options = Options(beam=3, nbest=3, longest=7)
+    wanted = [found_of(model, [source], options, prefixes=[p])[0] for source, p in zip(sources, prefixes, strict=True)]
+    got = search_in_batches(model, sources, options, prefixes=prefixes, budget=budget)
+    assert [[o.tokens for o in found.outputs] for found in got] == [
+        [o.tokens for o in found.outputs] for found in wanted
+    ]
 
 
 def test_padded_rows():

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def furnished(tmp_path_factory) -> Path:
     """The folder; its run has taken twenty steps, and has learned next to nothing."""
     from regard.data.builtin import generate
-    from regard.run import train_and_report
+    from regard.report import train_and_report
 
     desk = tmp_path_factory.mktemp("desk")
     examples = list(generate("phrasebook", 1000, longest=8))

@@ -146,6 +146,16 @@ class State:
         index = self.rows_of(rows)
         return State(sentence, {name: taken(part, index) for name, part in self.row.items()}, self.rows)
 
+    def spread(self, rows: int) -> "State":
+        """The state of `rows` hypotheses a sentence, all of them what its only one was."""
+        if self.rows != 1:
+            raise ArgumentError(f"spread: a state of {self.rows} rows a sentence, expected one")
+        row = {
+            name: taken(part, torch.arange(len(first(part)), device=first(part).device).repeat_interleave(rows))
+            for name, part in self.row.items()
+        }
+        return State(self.sentence, row, rows)
+
     def rows_of(self, sentences: Int[Tensor, " s"]) -> Int[Tensor, " r"]:
         """The rows of these sentences."""
         if self.rows == 1:
@@ -167,6 +177,11 @@ def buffers(part: Tensor | Prepared) -> list[Tensor]:
     if isinstance(part, Tensor):
         return [part]
     return [part.keys, part.values] if part.length is None else [part.keys, part.values, part.length]
+
+
+def first(part: Tensor | Prepared) -> Tensor:
+    """A tensor that has the rows of a part of a state."""
+    return buffers(part)[0]
 
 
 def taken(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:

@@ -63,7 +63,7 @@ def train(
         return
     assert out is not None
 
-    from regard.run import train_and_report
+    from regard.report import train_and_report
 
     train_and_report(table, out, resume=resume is not None, base=base, choose=config is None and resume is None)
 

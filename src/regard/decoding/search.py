@@ -1,73 +1,309 @@
-"""Search: a model's states, step by step, become token sequences."""
+"""Search: a model's states, step by step, become outputs. One loop for every model and every way to search.
 
-# b sentences · m source positions · r rows
+A beam keeps the likeliest hypotheses of each sentence; greedy search keeps one. At each step every hypothesis is
+continued by every token. Of twice as many candidates as the beam has places, those that end and are among the first
+`beam` are finished, and the best others go on. Finished ones are ranked by log P / ((5 + length) / 6)^α, the length
+with its END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1) (Wu et al. 2016, arXiv:1609.08144, equation 14). A
+sentence is done when `beam` of them are finished and no other has, at its present length, a better score than the last.
+
+A diverse beam (Vijayakumar et al. 2016, arXiv:1610.02424) is searched in groups, one after the other: a group pays
+`diversity` for each hypothesis of an earlier group that has just said the same token.
+
+An output that reaches its limit is ended there and its END counted, so that log-probabilities are those of the pair.
+"""
+
+# s sentences · r rows of a sentence · k, c candidates · v vocabulary · t tokens said so far · m source positions
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from regard.data.tokenizer import END, PAD, START
+from regard.decoding.allowed import Allowed
+from regard.decoding.found import Candidate, Found, Output, Pool, merged
+from regard.decoding.options import GREEDY, Options
+from regard.decoding.sampling import draw, numbers
+from regard.errors import ArgumentError
 from regard.models.contract import Model, Tokens
 
-__all__ = ["greedy", "greedy_in_batches", "tokens_of"]
+__all__ = ["Found", "Output", "greedy", "search"]
+
+UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
+CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
 
 
 @torch.no_grad()
-def greedy(model: Model, source: Tokens, limit: int | None = None) -> list[list[int]]:
-    """The likeliest next token, again and again, up to END, which is left out.
+def search(
+    model: Model,
+    source: Tokens,
+    options: Options = Options(),  # noqa: B008
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    trace: bool = False,
+) -> list[Found]:
+    """The outputs for each sentence of a padded batch, best first.
 
-    `limit` is the most tokens of a sentence; by default twice its source's and twenty more. Sentences that are finished
-    leave the batch.
+    `prefixes` are tokens that the outputs of each sentence begin with. With `trace` every step's candidates are kept.
     """
-    lengths = source.lengths
-    longest = int(lengths.max()) if len(lengths) else 0
-    size = 2 * longest + 20 if limit is None else limit
-    size = size if model.limit is None else min(size, model.limit)
-    most = (2 * lengths + 20 if limit is None else torch.full_like(lengths, limit)).to(source.ids.device)
-    state = model.start(model.encode(source), 1, size)
-    rows = torch.arange(len(lengths), device=source.ids.device)  # the sentence of each row that is not finished
-    said = torch.full((len(lengths), size), END, device=rows.device)
-    tokens = torch.full_like(rows, START)
-    for step in range(size):
-        if not len(rows):
-            break
-        logits, state = model.step(tokens, state)
-        logits[:, [PAD, START]] = -torch.inf
-        tokens = logits.argmax(-1)
-        said[rows, step] = tokens
-        going = (tokens != END) & (step + 1 < most[rows])
+    return Searching(model, source, options, prefixes, trace).run() if len(source.lengths) else []
+
+
+def greedy(model: Model, source: Tokens, limit: int | None = None) -> list[list[int]]:
+    """The likeliest next token, again and again, up to END, which is left out; at most `limit` of them."""
+    return [found.outputs[0].tokens for found in search(model, source, replace(GREEDY, longest=limit))]
+
+
+class Choice(NamedTuple):
+    """Hypotheses for the next step, or candidates for it: a row of the step before, a token, and the sum so far."""
+
+    parents: Int[Tensor, "s k"]
+    tokens: Int[Tensor, "s k"]
+    total: Float[Tensor, "s k"]
+
+
+class Searching:
+    """A search under way: the rows of sentences that are not done, side by side, [s r]."""
+
+    def __init__(
+        self,
+        model: Model,
+        source: Tokens,
+        options: Options,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        trace: bool = False,
+    ):
+        self.model, self.options, self.trace = model, options, trace
+        self.lengths = source.lengths.to(source.ids.device)
+        most = limits(model, self.lengths, options)
+        check_prefixes(prefixes, most)
+        self.allowed = Allowed(most, prefixes or [], options.shortest, options.no_repeat)
+        self.size = int(most.max()) + 1  # steps, END's among them
+        self.state = model.start(model.encode(source), 1, self.size, options.coverage_penalty > 0)
+        self.rows, count = options.nbest if options.sample else options.beam, len(most)
+        self.found = [Found(steps=[] if trace else None) for _ in range(count)]
+        self.pools = [[Pool(self.rows // options.groups) for _ in range(options.groups)] for _ in range(count)]
+        self.drawn: list[dict[int, Output]] = [{} for _ in range(count)]  # of a sample, by row
+        self.sentences = list(range(count))  # that are not done
+        self.said = torch.full((count, 1, self.size), PAD, device=most.device)
+        self.total = torch.zeros(count, 1, device=most.device)
+        self.numbers: Float[Tensor, "s t r"] | None = None
+        if options.sample:
+            self.numbers = torch.zeros(count, self.size, self.rows, dtype=torch.float64)
+            for i, (ids, length, limit) in enumerate(
+                zip(source.ids.tolist(), source.lengths.tolist(), most.tolist(), strict=True)
+            ):
+                self.numbers[i, : limit + 1] = numbers(ids[:length], limit + 1, self.rows, options.seed)
+
+    def run(self) -> list[Found]:
+        """Step by step, until all are done."""
+        tokens = torch.full_like(self.lengths, START)
+        for step in range(self.size):
+            logits, self.state = self.model.step(tokens, self.state)
+            logits = logits if logits.dtype == torch.float64 else logits.float()
+            logits = logits.view(len(self.sentences), -1, logits.shape[-1])
+            shift = self.total - logits.logsumexp(-1)  # of a token's score to the log-probability of its hypothesis
+            self.allowed.limit_(logits, self.said[..., :step])
+            chosen = (self.draw if self.options.sample else self.choose)(logits, shift, step)
+            if not self.move(chosen, step):
+                break
+            tokens = self.said[..., step].flatten()
+        for found, pools, drawn in zip(self.found, self.pools, self.drawn, strict=True):
+            sample = [drawn[row] for row in sorted(drawn)]
+            found.outputs = sample if self.options.sample else merged(pools, self.options.nbest)
+        return self.found
+
+    # ---- the next tokens
+
+    def choose(self, scores: Float[Tensor, "s r v"], shift: Float[Tensor, "s r"], step: int) -> Choice:
+        """The hypotheses that go on, group by group."""
+        groups, rows = self.options.groups, self.rows // self.options.groups
+        if step < self.allowed.alike:  # within all prefixes there is but one hypothesis
+            groups = rows = 1
+        # The search for a single one is over when it ends; of several, all that have a place may end at one step.
+        wanted = 1 if rows == 1 else 2 * rows
+        best, tokens = likeliest(scores, min(wanted + (groups - 1) * rows, scores.shape[-1]))
+        best = best + shift[..., None]
+        chosen: list[Choice] = []
+        for group in range(groups):
+            first, last = (group * rows, (group + 1) * rows) if best.shape[1] > 1 else (0, 1)
+            totals, each = best[:, first:last], tokens[:, first:last]
+            paid = None
+            if chosen:
+                same = each[..., None] == torch.cat([choice.tokens for choice in chosen], 1)[:, None, None]
+                paid = totals - self.options.diversity * same.sum(-1)
+            candidates, rank = ranked(totals, each, paid, wanted, first)
+            chosen.append(self.settle(candidates, rank, rows, group, step))
+        return chosen[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*chosen, strict=True)))
+
+    def settle(self, candidates: Choice, rank: Float[Tensor, "s k"], rows: int, group: int, step: int) -> Choice:
+        """Of candidates in order: those that end and have a place are finished, the first `rows` others go on."""
+        ends = candidates.tokens == END
+        finished = ends & (candidates.total > -torch.inf)
+        finished[:, rows:] = False
+        self.finish(candidates, finished, group, step)
+        total = candidates.total.masked_fill(ends, -torch.inf)
+        if total.shape[1] == 1:
+            kept = torch.zeros_like(candidates.parents)
+        else:
+            kept = rank.masked_fill(ends, -torch.inf).topk(min(rows, total.shape[1])).indices
+        if self.trace:
+            self.note(candidates, finished, kept, group * rows)
+        chosen = Choice(*(part.gather(1, kept) for part in (candidates.parents, candidates.tokens, total)))
+        if len(kept[0]) < rows:  # a small vocabulary gives fewer candidates than there are places
+            fill = (0, rows - len(kept[0]))
+            chosen = Choice(
+                F.pad(chosen.parents, fill),
+                F.pad(chosen.tokens, fill, value=PAD),
+                F.pad(chosen.total, fill, value=-torch.inf),
+            )
+        self.close_(chosen, group, step)
+        return chosen
+
+    def draw(self, scores: Float[Tensor, "s r v"], shift: Float[Tensor, "s r"], step: int) -> Choice:
+        """A token at random for each row; those that draw END are finished."""
+        assert self.numbers is not None
+        s, r = shift.shape
+        scores, shift = scores.expand(-1, self.rows, -1), shift.expand(-1, self.rows)  # the first step is one for all
+        tokens = draw(scores, self.numbers[:, step].to(scores.device), self.options)
+        total = shift + scores.gather(-1, tokens[..., None])[..., 0]
+        rows = torch.arange(self.rows, device=tokens.device).expand(s, -1)
+        drawn = Choice(rows if r > 1 else torch.zeros_like(rows), tokens, total)
+        ends = tokens == END
+        finished = ends & (total > -torch.inf)
+        self.finish(drawn, finished, 0, step)
+        if self.trace:
+            self.note(drawn, finished, rows, 0)
+        return drawn._replace(total=total.masked_fill(ends, -torch.inf))
+
+    # ---- what ends
+
+    def finish(self, candidates: Choice, finished: Bool[Tensor, "s k"], group: int, step: int) -> None:
+        """Put the hypotheses that ended among the outputs of their sentence."""
+        if not bool(finished.any()):
+            return
+        scores = self.scores(candidates, step)
+        said, most = self.said[..., :step].tolist(), self.allowed.most.tolist()
+        parents, total, score = candidates.parents.tolist(), candidates.total.tolist(), scores.tolist()
+        for i, j in finished.nonzero().tolist():
+            sentence = self.sentences[i]
+            output = Output(said[i][parents[i][j]], total[i][j], score[i][j], step < most[i])
+            if self.options.sample:
+                self.drawn[sentence][j] = output
+            else:
+                self.pools[sentence][group].add(output)
+
+    def scores(self, choice: Choice, step: int) -> Float[Tensor, "s k"]:
+        """With the penalties."""
+        scores = choice.total / self.options.penalty(step + 1)
+        if self.state.coverage is None:
+            return scores
+        coverage = self.state.coverage.view(len(self.sentences), -1, self.state.coverage.shape[-1]).to(scores)
+        there = torch.arange(coverage.shape[-1], device=coverage.device) < self.lengths[:, None, None]
+        penalty = coverage.clamp(UNSEEN, 1.0).log().masked_fill(~there, 0.0).sum(-1)
+        return scores + self.options.coverage_penalty * penalty.gather(1, choice.parents)
+
+    def close_(self, chosen: Choice, group: int, step: int) -> None:
+        """Where no hypothesis that goes on can enter the pool any more, none goes on."""
+        full = [i for i, sentence in enumerate(self.sentences) if self.pools[sentence][group].full]
+        if full:
+            best = self.scores(chosen, step).amax(1).tolist()
+            for i in full:
+                pool = self.pools[self.sentences[i]][group]
+                if pool.size == 1 or best[i] <= pool.outputs[-1].score:
+                    chosen.total[i] = -torch.inf
+
+    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], kept: Int[Tensor, "s r"], first: int) -> None:
+        """Keep what was considered, for whoever asked for it."""
+        ended, rows = finished.tolist(), kept.tolist()
+        parts = zip(*(part.tolist() for part in candidates), strict=True)
+        for i, (parents, tokens, totals) in enumerate(parts):
+            steps = self.found[self.sentences[i]].steps
+            assert steps is not None
+            noted = []
+            for j, candidate in enumerate(zip(parents, tokens, totals, strict=True)):
+                if candidate[2] == -torch.inf:
+                    continue
+                goes_on = candidate[1] != END and j in rows[i]
+                fate = "finished" if ended[i][j] else "kept" if goes_on else "dropped"
+                noted.append(Candidate(*candidate, fate, first + rows[i].index(j) if goes_on else None))  # type: ignore[arg-type]
+            if first:
+                steps[-1].extend(noted)
+            else:
+                steps.append(noted)
+
+    # ---- what goes on
+
+    def move(self, chosen: Choice, step: int) -> bool:
+        """Rows become the chosen ones, and sentences that are done leave; False if none is left."""
+        rows, before = chosen.parents.shape[1], self.said.shape[1]
+        if rows > before:
+            self.state = self.state.spread(rows)
+            self.said = self.said.expand(-1, rows, -1).clone()
+        elif rows > 1 and not self.options.sample:
+            first = torch.arange(0, rows * len(self.sentences), rows, device=chosen.parents.device)
+            self.state.select_((first[:, None] + chosen.parents).flatten())
+            self.said = self.said.gather(1, chosen.parents[..., None].expand_as(self.said))
+        self.said[..., step] = chosen.tokens
+        self.total = chosen.total
+        going = (self.total > -torch.inf).any(1)
         left = int(going.sum())
-        if left == 0:
-            break
-        if left < len(rows):
-            keep = going.nonzero()[:, 0]
-            state, rows, tokens = state.take(keep), rows[keep], tokens[keep]
-    return [cut(row) for row in said.tolist()]
+        if 0 < left <= len(self.sentences) * (CROWD - 1) / CROWD:
+            self.take(going.nonzero()[:, 0])
+        return left > 0
+
+    def take(self, keep: Int[Tensor, " k"]) -> None:
+        """Go on with these sentences alone."""
+        self.state, self.said, self.total = self.state.take(keep), self.said[keep], self.total[keep]
+        self.lengths = self.lengths[keep]
+        self.allowed.take(keep)
+        kept = keep.tolist()
+        self.sentences = [self.sentences[i] for i in kept]
+        if self.numbers is not None:
+            self.numbers = self.numbers[kept]
 
 
-def cut(tokens: list[int]) -> list[int]:
-    """What stands before the first END."""
-    return tokens[: tokens.index(END)] if END in tokens else tokens
+def likeliest(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor, "s r k"], Int[Tensor, "s r k"]]:
+    """The best tokens of each row and their scores, in order."""
+    best = scores.max(-1, keepdim=True) if count == 1 else scores.topk(count)
+    return best[0], best[1]
 
 
-def tokens_of(rows: list[list[int]], device: torch.device | str = "cpu") -> Tokens:
-    """Sentences of token numbers as a padded batch."""
-    lengths = torch.tensor([len(row) for row in rows])
-    ids = torch.full((len(rows), max(1, int(lengths.max()))), PAD)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row, dtype=torch.long)
-    return Tokens.of(ids.to(device), lengths.to(device))
+def ranked(
+    totals: Float[Tensor, "s r k"],
+    tokens: Int[Tensor, "s r k"],
+    paid: Float[Tensor, "s r k"] | None,
+    count: int,
+    first: int,
+) -> tuple[Choice, Float[Tensor, "s c"]]:
+    """The best candidates of all rows, in order, and what they are ordered by; the rows count from `first`."""
+    rank = (totals if paid is None else paid).flatten(1)
+    if paid is None and totals.shape[1] == 1:  # in order already
+        each = slice(None), slice(count)
+        return Choice(torch.zeros_like(tokens[:, 0])[each], tokens[:, 0][each], totals[:, 0][each]), rank[each]
+    rank, place = rank.topk(min(count, rank.shape[1]))
+    parents = place // totals.shape[2] + first
+    return Choice(parents, tokens.flatten(1).gather(1, place), totals.flatten(1).gather(1, place)), rank
 
 
-def greedy_in_batches(
-    model: Model, sources: list[list[int]], device: torch.device | str, budget: int = 4096
-) -> list[list[int]]:
-    """Greedy search for many sentences, those of like length together; the answers in the order given."""
-    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-    answers: list[list[int]] = [[] for _ in sources]
-    while order:
-        rows = max(1, budget // (len(sources[order[0]]) + 1))
-        chunk, order = order[:rows], order[rows:]
-        real = [i for i in chunk if sources[i]]  # nothing to read, nothing to say
-        for i, answer in zip(
-            real, greedy(model, tokens_of([sources[i] for i in real], device)) if real else [], strict=True
-        ):
-            answers[i] = answer
-    return answers
+def limits(model: Model, lengths: Int[Tensor, " s"], options: Options) -> Int[Tensor, " s"]:
+    """The most tokens of each output, without END."""
+    most = 2 * lengths + 20 if options.longest is None else torch.full_like(lengths, options.longest)
+    most = most.clamp(min=options.shortest)
+    return most if model.limit is None else most.clamp(max=model.limit - 1)
+
+
+def check_prefixes(prefixes: Sequence[Sequence[int]] | None, most: Int[Tensor, " s"]) -> None:
+    """Refuse prefixes that do not fit."""
+    if prefixes is None:
+        return
+    if len(prefixes) != len(most):
+        raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(most)} sentences")
+    for prefix, limit in zip(prefixes, most.tolist(), strict=True):
+        if len(prefix) > limit:
+            raise ArgumentError(
+                f"prefix: {len(prefix)} tokens given, expected at most {limit}, the limit of its output (longest)"
+            )

@@ -9,7 +9,8 @@ from regard.data.builtin import Example, generate
 from regard.errors import CommandError
 from regard.evaluation.text import exact
 from regard.inspection.picture import heatmap
-from regard.run import Aligned, Run, load, train_and_report
+from regard.report import train_and_report
+from regard.run import Aligned, Run, load
 from regard.training.loop import Result
 
 __all__ = ["STEPS", "Shown", "demonstrate", "fresh", "settings"]

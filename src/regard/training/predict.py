@@ -13,7 +13,7 @@ from regard.data.batching import Batch, Order, Position, load
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizers
-from regard.decoding.search import greedy_in_batches
+from regard.decoding.batches import greedy_in_batches
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.evaluation.text import bleu, chrf, exact
 from regard.models.contract import Model

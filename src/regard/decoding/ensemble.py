@@ -1,0 +1,78 @@
+"""An ensemble: several models that share a vocabulary, searched as one. Its probabilities are the mean of theirs."""
+
+# b sentences · r rows, hypotheses of all sentences · v vocabulary
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.errors import ArgumentError
+from regard.models.contract import Memory, Model, State, Tokens
+
+__all__ = ["Ensemble"]
+
+
+@dataclass(frozen=True, eq=False)
+class Memories(Memory):
+    """The memory of each model; it is that of the first, and holds the others."""
+
+    each: tuple[Memory, ...] = ()
+
+
+class Ensemble(Model):
+    """Models of any kinds under the contract, as far as search and scoring ask for it."""
+
+    def __init__(self, models: Sequence[Model]):
+        super().__init__()
+        if not models:
+            raise ArgumentError("models: none given, expected at least one")
+        self.models = nn.ModuleList(models)
+        known = [model.limit for model in models if model.limit is not None]
+        self.limit = min(known, default=None)
+
+    @property
+    def each(self) -> list[Model]:
+        """The models."""
+        return cast(list[Model], list(self.models))
+
+    def encode(self, source: Tokens) -> Memories:
+        """What each of them leaves to its decoder."""
+        each = tuple(model.encode(source) for model in self.each)
+        return Memories(each[0].states, each[0].span, each=each)
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """One state with the parts of all, each under its model's number."""
+        assert isinstance(memory, Memories)
+        sentence: dict[str, Any] = {}
+        row: dict[str, Any] = {}
+        for i, (model, own) in enumerate(zip(self.each, memory.each, strict=True)):
+            state = model.start(own, rows, size, coverage)
+            sentence |= {f"{i}.{name}": part for name, part in state.sentence.items()}
+            row |= {f"{i}.{name}": part for name, part in state.row.items()}
+        if coverage:
+            row["coverage"] = torch.zeros_like(row["0.coverage"])
+        return State(sentence, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """The logarithm of the mean of their probabilities."""
+        scores = []
+        for i, model in enumerate(self.each):
+            logits, _ = model.step(tokens, self.part(state, i))
+            scores.append((logits if logits.dtype == torch.float64 else logits.float()).log_softmax(-1))
+        if state.coverage is not None:
+            seen = [state.row[f"{i}.coverage"] for i in range(len(self.each))]
+            state.coverage.copy_(torch.stack(seen).mean(0))
+        return torch.stack(scores).logsumexp(0) - math.log(len(scores)), state
+
+    def part(self, state: State, number: int) -> State:
+        """The state of one model: the same tensors, which it writes in place."""
+        mine = f"{number}."
+        return State(
+            {name.removeprefix(mine): part for name, part in state.sentence.items() if name.startswith(mine)},
+            {name.removeprefix(mine): part for name, part in state.row.items() if name.startswith(mine)},
+            state.rows,
+        )

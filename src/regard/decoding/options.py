@@ -1,0 +1,50 @@
+"""How to search: one table of options for every model and every command."""
+
+from dataclasses import dataclass
+
+from regard.config import option
+from regard.errors import ConfigError
+
+__all__ = ["GREEDY", "Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Greedy, beam or sampling, and what an output may look like."""
+
+    beam: int = option(5, "hypotheses a sentence; 1 is greedy search", least=1)
+    nbest: int = option(1, "outputs a sentence, at most the beam; of sampling, any number", least=1)
+    length_penalty: float = option(0.6, "GNMT's α: log P is divided by ((5 + length) / 6)^α", least=0)
+    coverage_penalty: float = option(0.0, "GNMT's β: what an output loses for source words it did not look at", least=0)
+    shortest: int = option(0, "tokens of an output at least", least=0)
+    longest: int | None = option(
+        None, "tokens of an output at most; default: twice its source's and twenty more", least=0
+    )
+    no_repeat: int = option(0, "n-grams of this many tokens are said once; 0: as often as it likes", least=0)
+    groups: int = option(1, "groups of a diverse beam", least=1)
+    diversity: float = option(0.5, "what a group pays for a token that an earlier group just said", least=0)
+    sample: bool = option(False, "draw each token at random in place of searching")
+    temperature: float = option(1.0, "of sampling: below 1 likely tokens are drawn more often", above=0)
+    top_k: int = option(0, "of sampling: only the likeliest k tokens; 0: all", least=0)
+    top_p: float = option(
+        1.0, "of sampling: only the likeliest tokens that have this probability together", above=0, most=1
+    )
+    seed: int = option(0, "of sampling", least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if not self.sample and self.nbest > self.beam:
+            raise ConfigError("nbest", f"{self.nbest} given, expected at most the beam, {self.beam}")
+        if self.beam % self.groups:
+            raise ConfigError("groups", f"a beam of {self.beam} is not divisible by {self.groups}")
+        if self.sample and self.groups > 1:
+            raise ConfigError("groups", f"{self.groups} given with sampling, which has no beam to divide")
+        if self.longest is not None and self.longest < self.shortest:
+            raise ConfigError("longest", f"{self.longest} given, less than shortest, {self.shortest}")
+
+    def penalty(self, length: int) -> float:
+        """What the log-probability of this many tokens, END among them, is divided by (Wu et al. 2016, equation 14)."""
+        return float(((5 + length) / 6) ** self.length_penalty)
+
+
+GREEDY = Options(beam=1)

@@ -1,0 +1,41 @@
+"""Sampling: tokens drawn by their probability, the same for a sentence whatever it is searched together with.
+
+`top_k` is Fan et al. 2018 (arXiv:1805.04833), `top_p` the nucleus of Holtzman et al. 2020 (arXiv:1904.09751).
+"""
+
+# s sentences · r rows of a sentence · v vocabulary
+import zlib
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.decoding.options import Options
+
+__all__ = ["draw", "numbers"]
+
+
+def numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
+    """A sentence's own random numbers in [0, 1), one a step and row: they hang on its tokens and the seed alone."""
+    key = zlib.crc32(torch.tensor(source, dtype=torch.int64).numpy().tobytes())
+    generator = torch.Generator().manual_seed(((seed << 32) ^ key) % 2**63)
+    # Row by row, so that the first of many samples are those of a few.
+    return torch.rand(rows, steps, generator=generator, dtype=torch.float64).T
+
+
+def draw(scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options: Options) -> Int[Tensor, "s r"]:
+    """A token a row: the one that its random number falls on, probabilities laid end to end."""
+    scores = scores / options.temperature
+    order = None
+    if 0 < options.top_k < scores.shape[-1]:
+        scores, order = scores.topk(options.top_k)
+    elif options.top_p < 1:
+        scores, order = scores.sort(descending=True)
+    probability = scores.softmax(-1)
+    if options.top_p < 1:
+        before = probability.cumsum(-1) - probability
+        probability = probability.masked_fill(before >= options.top_p, 0.0)  # the first stays: nothing is before it
+    summed = probability.double().cumsum(-1)
+    place = (summed <= numbers[..., None].to(summed.device) * summed[..., -1:]).sum(-1, keepdim=True)
+    place = place.clamp(max=probability.shape[-1] - 1)
+    return (place if order is None else order.gather(-1, place))[..., 0]

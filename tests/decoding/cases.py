@@ -1,0 +1,85 @@
+"""Small models to search with, and a search that feeds everything again at every step."""
+
+import itertools
+import random
+
+import torch
+
+from regard.data.tokenizer import END, PAD, START
+from regard.decoding.batches import tokens_of
+from regard.decoding.ensemble import Ensemble
+from regard.models.contract import Tokens
+from regard.models.kinds import build, model_config
+
+WORDS = 11
+SMALL = {
+    "rnn": {"kind": "rnn", "size": 6, "embedding": 5},
+    "rnnsearch": {"kind": "rnnsearch", "size": 6, "embedding": 5, "hidden": 4, "maxout": 3},
+    "luong": {"kind": "luong", "size": 6, "embedding": 5},
+    "local": {"kind": "luong", "size": 6, "embedding": 5, "span": "local-m", "radius": 2},
+    "transformer": {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 12},
+    "rotary": {"kind": "transformer", "size": 8, "heads": 2, "layers": 2, "hidden": 12, "positions": "rotary"},
+    "alibi": {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 12, "positions": "alibi"},
+}
+
+
+def small(kind, words=WORDS, scale=3.0, seed=None, dtype=torch.float64):
+    """A model with random weights that are large enough for it to have opinions; "both" is an ensemble."""
+    if kind == "both":
+        return Ensemble([small(each, words, scale, seed, dtype) for each in ("transformer", "rnnsearch")]).eval()
+    if seed is not None:
+        torch.manual_seed(seed)
+    model = build(SMALL[kind]["kind"], model_config(SMALL[kind]), words, words).to(dtype).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+    return model
+
+
+def sentences(count, longest=7, words=WORDS):
+    return [[random.randrange(3, words) for _ in range(random.randint(1, longest))] for _ in range(count)]
+
+
+@torch.no_grad()
+def next_log_probs(model, source, said):
+    """log P of every next token, by decode() from the start."""
+    if isinstance(model, Ensemble):
+        each = [next_log_probs(one, source, said) for one in model.each]
+        return torch.stack(each).exp().mean(0).log()
+    target = torch.tensor([[START, *said]])
+    hidden, _ = model.decode(model.encode(tokens_of([source])), Tokens.of(target, torch.tensor([target.shape[1]])))
+    return model.output(hidden)[0, -1].log_softmax(-1)
+
+
+def pair_log_prob(model, source, target):
+    """log P of a target and its END, token by token."""
+    told = [*target, END]
+    return sum(float(next_log_probs(model, source, told[:i])[token]) for i, token in enumerate(told))
+
+
+def every_target(words, longest):
+    """All that can be said."""
+    tokens = [token for token in range(words) if token not in (PAD, START, END)]
+    for length in range(longest + 1):
+        yield from (list(each) for each in itertools.product(tokens, repeat=length))
+
+
+def fed_again(model, source, beam, longest, alpha):
+    """A beam search of one sentence by the rules, nothing kept between steps: (tokens, log P, score), best first."""
+    live, done = [([], 0.0)], []
+    for step in range(longest + 1):
+        candidates = []
+        for said, total in live:
+            scores = next_log_probs(model, source, said)
+            for token in range(len(scores)):
+                forced = step == longest and token != END
+                if token not in (PAD, START) and not forced:
+                    candidates.append((total + float(scores[token]), said, token))
+        candidates.sort(key=lambda each: -each[0])
+        penalty = ((5 + step + 1) / 6) ** alpha
+        done += [(said, total, total / penalty) for total, said, token in candidates[:beam] if token == END]
+        done = sorted(done, key=lambda each: -each[2])[:beam]
+        live = [([*said, token], total) for total, said, token in candidates[: 2 * beam] if token != END][:beam]
+        if not live or (len(done) == beam and (beam == 1 or live[0][1] / penalty <= done[-1][2])):
+            break
+    return done
