@@ -187,6 +187,8 @@ class Attention(Attentive):
         """The forward behind the projections; with `heads`, asked and prepared have a head axis and `seen` has none."""
         packed, rest = split_packed(join(self.span, span))
         if packed is None:
+            if isinstance(prepared, Cache):
+                prepared = prepared.filled()
             call = self.call(asked, prepared, seen, join(*rest), heads)
             return self.choice(call).attend(call)
         packed = packed.to(asked.device)

@@ -17,6 +17,7 @@ from regard.attention.positions import Rotary
 from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.dropout import add_dropped, relu_dropped
+from regard.kernels.linear import Linear
 
 __all__ = ["Block", "Decoder", "Encoder"]
 
@@ -55,7 +56,7 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(size)
         self.cross = Heads(size, heads, dropout=attention_dropout, memory_size=memory_size) if cross else None
         self.cross_norm = nn.LayerNorm(size) if cross else None
-        self.feed = nn.Sequential(nn.Linear(size, hidden), DroppedReLU(feed_dropout), nn.Linear(hidden, size))
+        self.feed = nn.Sequential(Linear(size, hidden), DroppedReLU(feed_dropout), Linear(hidden, size))
         self.feed_norm = nn.LayerNorm(size)
 
     def forward(

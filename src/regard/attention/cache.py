@@ -36,8 +36,11 @@ class Cache(Prepared):
     """Fixed buffers [rows … size d] that fill up, each row at its own pace; written by index, in place.
 
     Its tensors never change their address or shape, so that a step can be captured once and replayed. It is for
-    inference: no gradient flows through what was written.
+    inference: no gradient flows through what was written. (On a CPU, where nothing is captured, buffers lie step by
+    step, [size rows … d], and `select_` changes them for a second pair: a beam is reordered several times as fast.)
     """
+
+    spare: tuple[Tensor, Tensor] | None = None
 
     def extend(self, new: Prepared) -> None:
         """Write new keys and values behind what each row has."""
@@ -52,23 +55,51 @@ class Cache(Prepared):
                 raise ShapeError(f"{name}: {list(given.shape)} given, expected the cache's rows, {expected}")
         count, size = new.keys.shape[-2], self.keys.shape[-2]
         assert self.length is not None
-        if self.length.device.type == "cpu" and self.length.numel() and int(self.length.max()) + count > size:
-            raise ShapeError(
-                f"cache: row at {int(self.length.max())} + {count} given, expected at most its size, {size}"
-            )
-        rows = torch.arange(len(self.length), device=self.length.device)[:, None]
-        index = self.length[:, None] + torch.arange(count, device=self.length.device)
+        known = self.known()
+        if known is not None and known[1] + count > size:
+            raise ShapeError(f"cache: row at {known[1]} + {count} given, expected at most its size, {size}")
+        pairs = (self.keys, new.keys.detach()), (self.values, new.values.detach())
         with torch.no_grad():
-            for buffer, tensor in ((self.keys, new.keys), (self.values, new.values)):
-                buffer.movedim(-2, 1)[rows, index] = tensor.detach().movedim(-2, 1).to(buffer.dtype)
+            if known is not None and known[0] == known[1]:
+                for buffer, tensor in pairs:
+                    buffer[..., known[0] : known[0] + count, :] = tensor
+            else:
+                rows = torch.arange(len(self.length), device=self.length.device)[:, None]
+                index = self.length[:, None] + torch.arange(count, device=self.length.device)
+                for buffer, tensor in pairs:
+                    buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
             self.length += count
+
+    def known(self) -> tuple[int, int] | None:
+        """The fewest and the most keys of a row, where reading them is free."""
+        assert self.length is not None
+        if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
+            return None
+        return int(self.length.min()), int(self.length.max())
+
+    def filled(self) -> Prepared:
+        """What is in it, without the room behind; where that is not known on the host, all of it."""
+        known = self.known()
+        if known is None or 0 in known:
+            return self
+        keys, values = self.keys[..., : known[1], :], self.values[..., : known[1], :]
+        return Prepared(keys, values, self.owner, None if known[0] == known[1] else self.length)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was: a beam reordered in place."""
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
-        for buffer in self.buffers:
-            buffer.copy_(buffer[rows])
+        known = self.known()
+        if known is None or self.spare is None:
+            for buffer in self.buffers:
+                buffer.copy_(buffer[rows])
+            return
+        # On a CPU nothing holds the addresses: what is filled goes into the second pair, and the two change places.
+        for buffer, spare in zip((self.keys, self.values), self.spare, strict=True):
+            torch.index_select(steps(buffer)[: known[1]], 1, rows, out=steps(spare)[: known[1]])
+        (self.keys, self.values), self.spare = self.spare, (self.keys, self.values)
+        assert self.length is not None
+        self.length.copy_(self.length[rows])
 
     def put_(self, rows: Int[Tensor, " r"], other: "Cache") -> None:
         """Fill these rows with those of another cache of the same size."""
@@ -81,8 +112,11 @@ class Cache(Prepared):
 
     def take(self, rows: Int[Tensor, " r"]) -> "Cache":
         """A new cache of these rows alone."""
-        keys, values, length = (buffer[rows] for buffer in self.buffers)
-        return Cache(keys, values, self.owner, length)
+        assert self.length is not None
+        if self.spare is None:
+            return Cache(self.keys[rows], self.values[rows], self.owner, self.length[rows])
+        keys, values = (steps(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
+        return with_spare(Cache(keys, values, self.owner, self.length[rows]))
 
     @property
     def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,8 +135,29 @@ def empty_cache(
     """A cache of zeros, by default with the dtype and on the device of the owner's parameters."""
     like = next(owner.parameters(), torch.empty(0))
     dtype, device = dtype or like.dtype, device or like.device
-    buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
-    return Cache(buffers[0], buffers[1], owner, torch.zeros(keys[0], dtype=torch.long, device=device))
+    length = torch.zeros(keys[0], dtype=torch.long, device=device)
+    if length.device.type != "cpu":
+        buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
+        return Cache(buffers[0], buffers[1], owner, length)
+    buffers = [torch.zeros(by_step(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
+    return with_spare(Cache(buffers[0], buffers[1], owner, length))
+
+
+def by_step(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """[rows … size d] as [size rows … d]."""
+    return (shape[-2], *shape[:-2], shape[-1])
+
+
+def steps(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
+    """A buffer's steps, one after the other."""
+    return buffer.movedim(-2, 0)
+
+
+def with_spare(cache: Cache) -> Cache:
+    """The cache with a second pair of buffers like its own, for its rows in another order."""
+    keys, values = (torch.empty_like(steps(buffer)).movedim(0, -2) for buffer in (cache.keys, cache.values))
+    cache.spare = keys, values
+    return cache
 
 
 @dataclass(eq=False)
@@ -121,8 +176,11 @@ class State:
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was, a row of the same sentence: a beam reordered in place."""
         for part in self.row.values():
-            for buffer in buffers(part):
-                buffer.copy_(buffer[rows])
+            if isinstance(part, Cache):
+                part.select_(rows)
+            else:
+                for buffer in buffers(part):
+                    buffer.copy_(buffer[rows])
 
     def put_(self, rows: Int[Tensor, " s"], other: "State") -> None:
         """Fill the place of these sentences, all their rows, with those of another state of the same sizes."""
@@ -188,5 +246,7 @@ def taken(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
     """These rows of a part, in tensors of their own."""
     if isinstance(part, Tensor):
         return part[rows]
+    if isinstance(part, Cache):
+        return part.take(rows)
     keys, values, *length = (buffer[rows] for buffer in buffers(part))
     return type(part)(keys, values, part.owner, *length)

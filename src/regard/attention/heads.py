@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Literal, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -22,6 +21,8 @@ from regard.attention.score import Dot, Score
 from regard.attention.span import Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
+from regard.kernels.linear import Linear
+from regard.kernels.linear import linear as apply_linear
 
 __all__ = ["Heads"]
 
@@ -139,7 +140,7 @@ class Heads(Attentive):
         if self.projection is not None and untouched(self.key) and untouched(self.value):  # their rows are neighbours
             whole, deep = self.projection, self.query_size
             bias = None if whole.bias is None else whole.bias[deep:]
-            keys, values = F.linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
+            keys, values = apply_linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
         else:
             keys, values = self.key(memory), self.value(memory)
         return self.prepared(keys, values, self.table(keys, start, span, keys=True))
@@ -233,7 +234,7 @@ class Part(nn.Module):
         whole = self.heads[0].projection
         assert whole is not None
         bias = None if whole.bias is None else whole.bias[self.first : self.last]
-        return F.linear(x, whole.weight[self.first : self.last], bias)
+        return apply_linear(x, whole.weight[self.first : self.last], bias)
 
     def extra_repr(self) -> str:
         return f"rows {self.first} … {self.last}"
@@ -311,7 +312,7 @@ class PerHead(Score):
 
 def linear(size: int, out: int, bias: bool) -> nn.Linear:
     """A projection with the starting values that Transformers are trained from."""
-    module = nn.Linear(size, out, bias=bias)
+    module = Linear(size, out, bias=bias)
     nn.init.xavier_uniform_(module.weight)
     if bias:
         nn.init.zeros_(module.bias)

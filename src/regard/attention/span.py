@@ -119,7 +119,10 @@ class Lengths(Span):
     def narrow(self, reach: Reach, query: Tensor) -> Reach:
         if self.most is not None and self.most > reach.keys:
             raise ShapeError(f"lengths: {self.most} given, expected 0 … {reach.keys}, the number of keys")
-        return reach.with_lengths(per_row("lengths", self.lengths, reach), self.fewest)
+        lengths = per_row("lengths", self.lengths, reach)
+        if self.fewest is not None and self.fewest == reach.keys:  # all of them are there
+            return reach
+        return reach.with_lengths(lengths, self.fewest)
 
     def __repr__(self) -> str:
         short = self.most is not None and self.lengths.numel() <= 8

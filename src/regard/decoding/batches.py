@@ -1,13 +1,15 @@
 """Many sentences: those of like length searched together, the answers in the order given."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 
 from regard.data.tokenizer import PAD
 from regard.decoding.found import Found, Output
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.search import search
+from regard.decoding.search import PACK, search
+from regard.kernels.linear import packed
 from regard.models.contract import Model, Tokens
 
 __all__ = ["BUDGET", "greedy_in_batches", "search_in_batches", "tokens_of"]
@@ -38,13 +40,14 @@ def search_in_batches(
     answers = [Found([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     rows = options.nbest if options.sample else options.beam
-    while order:
-        count = max(1, budget // (rows * (len(sources[order[0]]) + 1)))
-        chunk, order = order[:count], order[count:]
-        given = None if prefixes is None else [prefixes[i] for i in chunk]
-        batch = tokens_of([sources[i] for i in chunk], device)
-        for i, found in zip(chunk, search(model, batch, options, prefixes=given, trace=trace), strict=True):
-            answers[i] = found
+    with packed() if len(order) * rows >= PACK else nullcontext():
+        while order:
+            count = max(1, budget // (rows * (len(sources[order[0]]) + 1)))
+            chunk, order = order[:count], order[count:]
+            given = None if prefixes is None else [prefixes[i] for i in chunk]
+            batch = tokens_of([sources[i] for i in chunk], device)
+            for i, found in zip(chunk, search(model, batch, options, prefixes=given, trace=trace), strict=True):
+                answers[i] = found
     return answers
 
 

@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
 
 @dataclass
 class Found:
-    """The outputs for one sentence, best first (samples: as they were drawn), and its steps where they were asked for."""
+    """The outputs for one sentence, best first (samples as they were drawn), and its steps where asked for."""
 
     outputs: list[Output] = field(default_factory=list)
     steps: list[list[Candidate]] | None = None

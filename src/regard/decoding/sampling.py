@@ -17,8 +17,9 @@ __all__ = ["draw", "numbers"]
 
 def numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
     """A sentence's own random numbers in [0, 1), one a step and row: they hang on its tokens and the seed alone."""
-    key = zlib.crc32(torch.tensor(source, dtype=torch.int64).numpy().tobytes())
-    generator = torch.Generator().manual_seed(((seed << 32) ^ key) % 2**63)
+    # A generator has 32 bits of seed: sentence and seed go into them together.
+    key = zlib.crc32(torch.tensor([seed % 2**63, *source], dtype=torch.int64).numpy().tobytes())
+    generator = torch.Generator().manual_seed(key)
     # Row by row, so that the first of many samples are those of a few.
     return torch.rand(rows, steps, generator=generator, dtype=torch.float64).T
 

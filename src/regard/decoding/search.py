@@ -14,6 +14,7 @@ An output that reaches its limit is ended there and its END counted, so that log
 
 # s sentences · r rows of a sentence · k, c candidates · v vocabulary · t tokens said so far · m source positions
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,14 +26,17 @@ from torch import Tensor
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.allowed import Allowed
 from regard.decoding.found import Candidate, Found, Output, Pool, merged
+from regard.decoding.likeliest import likeliest, log_sum
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.sampling import draw, numbers
 from regard.errors import ArgumentError
+from regard.kernels.linear import packed
 from regard.models.contract import Model, Tokens
 
 __all__ = ["Found", "Output", "greedy", "search"]
 
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
+PACK = 16  # rows from which weights are worth packing for the steps to come
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
 
 
@@ -49,7 +53,11 @@ def search(
 
     `prefixes` are tokens that the outputs of each sentence begin with. With `trace` every step's candidates are kept.
     """
-    return Searching(model, source, options, prefixes, trace).run() if len(source.lengths) else []
+    if not len(source.lengths):
+        return []
+    rows = len(source.lengths) * (options.nbest if options.sample else options.beam)
+    with packed() if rows >= PACK else nullcontext():
+        return Searching(model, source, options, prefixes, trace).run()
 
 
 def greedy(model: Model, source: Tokens, limit: int | None = None) -> list[list[int]]:
@@ -105,7 +113,7 @@ class Searching:
             logits, self.state = self.model.step(tokens, self.state)
             logits = logits if logits.dtype == torch.float64 else logits.float()
             logits = logits.view(len(self.sentences), -1, logits.shape[-1])
-            shift = self.total - logits.logsumexp(-1)  # of a token's score to the log-probability of its hypothesis
+            shift = self.total - log_sum(logits)  # of a token's score to the log-probability of its hypothesis
             self.allowed.limit_(logits, self.said[..., :step])
             chosen = (self.draw if self.options.sample else self.choose)(logits, shift, step)
             if not self.move(chosen, step):
@@ -264,12 +272,6 @@ class Searching:
         self.sentences = [self.sentences[i] for i in kept]
         if self.numbers is not None:
             self.numbers = self.numbers[kept]
-
-
-def likeliest(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor, "s r k"], Int[Tensor, "s r k"]]:
-    """The best tokens of each row and their scores, in order."""
-    best = scores.max(-1, keepdim=True) if count == 1 else scores.topk(count)
-    return best[0], best[1]
 
 
 def ranked(

@@ -21,11 +21,11 @@ import warnings
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.kernels.dropout.quick import dropout as dropped
+from regard.kernels.linear import linear
 from regard.models.kinds import Cell
 
 __all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last", "turn"]
@@ -127,12 +127,14 @@ class Layer(nn.Module):
     def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
         """W x + b, what a step needs of its input; `x` may be some of the input, from column `first` on."""
         weight = self.net.weight_ih_l0[:, first : first + x.shape[-1]]
-        return F.linear(x, weight, self.net.bias_ih_l0 if bias else None)
+        return linear(x, weight, self.net.bias_ih_l0 if bias else None)
 
     def step(self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r p d"]) -> Float[Tensor, "r p d"]:
         """The state after one more input, which is projected already."""
         h = state[:, 0]
-        recurrent = F.linear(h, self.net.weight_hh_l0, self.net.bias_hh_l0)
+        recurrent = linear(h, self.net.weight_hh_l0, self.net.bias_hh_l0)
+        if self.kind == "lstm" and state.is_cuda and projected.dtype == recurrent.dtype == state.dtype:
+            return torch.stack(torch.ops.aten._thnn_fused_lstm_cell(projected, recurrent, state[:, 1])[:2], 1)
         if self.kind == "gru":
             r, z = torch.sigmoid(projected[:, : 2 * self.size] + recurrent[:, : 2 * self.size]).chunk(2, -1)
             new = torch.tanh(projected[:, 2 * self.size :] + r * recurrent[:, 2 * self.size :])
@@ -211,6 +213,19 @@ class Bidirectional(nn.Module):
                 x = self.dropout(x)
             x = torch.cat([forwards(x)[0], turn(backwards(turn(x, lengths))[0], lengths)], -1)
         return x
+
+    def with_ends(
+        self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b n dd"], Float[Tensor, "b l p dd"]]:
+        """The annotations, and every layer's last states [h→; h←], each half after the last word that it reads."""
+        ends = []
+        for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            if index:
+                x = self.dropout(x)
+            there, back = forwards(x, None, lengths), backwards(turn(x, lengths), None, lengths)
+            x = torch.cat([there[0], turn(back[0], lengths)], -1)
+            ends.append(torch.cat([there[1], back[1]], -1))
+        return x, torch.stack(ends, 1)
 
 
 class Turn(torch.autograd.Function):

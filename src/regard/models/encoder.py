@@ -9,13 +9,14 @@ the contract it is a decoder whose memory holds nothing but the number of senten
 from typing import Any, cast
 
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import blocks
 from regard.attention.attention import Attention, Learned
 from regard.attention.score import Dot
 from regard.attention.span import Alibi, Causal, Lengths, Packed, Span, Start, join
 from regard.errors import ArgumentError
+from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.kinds import Encoder
 from regard.models.transformer import Embedding, initialise
@@ -42,7 +43,7 @@ class EncoderModel(Model):
             attention_dropout=config.attention_dropout,
             rotary=config.positions == "rotary",
         )
-        self.readout = nn.Linear(config.size, target)
+        self.readout = Linear(config.size, target)
         initialise(self)
         self.pooling: Attention | None = None
         if config.job == "classify" and config.pooling == "attention":

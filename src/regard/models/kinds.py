@@ -89,8 +89,11 @@ class Luong(ModelConfig):
     length: int = option(200, "positions that the score location knows", least=1)
     input_feeding: bool = option(True, "the attentional state goes into the next step's input")
     reverse: bool = option(False, "read the source backwards")
+    bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
 
     def __post_init__(self) -> None:
+        if self.bidirectional and self.size % 2:
+            raise ConfigError("size", f"{self.size} given with bidirectional = true, expected an even width")
         if self.score == "location" and self.span != "global":
             raise ConfigError(
                 "span", f'"{self.span}" given with score = "location", which is global only (Luong 2015, 3.2)'

@@ -10,7 +10,8 @@ Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
   the first is zero. Without it every query is known beforehand, and all of them look at once.
 
 `reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of
-the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
+the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning. A departure:
+`bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does.
 
 Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step:
 $\tilde h_t$ is fed whole. Embeddings start unit-normal, the readout with deviation 3/√d, as h̃ is small;
@@ -18,6 +19,8 @@ cells as `cells` says.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · l layers · p parts of a state · r rows
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -27,10 +30,22 @@ from regard.attention.cache import Prepared, State
 from regard.attention.score import Additive, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.kernels.reach import Reach, Window
-from regard.models.cells import Dropout, Stack, turn
+from regard.models.cells import Bidirectional, Dropout, Stack, turn
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.kinds import Luong
-from regard.models.recurrent import embedding, kept, linear, looked, padded_ids, prepared, readout, repeated, unpadded
+from regard.models.recurrent import (
+    embedding,
+    kept,
+    linear,
+    looked,
+    padded_ids,
+    prepared,
+    readout,
+    repeated,
+    unpadded,
+    unwatched,
+    whole,
+)
 
 __all__ = ["LuongModel"]
 
@@ -57,8 +72,13 @@ class LuongModel(Model):
         self.config = config
         size, words = config.size, config.embedding
         self.source, self.target = embedding(source, words), embedding(target, words)
-        self.encoder = Stack(config.cell, words, size, config.layers, config.dropout)
-        self.decoder = Stack(config.cell, words + config.input_feeding * size, size, config.layers, config.dropout)
+        stack = (config.layers, config.dropout)
+        self.encoder = (
+            Bidirectional(config.cell, words, size // 2, *stack)
+            if config.bidirectional
+            else Stack(config.cell, words, size, *stack)
+        )
+        self.decoder = Stack(config.cell, words + config.input_feeding * size, size, *stack)
         span = Predictive(size, config.radius) if config.span == "local-p" else None
         self.attention = Attention(score_of(config), span=span)
         self.attentional = linear(2 * size, size, bias=False)
@@ -70,7 +90,11 @@ class LuongModel(Model):
         ids, lengths = padded_ids(source), source.lengths
         if self.config.reverse:
             ids = turn(ids, lengths)
-        states, end = self.encoder(self.dropout(self.source(ids)), lengths=lengths)
+        x = self.dropout(self.source(ids))
+        if isinstance(self.encoder, Bidirectional):
+            states, end = self.encoder.with_ends(x, lengths)
+        else:
+            states, end = self.encoder(x, lengths=lengths)
         if self.config.reverse:
             states = turn(states, lengths)
         return Memory(unpadded(states, source), source.span, {"start": end})
@@ -90,14 +114,32 @@ class LuongModel(Model):
         self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
     ) -> Float[Tensor, "b n d"]:
         """The recurrence with input feeding."""
-        first = self.decoder.each[0]
+        if words.is_cuda and torch.is_autocast_enabled("cuda"):
+            with torch.autocast("cuda", enabled=False):
+                return self.feed(words.float(), whole(keys), state.float())
+        first, look = self.decoder.each[0], self.looking(keys)
         fed = words.new_zeros(len(words), self.config.size)
         hidden = []
         for t, word in enumerate(first.project(words).unbind(1)):
             top, state = self.decoder.step(word + self.fed(fed), state)
-            fed = self.attend(top, self.attention(top[:, None], keys, span=self.window(t))[:, 0])
+            fed = self.attend(top, look(top[:, None], t)[:, 0])
             hidden.append(fed)
         return torch.stack(hidden, 1)
+
+    def looking(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
+        """What gives the contexts of a step: the attention, or its bare products where that is all it does.
+
+        With one query a row, finding out how to serve a call takes longer than serving it.
+        """
+        config = self.config
+        if config.span != "global" or config.score not in ("dot", "general") or not unwatched(self.attention):
+            return lambda query, t: self.attention(query, keys, span=self.window(t))
+        assert keys.length is not None
+        there = torch.arange(keys.keys.shape[1], device=keys.keys.device) < keys.length[:, None]
+        shut = torch.zeros_like(there, dtype=keys.keys.dtype).masked_fill_(~there, torch.finfo(keys.keys.dtype).min)
+        # Where a sentence is empty the weights are even, and what they weigh must be nothing.
+        turned, values, shut = keys.keys.mT, keys.values * there[..., None], shut[:, None]
+        return lambda query, t: torch.bmm(torch.softmax(torch.baddbmm(shut, query, turned), -1), values)
 
     def fed(self, attentional: Float[Tensor, "r d"]) -> Float[Tensor, "r g"]:
         """What the last attentional state adds to the first layer's input."""

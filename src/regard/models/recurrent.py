@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from regard.attention import Attention
 from regard.attention.cache import Prepared, State
 from regard.attention.span import Packed, Span
+from regard.kernels.backends import forced
+from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Tokens
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "readout",
     "repeated",
     "unpadded",
+    "unwatched",
+    "whole",
 ]
 
 
@@ -34,7 +38,7 @@ def embedding(count: int, size: int) -> nn.Embedding:
 
 def linear(inputs: int, size: int, bias: bool = True) -> nn.Linear:
     """A layer between states, after Glorot and Bengio 2010."""
-    made = nn.Linear(inputs, size, bias)
+    made = Linear(inputs, size, bias)
     nn.init.xavier_uniform_(made.weight)
     if bias:
         nn.init.zeros_(made.bias)
@@ -43,7 +47,7 @@ def linear(inputs: int, size: int, bias: bool = True) -> nn.Linear:
 
 def readout(size: int, count: int, scale: float = 1.0) -> nn.Linear:
     """An output projection of normal numbers of deviation scale/√size: larger where what it reads is small."""
-    made = nn.Linear(size, count)
+    made = Linear(size, count)
     nn.init.normal_(made.weight, std=scale * size**-0.5)
     nn.init.zeros_(made.bias)
     return made
@@ -59,6 +63,15 @@ def padded_ids(tokens: Tokens) -> Int[Tensor, "b n"]:
 def unpadded(x: Float[Tensor, "b n d"], tokens: Tokens) -> Float[Tensor, "*t d"]:
     """Rows back in the layout of the tokens."""
     return tokens.span.to(x.device).unpad(x) if isinstance(tokens.span, Packed) else x
+
+
+def unwatched(*parts: nn.Module) -> bool:
+    """Whether nobody waits for these modules to be called, and no backend is forced: other code may do their work."""
+    return getattr(forced, "name", None) is None and not any(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+        for part in parts
+        for module in part.modules()
+    )
 
 
 def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
@@ -82,6 +95,11 @@ def prepared(attention: Attention, memory: Memory) -> Prepared:
     padded = memory.padded()
     keys = attention.prepare(padded.states)
     return Prepared(keys.keys, keys.values, attention, padded.lengths.to(keys.keys.device))
+
+
+def whole(memory: Prepared) -> Prepared:
+    """The same in float32, for steps that are too small for half precision: every cast is one more kernel."""
+    return Prepared(memory.keys.float(), memory.values.float(), memory.owner, memory.length)
 
 
 def kept(memory: Prepared) -> Prepared:

@@ -14,19 +14,18 @@ Dropout falls on embeddings, between the encoder's layers and before the readout
 Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
 
 Teacher forced, all that does not hang on the state is computed for all steps at once: the words' part of the cell's
-input before the recurrence, and the deep output after it. On a CPU the recurrence of a GRU has a backward pass of its
-own (`recurrence`); everything else, and whoever watches or hooks the attention, gets the plain loop.
+input before the recurrence, and the deep output after it. The recurrence of a GRU has a backward pass of its own
+(`recurrence`); everything else, and whoever watches or hooks the attention, gets the plain loop.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import Attention
 from regard.attention.cache import Prepared, State
 from regard.attention.score import Additive
-from regard.kernels.backends import forced
 from regard.models import recurrence
 from regard.models.cells import PARTS, Bidirectional, Dropout, Layer
 from regard.models.contract import Memory, Model, Tokens
@@ -42,9 +41,13 @@ from regard.models.recurrent import (
     readout,
     repeated,
     unpadded,
+    unwatched,
+    whole,
 )
 
 __all__ = ["RNNSearchModel"]
+
+WHOLE = (torch.float32, torch.float64)
 
 
 class RNNSearchModel(Model):
@@ -99,22 +102,22 @@ class RNNSearchModel(Model):
         """Whether the recurrence is the one that is written by hand, and nobody looks on."""
         return (
             self.config.cell == "gru"
-            and projected.device.type == "cpu"
-            and projected.dtype in (torch.float32, torch.float64)
-            and not torch.is_autocast_enabled("cpu")
+            and (projected.is_cuda or (projected.dtype in WHOLE and not torch.is_autocast_enabled("cpu")))
             and not torch.compiler.is_compiling()
-            and getattr(forced, "name", None) is None
-            and not any(hooked(module) for part in (self.attention, self.cell) for module in part.modules())
+            and unwatched(self.attention, self.cell)
         )
 
     def recur_by_hand(
         self, projected: Float[Tensor, "b n g"], keys: Prepared, start: Float[Tensor, "b d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"]]:
-        """The same."""
+        """The same, in float32 or float64."""
+        if torch.is_autocast_enabled(projected.device.type):
+            with torch.autocast(projected.device.type, enabled=False):
+                return self.recur_by_hand(projected.float(), whole(keys), start.float())
         score, net = self.attention.score, self.cell.net
         assert isinstance(score, Additive)
         assert keys.length is not None
-        there = torch.arange(keys.keys.shape[1]) < keys.length[:, None]
+        there = torch.arange(keys.keys.shape[1], device=projected.device) < keys.length[:, None]
         states, contexts = recurrence.recur(
             projected,
             start,
@@ -157,8 +160,3 @@ class RNNSearchModel(Model):
         state.row["state"].copy_(after)
         read = before if self.config.output == "previous" else after
         return self.output(self.read(read[:, 0], words, context)), state
-
-
-def hooked(module: nn.Module) -> bool:
-    """Whether somebody waits for the module to be called."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)

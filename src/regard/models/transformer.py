@@ -19,6 +19,7 @@ from regard.attention.positions import Embedded, Sinusoidal
 from regard.attention.span import Alibi, Lengths, Span, Start, join
 from regard.errors import ArgumentError
 from regard.kernels.dropout.quick import dropout
+from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.kinds import Transformer
 
@@ -72,7 +73,7 @@ class TransformerModel(Model):
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
         self.encoder = Encoder(config.size, config.heads, config.layers, config.hidden, **shared)  # type: ignore[arg-type]
         self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
-        self.readout = nn.Linear(config.size, target)
+        self.readout = Linear(config.size, target)
         initialise(self)
         if config.tied != "none":
             self.readout.weight = self.target.tokens.weight

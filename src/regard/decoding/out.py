@@ -1,0 +1,90 @@
+"""Where results go: to standard output as they come, or into a file that is whole or not there."""
+
+import contextlib
+import gzip
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.errors import CommandError
+
+__all__ = ["check_out", "writing"]
+
+
+def check_out(out: Path | None, *read: str | None) -> None:
+    """Refuse a place where nothing can be written, and the files that are read, before any work is done."""
+    if out is None:
+        return
+    for path in read:
+        if path is not None and out.is_file() and Path(path).is_file() and out.samefile(path):
+            raise CommandError(f"--out: {out} is a file that is read, expected another")
+    if out.is_dir():
+        raise CommandError(f"--out: {out} is a folder, expected a file to write")
+    if not out.absolute().parent.is_dir():
+        raise CommandError(f"--out: {out}: no folder {out.parent} to write it into")
+
+
+@contextlib.contextmanager
+def writing(out: Path | None, real: bool = True) -> Iterator[Callable[[str], None]]:
+    """Write text, in UTF-8, to standard output as it comes, or to a file that is there when it is whole.
+
+    A name that ends in .gz is packed. What is no file, such as a named pipe, is written as it comes too. What is not
+    `real` goes nowhere: another process writes it. SIGTERM leaves nothing half written.
+    """
+    with ending_on_request(), destination(out, real) as write:
+        yield write
+
+
+@contextlib.contextmanager
+def ending_on_request() -> Iterator[None]:
+    """SIGTERM, as torchrun sends it when another process failed, ends the work in order."""
+
+    def end(number: int, frame: Any) -> None:
+        print("regard: stopped by SIGTERM", file=sys.stderr)
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():  # where no signal can be waited for
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]:
+    """Where `writing` writes to."""
+    if not real:
+        yield lambda text: None
+        return
+    if out is None:
+        yield lambda text: stream(sys.stdout.buffer, text)
+        return
+    if out.exists() and not out.is_file():
+        with open(out, "wb") as file:
+            yield lambda text: stream(file, text)
+        return
+    whole = out.resolve()  # the file, not a link to it
+    partial = whole.with_name(f".{whole.name}.{os.getpid()}")
+    try:
+        with gzip.open(partial, "wb") if out.suffix == ".gz" else open(partial, "wb") as file:
+            yield lambda text: stream(file, text)
+        partial.replace(whole)
+    except OSError as error:
+        if error.filename in (None, str(partial)):  # a full disk gives no name
+            error.filename = str(out)
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def stream(file: Any, text: str) -> None:
+    """Write and flush."""
+    file.write(text.encode())
+    file.flush()

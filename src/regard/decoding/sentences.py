@@ -1,0 +1,128 @@
+"""Long texts cut to what a model can read: at the ends of sentences, else at commas, else between words.
+
+A sentence ends with . ! ? … (or । ؟ ۔) where white space and then no lowercase letter follow, quotes and brackets
+included, and with 。！？ wherever they stand. It does not end after an abbreviation ("Mr.", "z. B.", "J. S. Bach") or a
+number of one or two digits ("am 3. Mai"). In doubt a text stays whole: two sentences can be translated together, and
+half of one cannot.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+__all__ = ["Piece", "cut", "pieces", "sentences"]
+
+Count = Callable[[str], int]  # the tokens of a text
+
+CLOSING = "\"'”’»›)\\]}」』）】》"
+OPENING = "\"'“‘„‚«‹(\\[{「『（【《¿¡–—-"
+END = re.compile(
+    rf"[。！？]+[{CLOSING}]*\s*"  # no space is needed after these
+    rf"|[.!?…।؟۔]+[{CLOSING}]*(?P<alone>\s+[\"'](?=\s|$))?(?:\s+|$)"  # in tokenised text a quotation mark stands alone
+)
+NEXT = re.compile(rf"[\s{OPENING}]*(\S)")
+CLAUSE = re.compile(r"[,;:)\]–—](?=\s)|[，；：、]")
+# Words that a full stop shortens and that something follows. Those that often end a sentence ("etc.", "usw.") are not
+# among them.
+SHORT = re.compile(
+    "mr|mrs|ms|dr|prof|st|gen|col|capt|lt|sgt|rev|hon|sen|rep|gov|messrs|mme|mlle|mgr|vs|cf|eg|ie|al|approx|dept|fig|"
+    "vol|pp|eds|jan|feb|apr|jun|jul|aug|sep|sept|oct|nov|dec|mt|ft|"
+    "hr|fr|frl|nr|bzw|ca|vgl|sog|evtl|ggf|inkl|exkl|abb|bd|hrsg|kap|ing|dipl|str|okt|dez|mio|mrd|geb|gest|zzgl|"
+    "bld|sr|sra|srta|ud|uds|núm|pág"
+)
+
+
+class Piece(NamedTuple):
+    """A part of a text: where it begins and ends, and what it says."""
+
+    start: int
+    end: int
+    text: str
+
+
+def sentences(text: str) -> list[Piece]:
+    """The sentences of a text, without the white space between them."""
+    found, start = [], 0
+    for end in END.finditer(text):
+        if end.end() < len(text) and ends(text, start, end):
+            opens = end["alone"] and text.count(end["alone"][-1], start, end.start()) % 2 == 0
+            stop = end.start("alone") if opens else end.end()
+            found.append((start, stop))
+            start = stop
+    return [piece for each in [*found, (start, len(text))] if (piece := stripped(text, *each)).text]
+
+
+def ends(text: str, start: int, end: re.Match[str]) -> bool:
+    """Whether a sentence that began at `start` ends with this full stop, and not only a word."""
+    mark, following = end[0], NEXT.match(text, end.end())
+    if mark[0] in "。！？":
+        return True
+    if following is None or following[1].islower() or following[1] in ",;:.!?…":
+        return False
+    if mark[0] != "." or mark.startswith(".."):
+        return True
+    words = text[max(start, end.start() - 40) : end.start()].rsplit(maxsplit=1)
+    if not words or text[end.start() - 1].isspace():  # the full stop stands alone
+        return True
+    word = words[-1].lstrip(OPENING.replace("\\", ""))
+    last = word.rsplit(".")[-1]  # of "z.B" the B
+    if last.isdigit():
+        return len(last) > 2 or last != word
+    if word.casefold() == "no" and following[1].isdigit():
+        return False
+    initial = len(last) == 1 and last.isalpha() and last != "I"
+    return not initial and SHORT.fullmatch(word.casefold()) is None
+
+
+def pieces(text: str, count: Count, limit: int) -> list[Piece]:
+    """The sentences of a text, and those of more than `limit` tokens in pieces that fit."""
+    found: list[Piece] = []
+    for sentence in sentences(text):
+        found += [sentence] if count(sentence.text) <= limit else fitting(text, sentence, count, limit)
+    return found
+
+
+def fitting(text: str, sentence: Piece, count: Count, limit: int) -> Iterator[Piece]:
+    """Pieces of a long sentence: up to a comma in the second half of what fits, else as many words as fit."""
+    start = sentence.start
+    while start < sentence.end:
+        rest = text[start : sentence.end]
+        size = head(rest, count, limit)
+        if size < len(rest):
+            clauses = [clause.end() for clause in CLAUSE.finditer(rest, size // 2, size + 1)]
+            size = max([end for end in clauses if end <= size], default=size)
+        piece = stripped(text, start, start + size)
+        if piece.text:
+            yield piece
+        start += size
+
+
+def cut(text: str, count: Count, limit: int) -> str:
+    """The words with which a text begins, as many as have `limit` tokens."""
+    return text[: head(text, count, limit)].rstrip()
+
+
+def head(text: str, count: Count, limit: int) -> int:
+    """How many characters, up to the end of a word, make `limit` tokens at most; of a longer word a part, one at least.
+
+    A word has at least one token, so that no more than `limit` of them are looked at.
+    """
+    words = [word.end() for word in islice(re.finditer(r"\S+", text), limit + 1)]
+    if len(words) <= limit and count(text) <= limit:
+        return len(text)
+    fits = bisect_right(words, limit, key=lambda end: count(text[:end]))
+    if fits:
+        return words[fits - 1]
+    most = limit
+    while most < len(text) and count(text[:most]) <= limit:
+        most *= 2
+    return max(1, bisect_right(range(1, min(most, len(text)) + 1), limit, key=lambda end: count(text[:end])))
+
+
+def stripped(text: str, start: int, end: int) -> Piece:
+    """A part of a text without white space around it."""
+    part = text[start:end]
+    left = len(part) - len(part.lstrip())
+    return Piece(start + left, start + left + len(part.strip()), part.strip())

@@ -1,0 +1,108 @@
+"""Work shared among the processes that `torchrun` started, its results in order.
+
+Blocks are dealt out in turn: of every `world` of them each process does one. Then all tell each other what came of it,
+and go on. So nothing is kept in files, results stream in order from one process, hosts need no disk in common, and a
+process that fails is known to the others at the end of the round.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Self, TypeVar
+
+from regard.errors import CommandError, RegardError
+
+__all__ = ["Processes"]
+
+B = TypeVar("B")
+R = TypeVar("R")
+
+
+class Processes:
+    """One process, or as many as torchrun started; a context manager, as they have to part in the end."""
+
+    def __init__(self) -> None:
+        self.rank, self.world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        self.own = False
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes."""
+        return self.rank == 0
+
+    def device(self, name: str) -> str:
+        """The device of this process; auto is a GPU where there is one, and each process of a host has its own."""
+        import torch
+
+        count = torch.cuda.device_count()
+        if name == "auto":
+            name = "cuda" if count else "cpu"
+        kind, _, index = name.partition(":")
+        if kind not in ("cpu", "cuda") or (index and not index.isdecimal()) or (kind == "cpu" and index):
+            raise CommandError(f"--device: {name!r} given, expected auto, cpu, cuda, or cuda:1 and so on")
+        if kind == "cpu":
+            return name
+        if not count:
+            raise CommandError(f"--device: {name} given, and torch sees no CUDA device here")
+        if index and int(index) >= count:
+            raise CommandError(f"--device: {name} given, and there are {count} CUDA devices here, from 0")
+        return name if index else f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % count}"
+
+    def __enter__(self) -> Self:
+        if self.world > 1:
+            import torch.distributed as dist
+
+            if not dist.is_initialized():
+                try:  # gloo, whatever the models are on: what is told is text, and a block may take long
+                    dist.init_process_group("gloo", timeout=timedelta(days=1))
+                except (ValueError, RuntimeError) as error:
+                    said = str(error).splitlines()[0]
+                    raise CommandError(
+                        f"RANK and WORLD_SIZE: process {self.rank} of {self.world} given, and they do not meet "
+                        f"({said}); start them with torchrun"
+                    ) from None
+                self.own = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.own:
+            import torch.distributed as dist
+
+            dist.destroy_process_group()
+            self.own = False
+
+    def share(self, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
+        """`map(work, blocks)`, in order, on every process; each does its share.
+
+        An error of one is an error of all: its own there, and a CommandError that repeats it elsewhere.
+        """
+        if self.world == 1:
+            yield from map(work, blocks)
+            return
+        waiting = iter(blocks)
+        while dealt := list(islice(waiting, self.world)):
+            result, error = None, None
+            if self.rank < len(dealt):
+                try:
+                    result = work(dealt[self.rank])
+                except RegardError as failure:
+                    error = failure
+            told = self.tell((result, None if error is None else str(error)))
+            if error is not None:
+                raise error
+            for rank, (_, problem) in enumerate(told):
+                if problem is not None:
+                    raise CommandError(f"stopped, as process {rank} failed: {problem}")
+            yield from (each for each, _ in told[: len(dealt)])
+
+    def tell(self, thing: Any) -> list[Any]:
+        """What every process has to say, by rank."""
+        import torch.distributed as dist
+
+        told: list[Any] = [None] * self.world
+        try:
+            dist.all_gather_object(told, thing)
+        except RuntimeError as error:  # the other end of a connection is gone
+            raise CommandError(f"stopped, as another process is gone: {str(error).splitlines()[0]}") from None
+        return told

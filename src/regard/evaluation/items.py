@@ -1,0 +1,92 @@
+"""Test sets: sources with their references, and a system's outputs for them, from text files.
+
+A line is an item. Where alternatives are asked for, lines with the same source are one item with several references, of
+which any is right: words with several pronunciations, sentences with several translations.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.decoding.lines import chunks, name_of
+from regard.errors import DataError
+from regard.evaluation.text import plain
+
+__all__ = ["Items", "read_items", "read_texts"]
+
+
+@dataclass(frozen=True)
+class Items:
+    """What is to be translated and what is expected; `line_items` says which item each line belongs to."""
+
+    reference: Path
+    sources: list[str] | None
+    references: list[tuple[str, ...]]
+    line_items: list[int]
+
+    def __len__(self) -> int:
+        return len(self.references)
+
+    @property
+    def empty(self) -> int:
+        """How many sources have no words; their outputs are empty, and count like others."""
+        return sum(not text.strip() for text in self.sources or [])
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Each source ("" where there are none) with each of its references; not those without words."""
+        for i, given in enumerate(self.references):
+            source = "" if self.sources is None else self.sources[i]
+            if self.sources is None or source.strip():
+                yield from ((source, reference) for reference in given if reference.strip())
+
+    def by_line(self, outputs: Sequence[str]) -> list[str]:
+        """Outputs of items as lines that stand beside those of the files."""
+        return [outputs[item] for item in self.line_items]
+
+    def read_outputs(self, path: str | Path) -> list[str]:
+        """A system's outputs from a file with a line for each line of the test set, or for each item.
+
+        Where several lines are one item, the first of their outputs counts.
+        """
+        texts = read_texts(path)
+        if len(texts) == len(self.line_items):
+            found: dict[int, str] = {}
+            for item, text in zip(self.line_items, texts, strict=True):
+                found.setdefault(item, text)
+            return [found[item] for item in range(len(self))]
+        if len(texts) == len(self):
+            return texts
+        expected = f"expected as many in both{', or one an item' * (len(self) < len(self.line_items))}"
+        raise unequal(path, len(texts), self.reference, len(self.line_items), expected)
+
+
+def read_items(source: str | Path | None, reference: str | Path, *, alternatives: bool = False) -> Items:
+    """A test set from its files, plain text or gzip; without a source there are only references."""
+    references = read_texts(reference)
+    if source is None:
+        return Items(Path(reference), None, [(text,) for text in references], list(range(len(references))))
+    sources = read_texts(source)
+    if len(sources) != len(references):
+        raise unequal(source, len(sources), reference, len(references), "expected as many in both")
+    if not alternatives:
+        return Items(Path(reference), sources, [(text,) for text in references], list(range(len(references))))
+    numbers: dict[str, int] = {}
+    line_items = [numbers.setdefault(plain(text), len(numbers)) for text in sources]
+    if len(numbers) == len(sources):
+        raise DataError(f"{source}: none of its {len(sources):,} lines comes twice, so that there are no alternatives")
+    grouped: list[dict[str, None]] = [{} for _ in numbers]  # a reference that comes twice is one
+    for item, text in zip(line_items, references, strict=True):
+        grouped[item][text] = None
+    return Items(Path(reference), list(numbers), [tuple(each) for each in grouped], line_items)
+
+
+def read_texts(path: str | Path) -> list[str]:
+    """The lines of a text file or a pipe; a DataError where there are none, or where it is no text."""
+    found = [line for chunk in chunks(path) for line in chunk]
+    if not found:
+        raise DataError(f"{name_of(path)}: empty, expected a sentence a line")
+    return found
+
+
+def unequal(one: str | Path, count: int, other: str | Path, others: int, expected: str) -> DataError:
+    return DataError(f"{one} has {count:,} line{'s' * (count != 1)} and {other} has {others:,}; {expected}")

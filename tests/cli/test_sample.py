@@ -1,0 +1,102 @@
+"""`regard sample` as a person types it, with mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import table
+from typer.testing import CliRunner
+
+from regard import load
+from regard.cli.main import app
+from regard.training.start import start
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+
+
+def typed(*arguments):
+    shown = CliRunner().invoke(app, ["sample", *map(str, arguments)])
+    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
+        raise shown.exception
+    return shown
+
+
+def said(*arguments) -> list[str]:
+    shown = typed(*arguments)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stderr == ""
+    return shown.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Path:
+    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
+    start(table(folder / "data", training__steps=2), folder / "run")
+    model = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
+    start(table(folder / "data", task="language-model", model=model, training__steps=30), folder / "lm")
+    torch.set_num_threads(threads)
+    return folder
+
+
+@pytest.fixture
+def at_desk(desk, monkeypatch) -> Path:
+    monkeypatch.chdir(desk)
+    return desk
+
+
+def test_texts_are_drawn(at_desk, tmp_path):
+    texts = said("lm", "--count", 20)
+    assert len(texts) == 20
+    assert len(set(texts)) > 10
+    assert said("lm", "--count", 20) == texts == [each.text for each in load("lm").sample(20)]
+    assert said("lm", "--count", 20, "--seed", 1) != texts
+    assert said("lm") == texts[:1]
+    assert said("lm", "--count", 3, "--out", tmp_path / "out") == []
+    assert (tmp_path / "out").read_text().splitlines() == texts[:3]
+
+
+def test_options_hold(at_desk):
+    assert all(text.startswith("1 2") for text in said("lm", "--count", 9, "--prefix", "1 2"))
+    assert all(len(text.split()) <= 3 for text in said("lm", "--count", 9, "--longest", 3))
+    assert len(set(said("lm", "--count", 9, "--top-k", 1))) == 1
+    assert len(set(said("lm", "--count", 9, "--top-p", 1e-6))) == 1
+    assert len(set(said("lm", "--count", 9, "--temperature", 1e-3))) == 1
+
+
+def test_scores_are_log_probabilities(at_desk):
+    rows = [line.split("\t") for line in said("lm", "--count", 6, "--scores")]
+    known = [row for row in rows if "<unk>" not in row[0]]
+    assert known
+    expected = [each.log_prob for each in load("lm").score([text for text, _ in known])]
+    assert [float(score) for _, score in known] == pytest.approx(expected, abs=1e-3)
+    found = [json.loads(line) for line in said("lm", "--count", 6, "--json")]
+    assert [(row["text"], f"{row['log_prob']:.4f}") for row in found] == [tuple(row) for row in rows]
+    assert all(row["tokens"] == row["text"].split() and row["finished"] in (True, False) for row in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "run: it translates; draw translations with: regard translate run --sample"),
+        (["none"], "none: not a run folder, it has no config.toml"),
+        (["lm", "--temperature", "0"], "--temperature: 0.0 given, expected more than 0"),
+        (["lm", "--top-p", "1.5"], "--top-p: 1.5 given, expected at most 1"),
+        (["lm", "--seed", "-1"], "--seed: -1 given, expected at least 0"),
+        (["lm", "--longest", "2", "--prefix", "1 2 3"], "prefix: 3 tokens given, expected at most 2"),
+        (["lm", "--out", "run"], "--out: run is a folder, expected a file to write"),
+    ],
+)
+def test_mistakes_are_one_sentence(at_desk, arguments, message):
+    shown = typed(*arguments)
+    assert (shown.exit_code, shown.stdout) == (2, ""), shown.output
+    assert shown.stderr.count("\n") == 1, shown.stderr
+    assert shown.stderr.startswith(f"regard: {message}")
+
+
+def test_help_can_be_read():
+    shown = typed("--help")
+    assert shown.exit_code == 0
+    for word in ("--count", "--prefix", "--top-k", "[default: 1; x>=1]", "language model"):
+        assert word in shown.stdout
+    assert "None" not in shown.stdout

@@ -1,0 +1,423 @@
+"""`regard translate` as a person types it: files, pipes, processes, odd text and mistakes."""
+
+import gzip
+import io
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tiny import free_port, table
+from typer.testing import CliRunner
+
+from regard import load
+from regard.cli.main import app
+from regard.data.pharaoh import parse_pharaoh
+from regard.decoding.sentences import pieces
+from regard.training.start import start
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+LONGEST = 12
+LINES = ["1 2 3", "", "4 5 6 7", "   ", "9", "0 8 1 5 2", "7 7"]
+
+
+def typed(*arguments, stdin: str | bytes | None = None):
+    shown = CliRunner().invoke(app, ["translate", *map(str, arguments)], input=stdin)
+    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
+        raise shown.exception
+    return shown
+
+
+def said(*arguments, stdin=None) -> list[str]:
+    shown = typed(*arguments, stdin=stdin)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stderr == ""
+    assert shown.stdout_bytes.endswith(b"\n") or not shown.stdout_bytes
+    return shown.stdout_bytes.decode().split("\n")[:-1]
+
+
+def refused(*arguments, stdin=None) -> str:
+    shown = typed(*arguments, stdin=stdin)
+    assert shown.exit_code == 2, shown.output
+    assert shown.stdout == ""
+    assert shown.stderr.startswith("regard: ")
+    assert shown.stderr.count("\n") == 1, shown.stderr
+    return shown.stderr.removeprefix("regard: ").strip()
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Path:
+    """Runs that reverse digits, more or less, and a file to translate."""
+    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
+    common = {
+        "data__longest": LONGEST,
+        "training__batch_tokens": 256,
+        "training__rate": 0.02,
+        "training__validate_every": 60,
+    }
+    start(table(folder / "data", training__steps=60, **common), folder / "run")
+    start(table(folder / "data", "rnnsearch", training__steps=10, **common), folder / "other")
+    start(table(folder / "data", "rnn", training__steps=2, **common), folder / "plain")
+    start(table(folder / "data", tokenizer={"kind": "bpe", "size": 300}, training__steps=2, **common), folder / "bpe")
+    model = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
+    start(table(folder / "data", task="language-model", model=model, training__steps=2), folder / "lm")
+    torch.set_num_threads(threads)
+    (folder / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
+    return folder
+
+
+@pytest.fixture
+def at_desk(desk, monkeypatch) -> Path:
+    monkeypatch.chdir(desk)
+    return desk
+
+
+# ---- lines
+
+
+def test_order_is_kept_and_empty_lines_stay_empty(at_desk):
+    expected = load("run").translate(LINES)
+    assert said("run", "in.txt") == expected
+    assert expected[1] == expected[3] == ""
+    assert len(set(expected)) > 4  # or the order would mean little
+    assert said("run", "in.txt", "--beam", 1) == load("run").translate(LINES, beam=1)
+
+
+def test_a_file_a_pipe_and_what_is_packed_are_the_same(at_desk, tmp_path):
+    expected, text = said("run", "in.txt"), Path("in.txt").read_bytes()
+    (tmp_path / "packed").write_bytes(gzip.compress(text))
+    (tmp_path / "windows.txt").write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n").removesuffix(b"\r\n"))
+    assert said("run", stdin=text) == expected
+    assert said("run", "-", stdin=gzip.compress(text)) == expected
+    assert said("run", tmp_path / "packed") == expected
+    assert said("run", tmp_path / "windows.txt") == expected
+    assert said("run", os.devnull) == said("run", stdin=b"") == []
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n")), max_size=20))
+@example(["a\u2028b", "\x85", "\ufeff", "x\ry", "𝔸 😀", "\x1c", "▁", "</s> <unk>", "\u200b"])
+def test_any_text_gives_as_many_lines(at_desk, texts):
+    shown = typed("bpe", "--beam", 1, "--longest", 4, stdin="".join(f"{text}\n" for text in texts).encode())
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout_bytes.count(b"\n") == len(texts)
+    found = shown.stdout_bytes.decode().split("\n")[: len(texts)]
+    normalise = load("bpe").tokenizers.source.normalise
+    assert all(not output for text, output in zip(texts, found, strict=True) if not normalise(text))
+
+
+def test_chunks_do_not_matter(at_desk, monkeypatch):
+    expected = said("run", "in.txt", "--nbest", 2)
+    for size in (1, 2, 3):
+        monkeypatch.setattr("regard.decoding.file.CHUNK", size)
+        assert [line.rpartition(" ||| ")[0] for line in said("run", "in.txt", "--nbest", 2)] == [
+            line.rpartition(" ||| ")[0] for line in expected
+        ]
+
+
+def test_long_lines_are_cut_with_a_warning(at_desk, tmp_path):
+    words = [str(i % 10) for i in range(10_000)]
+    (tmp_path / "long.txt").write_text(f"1 2\n{' '.join(words)}\n{' '.join(words[:LONGEST])}\n")
+    shown = typed("run", tmp_path / "long.txt", "--beam", 1)
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines() == load("run").translate(["1 2", *[" ".join(words[:LONGEST])] * 2], beam=1)
+    assert shown.stderr == (
+        f"regard: {tmp_path / 'long.txt'}, line 2: 10,000 tokens, cut to {LONGEST}, as the model takes {LONGEST}; "
+        "--split translates all of it\n"
+    )
+
+
+def test_many_long_lines_are_counted(at_desk):
+    shown = typed("run", "--beam", 1, "--longest", 1, stdin="1 2 3 4 5 6 7 8 9 1 2 3 4\n" * 15)
+    assert shown.stdout.count("\n") == 15
+    assert len(shown.stderr.splitlines()) == 11
+    assert shown.stderr.splitlines()[-1] == f"regard: 5 more lines were cut to {LONGEST} tokens"
+
+
+def test_split_translates_all_of_a_line(at_desk):
+    line = " ".join(str(i % 10) for i in range(1000))
+    parts = [piece.text for piece in pieces(line, lambda text: len(text.split()), LONGEST)]
+    assert len(parts) > 80
+    expected = " ".join(filter(None, load("run").translate(parts, beam=1)))
+    assert said("run", "--split", "--beam", 1, stdin=f"1 2\n\n{line}\n") == [
+        said("run", "--beam", 1, stdin="1 2\n")[0],
+        "",
+        expected,
+    ]
+
+
+def test_split_keeps_scores_links_and_prefixes(at_desk):
+    source = "1 2 3 . 4 5 ! 6"  # the marks are unknown words, and end sentences before digits all the same
+    row = json.loads(said("run", "--split", "--json", "--alignment", "--prefix", "7", "--nbest", 2, stdin=source)[0])
+    parts = list(load("run").stream(["1 2 3 .", "4 5 !", "6"], prefixes=["7", "", ""], alignment=True, nbest=2))
+    best, second = row["translations"]
+    assert best["text"] == " ".join(part[0].text for part in parts if part[0].text)
+    assert best["text"].startswith("7")
+    assert best["log_prob"] == pytest.approx(sum(part[0].log_prob for part in parts), abs=1e-4)
+    assert second["score"] == pytest.approx(
+        best["score"] - min(part[0].score - part[1].score for part in parts), abs=1e-4
+    )
+    words = source.split(), best["text"].split()
+    assert best["alignment"] == sorted(best["alignment"], key=lambda link: link[1])
+    assert all(0 <= i < len(words[0]) and 0 <= j < len(words[1]) for i, j in best["alignment"])
+    first = len(parts[0][0].text.split())
+    assert {i for i, j in best["alignment"] if j < first} <= {0, 1, 2, 3}
+    assert {i for i, j in best["alignment"] if j >= first} <= {4, 5, 6, 7}
+
+
+# ---- what is written
+
+
+def test_nbest_lists_are_those_of_moses(at_desk):
+    rows = [line.split(" ||| ") for line in said("run", "in.txt", "--nbest", 3, "--alignment")]
+    assert [int(row[0]) for row in rows] == [0, 0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6]
+    for i, line in enumerate(LINES):
+        own = [row for row in rows if int(row[0]) == i]
+        scores = [float(row[2]) for row in own]
+        assert scores == sorted(scores, reverse=True)
+        assert len({row[1] for row in own}) == len(own)
+        for _, text, _, links in own:
+            assert all(a < len(line.split()) and b < len(text.split()) for a, b in parse_pharaoh(links))
+    assert [row[1] for i, row in enumerate(rows) if i == 0 or rows[i - 1][0] != row[0]] == said("run", "in.txt")
+
+
+def test_json_has_everything(at_desk):
+    found = [json.loads(line) for line in said("run", "in.txt", "--json", "--nbest", 2, "--alignment")]
+    assert [row["source"] for row in found] == LINES
+    for row, outputs in zip(found, load("run").stream(LINES, nbest=2, alignment=True), strict=True):
+        assert len(row["translations"]) == len(outputs)
+        for written, output in zip(row["translations"], outputs, strict=True):
+            assert (written["text"], written["finished"]) == (output.text, output.finished)
+            assert written["score"] == pytest.approx(output.score, abs=1e-5)
+            assert written["log_prob"] == pytest.approx(output.log_prob, abs=1e-5)
+            assert written["tokens"] == list(output.tokens)
+            assert written["alignment"] == [list(link) for link in output.alignment]
+
+
+def test_columns_stand_behind_tabs(at_desk):
+    rows = [line.split("\t") for line in said("run", "in.txt", "--scores", "--alignment")]
+    assert [row[0] for row in rows] == said("run", "in.txt")
+    for row, (output, *_) in zip(rows, load("run").stream(LINES, alignment=True), strict=True):
+        assert float(row[1]) == pytest.approx(output.score, abs=1e-3)
+        assert parse_pharaoh(row[2]) == list(output.alignment)
+    assert [line.split("\t")[1] for line in said("run", "in.txt", "--alignment")] == [row[2] for row in rows]
+
+
+def test_outputs_begin_with_their_prefix(at_desk, tmp_path):
+    found = said("run", "in.txt", "--prefix", "5 6")
+    assert [text[:3] for text in found] == ["5 6" if line.strip() else "" for line in LINES]
+    begun = ["1", "", "2 2", "x", "", "9", "8 8 8"]
+    (tmp_path / "prefixes").write_text("".join(f"{text}\n" for text in begun))
+    found = said("run", "in.txt", "--prefixes", tmp_path / "prefixes")
+    assert all(text.startswith(prefix) for text, prefix, line in zip(found, begun, LINES, strict=True) if line.strip())
+    assert found[4] == said("run", "in.txt")[4]
+    assert said("run", "--prefixes", tmp_path / "prefixes", stdin=Path("in.txt").read_bytes()) == found
+
+
+def test_samples_hang_on_the_seed(at_desk):
+    drawn = [said("run", "in.txt", "--sample", "--nbest", 3, "--seed", seed) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert said("run", "in.txt", "--sample", "--top-k", 1) == load("run").translate(LINES, beam=1)
+
+
+def test_several_runs_are_an_ensemble(at_desk):
+    assert said("run", "other", "in.txt", "--scores") != said("run", "in.txt", "--scores")
+    assert said("run", "other", "in.txt") == load("run", "other").translate(LINES)
+    assert said("run", "run", "-", stdin=Path("in.txt").read_bytes()) == said("run", "in.txt")
+
+
+def test_options_reach_the_search(at_desk):
+    given = {"beam": 4, "length_penalty": 1.5, "coverage_penalty": 0.2, "shortest": 3, "longest": 5, "no_repeat": 1}
+    flags = [each for name, value in given.items() for each in (f"--{name.replace('_', '-')}", value)]
+    assert said("run", "in.txt", *flags) == load("run").translate(LINES, **given)
+    assert said("run", "in.txt", "--checkpoint", "last", "--batch-tokens", 9, "--device", "cpu") == said(
+        "run", "in.txt"
+    )
+    given = {"beam": 4, "nbest": 4, "groups": 2, "diversity": 3.0}
+    flags = [each for name, value in given.items() for each in (f"--{name}", value)]
+    found = [line.split(" ||| ")[1] for line in said("run", "in.txt", *flags)]
+    assert found == [each.text for outputs in load("run").stream(LINES, **given) for each in outputs]
+
+
+def test_unknown_words_are_replaced(at_desk):
+    source = "1 x 3 y\n"
+    found = said("run", "--replace-unknown", "--prefix", "zzz", stdin=source)  # an unknown word is forced
+    assert "<unk>" in said("run", "--prefix", "zzz", stdin=source)[0]
+    assert "<unk>" not in found[0]
+    assert found[0].split()[0] in source.split()
+
+
+def test_a_file_is_written_whole(at_desk, tmp_path):
+    assert said("run", "in.txt", "--out", tmp_path / "out.txt") == []
+    assert (tmp_path / "out.txt").read_text().split("\n")[:-1] == said("run", "in.txt")
+    assert said("run", "in.txt", "--out", tmp_path / "out.gz") == []
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == (tmp_path / "out.txt").read_bytes()
+    assert said("run", "in.txt", "--out", os.devnull) == []
+    assert Path(os.devnull).is_char_device()
+    # The second line comes too late to be looked at in advance, and what stood there stays.
+    assert "line 2" in refused("run", "--out", tmp_path / "out.txt", stdin=b"1 2\n\xff\n")
+    assert (tmp_path / "out.txt").read_text().split("\n")[:-1] == said("run", "in.txt")
+    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "out.gz"}
+
+
+# ---- pipes and processes
+
+
+def popen(*arguments, module=("-m", "regard"), **options) -> subprocess.Popen:
+    command = [sys.executable, *module, "translate", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def test_a_line_is_answered_before_the_next(at_desk):
+    with popen("run", stdin=subprocess.PIPE, bufsize=0) as process:
+        answers: queue.Queue[bytes] = queue.Queue()
+        reader = threading.Thread(target=lambda: [answers.put(line) for line in process.stdout])
+        reader.start()
+        try:
+            found = []
+            for line in LINES:
+                process.stdin.write(f"{line}\n".encode())
+                found.append(answers.get(timeout=60).decode().removesuffix("\n"))
+            assert found == load("run").translate(LINES)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 128 + signal.SIGTERM
+            assert process.stderr.read() == b"regard: stopped by SIGTERM\n"
+        finally:
+            process.kill()
+            reader.join()
+
+
+def test_torchrun_shares_a_file(at_desk, tmp_path):
+    """Two processes, one result, as one alone would have written it."""
+    lines = [f"{i % 10} {i // 10 % 10} {i // 100}" for i in range(101)]
+    (tmp_path / "many.txt").write_text("\n".join(lines))
+    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()), "-m", "regard")
+    with popen("run", tmp_path / "many.txt", "--json", module=launch) as process:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err.decode()
+    shared, alone = (
+        [json.loads(line) for line in text.splitlines()]
+        for text in (out.decode(), "\n".join(said("run", tmp_path / "many.txt", "--json")))
+    )
+    assert [row["source"] for row in shared] == lines
+    for one, other in zip(shared, alone, strict=True):
+        assert one["translations"][0]["text"] == other["translations"][0]["text"]
+        assert one["translations"][0]["score"] == pytest.approx(other["translations"][0]["score"], abs=1e-4)
+
+
+def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    command = typer.main.get_command(app)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    command.main(["translate", "run", "in.txt", "--out", str(tmp_path / "out")], standalone_mode=False)
+    assert "7/7" in sys.stderr.getvalue()
+    assert "lines/s" in sys.stderr.getvalue()
+    assert capsys.readouterr().out == ""
+    sys.stderr.truncate(0)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    command.main(["translate", "run", "in.txt"], standalone_mode=False)  # results go to the terminal: they would mix
+    assert sys.stderr.getvalue().strip("\0") == ""
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none"], "none: no such folder, expected a run folder first, as in: regard translate runs/en-de FILE"),
+        (["in.txt"], "in.txt: a file, expected a run folder first"),
+        (["data"], "data: not a run folder, it has no config.toml"),
+        (["run", "none.txt"], "none.txt: no such file, and no run folder"),
+        (["run", "1 2 3"], "1 2 3: no such file, and no run folder; text to translate comes from a file or through"),
+        (["in.txt", "run"], "in.txt: a file given before run, expected run folders, and then one file at most"),
+        (["run", "in.txt", "in.txt"], "in.txt: a file given before in.txt"),
+        (["run", "bpe", "in.txt"], "bpe: its tokenizer is not that of run"),
+        (["lm", "in.txt"], "lm: its task is language-model, expected translate; use regard sample"),
+        (["run", "in.txt", "--beam", "0"], "--beam: 0 given, expected at least 1"),
+        (["run", "in.txt", "--nbest", "6"], "--nbest: 6 given, expected at most the beam, 5"),
+        (["run", "in.txt", "--top-p", "0.5"], "--top-p: 0.5 given without --sample"),
+        (["run", "in.txt", "--sample", "--temperature", "0"], "--temperature: 0.0 given, expected more than 0"),
+        (["run", "in.txt", "--length-penalty", "nan"], "--length-penalty: nan given, expected a finite number"),
+        (["run", "in.txt", "--out", "run"], "--out: run is a folder, expected a file to write"),
+        (["run", "in.txt", "--out", "none/out.txt"], "--out: none/out.txt: no folder none to write it into"),
+        (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is a file that is read, expected another"),
+        (["run", "in.txt", "--prefix", "1", "--prefixes", "in.txt"], "--prefix: given beside --prefixes"),
+        (
+            ["run", "in.txt", "--prefixes", "two.txt"],
+            "--prefixes: two.txt has 2 lines and in.txt has 7; expected as many",
+        ),
+        (["run", "in.txt", "--prefixes", "none.txt"], "none.txt: no such file"),
+        (["run", "in.txt", "--longest", "2", "--prefix", "1 2 3"], "prefix: 3 tokens given, expected at most 2"),
+        (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given, expected auto, cpu, cuda, or cuda:1"),
+        (["run", "in.txt", "--checkpoint", "first"], "run/checkpoints: no checkpoint first in it"),
+        (["plain", "in.txt", "--alignment"], "plain: a model of kind rnn has no attention to its source"),
+        (["run", "binary"], "binary, line 2: byte 3 is NUL, as in binary files; expected UTF-8 text"),
+        (["run", "run/checkpoints/last/model.safetensors"], "run/checkpoints/last/model.safetensors, line 1: byte "),
+    ],
+)
+def test_mistakes_are_one_sentence(at_desk, arguments, message):
+    Path("two.txt").write_text("1\n2\n")
+    Path("binary").write_bytes(b"1 2\n3 \0\n")
+    before = sorted(path.name for path in at_desk.iterdir())
+    assert refused(*arguments).startswith(message)
+    assert sorted(path.name for path in at_desk.iterdir()) == before
+
+
+def test_mistakes_in_a_pipe(at_desk):
+    shown = typed("run", "--prefixes", "in.txt", stdin="1\n2\n")
+    assert (shown.exit_code, len(shown.stdout.splitlines())) == (2, 2)
+    assert shown.stderr == "regard: --prefixes: in.txt has 7 lines and standard input has 2; expected as many in both\n"
+    assert "standard input has at least 8" in refused("run", "--prefixes", "in.txt", stdin="1\n" * 8)
+    assert refused("run", stdin=b"\xff\xfe1\0\n").startswith("standard input, line 1: looks like UTF-16")
+
+
+def test_memory_that_runs_out_is_one_sentence(at_desk, monkeypatch):
+    def stream(*_, **__):
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr("regard.run.Run.stream", stream)
+    assert refused("run", "in.txt") == "in.txt, lines 1 to 7: out of memory; set --batch-tokens or --beam lower"
+
+
+def test_processes_share_no_pipe(at_desk, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    expected = "standard input: cannot be shared among 2 processes, expected a file"
+    assert refused("run", stdin="1\n") == expected
+    assert refused("run", "in.txt", "--prefixes", "-", stdin="1\n") == expected
+
+
+def test_a_keyboard_is_greeted(at_desk, monkeypatch, capsys):
+    from regard.decoding.file import Input
+
+    class Keyboard(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    Input("-")
+    assert capsys.readouterr() == ("", "reading from the keyboard: a sentence a line, and Ctrl-D to end\n")
+
+
+def test_help_can_be_read():
+    shown = typed("--help")
+    assert shown.exit_code == 0
+    for word in ("--beam", "--json", "Other runs; a file to read", "[default: 5]", "--prefixes", "--split"):
+        assert word in shown.stdout
+    assert "None" not in shown.stdout

@@ -1,0 +1,139 @@
+"""Lines as they come: what ends one, what is none, and that nobody waits for the next."""
+
+import gzip
+import io
+import os
+import random
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.corpus import lines as corpus_lines
+from regard.decoding.lines import chunks, count_lines, decoded, is_pipe, split, unpacked
+from regard.errors import DataError
+
+ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n"), max_size=12)
+
+
+class Dripping(io.RawIOBase):
+    """Bytes in portions of a few, as from a slow pipe; `ready` says that there is more only within a portion."""
+
+    def __init__(self, data: bytes, seed: int):
+        self.data, self.draw = data, random.Random(seed)
+
+    def read1(self, size: int = -1) -> bytes:
+        count = self.draw.randint(1, 7)
+        portion, self.data = self.data[:count], self.data[count:]
+        return portion
+
+
+def all_lines(path, size=1024) -> list[str]:
+    return [line for chunk in chunks(path, size) for line in chunk]
+
+
+@given(st.lists(ANY), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 5), st.integers())
+def test_any_text_comes_back(texts, last, packed, windows, size, seed):
+    """Whatever the portions it comes in, plain or packed, with or without an end of the last line."""
+    texts = [text.removesuffix("\r") for text in texts]
+    if texts:
+        texts[0] = texts[0].removeprefix("\ufeff")
+    end = "\r\n" if windows else "\n"
+    data = end.join(texts).encode() + (end.encode() if texts and (last or not texts[-1]) else b"")
+    data = gzip.compress(data) if packed else data
+    found = list(decoded(split(Dripping(data, seed), "x", size), "x"))
+    assert [line for chunk in found for line in chunk] == texts
+    assert all(1 <= len(chunk) <= size for chunk in found)
+
+
+@given(st.lists(ANY, min_size=1), st.booleans())
+def test_the_same_lines_as_the_corpus_reader(tmp_path_factory, texts, packed):
+    path = tmp_path_factory.mktemp("lines") / "file"
+    data = "\n".join(texts).encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert all_lines(path, 3) == list(corpus_lines(path))
+    assert count_lines(path) == len(list(corpus_lines(path)))
+
+
+def test_what_looks_like_a_line_end_and_is_none(tmp_path):
+    odd = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh"
+    (tmp_path / "file").write_bytes(f"\ufeff{odd}\r\n\n  \n\ufeffx".encode())
+    assert all_lines(tmp_path / "file") == [odd, "", "  ", "\ufeffx"]
+
+
+def test_packed_files_put_together_and_padded(tmp_path):
+    data = gzip.compress(b"one\ntw") + gzip.compress(b"o\nthree\n") + bytes(512)
+    for seed in range(20):
+        assert b"".join(unpacked(Dripping(data, seed), "x")) == b"one\ntwo\nthree\n"
+    (tmp_path / "file").write_bytes(data)
+    assert all_lines(tmp_path / "file") == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("data", "good", "said"),
+    [
+        (b"a\nb\xffc\nd", ["a"], "file, line 2: byte 2 (0xff) is not UTF-8; expected UTF-8 text"),
+        (b"a\nb\0c\n", ["a"], "file, line 2: byte 2 is NUL, as in binary files; expected UTF-8 text"),
+        (b"\x89PNG\r\n\x1a\n\0\0", [], "file, line 1: byte 1 (0x89) is not UTF-8"),
+        ("ab\ncd".encode("utf-16"), [], "file, line 1: looks like UTF-16, expected UTF-8 text"),
+        (gzip.compress(b"one\n" * 9)[:-9], [], "file: broken gzip: it ends too early"),
+        (gzip.compress(b"one\n")[:6] + b"\xff" * 9, [], "file: broken gzip: "),
+    ],
+)
+def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
+    (tmp_path / "file").write_bytes(data)
+    found = []
+    with pytest.raises(DataError) as error:
+        found.extend(line for chunk in chunks(tmp_path / "file") for line in chunk)
+    assert found == good
+    assert str(error.value).startswith(str(tmp_path / said))
+    with pytest.raises(DataError):
+        count_lines(tmp_path / "file")
+
+
+def test_what_is_no_file(tmp_path):
+    with pytest.raises(DataError, match="none.txt: no such file$"):
+        list(chunks(tmp_path / "none.txt"))
+    with pytest.raises(DataError, match="a folder given, expected a file$"):
+        list(chunks(tmp_path))
+    assert not is_pipe(tmp_path)
+    assert not is_pipe(tmp_path / "none.txt")
+    assert is_pipe("-")
+
+
+def test_chunks_of_a_file_are_full(tmp_path):
+    (tmp_path / "file").write_text("".join(f"line {i}\n" for i in range(5000)))
+    assert [len(chunk) for chunk in chunks(tmp_path / "file", 1024)] == [1024] * 4 + [904]
+    assert not is_pipe(tmp_path / "file")
+
+
+def test_one_long_line_takes_no_longer_than_its_length(tmp_path):
+    (tmp_path / "file").write_bytes(b"word " * 4_000_000)
+    start = time.perf_counter()
+    assert [len(line) for line in all_lines(tmp_path / "file")] == [20_000_000]
+    assert time.perf_counter() - start < 5
+
+
+def test_nobody_waits_for_the_next_line(tmp_path):
+    """A line in a pipe is given before the pipe has another; those that are there come together."""
+    os.mkfifo(tmp_path / "pipe")
+    seen = threading.Event()
+
+    def write() -> None:
+        with open(tmp_path / "pipe", "wb", buffering=0) as pipe:
+            for text in (b"one\n", b"two\nthree\nfo", b"ur\n"):
+                seen.clear()
+                pipe.write(text)
+                assert seen.wait(20), "the line was not read until the next came"
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    found = []
+    for chunk in chunks(tmp_path / "pipe"):
+        found.append(chunk)
+        seen.set()
+    writer.join()
+    assert found == [["one"], ["two", "three"], ["four"]]
+    assert is_pipe(tmp_path / "pipe")

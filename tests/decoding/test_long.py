@@ -1,0 +1,90 @@
+"""Lines that do not fit: cut or split, and put together again."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.decoding.long import Fit, joined
+from regard.decoding.sentences import Piece, pieces
+from regard.run import Translation
+
+
+def lengths(texts: list[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+def output(text: str, score: float, links=()) -> Translation:
+    return Translation(text, score, 2 * score, tuple(text.split()), True, tuple(links))
+
+
+def test_lines_that_fit_are_left_alone():
+    warned: list[str] = []
+    lines = ["a  b c", "", "  ", "x. Y!"]
+    assert Fit(lengths, 3, warn=warned.append).parts(lines, "f") == [[Piece(0, len(line), line)] for line in lines]
+    assert warned == []
+
+
+def test_cut_lines_are_named_and_then_counted():
+    warned: list[str] = []
+    fit = Fit(lengths, 2, warn=warned.append)
+    found = [fit.parts(["a b", "a b c d"], "file", first)[1] for first in range(1, 25, 2)]
+    assert found == [[Piece(0, 3, "a b")]] * 12
+    assert warned[0] == "file, line 2: 4 tokens, cut to 2, as the model takes 2; --split translates all of it"
+    assert len(warned) == 10
+    fit.end()
+    assert warned[-1] == "2 more lines were cut to 2 tokens"
+
+
+def test_split_lines_have_their_sentences():
+    warned: list[str] = []
+    fit = Fit(lengths, 3, split=True, warn=warned.append)
+    found = fit.parts(["One two. Three four five six seven.", "", "a b"], "file")
+    assert [[piece.text for piece in each] for each in found] == [
+        ["One two.", "Three four five", "six seven."],
+        [""],
+        ["a b"],
+    ]
+    fit.end()
+    assert warned == []
+
+
+SCORES = st.lists(st.integers(-9, 0).map(float), min_size=1, max_size=3)
+
+
+@given(st.lists(SCORES, min_size=1, max_size=3), st.integers(1, 4))
+def test_the_best_of_a_line_are_the_best_combinations(scores, count):
+    """Against all of them."""
+    parts = [Piece(i, i + 1, "x") for i in range(len(scores))]
+    outputs = [
+        [output(f"{i}.{j}", each) for j, each in enumerate(sorted(row, reverse=True)[:count])]
+        for i, row in enumerate(scores)
+    ]
+    found = joined("x" * len(scores), parts, outputs, count)
+    every = sorted((sum(each.score for each in row) for row in itertools.product(*outputs)), reverse=True)
+    assert [each.score for each in found] == every[: len(found)]
+    assert len(found) == (min(count, len(every)) if len(scores) > 1 else len(outputs[0]))
+    for each in found:
+        chosen = [outputs[int(i)][int(j)] for i, _, j in (word.partition(".") for word in each.text.split())]
+        assert each.score == sum(part.score for part in chosen)
+        assert each.log_prob == sum(part.log_prob for part in chosen)
+        assert each.tokens == tuple(each.text.split())
+
+
+def test_links_count_words_of_the_whole_line():
+    line = "One two. Three four five"
+    parts = pieces(line, lambda text: len(text.split()), 2)
+    assert [part.text for part in parts] == ["One two.", "Three four", "five"]
+    outputs = [[output("a b", -1, [(0, 1), (1, 0)])], [output("", -1)], [output("c", -1, [(0, 0)])]]
+    assert joined(line, parts, outputs, 1)[0].alignment == ((0, 1), (1, 0), (4, 2))
+    # A word that was cut in two is one word of the line.
+    parts = pieces("abcd ef", len, 3)
+    assert [part.text for part in parts] == ["abc", "d", "ef"]
+    outputs = [[output(part.text, -1, [(0, 0)])] for part in parts]
+    assert joined("abcd ef", parts, outputs, 1)[0].alignment == ((0, 0), (0, 1), (1, 2))
+
+
+def test_samples_are_put_together_in_their_order():
+    outputs = [[output("a", -5), output("b", -1)], [output("c", -2), output("d", -9)]]
+    parts = [Piece(0, 1, "x"), Piece(2, 3, "y")]
+    assert [each.text for each in joined("x y", parts, outputs, 2, ranked=False)] == ["a c", "b d"]

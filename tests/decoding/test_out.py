@@ -1,0 +1,104 @@
+"""A file is whole or not there, whatever happens on the way."""
+
+import gzip
+import os
+import signal
+import threading
+
+import pytest
+
+from regard.decoding.out import check_out, writing
+from regard.errors import CommandError
+
+
+@pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt, "signal"])
+def test_what_fails_leaves_what_was(tmp_path, stop, capsys):
+    out = tmp_path / "out.txt"
+    out.write_text("before")
+
+    def half() -> None:
+        with writing(out) as write:
+            write("half")
+            if stop == "signal":
+                signal.raise_signal(signal.SIGTERM)
+            raise stop
+
+    with pytest.raises(SystemExit if stop == "signal" else stop):
+        half()
+    assert out.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [out]
+    assert capsys.readouterr().err == ("regard: stopped by SIGTERM\n" if stop == "signal" else "")
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_what_succeeds_is_whole(tmp_path):
+    for name in ("out.txt", "out.gz"):
+        with writing(tmp_path / name) as write:
+            write("ä\u2028\r\n")
+            assert not (tmp_path / name).exists()
+            write("b\n")
+    assert (tmp_path / "out.txt").read_bytes() == "ä\u2028\r\nb\n".encode()
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == "ä\u2028\r\nb\n".encode()
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "real").write_text("before")
+    (tmp_path / "link").symlink_to("real")
+    with writing(tmp_path / "link") as write:
+        write("after")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "after"
+
+
+def test_a_named_pipe_is_written_as_it_comes(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    with writing(tmp_path / "pipe") as write:
+        write("one\n")
+    reader.join()
+    assert read == ["one\n"]
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_another_process_writes(tmp_path):
+    with writing(tmp_path / "out", real=False) as write:
+        write("nothing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_from_a_thread(tmp_path):
+    def work() -> None:
+        with writing(tmp_path / "out") as write:
+            write("done")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert (tmp_path / "out").read_text() == "done"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full disk at hand")
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def full(file, text):
+        with open("/dev/full", "w") as disk:
+            disk.write(text)
+
+    monkeypatch.setattr("regard.decoding.out.stream", full)
+    with pytest.raises(OSError, match="No space left") as error, writing(tmp_path / "out") as write:
+        write("text")
+    assert error.value.filename == str(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    check_out(None, "file")
+    check_out(tmp_path / "new", "-", None)
+    with pytest.raises(CommandError, match="is a folder, expected a file"):
+        check_out(tmp_path)
+    with pytest.raises(CommandError, match="no folder .*none to write it into"):
+        check_out(tmp_path / "none" / "out")
+    (tmp_path / "read").touch()
+    with pytest.raises(CommandError, match="is a file that is read, expected another"):
+        check_out(tmp_path / "read", "-", str(tmp_path / "." / "read"))

@@ -1,0 +1,63 @@
+"""Outputs as they stand in a file: one line each, whatever is in them."""
+
+import json
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.decoding.written import Form, number, sampled
+from regard.run import Translation
+
+FIRST = Translation("der Hund", -1.25, -2.5, ("▁der", "▁Hund"), True, ((0, 0), (1, 1)))
+SECOND = Translation("ein Hund", -1.5, -3.0, ("▁ein", "▁Hund"), False)
+
+
+def test_forms():
+    both = [FIRST, SECOND]
+    assert Form().lines(4, "the dog", both) == "der Hund\n"
+    assert Form(scores=True).lines(4, "the dog", both) == "der Hund\t-1.2500\n"
+    assert Form(alignment=True).lines(4, "the dog", both) == "der Hund\t0-0 1-1\n"
+    assert Form(scores=True, alignment=True).lines(4, "the dog", both) == "der Hund\t-1.2500\t0-0 1-1\n"
+    assert Form(nbest=True).lines(4, "the dog", both) == "4 ||| der Hund ||| -1.2500\n4 ||| ein Hund ||| -1.5000\n"
+    assert Form(nbest=True, alignment=True).lines(0, "", [SECOND]) == "0 ||| ein Hund ||| -1.5000 ||| \n"
+    assert json.loads(Form(as_json=True).lines(4, "the dog", [SECOND])) == {
+        "source": "the dog",
+        "translations": [
+            {
+                "text": "ein Hund",
+                "score": -1.5,
+                "log_prob": -3.0,
+                "tokens": ["▁ein", "▁Hund"],
+                "finished": False,
+                "alignment": None,
+            }
+        ],
+    }
+    assert sampled(SECOND) == "ein Hund\n"
+    assert sampled(SECOND, scores=True) == "ein Hund\t-3.0000\n"
+    assert json.loads(sampled(SECOND, as_json=True)) == {
+        "text": "ein Hund",
+        "log_prob": -3.0,
+        "tokens": ["▁ein", "▁Hund"],
+        "finished": False,
+    }
+
+
+@given(st.text(), st.booleans(), st.booleans(), st.booleans())
+def test_an_output_is_one_line(text, scores, nbest, as_json):
+    output = Translation(text, -math.inf, math.nan, (text,), True)
+    line = Form(scores, False, nbest, as_json).lines(0, text, [output])
+    assert line.count("\n") == 1
+    assert line.endswith("\n")
+    if as_json:
+        row = json.loads(line)
+        assert row["source"] == row["translations"][0]["text"] == text
+        assert row["translations"][0]["score"] is row["translations"][0]["log_prob"] is None
+    else:
+        assert line.count("\t") == (scores and not nbest)
+        assert "\r" not in line
+
+
+def test_numbers_are_what_json_has():
+    assert [number(each) for each in (0.12345678, -math.inf, math.nan)] == [0.123457, None, None]
