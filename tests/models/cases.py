@@ -57,6 +57,7 @@ CONFIGS: dict[str, tuple[str, ModelConfig]] = {
     "luong-unfed-local-m": ("luong", luong(input_feeding=False, span="local-m", reverse=True)),
     "luong-unfed-local-p": ("luong", luong(input_feeding=False, span="local-p", score="concat")),
     "luong-gru-reverse": ("luong", luong(cell="gru", reverse=True, layers=2)),
+    "luong-bidirectional": ("luong", luong(bidirectional=True, size=6, layers=2)),
     "transformer": ("transformer", transformer()),
     "transformer-post": ("transformer", transformer(norm="post", tied="none", positions="learned", join="concatenate")),
     "transformer-rotary": ("transformer", transformer(positions="rotary")),

@@ -3,11 +3,12 @@
 import pytest
 import torch
 from models import formulas
-from models.cases import RECURRENT_CASES, luong, model_of, pair, sentences
+from models.cases import RECURRENT_CASES, SOURCES, TARGETS, luong, model_of, pair, sentences
 from oracles import agree
 
-from regard.attention import watch
+from regard.attention import use_backend, watch
 from regard.errors import ConfigError, ShapeError
+from regard.models.cells import Bidirectional
 
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "luong"]
 
@@ -46,10 +47,23 @@ def weights_of(model, h, t, annotations):
     return weights
 
 
+def annotate(encoder, xs):
+    """The annotations and every layer's last states; of both directions where there are two."""
+    if not isinstance(encoder, Bidirectional):
+        return formulas.read_stack(encoder.layers, xs)
+    ends = []
+    for forwards, backwards in zip(encoder.forwards, encoder.backwards, strict=True):
+        there, last = formulas.read(forwards, xs)
+        back, first = formulas.read(backwards, xs[::-1])
+        xs = [torch.cat(both) for both in zip(there, back[::-1], strict=True)]
+        ends.append([torch.cat(both) for both in zip(last, first, strict=True)])
+    return xs, ends
+
+
 def oracle(model, words, read, seen=None):
     config = model.config
     words = words.flip(0) if config.reverse else words
-    annotations, states = formulas.read_stack(model.encoder.layers, [model.source.weight[word] for word in words])
+    annotations, states = annotate(model.encoder, [model.source.weight[word] for word in words])
     annotations = annotations[::-1] if config.reverse else annotations
     fed, hidden = torch.zeros(config.size, dtype=torch.float64), []
     for t, word in enumerate(read):
@@ -97,6 +111,28 @@ def test_steps_can_be_watched(name):
         model(source, target)
     agree(looks["attention"].weights, forced["attention"].weights)
     agree(looks["attention"].weights.sum(1), state.coverage)
+
+
+def test_one_query_a_row_takes_the_bare_products_where_nobody_looks_on(monkeypatch):
+    model, (source, target) = model_of("luong-general-global"), pair()
+    asked = []
+    attend = type(model.attention).forward
+    monkeypatch.setattr(type(model.attention), "forward", lambda *a, **k: (asked.append(1), attend(*a, **k))[1])
+    bare = model(source, target)
+    assert not asked
+    with use_backend("dense"):
+        forced = model(source, target)
+    assert len(asked) == target.ids.shape[1]
+    agree(bare[target.real], forced[target.real])
+
+
+def test_a_sentence_without_words_gives_no_context():
+    """The weights of the bare products are even there, and must weigh nothing."""
+    model = model_of("luong-general-global")
+    source, target = sentences(SOURCES, [0, 3]), sentences(TARGETS, [4, 4])
+    bare = model(source, target)
+    with use_backend("dense"):
+        agree(bare, model(source, target), model.parameters())
 
 
 def test_unfed_all_queries_look_at_once():

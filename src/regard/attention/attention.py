@@ -17,7 +17,7 @@ from regard.attention.checks import check_alike, check_dropout, check_parameters
 from regard.attention.fold import fold
 from regard.attention.look import Attentive, Look
 from regard.attention.score import Location, Score
-from regard.attention.span import Causal, Packed, Span, join, split_packed
+from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
 from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
@@ -187,8 +187,8 @@ class Attention(Attentive):
         """The forward behind the projections; with `heads`, asked and prepared have a head axis and `seen` has none."""
         packed, rest = split_packed(join(self.span, span))
         if packed is None:
-            if isinstance(prepared, Cache):
-                prepared = prepared.filled()
+            if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
+                prepared = prepared.filled()  # a mask is of the whole size
             call = self.call(asked, prepared, seen, join(*rest), heads)
             return self.choice(call).attend(call)
         packed = packed.to(asked.device)

@@ -81,6 +81,8 @@ class Block(nn.Module):
             )
 
         def look_at_itself(y: Tensor) -> Tensor:
+            if past is not None and y.shape[-2] == 1 and not self.attention._forward_hooks:
+                return self.attention.follow(y, past, span, start)
             if past is not None:
                 past.extend(self.attention.prepare(y, start))
             attended: Tensor = self.attention(y, past, span=span, start=start)

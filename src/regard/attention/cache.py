@@ -41,6 +41,7 @@ class Cache(Prepared):
     """
 
     spare: tuple[Tensor, Tensor] | None = None
+    alone: bool = False  # positions are told by where keys lie, so that the rows of a beam cannot share them
 
     def extend(self, new: Prepared) -> None:
         """Write new keys and values behind what each row has."""
@@ -116,7 +117,15 @@ class Cache(Prepared):
         if self.spare is None:
             return Cache(self.keys[rows], self.values[rows], self.owner, self.length[rows])
         keys, values = (steps(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
-        return with_spare(Cache(keys, values, self.owner, self.length[rows]))
+        return with_spare(Cache(keys, values, self.owner, self.length[rows], alone=self.alone))
+
+    def spread(self, rows: int) -> "Cache":
+        """`rows` rows for each one; on a CPU they share their past, unless somebody watches the attention."""
+        from regard.attention.beam import Beam
+
+        assert self.length is not None
+        beam = None if self.owner._forward_hooks else Beam.of(self, rows)
+        return beam or self.take(torch.arange(len(self.length), device=self.length.device).repeat_interleave(rows))
 
     @property
     def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -208,10 +217,12 @@ class State:
         """The state of `rows` hypotheses a sentence, all of them what its only one was."""
         if self.rows != 1:
             raise ArgumentError(f"spread: a state of {self.rows} rows a sentence, expected one")
-        row = {
-            name: taken(part, torch.arange(len(first(part)), device=first(part).device).repeat_interleave(rows))
-            for name, part in self.row.items()
-        }
+        row: dict[str, Any] = {}
+        for name, part in self.row.items():
+            if isinstance(part, Cache):
+                row[name] = part.spread(rows)
+            else:
+                row[name] = taken(part, torch.arange(len(part), device=part.device).repeat_interleave(rows))
         return State(self.sentence, row, rows)
 
     def rows_of(self, sentences: Int[Tensor, " s"]) -> Int[Tensor, " r"]:
@@ -235,11 +246,6 @@ def buffers(part: Tensor | Prepared) -> list[Tensor]:
     if isinstance(part, Tensor):
         return [part]
     return [part.keys, part.values] if part.length is None else [part.keys, part.values, part.length]
-
-
-def first(part: Tensor | Prepared) -> Tensor:
-    """A tensor that has the rows of a part of a state."""
-    return buffers(part)[0]
 
 
 def taken(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:

@@ -13,12 +13,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attention import Attention
+from regard.attention.beam import Beam
 from regard.attention.cache import Cache, Prepared, empty_cache
 from regard.attention.checks import check_alike, check_parameters, positive
 from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, places
 from regard.attention.score import Dot, Score
-from regard.attention.span import Span, Start
+from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.linear import Linear
@@ -110,6 +111,24 @@ class Heads(Attentive):
         """
         asked, prepared = self.inputs(x, memory, span, start)
         return self.merged(self.attention.context(asked, prepared, x, span, heads=True))
+
+    def follow(
+        self, x: Float[Tensor, "r 1 size"], past: Cache, span: Span | None = None, start: Start = 0
+    ) -> Float[Tensor, "r 1 out"]:
+        """The next position of every row: it joins its cache, and looks at all that is there.
+
+        Queries, keys and values are one product; the rows of a beam look at what they share together.
+        """
+        asked, prepared = self.inputs(x, None, span, start)
+        past.extend(prepared)
+        if not isinstance(past, Beam):
+            return self.merged(self.attention.context(asked, past, x, span, heads=True))
+        if span is not None:
+            raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
+        together = asked[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
+        x = x.view(-1, past.rows, x.shape[-1])
+        context = self.attention.context(together, past.filled(), x, Mask(past.seen()), heads=True)
+        return self.merged(context).view(len(asked), 1, -1)
 
     def look(
         self,

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from regard.attention.checks import positive
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.additive import reference as additive
+from regard.kernels.additive import quick, reference
 from regard.kernels.dot import reference as dot
+from regard.kernels.linear import Linear
 from regard.kernels.reach import broadcast
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score"]
@@ -142,8 +143,8 @@ class Additive(Score):
     def __init__(self, query_size: int, key_size: int, hidden: int):
         super().__init__()
         self.query_size, self.key_size, self.hidden = positive(query_size=query_size, key_size=key_size, hidden=hidden)
-        self.query = nn.Linear(query_size, hidden, bias=False)
-        self.key = nn.Linear(key_size, hidden)
+        self.query = Linear(query_size, hidden, bias=False)
+        self.key = Linear(key_size, hidden)
         self.v = nn.Parameter(torch.empty(hidden).uniform_(-1, 1) / math.sqrt(hidden))
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
@@ -159,7 +160,8 @@ class Additive(Score):
     def compare(
         self, asked: Float[Tensor, "*bq n h"], projected: Float[Tensor, "*bk m h"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
-        return additive.scores(asked, projected, self.v.to(asked.dtype))
+        scores = reference.scores if torch.is_grad_enabled() else quick.scores
+        return scores(asked, projected, self.v.to(asked.dtype))
 
     def projected_size(self, key_size: int) -> int:
         return self.hidden

@@ -20,7 +20,7 @@ from regard.errors import RegardError
 
 __all__ = ["Result", "Timing", "agree", "interleaved", "peak_memory", "save", "signature"]
 
-PEERS = ("transformers", "joeynmt")  # named with their versions where they took part
+PEERS = ("transformers", "joeynmt", "ctranslate2")  # named with their versions where they took part
 
 
 @dataclass(frozen=True)

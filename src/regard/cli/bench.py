@@ -8,20 +8,20 @@ import typer
 
 from regard.errors import CommandError
 
-NAMES = ("attention", "training")
+NAMES = ("attention", "training", "decoding")
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure: attention or training.")],
+    name: Annotated[str, typer.Argument(help="What to measure: attention, training or decoding.")],
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are shown.", min=3)] = 9,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
 ) -> None:
     """Measure speed and memory beside peers; results are compared first, and must agree.
 
-    `training` has peers beyond torch: Transformers (pip install 'regard[peers]') and JoeyNMT 2.3 (pip install --no-deps
-    joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp). One that is not there is named and left
-    out.
+    `training` and `decoding` have peers beyond torch: Transformers (pip install 'regard[peers]') and JoeyNMT 2.3 (pip
+    install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp); `decoding` also has
+    CTranslate2 (pip install ctranslate2). One that is not there is named and left out.
     """
     if name not in NAMES:
         raise CommandError(f"bench: {name!r} cannot be measured; what can: {', '.join(NAMES)}")
@@ -40,7 +40,8 @@ def bench(
     with notes.status("measuring …"):
         for result in run(rounds):
             results.append(result)
-            mark = "reached" if result.reached else "NOT REACHED" if result.ratio is not None else "not measured"
+            mark = "reached" if result.reached else "NOT REACHED"
+            mark = "not measured" if result.ratio is None else "for comparison" if result.goal == "none" else mark
             ratio = "none" if result.ratio is None else f"{result.ratio:.3f}"
             console.print(f"[bold]{result.what}[/bold]", soft_wrap=True)
             console.print(f"  {result.ours} · {result.peer}", soft_wrap=True)

@@ -129,7 +129,7 @@ class LuongModel(Model):
     def looking(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
         """What gives the contexts of a step: the attention, or its bare products where that is all it does.
 
-        With one query a row, finding out how to serve a call takes longer than serving it.
+        With one query a row there is little more to a call than finding out how to serve it.
         """
         config = self.config
         if config.span != "global" or config.score not in ("dot", "general") or not unwatched(self.attention):

@@ -98,6 +98,8 @@ class TransformerModel(Model):
         """Empty caches, and the memory's keys and values projected once for each block."""
         memory = memory.padded()
         state = self.decoder.start(memory.states, size, memory.span, rows=rows)
+        for part in state.row.values():
+            part.alone = self.config.positions == "alibi"
         if coverage:
             state.row["coverage"] = memory.states.new_zeros(len(memory.states) * rows, memory.states.shape[1])
         return state

@@ -89,7 +89,8 @@ class Trainer:
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if found else "")
         self.progress.begin(title, facts, self.settings.steps)
         self.objective.train()
-        with metrics or contextlib.nullcontext(), Stopping(self.group, self.settings, self.progress) as stopping:
+        stopping = Stopping(self.group, self.settings, self.progress)
+        with metrics or contextlib.nullcontext(), stopping, products_in_tf32(self.bf16 and self.device.type == "cuda"):
             try:
                 why = self.all_steps(metrics, stopping)
             except torch.OutOfMemoryError as error:  # not of a batch, which would be redone
@@ -402,6 +403,17 @@ def mixed(*numbers: int) -> int:
 def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
     """Whether matrix products are computed in bfloat16."""
     return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
+
+
+@contextlib.contextmanager
+def products_in_tf32(wanted: bool) -> Iterator[None]:
+    """Inside, products of what stays in float32 beside bfloat16 are in TF32: still finer, and on tensor cores."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if wanted else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def describe(device: torch.device, world: int, bf16: bool) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from regard.kernels.additive.quick import tanh_
 from regard.kernels.reach import broadcast
 
 __all__ = ["scores"]
@@ -88,4 +89,4 @@ def hidden_chunks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice, T
             shape = (row.stop - row.start, part.stop - part.start, m, h)
             hidden = buffer[: math.prod(shape)].view(shape)
             torch.add(q[:, part].unsqueeze(2), k.unsqueeze(1), out=hidden)
-            yield row, part, hidden.tanh_()
+            yield row, part, tanh_(hidden)

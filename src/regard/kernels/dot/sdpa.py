@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
 
-__all__ = ["attend"]
+__all__ = ["attend", "masked"]
 
 SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
 WIDE = 256  # flash and cuDNN stop here
@@ -20,17 +20,9 @@ def attend(call: Call) -> Tensor:
     """The same sum as the reference's, never holding [*b n m] where torch has a fused kernel for the case."""
     reach, query, keys, values = call.reach, call.query, call.keys, call.values
     batch = broadcast(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
-    mask, bias, some = None, reach.bias(), None
-    plainly_causal = reach.plainly_causal and reach.lengths is None and not reach.masks and bias is None
-    if not plainly_causal or reach.window is not None:
-        plainly_causal, mask = False, reach.mask()
-        if mask is not None and reach.maybe_empty:
-            # A query with nothing to look at is shown everything, and its context is then set to zero.
-            some = mask.any(-1, keepdim=True)
-            mask = mask | ~some
-        if bias is not None:
-            bias = bias.to(query.dtype)
-            mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+    plainly_causal = reach.plainly_causal and reach.lengths is None and not reach.masks and reach.bias() is None
+    plainly_causal = plainly_causal and reach.window is None
+    mask, some = (None, None) if plainly_causal else masked(call)
     options: dict[str, Any] = {
         "attn_mask": None if mask is None else four(spread(mask, broadcast(mask.shape[:-2], batch))),
         "dropout_p": call.dropout,
@@ -45,6 +37,21 @@ def attend(call: Call) -> Tensor:
         context = F.scaled_dot_product_attention(*tensors, **options)
     context = context.reshape(*batch, *context.shape[-2:])
     return context if some is None else context.masked_fill(~some, 0.0)
+
+
+def masked(call: Call) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the scores, or True where they count; and which queries have anything to look at.
+
+    A query with nothing to look at is shown everything, and its context is to be set to zero.
+    """
+    mask, bias, some = call.reach.mask(), call.reach.bias(), None
+    if mask is not None and call.reach.maybe_empty:
+        some = mask.any(-1, keepdim=True)
+        mask = mask | ~some
+    if bias is not None:
+        bias = bias.to(call.query.dtype)
+        mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+    return mask, some
 
 
 def spread(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
