@@ -137,11 +137,16 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
         run.mkdir(parents=True, exist_ok=True)
         begun = any(run.glob("checkpoints/step-*"))
         words = ["regard", "train", "--resume", str(run)] if begun else command(name, seed, run, minutes)
-        with open(run.with_suffix(".log"), "a") as log:
-            done = (run / "report.html").exists() or not subprocess.run(
+        with open(run.with_suffix(".log"), "a+") as log:
+            before = log.tell()
+            done = (run / "trained").exists() or not subprocess.run(
                 [sys.executable, "-m", *words], stdout=log, stderr=log
             ).returncode
-            done = done and not subprocess.run([sys.executable, __file__, "translate", run], stderr=log).returncode
+            log.seek(before)
+            done = done and "go on with: regard train --resume" not in log.read()  # it was stopped, and is half trained
+            if done:
+                (run / "trained").touch()
+                done = not subprocess.run([sys.executable, __file__, "translate", run], stderr=log).returncode
         print(f"{run}: {'done' if done else 'failed, see ' + str(run.with_suffix('.log'))}", flush=True)
         return done
 
@@ -165,7 +170,7 @@ def translate(run: Path, data: Path) -> None:
     batch = 16_384 if loaded.device.type == "cuda" else 4096
     outputs = loaded.translate(test_set(line, data)[0], beam=5, chunk=10_000, batch_tokens=batch, **dict(line.search))
     decoding = time.monotonic() - began
-    (run / "test.txt").write_text("".join(f"{output}\n" for output in outputs), encoding="utf-8")
+    (run / "test.txt").write_text("".join(f"{' '.join(output.split())}\n" for output in outputs), encoding="utf-8")
     records = [json.loads(row) for row in (run / "metrics.jsonl").read_text().splitlines()]
     seconds = [row["seconds"] for row in records if "seconds" in row]
     config = tomllib.loads((run / "config.toml").read_text())
@@ -232,7 +237,10 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
 
 def table(results: Path, page: Path) -> None:
     """Write what the files of results hold into the page, between its marks."""
-    records = [each for path in sorted(results.glob("quality-*.json")) for each in json.loads(path.read_text())["runs"]]
+    newest: dict[tuple[str, int], dict[str, Any]] = {}
+    for path in sorted(results.glob("quality-*.json"), key=lambda path: path.stem[-10:]):  # by date
+        newest |= {(each["name"], each["seed"]): each for each in json.loads(path.read_text())["runs"]}
+    records = [newest[key] for key in sorted(newest)]
     rows = [["corpus", "model", "metric", "reached", "goal", "published", "parameters", "steps", "seconds"]]
     rows += [["---"] * len(rows[0])]
     commands, signatures = [], {}

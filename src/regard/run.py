@@ -7,6 +7,7 @@ run.translate(["I ate pizza yesterday ."], beam=5)
 
 # n target words · m source words
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,8 +92,9 @@ class Run:
         are `prefixes`, one a text. `replace_unknown` puts the source word that was looked at most in the place of each
         unknown word. A text without words has one empty translation.
         """
-        if isinstance(texts, str):
-            raise ArgumentError("texts: one text given, expected a list of them")
+        check_texts(texts=texts, prefixes=prefixes)
+        if chunk < 1:
+            raise ArgumentError(f"chunk: {chunk} given, expected at least 1")
         self.check_task("translate")
         parsed = parse(Options, options)
         if (alignment or replace_unknown) and not self.aligning.crossings:
@@ -110,13 +112,20 @@ class Run:
         options: Options,
     ) -> Iterator[list[Translation]]:
         """Chunk by chunk."""
-        texts, given = iter(texts), None if prefixes is None else iter(prefixes)
+        texts, given, done = iter(texts), None if prefixes is None else iter(prefixes), 0
         while rows := list(itertools.islice(texts, chunk)):
             begun = None
             if given is not None:
                 begun = self.tokenizers.target.encode_batch(list(itertools.islice(given, len(rows))))
                 if len(begun) < len(rows):
                     raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+                longest = sys.maxsize if options.longest is None else options.longest
+                for number, prefix in enumerate(begun, done + 1):
+                    if len(prefix) > longest:
+                        raise ArgumentError(
+                            f"prefix {number:,}: {len(prefix)} tokens given, expected at most {longest} (longest)"
+                        )
+            done += len(rows)
             sources = self.tokenizers.source.encode_batch(rows)
             found = search_in_batches(self.model, sources, options, prefixes=begun, device=self.device, budget=budget)
             outputs = [each.outputs for each in found]
@@ -124,6 +133,8 @@ class Run:
                 yield from self.aligned(rows, sources, outputs, alignment, replace_unknown)
             else:
                 yield from ([self.written(output) for output in each] for each in outputs)
+        if given is not None and next(given, None) is not None:
+            raise ArgumentError(f"prefixes: more than the {done:,} texts given, expected one for each")
 
     def written(self, output: Output) -> Translation:
         """An output as text."""
@@ -176,6 +187,7 @@ class Run:
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
         """What the model thinks of each target given its source; of a language model, of each text."""
+        check_texts(sources=sources, targets=targets)
         first = list(sources)
         if self.settings.task == "language-model":
             if targets is not None:
@@ -217,6 +229,13 @@ class Run:
         if self.settings.task != expected:
             command = {"translate": "regard translate", "language-model": "regard sample"}[self.settings.task]
             raise ArgumentError(f"{self.folder}: its task is {self.settings.task}, expected {expected}; use {command}")
+
+
+def check_texts(**given: Iterable[str] | None) -> None:
+    """Refuse one text where several are expected: its letters would be taken for them."""
+    for name, texts in given.items():
+        if isinstance(texts, str):
+            raise ArgumentError(f"{name}: one text given, expected a list of them")
 
 
 def load(run: str | Path, *others: str | Path, checkpoint: str = "best", device: str = "cpu") -> Run:

@@ -2,11 +2,13 @@
 
 import importlib.util
 import itertools
+from functools import partial
 
 import pytest
 import torch
 
-from regard.bench import decoders, decoding, peers, training
+from regard.bench import apart, decoders, decoding, peers, training
+from regard.bench.apart import Apart, timed
 from regard.bench.peers import Sizes
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError, RegardError
@@ -19,7 +21,7 @@ ROWS, LENGTH = 5, 4
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
-    monkeypatch.setattr(decoding, "REST", 0)
+    monkeypatch.setattr(apart, "REST", 0)
 
 
 @pytest.fixture
@@ -131,16 +133,45 @@ class Echo(decoders.Regard):
         self.beam = beam
 
 
-def measured(model, batches, spoil):
-    systems = {"Regard": lambda: decoders.Regard(model, LENGTH), "another": lambda: Echo(model, spoil)}
-    return decoding.measure(systems, batches)
+class Here:
+    """A system in this process."""
+
+    def __init__(self, make, ours):
+        self.decoder = make()
+
+    def timed(self, batches, beam):
+        return timed(self.decoder, batches, beam)
+
+    def end(self):
+        pass
 
 
-def test_a_peer_that_says_the_same_is_compared(model):
-    batches = decoding.make_batches(3, ROWS, TINY.vocabulary, seed=0)
+@pytest.fixture
+def measured(monkeypatch):
+    monkeypatch.setattr(decoding, "Apart", Here)
+
+    def measure(model, batches, spoil):
+        systems = {"Regard": lambda: decoders.Regard(model, LENGTH), "another": lambda: Echo(model, spoil)}
+        return decoding.measure(systems, batches, LENGTH + 1)
+
+    return measure
+
+
+def test_what_goes_wrong_elsewhere_is_told_here():
+    with pytest.raises(RegardError, match="bench: ZeroDivisionError: division by zero"):
+        Apart(partial(divmod, 1, 0), ours=True)
+    gone = Apart(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)
+    gone.process.kill()
+    with pytest.raises(RegardError, match="a system did not finish, status -9"):
+        gone.timed([], 1)
+
+
+def test_a_peer_that_says_the_same_is_compared(model, measured):
+    batches = decoding.make_batches(3 * decoding.IN_A_ROW, ROWS, TINY.vocabulary, seed=0)
     found = measured(model, batches, lambda outputs: outputs)
     assert {beam: len(found["another"].rates[beam]) for beam in decoding.BEAMS} == {1: 3, 5: 3}
-    assert decoding.same_outputs(batches, found) == {("another", 1): 1.0, ("another", 5): 1.0}
+    ours = decoders.Regard(model, LENGTH)
+    assert decoding.same_outputs(batches, found, ours) == {("another", 1): 1.0, ("another", 5): 1.0}
     greedy, beam = decoding.compared("what", found, ["Regard", "another"], {("another", 1): 1.0})
     rates = zip(found["Regard"].rates[1], found["another"].rates[1], strict=True)
     assert greedy.ratio == sorted(a / b for a, b in rates)[1]
@@ -149,16 +180,16 @@ def test_a_peer_that_says_the_same_is_compared(model):
     assert beam.reached
 
 
-def test_a_peer_that_says_something_else_is_refused(model):
+def test_a_peer_that_says_something_else_is_refused(model, measured):
     def spoil(outputs):
         return [[*outputs[0][:2], 4 if outputs[0][2] != 4 else 5, *outputs[0][3:]], *outputs[1:]]
 
     batches = decoding.make_batches(2, ROWS, TINY.vocabulary, seed=0)
     with pytest.raises(RegardError, match="bench: another, beam 1: 2 of 10 outputs are not Regard's"):
-        decoding.same_outputs(batches, measured(model, batches, spoil))
+        decoding.same_outputs(batches, measured(model, batches, spoil), decoders.Regard(model, LENGTH))
 
 
-def test_a_tie_may_fall_either_way(model):
+def test_a_tie_may_fall_either_way(model, measured):
     with torch.no_grad():  # two words that are the same to the model
         model.target.tokens.weight[5] = model.target.tokens.weight[4]
         model.readout.bias[[4, 5]] = 30.0
@@ -168,13 +199,14 @@ def test_a_tie_may_fall_either_way(model):
 
     batches = decoding.make_batches(1, ROWS, TINY.vocabulary, seed=0)
     found = measured(model, batches, other)
-    assert decoding.same_outputs(batches, found)["another", 1] == 0.0  # nothing is equal, and nothing refused
+    ours = decoders.Regard(model, LENGTH)
+    assert decoding.same_outputs(batches, found, ours)["another", 1] == 0.0  # nothing is equal, and nothing refused
 
 
 @pytest.mark.parametrize(
     "spoil", [lambda outputs: [each[:-1] for each in outputs], lambda outputs: [[END, *each[1:]] for each in outputs]]
 )
-def test_another_length_is_refused(model, spoil):
+def test_another_length_is_refused(model, measured, spoil):
     batches = decoding.make_batches(1, ROWS, TINY.vocabulary, seed=0)
     with pytest.raises(RegardError, match=f"another, beam 1: .* said, expected {LENGTH + 1} tokens"):
         measured(model, batches, spoil)

@@ -209,10 +209,13 @@ def test_mistakes(home, tmp_path):
             f"{output}: none of its 5 lines",
         ),
         ([*files, "--hypothesis", output, "--output", tmp_path / "x"], "--output: given with --hypothesis, which "),
-        ([home / "run", *files, "--output", tmp_path / "no" / "x"], f"--output: {tmp_path / 'no'}: no such folder"),
+        (
+            [home / "run", *files, "--output", tmp_path / "no" / "x"],
+            f"--output: {tmp_path / 'no' / 'x'}: no folder {tmp_path / 'no'} to write it into",
+        ),
         (
             [home / "run", *files, "--output", tmp_path],
-            f"--output: {tmp_path} is a folder, expected the name of a file",
+            f"--output: {tmp_path} is a folder, expected a file to write",
         ),
         (
             [home / "run", *files, "--plot", "x.gif"],

@@ -17,6 +17,8 @@ from regard.errors import ShapeError
 
 __all__ = ["Beam"]
 
+WIDE = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
+
 
 @dataclass(eq=False)
 class Beam(Cache):
@@ -30,7 +32,7 @@ class Beam(Cache):
     def of(cls, cache: Cache, rows: int) -> "Beam | None":
         """`rows` hypotheses a sentence with the past of its only one; None where pasts are not equally long."""
         known = cache.known()
-        if cache.spare is None or known is None or known[0] != known[1] or cache.alone:
+        if cache.spare is None or known is None or known[0] != known[1] or cache.alone or rows > WIDE:
             return None
         assert cache.length is not None
         size, used, count = cache.keys.shape[-2], known[0], len(cache.length)

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.beam import Beam
 from regard.attention.cache import Cache, Prepared, State
 from regard.attention.checks import check_dropout, positive
 from regard.attention.heads import Heads
@@ -81,7 +82,7 @@ class Block(nn.Module):
             )
 
         def look_at_itself(y: Tensor) -> Tensor:
-            if past is not None and y.shape[-2] == 1 and not self.attention._forward_hooks:
+            if isinstance(past, Beam) or (past is not None and y.shape[-2] == 1 and alone(self.attention)):
                 return self.attention.follow(y, past, span, start)
             if past is not None:
                 past.extend(self.attention.prepare(y, start))
@@ -109,6 +110,11 @@ class Block(nn.Module):
     def plus(self, x: Tensor, y: Tensor) -> Tensor:
         """The residual: x + y, some of y dropped in training."""
         return add_dropped(x, y, self.dropout if self.training else 0.0)
+
+
+def alone(attention: nn.Module) -> bool:
+    """Whether this is a Heads that nobody listens to, so that another method of it may do the work of its forward."""
+    return isinstance(attention, Heads) and not (attention._forward_hooks or attention._forward_pre_hooks)
 
 
 class DroppedReLU(nn.ReLU):

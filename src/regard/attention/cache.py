@@ -124,7 +124,8 @@ class Cache(Prepared):
         from regard.attention.beam import Beam
 
         assert self.length is not None
-        beam = None if self.owner._forward_hooks else Beam.of(self, rows)
+        watched = self.owner._forward_hooks or self.owner._forward_pre_hooks
+        beam = None if watched else Beam.of(self, rows)
         return beam or self.take(torch.arange(len(self.length), device=self.length.device).repeat_interleave(rows))
 
     @property

@@ -1,15 +1,15 @@
 """What a translation costs: Regard's search beside Transformers', JoeyNMT's and CTranslate2's.
 
-Batches of 64 sources, and exactly 15 tokens for each: END is forbidden before, and the search stops there, so that all
-systems take the same number of steps. The Transformers (post-norm, as Marian is) have one and the same set of random
-weights, and must say the same: greedy outputs that part where the two tokens were not a tie are refused, and so is more
-than a few beams of another probability. JoeyNMT's GRU has other weights than RNNsearch; there only lengths are
-compared. Systems take turns, batch by batch; compared is the median of the batches' ratios.
+Batches of 64 sources, and exactly 15 tokens for each, the last of which is Regard's END: it is forbidden before, and
+forced there, so that all systems take the same number of steps. The Transformers (post-norm, as Marian is) have one and
+the same set of random weights, and must say the same: greedy outputs that part where the two tokens were not a tie are
+refused, and so is more than a few beams of another probability. JoeyNMT's GRU has other weights than RNNsearch; there
+only lengths are compared. Each system has a process of its own; they take turns, three batches at a time, and compared
+is the median of the turns' ratios. Weights are packed before, as a file of sentences would have it.
 """
 
 import importlib.util
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from regard.bench import decoders, peers, training
+from regard.bench.apart import Apart
 from regard.bench.decoders import Decoder, Outputs
 from regard.bench.measure import Result
 from regard.bench.pairs import make_pairs
@@ -25,7 +26,6 @@ from regard.bench.peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import RegardError
-from regard.kernels.linear import packed
 from regard.models import kinds
 from regard.models.contract import Model, Tokens
 from regard.models.transformer import TransformerModel
@@ -36,7 +36,6 @@ ROWS = 64  # sentences of a batch
 LENGTH = 14  # tokens of an output; with its END 15
 IN_A_ROW = 3  # batches of a turn: what a stream of them costs, not the first one after others
 BEAMS = (1, 5)
-REST = 0.3  # seconds: threads of another OpenMP spin for 0.2 after their work
 TIE = 1e-3  # log-probabilities this close may fall either way in float32
 APART = 0.05  # the share of beams that may end elsewhere after such a tie
 CHECKED = 2  # batches whose outputs are compared
@@ -49,6 +48,8 @@ PACKAGES = {
     ROUNDED: "ctranslate2",
     "JoeyNMT GRU": "joeynmt",
 }
+TRANSFORMERS = ("Regard", "Transformers' Marian", "JoeyNMT", "CTranslate2 float32", ROUNDED)
+RNNS = ("Regard rnnsearch", "JoeyNMT GRU")
 GOALS = {  # × the peer's speed, greedy and with a beam; what is not here is for comparison
     ("Transformers' Marian", 1): 1.3,
     ("Transformers' Marian", 5): 2.0,
@@ -63,29 +64,36 @@ def run(
     """Every comparison, one after the other, on this machine's CPU."""
     sizes = Sizes() if sizes is None else sizes
     batches = make_batches(rounds * IN_A_ROW, rows, sizes.vocabulary, seed)
-    shape = f"batch {rows}, {length} tokens"
+    shape = f"batch {rows}, {length + 1} tokens with END"
 
-    torch.manual_seed(seed)
-    model = transformer(sizes)
-    systems: dict[str, Callable[[], Decoder]] = {
-        "Regard": partial(decoders.Regard, model, length),
-        "Transformers' Marian": partial(decoders.Marian, model, sizes, length),
-        "JoeyNMT": lambda: decoders.Joey(decoders.joey_transformer(sizes), length, model),
-        "CTranslate2 float32": partial(decoders.CTranslate2, model, length),
-        ROUNDED: partial(decoders.CTranslate2, model, length, "int8"),
-    }
-    measured = measure(systems, batches)
-    equal = same_outputs(batches, measured)
+    systems = {name: partial(make, name, sizes, seed, length) for name in (*TRANSFORMERS, *RNNS)}
+    measured = measure({name: systems[name] for name in TRANSFORMERS}, batches, length + 1)
+    regard = make("Regard", sizes, seed, length)
+    assert isinstance(regard, decoders.Regard)
+    equal = same_outputs(batches, measured, regard)
     what = f"Transformer {sizes.layers}+{sizes.layers}, width {sizes.size}, {sizes.vocabulary} pieces, {shape}"
-    yield from compared(what, measured, list(systems), equal)
+    yield from compared(what, measured, TRANSFORMERS, equal)
 
-    torch.manual_seed(seed)
-    systems = {
-        "Regard": partial(decoders.Regard, training.rnnsearch(sizes).objective.model, length),
-        "JoeyNMT GRU": lambda: decoders.Joey(peers.JoeyRNN(sizes), length),
-    }
+    measured = measure({name: systems[name] for name in RNNS}, batches, length + 1)
     what = f"rnnsearch, one GRU, all {sizes.size} wide, {sizes.vocabulary} pieces, {shape}"
-    yield from compared(what, measure(systems, batches), list(systems))
+    yield from compared(what, measured, RNNS)
+
+
+def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
+    """A system by its name; all Transformers have the same weights."""
+    torch.manual_seed(seed)
+    if name == "Regard rnnsearch":
+        return decoders.Regard(training.rnnsearch(sizes).objective.model, length)
+    if name == "JoeyNMT GRU":
+        return decoders.Joey(peers.JoeyRNN(sizes), length)
+    model = transformer(sizes)
+    if name == "Transformers' Marian":
+        return decoders.Marian(model, sizes, length)
+    if name == "JoeyNMT":
+        return decoders.Joey(decoders.joey_transformer(sizes), length, model)
+    if name.startswith("CTranslate2"):
+        return decoders.CTranslate2(model, length, name.split()[1])
+    return decoders.Regard(model, length)
 
 
 # ---- what is compared
@@ -123,60 +131,71 @@ def transformer(sizes: Sizes) -> TransformerModel:
 
 @dataclass
 class Rate:
-    """One system: for each beam the sentences a second and the outputs of every batch."""
+    """One system: for each beam the sentences a second of every turn, and the outputs of every batch."""
 
-    decoder: Decoder
     rates: dict[int, list[float]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
     outputs: dict[int, list[Outputs]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
 
-    def decode(self, batches: Sequence[Batch], beam: int) -> None:
-        """Some more batches, timed."""
-        given = [self.decoder.prepare(batch) for batch in batches]
-        time.sleep(REST)
-        begin = time.perf_counter()
-        outputs = [self.decoder(each, beam) for each in given]
-        self.rates[beam].append(sum(map(len, batches)) / (time.perf_counter() - begin))
-        self.outputs[beam] += [self.decoder.tokens(*each) for each in zip(outputs, given, strict=True)]
+    def add(self, batches: Sequence[Batch], beam: int, seconds: float, outputs: list[Outputs]) -> None:
+        """One more turn."""
+        self.rates[beam].append(sum(map(len, batches)) / seconds)
+        self.outputs[beam] += outputs
 
 
-def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch]) -> dict[str, Rate]:
-    """Every system that is installed, batch by batch in turn."""
-    found: dict[str, Rate] = {}
-    for name, make in systems.items():
-        if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None:
-            found[name] = Rate(make())
-    with packed():  # once for all batches, as `search_in_batches` does
+def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch], steps: int) -> dict[str, Rate]:
+    """Every system that is installed, in a process of its own, some batches of each in turn."""
+    there = [name for name in systems if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None]
+    found = {name: Rate() for name in there}
+    apart: dict[str, Apart] = {}
+    try:
+        for name in there:
+            apart[name] = Apart(systems[name], name.startswith("Regard"))
         turns = [batches[i : i + IN_A_ROW] for i in range(0, len(batches), IN_A_ROW)]
         for turn in [batches[:1], *turns]:  # the first batch twice: it pays for allocation
             for beam in BEAMS:
-                for rate in found.values():
-                    rate.decode(turn, beam)
+                for name, rate in found.items():
+                    rate.add(turn, beam, *apart[name].timed(turn, beam))
+    finally:
+        for each in apart.values():
+            each.end()
+    check_lengths(found, steps)
+    return found
+
+
+def check_lengths(found: dict[str, Rate], steps: int) -> None:
+    """Leave the first turn away, and refuse outputs that are not as long as all should be."""
     for name, rate in found.items():
         for beam in BEAMS:
             del rate.rates[beam][0], rate.outputs[beam][0]
             for tokens in (tokens for outputs in rate.outputs[beam] for tokens in outputs):
-                if len(tokens) != rate.decoder.steps or {PAD, START, END} & set(tokens[:-1]):
+                if len(tokens) != steps or {PAD, START, END} & set(tokens[:-1]):
                     raise RegardError(
-                        f"bench: {name}, beam {beam}: {tokens} said, expected {rate.decoder.steps} tokens, so no speed "
-                        "is compared"
+                        f"bench: {name}, beam {beam}: {tokens} said, expected {steps} tokens, so no speed is compared"
                     )
-    return found
 
 
 # ---- whether all say the same
 
 
-def same_outputs(batches: Sequence[Batch], measured: dict[str, Rate]) -> dict[tuple[str, int], float]:
-    """The share of outputs that are Regard's, by system and beam; refused where they should be and are not."""
+def same_outputs(
+    batches: Sequence[Batch], measured: dict[str, Rate], regard: decoders.Regard
+) -> dict[tuple[str, int], float]:
+    """The share of outputs that are Regard's, by system and beam; refused where they should be and are not.
+
+    Regard's search weighs the END of an output, and the others have none: greedy outputs are those that were timed, and
+    of a beam those of a second search that is ranked as theirs is.
+    """
     ours, *names = measured
-    regard = measured[ours].decoder
-    assert isinstance(regard, decoders.Regard)
     shares = {}
     for beam in BEAMS:
         equal, apart = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         for number, batch in enumerate(batches[:CHECKED]):
             given = regard.prepare(batch)
             mine = regard.without_end(given, beam)
+            if beam == 1 and any(
+                a[:-1] != b[:-1] for a, b in zip(mine, measured[ours].outputs[1][number], strict=True)
+            ):
+                raise RegardError("bench: what Regard said when it was timed is not what is compared")
             for name in names:
                 theirs = measured[name].outputs[beam][number]
                 equal[name] += sum(a == b for a, b in zip(mine, theirs, strict=True))
@@ -211,7 +230,7 @@ def count_apart(model: Model, given: Tokens, mine: Outputs, theirs: Outputs, bea
 
 
 def compared(
-    what: str, measured: dict[str, Rate], names: list[str], equal: dict[tuple[str, int], float] | None = None
+    what: str, measured: dict[str, Rate], names: Sequence[str], equal: dict[tuple[str, int], float] | None = None
 ) -> Iterator[Result]:
     """Greedy and with a beam: the median of the batches' ratios."""
     mine, *others = names

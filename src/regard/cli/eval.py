@@ -83,9 +83,13 @@ def eval(
         raise CommandError(f"--source: missing, {what} needs the text that the outputs are translations of")
     if output is not None and hypothesis is not None:
         raise CommandError("--output: given with --hypothesis, which translates nothing")
-    check_place(plot, "--plot", PICTURES)
-    check_place(output, "--output")
+    from regard.decoding.out import check_out, writing
 
+    check_place(plot, "--plot", PICTURES)
+    check_out(plot, source, reference, flag="--plot")
+    check_out(output, source, reference, flag="--output")
+
+    from regard.decoding.written import BREAKS
     from regard.evaluation.evaluate import evaluate
     from regard.evaluation.items import read_items
     from regard.evaluation.text import check_tokenizer
@@ -104,7 +108,8 @@ def eval(
     if run is not None and outputs is None and (output is not None or keys != ["perplexity"]):
         outputs = translated(run, items.sources or [], search, batch_tokens)
         if output is not None:
-            output.write_text("".join(f"{text}\n" for text in items.by_line(outputs)), encoding="utf-8")
+            with writing(output) as write:
+                write("".join(f"{BREAKS.sub(' ', text)}\n" for text in items.by_line(outputs)))
     tokens = scored(run, list(items.pairs())) if run is not None and "perplexity" in keys else iter(())
     kind = f"{run.settings.tokenizer.kind}[{run.tokenizers.target.size}]" if run is not None else ""
     found = evaluate(items, outputs, keys, lowercase=lowercase, tokenize=tokenize, tokens=tokens, tokenizer=kind)

@@ -39,6 +39,11 @@ def plainly() -> Iterator[None]:
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:  # of torch's own kinds one is for GPUs, and none for CPUs
+        if not out_of_memory(error):
+            raise
+        print("regard: out of memory; set --batch-tokens, --beam or --count lower", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("regard: stopped", file=sys.stderr)
         sys.exit(130)
@@ -51,6 +56,16 @@ def plainly() -> Iterator[None]:
             sys.exit(1)
         print(": ".join(filter(None, ["regard", error.filename, error.strerror])), file=sys.stderr)
         sys.exit(2)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether there was no room for a tensor."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator: can't allocate memory" in str(error)
+        or "DefaultCPUAllocator: not enough memory" in str(error)
+    )
 
 
 def show_version(asked: bool) -> None:

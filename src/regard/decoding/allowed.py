@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.tokenizer import END, PAD, START
+from regard.errors import ArgumentError
 
 __all__ = ["Allowed"]
 
@@ -28,6 +29,14 @@ class Allowed:
         for i, prefix in enumerate(prefixes):
             self.prefix[i, : len(prefix)] = torch.tensor([*prefix], dtype=torch.long, device=most.device)
         self.first_limit = int(most.min()) if len(most) else 0  # no sentence is at its limit before this step
+
+    def check(self, vocabulary: int) -> None:
+        """Refuse a prefix of tokens that there are not."""
+        largest = int(self.prefix.max()) if self.prefix.numel() else 0
+        if largest >= vocabulary:
+            raise ArgumentError(
+                f"prefix: token {largest} given, expected less than {vocabulary}, the vocabulary's size"
+            )
 
     def take(self, keep: Int[Tensor, " k"]) -> None:
         """Go on with these sentences alone."""

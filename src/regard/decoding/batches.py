@@ -9,6 +9,7 @@ from regard.data.tokenizer import PAD
 from regard.decoding.found import Found, Output
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.search import PACK, search
+from regard.errors import ArgumentError
 from regard.kernels.linear import packed
 from regard.models.contract import Model, Tokens
 
@@ -40,9 +41,13 @@ def search_in_batches(
     answers = [Found([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     rows = options.nbest if options.sample else options.beam
+    if prefixes is not None and len(prefixes) != len(sources):
+        raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(sources)} sources")
     with packed() if len(order) * rows >= PACK else nullcontext():
         while order:
-            count = max(1, budget // (rows * (len(sources[order[0]]) + 1)))
+            # The caches have room for the limit, which may be more than the source.
+            size = max(len(sources[order[0]]), options.longest or 0) + 1
+            count = max(1, budget // (rows * size))
             chunk, order = order[:count], order[count:]
             given = None if prefixes is None else [prefixes[i] for i in chunk]
             batch = tokens_of([sources[i] for i in chunk], device)

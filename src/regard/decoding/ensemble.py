@@ -53,7 +53,7 @@ class Ensemble(Model):
             state = model.start(own, rows, size, coverage)
             sentence |= {f"{i}.{name}": part for name, part in state.sentence.items()}
             row |= {f"{i}.{name}": part for name, part in state.row.items()}
-        if coverage:
+        if all(f"{i}.coverage" in row for i in range(len(self.each))):
             row["coverage"] = torch.zeros_like(row["0.coverage"])
         return State(sentence, row, rows)
 

@@ -14,7 +14,7 @@ class Options:
 
     beam: int = option(5, "hypotheses a sentence; 1 is greedy search", least=1)
     nbest: int = option(1, "outputs a sentence, at most the beam; of sampling, any number", least=1)
-    length_penalty: float = option(0.6, "GNMT's α: log P is divided by ((5 + length) / 6)^α", least=0)
+    length_penalty: float = option(0.6, "GNMT's α: log P is divided by ((5 + length) / 6)^α", least=0, most=10)
     coverage_penalty: float = option(0.0, "GNMT's β: what an output loses for source words it did not look at", least=0)
     shortest: int = option(0, "tokens of an output at least", least=0)
     longest: int | None = option(

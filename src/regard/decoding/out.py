@@ -15,17 +15,17 @@ from regard.errors import CommandError
 __all__ = ["check_out", "writing"]
 
 
-def check_out(out: Path | None, *read: str | None) -> None:
+def check_out(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:
     """Refuse a place where nothing can be written, and the files that are read, before any work is done."""
     if out is None:
         return
     for path in read:
         if path is not None and out.is_file() and Path(path).is_file() and out.samefile(path):
-            raise CommandError(f"--out: {out} is a file that is read, expected another")
+            raise CommandError(f"{flag}: {out} is a file that is read, expected another")
     if out.is_dir():
-        raise CommandError(f"--out: {out} is a folder, expected a file to write")
+        raise CommandError(f"{flag}: {out} is a folder, expected a file to write")
     if not out.absolute().parent.is_dir():
-        raise CommandError(f"--out: {out}: no folder {out.parent} to write it into")
+        raise CommandError(f"{flag}: {out}: no folder {out.parent} to write it into")
 
 
 @contextlib.contextmanager

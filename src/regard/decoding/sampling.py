@@ -26,7 +26,8 @@ def numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor
 
 def draw(scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options: Options) -> Int[Tensor, "s r"]:
     """A token a row: the one that its random number falls on, probabilities laid end to end."""
-    scores = scores / options.temperature
+    scores = scores.double()
+    scores = (scores - scores.amax(-1, keepdim=True)) / options.temperature  # however small: the likeliest stays at 0
     order = None
     if 0 < options.top_k < scores.shape[-1]:
         scores, order = scores.topk(options.top_k)
@@ -36,7 +37,7 @@ def draw(scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options:
     if options.top_p < 1:
         before = probability.cumsum(-1) - probability
         probability = probability.masked_fill(before >= options.top_p, 0.0)  # the first stays: nothing is before it
-    summed = probability.double().cumsum(-1)
+    summed = probability.cumsum(-1)
     place = (summed <= numbers[..., None].to(summed.device) * summed[..., -1:]).sum(-1, keepdim=True)
     place = place.clamp(max=probability.shape[-1] - 1)
     return (place if order is None else order.gather(-1, place))[..., 0]

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.batching import Batch, collate
+from regard.data.tokenizer import PAD
 from regard.decoding.ensemble import Ensemble
 from regard.errors import ArgumentError
 from regard.models.contract import Model, Tokens
@@ -60,7 +61,8 @@ def log_probs(model: Model, batch: Batch) -> Float[Tensor, "b n"]:
     """The log-probability of every target token; of an ensemble, of the mean probability."""
     if isinstance(model, Ensemble):
         return torch.stack([log_probs(each, batch) for each in model.each]).logsumexp(0) - math.log(len(model.each))
-    source = Tokens.of(batch.source, batch.source_lengths)
+    ids = batch.source if batch.source.shape[1] else F.pad(batch.source, (0, 1), value=PAD)  # nothing but empty ones
+    source = Tokens.of(ids, batch.source_lengths)
     read = Tokens.of(batch.target[:, :-1], batch.target_lengths)  # START first, without END
     hidden, _ = model.decode(model.encode(source), read)
     logits = model.output(hidden)

@@ -35,6 +35,7 @@ from regard.models.contract import Model, Tokens
 
 __all__ = ["Found", "Output", "greedy", "search"]
 
+NONE = -1  # no token, and no row
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 PACK = 16  # rows from which weights are worth packing for the steps to come
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
@@ -86,11 +87,15 @@ class Searching:
     ):
         self.model, self.options, self.trace = model, options, trace
         self.lengths = source.lengths.to(source.ids.device)
-        most = limits(model, self.lengths, options)
+        most = limits(model, self.lengths, options, prefixes)
         check_prefixes(prefixes, most)
         self.allowed = Allowed(most, prefixes or [], options.shortest, options.no_repeat)
         self.size = int(most.max()) + 1  # steps, END's among them
         self.state = model.start(model.encode(source), 1, self.size, options.coverage_penalty > 0)
+        if options.coverage_penalty and self.state.coverage is None:
+            raise ArgumentError(
+                f"coverage_penalty: {options.coverage_penalty:g} given, and a model without attention covers nothing"
+            )
         self.rows, count = options.nbest if options.sample else options.beam, len(most)
         self.found = [Found(steps=[] if trace else None) for _ in range(count)]
         self.pools = [[Pool(self.rows // options.groups) for _ in range(options.groups)] for _ in range(count)]
@@ -113,6 +118,8 @@ class Searching:
             logits, self.state = self.model.step(tokens, self.state)
             logits = logits if logits.dtype == torch.float64 else logits.float()
             logits = logits.view(len(self.sentences), -1, logits.shape[-1])
+            if step == 0:
+                self.allowed.check(logits.shape[-1])
             shift = self.total - log_sum(logits)  # of a token's score to the log-probability of its hypothesis
             self.allowed.limit_(logits, self.said[..., :step])
             chosen = (self.draw if self.options.sample else self.choose)(logits, shift, step)
@@ -122,6 +129,8 @@ class Searching:
         for found, pools, drawn in zip(self.found, self.pools, self.drawn, strict=True):
             sample = [drawn[row] for row in sorted(drawn)]
             found.outputs = sample if self.options.sample else merged(pools, self.options.nbest)
+            while found.steps and not found.steps[-1]:  # it was done, and waited for others
+                found.steps.pop()
         return self.found
 
     # ---- the next tokens
@@ -141,7 +150,8 @@ class Searching:
             totals, each = best[:, first:last], tokens[:, first:last]
             paid = None
             if chosen:
-                same = each[..., None] == torch.cat([choice.tokens for choice in chosen], 1)[:, None, None]
+                said = [choice.tokens.masked_fill(choice.total == -torch.inf, NONE) for choice in chosen]
+                same = each[..., None] == torch.cat(said, 1)[:, None, None]
                 paid = totals - self.options.diversity * same.sum(-1)
             candidates, rank = ranked(totals, each, paid, wanted, first)
             chosen.append(self.settle(candidates, rank, rows, group, step))
@@ -158,8 +168,6 @@ class Searching:
             kept = torch.zeros_like(candidates.parents)
         else:
             kept = rank.masked_fill(ends, -torch.inf).topk(min(rows, total.shape[1])).indices
-        if self.trace:
-            self.note(candidates, finished, kept, group * rows)
         chosen = Choice(*(part.gather(1, kept) for part in (candidates.parents, candidates.tokens, total)))
         if len(kept[0]) < rows:  # a small vocabulary gives fewer candidates than there are places
             fill = (0, rows - len(kept[0]))
@@ -169,6 +177,9 @@ class Searching:
                 F.pad(chosen.total, fill, value=-torch.inf),
             )
         self.close_(chosen, group, step)
+        if self.trace:
+            alive = (chosen.total > -torch.inf)[:, : kept.shape[1]]
+            self.note(candidates, finished, kept.masked_fill(~alive, NONE), group)
         return chosen
 
     def draw(self, scores: Float[Tensor, "s r v"], shift: Float[Tensor, "s r"], step: int) -> Choice:
@@ -184,7 +195,7 @@ class Searching:
         finished = ends & (total > -torch.inf)
         self.finish(drawn, finished, 0, step)
         if self.trace:
-            self.note(drawn, finished, rows, 0)
+            self.note(drawn, finished, rows.masked_fill(ends, NONE), 0)
         return drawn._replace(total=total.masked_fill(ends, -torch.inf))
 
     # ---- what ends
@@ -224,9 +235,9 @@ class Searching:
                 if pool.size == 1 or best[i] <= pool.outputs[-1].score:
                     chosen.total[i] = -torch.inf
 
-    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], kept: Int[Tensor, "s r"], first: int) -> None:
-        """Keep what was considered, for whoever asked for it."""
-        ended, rows = finished.tolist(), kept.tolist()
+    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], kept: Int[Tensor, "s r"], group: int) -> None:
+        """Keep what was considered, for whoever asked for it: nothing of a sentence that is done."""
+        ended, rows, first = finished.tolist(), kept.tolist(), group * kept.shape[1]
         parts = zip(*(part.tolist() for part in candidates), strict=True)
         for i, (parents, tokens, totals) in enumerate(parts):
             steps = self.found[self.sentences[i]].steps
@@ -235,13 +246,13 @@ class Searching:
             for j, candidate in enumerate(zip(parents, tokens, totals, strict=True)):
                 if candidate[2] == -torch.inf:
                     continue
-                goes_on = candidate[1] != END and j in rows[i]
+                goes_on = j in rows[i]
                 fate = "finished" if ended[i][j] else "kept" if goes_on else "dropped"
                 noted.append(Candidate(*candidate, fate, first + rows[i].index(j) if goes_on else None))  # type: ignore[arg-type]
-            if first:
-                steps[-1].extend(noted)
-            else:
+            if group == 0:
                 steps.append(noted)
+            else:
+                steps[-1].extend(noted)
 
     # ---- what goes on
 
@@ -291,9 +302,16 @@ def ranked(
     return Choice(parents, tokens.flatten(1).gather(1, place), totals.flatten(1).gather(1, place)), rank
 
 
-def limits(model: Model, lengths: Int[Tensor, " s"], options: Options) -> Int[Tensor, " s"]:
-    """The most tokens of each output, without END."""
-    most = 2 * lengths + 20 if options.longest is None else torch.full_like(lengths, options.longest)
+def limits(
+    model: Model, lengths: Int[Tensor, " s"], options: Options, prefixes: Sequence[Sequence[int]] | None = None
+) -> Int[Tensor, " s"]:
+    """The most tokens of each output, without END; where no number is given, a prefix leaves room for twenty more."""
+    if options.longest is not None:
+        most = torch.full_like(lengths, options.longest)
+    else:
+        most = 2 * lengths + 20
+        if prefixes is not None and len(prefixes) == len(lengths):
+            most = torch.maximum(most, torch.tensor([len(prefix) + 20 for prefix in prefixes]).to(most))
     most = most.clamp(min=options.shortest)
     return most if model.limit is None else most.clamp(max=model.limit - 1)
 
@@ -305,6 +323,9 @@ def check_prefixes(prefixes: Sequence[Sequence[int]] | None, most: Int[Tensor, "
     if len(prefixes) != len(most):
         raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(most)} sentences")
     for prefix, limit in zip(prefixes, most.tolist(), strict=True):
+        wrong = [token for token in prefix if token <= END]
+        if wrong:
+            raise ArgumentError(f"prefix: {wrong[0]} given, expected tokens of words: padding, start and end are none")
         if len(prefix) > limit:
             raise ArgumentError(
                 f"prefix: {len(prefix)} tokens given, expected at most {limit}, the limit of its output (longest)"

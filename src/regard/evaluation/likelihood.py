@@ -16,7 +16,7 @@ def perplexity(tokens: Iterable[Sequence[float]], tokenizer: str = "") -> Score:
     total, count = 0.0, 0
     for each in tokens:
         total, count = total + math.fsum(each), count + len(each)
-    mean = -total / count if count else 0.0
-    value = math.exp(mean) if mean < 700 else math.inf
+    mean = -total / count if count else math.nan
+    value = math.inf if mean >= 700 else math.exp(mean)
     facts = {"tok": tokenizer, "tokens": str(count)} if tokenizer else {"tokens": str(count)}
     return Score("perplexity", value, "|".join(f"{key}:{fact}" for key, fact in facts.items()), "tokens")

@@ -8,6 +8,7 @@ that are concatenated to the embedding and projected back to the width of the mo
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
 import math
+import threading
 from typing import Any, cast
 
 import torch
@@ -117,8 +118,11 @@ class TransformerModel(Model):
         assert last.cross is not None
         assert state.coverage is not None
         seen: list[Tensor] = []
+        mine = threading.get_ident()
 
         def keep(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
+            if threading.get_ident() != mine:  # another thread searches with the same model
+                return
             with torch.no_grad():
                 seen.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr]
 

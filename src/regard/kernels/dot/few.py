@@ -19,6 +19,6 @@ def attend(call: Call) -> Tensor:
     mask, some = masked(call)
     scores = torch.matmul(call.query * (call.scale / call.temperature), call.keys.mT)
     if mask is not None:
-        scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores.add_(mask)
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     context = torch.matmul(scores.softmax(-1), call.values)
-    return context if some is None else context.masked_fill_(~some, 0.0)
+    return context if some is None else context.masked_fill(~some, 0.0)
