@@ -158,7 +158,7 @@ def measured(monkeypatch):
 
 
 def test_what_goes_wrong_elsewhere_is_told_here():
-    with pytest.raises(RegardError, match="bench: ZeroDivisionError: division by zero"):
+    with pytest.raises(RegardError, match="bench: ZeroDivisionError: .*by zero"):
         Apart(partial(divmod, 1, 0), ours=True)
     gone = Apart(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)
     gone.process.kill()
