@@ -57,6 +57,15 @@ def test_every_figure_was_measured():
     assert set(figures) <= measured
 
 
+def test_every_score_is_of_the_page_of_results():
+    """Means and deviations stand on the page that is written from the files of results."""
+    page = (ROOT / "docs" / "results.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| ([^|]*±[^|]*) \|", README, re.MULTILINE)
+    assert len(rows) >= 6
+    for kind, reached in rows:
+        assert re.search(rf"^\| [^|]+ \| `{kind}` \| [^|]+ \| {re.escape(reached)} \|", page, re.MULTILINE), reached
+
+
 def test_every_kind_of_model_is_in_the_table():
     table = README.partition("| kind | paper |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([\w-]+)` \| ([^|]+) \|", table, re.MULTILINE))

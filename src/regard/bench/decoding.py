@@ -20,7 +20,7 @@ import torch
 from regard.bench import decoders, peers, training
 from regard.bench.apart import Apart
 from regard.bench.decoders import Decoder, Outputs
-from regard.bench.measure import Result
+from regard.bench.measure import Result, elsewhere
 from regard.bench.pairs import make_pairs
 from regard.bench.peers import Sizes
 from regard.data.batching import Batch, collate
@@ -146,6 +146,7 @@ def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch],
     """Every system that is installed, in a process of its own, some batches of each in turn."""
     there = [name for name in systems if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None]
     found = {name: Rate() for name in there}
+    elsewhere.update(PACKAGES[name] for name in there if name in PACKAGES)
     apart: dict[str, Apart] = {}
     try:
         for name in there:

@@ -21,6 +21,7 @@ from regard.errors import RegardError
 __all__ = ["Result", "Timing", "agree", "interleaved", "peak_memory", "save", "signature"]
 
 PEERS = ("transformers", "joeynmt", "ctranslate2")  # named with their versions where they took part
+elsewhere: set[str] = set()  # peers that took part in processes of their own
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def resident(name: str) -> int:
 def signature(device: str, threads: int) -> dict[str, str | int]:
     """What somebody else needs to know about a figure."""
     name = torch.cuda.get_device_name() if device == "cuda" else processor()
-    peers = {peer: metadata.version(peer) for peer in PEERS if peer in sys.modules}
+    peers = {peer: metadata.version(peer) for peer in PEERS if peer in sys.modules or peer in elsewhere}
     return {
         "regard": regard.__version__,
         "torch": torch.__version__,
