@@ -79,16 +79,31 @@ def test_a_small_additive_call_is_plain():
 
 
 def test_packed_goes_through_padding_on_a_cpu():
-    x, attention = torch.randn(7, 4), Attention(Dot())
-    assert attention.backend(x, x, span=Packed([0, 3, 7])) == "sdpa"
+    x, attention, packed = torch.randn(37, 4), Attention(Dot()), Packed([0, 17, 37])
+    assert attention.backend(x, x, span=packed) == "sdpa"
     with use_backend("dense"):
-        assert attention.backend(x, x, span=Packed([0, 3, 7])) == "dense"
+        assert attention.backend(x, x, span=packed) == "dense"
     with use_backend("varlen"), pytest.raises(BackendError, match="varlen.*CUDA"):
-        attention(x, x, span=Packed([0, 3, 7]))
+        attention(x, x, span=packed)
+
+
+def test_a_few_queries_are_served_by_two_products():
+    attention, keys, values = Attention(Dot(scaled=True)), torch.randn(3, 9, 8), torch.randn(3, 9, 5)
+    for count, served in ((1, "sdpa"), (2, "few"), (16, "few"), (17, "sdpa")):
+        query = torch.randn(3, count, 8)
+        for span in (None, Lengths([9, 4, 0]), Mask(torch.rand(3, count, 9) < 0.5)):
+            assert attention.backend(query, keys, values, span=span) == served
+            with use_backend("dense"):
+                wanted = attention(query, keys, values, span=span)
+            torch.testing.assert_close(attention(query, keys, values, span=span), wanted)
+        assert attention.backend(query.requires_grad_(), keys, values) == "sdpa"  # a gradient wants the fused one
+    # Values may have rows that queries and keys have not.
+    found = attention(torch.randn(4, 8), torch.randn(6, 8), torch.randn(3, 6, 5), span=Lengths([1, 2, 3]))
+    assert found.shape == (3, 4, 5)
 
 
 def test_a_forced_backend_ends_with_its_block_and_stays_in_its_thread():
-    x, attention = torch.randn(1, 3, 8), Attention(Dot())
+    x, attention = torch.randn(1, 30, 8), Attention(Dot())
     elsewhere = []
     with use_backend("dense"):
         with use_backend("sdpa"):

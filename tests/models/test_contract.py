@@ -107,13 +107,21 @@ def test_alone_equals_in_a_batch(name):
 
 @every_case
 def test_every_parameter_gets_a_gradient(name):
-    model, (source, target) = model_of(name, dropout=0.2), pair()
-    logits = model.train()(source, target)
-    (logits * torch.randn_like(logits))[target.real].sum().backward()
-    for path, parameter in model.named_parameters():
-        assert parameter.grad is not None, path
-        assert parameter.grad.isfinite().all(), path
-        assert parameter.grad.any(), path
+    missing = None
+    for _ in range(5):  # of five ReLUs all may be dead in one draw
+        model, (source, target) = model_of(name, dropout=0.2), pair()
+        logits = model.train()(source, target)
+        (logits * torch.randn_like(logits))[target.real].sum().backward()
+        without = set()
+        for path, parameter in model.named_parameters():
+            assert parameter.grad is not None, path
+            assert parameter.grad.isfinite().all(), path
+            if not parameter.grad.any():
+                without.add(path)
+        missing = without if missing is None else missing & without
+        if not missing or "relu" not in name:
+            break
+    assert missing == set()
 
 
 @every_case

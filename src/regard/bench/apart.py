@@ -5,6 +5,7 @@ works: CTranslate2 in the same process made torch's systems a third slower. Peer
 have: what the command line sets for Regard's own threads is not handed on to them.
 """
 
+import contextlib
 import multiprocessing
 import os
 import time
@@ -51,7 +52,8 @@ class Apart:
     def timed(self, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
         """The same, over there, when all others have come to rest."""
         time.sleep(REST)
-        self.pipe.send((batches, beam))
+        with contextlib.suppress(OSError):  # it is gone: `answer` says so
+            self.pipe.send((batches, beam))
         seconds, outputs = self.answer()
         return seconds, outputs
 
@@ -59,7 +61,7 @@ class Apart:
         """What the other process says."""
         try:
             problem, answer = self.pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             self.process.join()
             raise RegardError(f"bench: a system did not finish, status {self.process.exitcode}") from None
         if problem is not None:
