@@ -3,36 +3,21 @@
 import json
 
 import pytest
+from cli.typing_in import Command
 from tiny import table
-from typer.testing import CliRunner
 
-from regard.cli.main import app
 from regard.evaluation.text import bleu, chrf
 from regard.run import load
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+COMMAND = Command("compare")
+typed, refused = COMMAND.typed, COMMAND.refused
 
 SOURCES = [f"{i} {i + 1} {i + 2}" for i in range(12)]
 REFERENCES = [f"the {i} is a good {i + 1}" for i in range(12)]
 GOOD = [*REFERENCES[:9], "the 9 was a good 10", "", "the 11 is \x1b[31ma good 12"]
 POOR = ["a bad thing", *REFERENCES[1:3], *(text.replace("good", "poor") for text in REFERENCES[3:])]
-
-
-def typed(*arguments):
-    shown = CliRunner().invoke(app, ["compare", *map(str, arguments)])
-    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
-        raise shown.exception
-    return shown
-
-
-def refused(*arguments) -> str:
-    shown = typed(*arguments)
-    assert shown.exit_code == 2, shown.output
-    assert shown.stdout == ""
-    assert shown.stderr.startswith("regard: ")
-    assert shown.stderr.count("\n") == 1, shown.stderr
-    return shown.stderr.removeprefix("regard: ").strip()
 
 
 @pytest.fixture(scope="module")

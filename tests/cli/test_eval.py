@@ -8,36 +8,21 @@ import sys
 
 import pytest
 import sacrebleu
+from cli.typing_in import Command
 from tiny import table
-from typer.testing import CliRunner
 
-from regard.cli.main import app
 from regard.run import load
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
-
-
-def typed(*arguments):
-    shown = CliRunner().invoke(app, ["eval", *map(str, arguments)])
-    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
-        raise shown.exception
-    return shown
+COMMAND = Command("eval")
+typed, refused = COMMAND.typed, COMMAND.refused
 
 
 def right(*arguments):
     shown = typed(*arguments)
     assert shown.exit_code == 0, shown.output
     return shown
-
-
-def refused(*arguments) -> str:
-    shown = typed(*arguments)
-    assert shown.exit_code == 2, shown.output
-    assert shown.stdout == ""
-    assert shown.stderr.startswith("regard: ")
-    assert shown.stderr.count("\n") == 1, shown.stderr
-    return shown.stderr.removeprefix("regard: ").strip()
 
 
 @pytest.fixture(scope="module")

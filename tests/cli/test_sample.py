@@ -5,21 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from cli.typing_in import Command
 from tiny import table
-from typer.testing import CliRunner
 
 from regard import load
-from regard.cli.main import app
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
-
-
-def typed(*arguments):
-    shown = CliRunner().invoke(app, ["sample", *map(str, arguments)])
-    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
-        raise shown.exception
-    return shown
+COMMAND = Command("sample")
+typed = COMMAND.typed
 
 
 def said(*arguments) -> list[str]:

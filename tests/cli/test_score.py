@@ -7,23 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from cli.typing_in import Command
 from tiny import table
-from typer.testing import CliRunner
 
 from regard import load
-from regard.cli.main import app
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+COMMAND = Command("score")
+typed = COMMAND.typed
 SOURCES = ["1 2 3", "", "4 5", "9 x"]
 TARGETS = ["3 2 1", "", "7 7 7 7", "9"]
-
-
-def typed(*arguments, stdin=None):
-    shown = CliRunner().invoke(app, ["score", *map(str, arguments)], input=stdin)
-    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
-        raise shown.exception
-    return shown
 
 
 def said(*arguments, stdin=None) -> list[str]:

@@ -2,29 +2,14 @@
 
 import pytest
 import tomli_w
+from cli.typing_in import Command
 from tiny import table
-from typer.testing import CliRunner
 
-from regard.cli.main import app
 from regard.training.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
-
-
-def typed(*arguments):
-    shown = CliRunner().invoke(app, ["train", *map(str, arguments)])
-    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
-        raise shown.exception
-    return shown
-
-
-def refused(*arguments) -> str:
-    shown = typed(*arguments)
-    assert shown.exit_code == 2, shown.output
-    assert shown.stdout == ""
-    assert shown.stderr.startswith("regard: ")
-    assert shown.stderr.count("\n") == 1, shown.stderr
-    return shown.stderr.removeprefix("regard: ").strip()
+COMMAND = Command("train")
+typed, refused = COMMAND.typed, COMMAND.refused
 
 
 @pytest.fixture

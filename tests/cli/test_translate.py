@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from cli.typing_in import Command
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tiny import free_port, table
-from typer.testing import CliRunner
 
 from regard import load
 from regard.cli.main import app
@@ -26,15 +26,10 @@ from regard.decoding.sentences import pieces
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+COMMAND = Command("translate")
+typed, refused = COMMAND.typed, COMMAND.refused
 LONGEST = 12
 LINES = ["1 2 3", "", "4 5 6 7", "   ", "9", "0 8 1 5 2", "7 7"]
-
-
-def typed(*arguments, stdin: str | bytes | None = None):
-    shown = CliRunner().invoke(app, ["translate", *map(str, arguments)], input=stdin)
-    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
-        raise shown.exception
-    return shown
 
 
 def said(*arguments, stdin=None) -> list[str]:
@@ -43,15 +38,6 @@ def said(*arguments, stdin=None) -> list[str]:
     assert shown.stderr == ""
     assert shown.stdout_bytes.endswith(b"\n") or not shown.stdout_bytes
     return shown.stdout_bytes.decode().split("\n")[:-1]
-
-
-def refused(*arguments, stdin=None) -> str:
-    shown = typed(*arguments, stdin=stdin)
-    assert shown.exit_code == 2, shown.output
-    assert shown.stdout == ""
-    assert shown.stderr.startswith("regard: ")
-    assert shown.stderr.count("\n") == 1, shown.stderr
-    return shown.stderr.removeprefix("regard: ").strip()
 
 
 @pytest.fixture(scope="module")

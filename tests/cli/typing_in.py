@@ -1,0 +1,29 @@
+"""A command as a person types it, in this process."""
+
+from click.testing import Result
+from typer.testing import CliRunner
+
+from regard.cli.main import app
+
+
+class Command:
+    """One command of `regard`."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def typed(self, *arguments, stdin: str | bytes | None = None) -> Result:
+        """What came of it; a traceback is raised."""
+        shown = CliRunner().invoke(app, [self.name, *map(str, arguments)], input=stdin)
+        if shown.exception is not None and not isinstance(shown.exception, SystemExit):
+            raise shown.exception
+        return shown
+
+    def refused(self, *arguments, stdin: str | bytes | None = None) -> str:
+        """The one sentence on standard error."""
+        shown = self.typed(*arguments, stdin=stdin)
+        assert shown.exit_code == 2, shown.output
+        assert shown.stdout == ""
+        assert shown.stderr.startswith("regard: ")
+        assert shown.stderr.count("\n") == 1, shown.stderr
+        return shown.stderr.removeprefix("regard: ").strip()
