@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.corpus import lines, pairs
+from regard.data.corpus import lines, opened, pairs
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
 
@@ -139,3 +139,10 @@ def test_a_stream_is_read_as_it_is_asked_for(write):
     """The fault at the end is not met by whoever reads the beginning."""
     path = write("a.tsv", "a\tb\n" * 10_000 + "broken\n")
     assert list(itertools.islice(pairs(CorpusSettings(file=path)), 3)) == [("a", "b")] * 3
+
+
+def test_a_pipe_is_refused(tmp_path):
+    """It is read more than once, and would lose its first lines in silence."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="pipe: a pipe or a device given, expected a file"):
+        opened(tmp_path / "pipe")

@@ -130,6 +130,8 @@ def opened(path: str | Path) -> io.BufferedReader:
         raise DataError(f"{path}: no such file")
     if Path(path).is_dir():
         raise DataError(f"{path}: a folder given, expected a file")
+    if not Path(path).is_file():
+        raise DataError(f"{path}: a pipe or a device given, expected a file, as it is read more than once")
     with open(path, "rb") as file:
         packed = file.read(2) == GZIP
     # A buffer around GzipFile's own lets lines be split in C.
