@@ -9,6 +9,7 @@ from decoding.cases import SMALL, WORDS, every_target, fed_again, next_log_probs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.attention import cache
 from regard.attention.watch import watch
 from regard.data.batching import collate
 from regard.data.tokenizer import END, PAD, START
@@ -417,6 +418,24 @@ def test_a_watched_model_finds_the_same():
 
     model.step = step
     assert [[output.tokens for output in found.outputs] for found in found_of(model, sources, options)] == wanted
+
+
+@pytest.mark.parametrize("kind", ["transformer", "rotary", "alibi", "both"])
+def test_caches_as_on_a_gpu(kind, monkeypatch):
+    """Without a second pair of buffers, as a graph would have them, and without a shared past."""
+    model, sources = small(kind), sentences(4)
+    prefixes = [[3] * i for i in range(4)]
+    for options in (
+        Options(beam=4, nbest=4, groups=2, longest=6),
+        Options(beam=3, nbest=3, coverage_penalty=0.2, longest=6),
+        Options(sample=True, nbest=3, longest=6),
+    ):
+        wanted = found_of(model, sources, options, prefixes=prefixes)
+        with monkeypatch.context() as patch:
+            patch.setattr(cache, "with_spare", lambda made: made)
+            found = found_of(model, sources, options, prefixes=prefixes)
+        for one, two in zip(found, wanted, strict=True):
+            assert [output.tokens for output in one.outputs] == [output.tokens for output in two.outputs]
 
 
 @pytest.mark.parametrize("kind", ["rnn", "both"])
