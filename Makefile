@@ -51,9 +51,10 @@ format: $(READY)  ## write the format that check wants
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## attention and training against their peers, on this machine
+bench: $(READY)  ## attention, training and decoding against their peers, on this machine
 	@$(BIN)/regard bench attention
 	@$(BIN)/regard bench training
+	@$(BIN)/regard bench decoding
 
 docs: $(READY)  ## the documentation, in docs/_build/html
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

@@ -4,7 +4,7 @@ Each turns a batch of sources into outputs of a fixed number of tokens, as its u
 ends an output that has reached its limit, and weighs that END, which is one more step of the model; so the others,
 which stop without one, are asked for one more token. All of the Transformers get the weights of one Regard Transformer,
 so that outputs can be compared token by token.
-`pip install ctranslate2` brings CTranslate2; `peers` says how the others come.
+`pip install 'regard[peers]'` brings CTranslate2, too; `peers` says how the others come.
 """
 
 # b sentences · m source positions · d width

@@ -19,9 +19,9 @@ def bench(
 ) -> None:
     """Measure speed and memory beside peers; results are compared first, and must agree.
 
-    `training` and `decoding` have peers beyond torch: Transformers (pip install 'regard[peers]') and JoeyNMT 2.3 (pip
-    install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp); `decoding` also has
-    CTranslate2 (pip install ctranslate2). One that is not there is named and left out.
+    `training` and `decoding` have peers beyond torch: Transformers and CTranslate2 (pip install 'regard[peers]') and
+    JoeyNMT 2.3 (pip install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp). One
+    that is not there is named and left out.
     """
     if name not in NAMES:
         raise CommandError(f"bench: {name!r} cannot be measured; what can: {', '.join(NAMES)}")
