@@ -223,7 +223,7 @@ def test_a_peer_with_our_weights_says_the_same(name, model, batch):
     if name == "transformers":
         peer = decoders.Marian(model, TINY, LENGTH)
     elif name == "joeynmt":
-        peer = decoders.Joey(decoders.joey_transformer(TINY), LENGTH, model)
+        peer = decoders.Joey(peers.JoeyTransformer(TINY, "post"), LENGTH, model)
     else:
         peer = decoders.CTranslate2(model, LENGTH)
     for beam in decoding.BEAMS:

@@ -247,6 +247,18 @@ def test_the_trace_tells_how_outputs_were_found(options):
             assert ended[tuple(output.tokens)] == pytest.approx(output.log_prob, abs=1e-9)
 
 
+def test_rows_of_groups_that_few_candidates_fill():
+    """A vocabulary of two words gives a group of three fewer candidates than it has places; its rows stay its own."""
+    model, sources = small("rnn", words=5), sentences(3, words=5)
+    for found in found_of(model, sources, Options(beam=6, nbest=6, groups=2, longest=4), trace=True):
+        rows = {0}
+        for candidates in found.steps:
+            assert {candidate.parent for candidate in candidates} <= rows
+            kept = [candidate.row for candidate in candidates if candidate.fate == "kept"]
+            assert len(set(kept)) == len(kept)
+            rows = set(kept)
+
+
 def test_steps_do_not_hang_on_the_company():
     model, sources = small("rnn"), sentences(12)
     options = Options(beam=3, nbest=3, longest=9)

@@ -9,6 +9,8 @@ import pytest
 from regard.errors import DataError
 from regard.evaluation.items import read_items, read_texts
 
+AS_MANY = "expected as many in both, as line i of one is the translation of line i of the other"
+
 
 @pytest.fixture
 def files(tmp_path):
@@ -67,8 +69,8 @@ def test_mistakes_name_the_file(files, tmp_path):
         source="a\nb\n", one="x", empty=b"", binary=bytes(range(128, 256)), zero=b"a\nb\0c\n"
     )
     for wrong, said in (
-        (lambda: read_items(source, one), f"{source} has 2 lines and {one} has 1; expected as many in both"),
-        (lambda: read_items(one, source), f"{one} has 1 line and {source} has 2; expected as many in both"),
+        (lambda: read_items(source, one), f"{source} has 2 lines and {one} has 1; {AS_MANY}"),
+        (lambda: read_items(one, source), f"{one} has 1 line and {source} has 2; {AS_MANY}"),
         (lambda: read_items(source, empty), f"{empty}: empty, expected a sentence a line"),
         (lambda: read_texts(binary), f"{binary}, line 1: byte 1 (0x80) is not UTF-8; expected UTF-8 text"),
         (lambda: read_texts(zero), f"{zero}, line 2: byte 2 is NUL, as in binary files; expected UTF-8 text"),

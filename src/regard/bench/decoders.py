@@ -32,7 +32,7 @@ from regard.errors import ArgumentError
 from regard.models.contract import Model, Tokens
 from regard.models.transformer import TransformerModel
 
-__all__ = ["CTranslate2", "Decoder", "Joey", "Marian", "Outputs", "Regard", "convert", "joey_transformer", "log_probs"]
+__all__ = ["CTranslate2", "Decoder", "Joey", "Marian", "Outputs", "Regard", "convert", "log_probs"]
 
 Outputs = list[list[int]]
 
@@ -145,10 +145,7 @@ def copy_to_marian(model: TransformerModel, net: Any) -> None:
             if block.cross is not None:
                 pairs.append((layer.encoder_attn, layer.encoder_attn_layer_norm, block.cross, block.cross_norm))
             for attention, norm, heads, heads_norm in pairs:
-                projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
-                for linear, (weight, bias) in zip(projections, parts(heads), strict=True):
-                    linear.weight.copy_(weight)
-                    linear.bias.copy_(bias)
+                fill((attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj), heads)
                 norm.load_state_dict(heads_norm.state_dict())
             layer.fc1.load_state_dict(block.feed[0].state_dict())
             layer.fc2.load_state_dict(block.feed[2].state_dict())
@@ -157,22 +154,14 @@ def copy_to_marian(model: TransformerModel, net: Any) -> None:
     net.final_logits_bias.copy_(model.readout.bias)
 
 
+def fill(projections: Iterable[Any], heads: Heads) -> None:
+    """Give a peer's projections of queries, keys, values and output the weights of a Heads."""
+    for linear, (weight, bias) in zip(projections, parts(heads), strict=True):
+        linear.weight.copy_(weight)
+        linear.bias.copy_(bias)
+
+
 # ---- JoeyNMT
-
-
-def joey_transformer(sizes: Sizes) -> peers.Joey:
-    """JoeyNMT's Transformer, post-norm."""
-    part = {
-        "type": "transformer",
-        "num_layers": sizes.layers,
-        "num_heads": sizes.heads,
-        "hidden_size": sizes.size,
-        "ff_size": sizes.hidden,
-        "layer_norm": "post",
-        "activation": "relu",
-        "embeddings": {"embedding_dim": sizes.size, "scale": True},
-    }
-    return peers.Joey(sizes, dict(part), dict(part), tied=True)
 
 
 class Joey(Decoder):
@@ -228,10 +217,7 @@ def copy_to_joey(model: TransformerModel, net: Any) -> None:
                     (layer.src_trg_att, layer.dec_layer_norm, block.cross, block.cross_norm),
                 ]
             for attention, norm, heads, heads_norm in pairs:
-                projections = (attention.q_layer, attention.k_layer, attention.v_layer, attention.output_layer)
-                for linear, (weight, bias) in zip(projections, parts(heads), strict=True):
-                    linear.weight.copy_(weight)
-                    linear.bias.copy_(bias)
+                fill((attention.q_layer, attention.k_layer, attention.v_layer, attention.output_layer), heads)
                 norm.load_state_dict(heads_norm.state_dict())
             feed = layer.feed_forward
             feed.pwff_layer[0].load_state_dict(block.feed[0].state_dict())

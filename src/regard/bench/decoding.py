@@ -90,7 +90,7 @@ def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
     if name == "Transformers' Marian":
         return decoders.Marian(model, sizes, length)
     if name == "JoeyNMT":
-        return decoders.Joey(decoders.joey_transformer(sizes), length, model)
+        return decoders.Joey(peers.JoeyTransformer(sizes, "post"), length, model)
     if name.startswith("CTranslate2"):
         return decoders.CTranslate2(model, length, name.split()[1])
     return decoders.Regard(model, length)

@@ -244,9 +244,9 @@ def numbered(kind: Any, size: int) -> Any:
 
 
 class JoeyTransformer(Joey):
-    """JoeyNMT's Transformer, pre-norm."""
+    """JoeyNMT's Transformer."""
 
-    def __init__(self, sizes: Sizes):
+    def __init__(self, sizes: Sizes, norm: str = "pre"):
         part = {
             "type": "transformer",
             "num_layers": sizes.layers,
@@ -254,7 +254,7 @@ class JoeyTransformer(Joey):
             "hidden_size": sizes.size,
             "ff_size": sizes.hidden,
             "dropout": sizes.dropout,
-            "layer_norm": "pre",
+            "layer_norm": norm,
             "activation": "relu",
             "embeddings": {"embedding_dim": sizes.size, "scale": True, "dropout": sizes.dropout},
         }

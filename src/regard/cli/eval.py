@@ -85,7 +85,8 @@ def eval(
         raise CommandError("--output: given with --hypothesis, which translates nothing")
     from regard.decoding.out import check_out, writing
 
-    check_place(plot, "--plot", PICTURES)
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise CommandError(f"--plot: {plot} given, expected a name that ends in {', '.join(PICTURES)}")
     check_out(plot, source, reference, flag="--plot")
     check_out(output, source, reference, flag="--output")
 
@@ -174,18 +175,6 @@ def without_slow(keys: list[str], references: "Sequence[Reference]") -> list[str
         return keys
     say("TER is left out: on text as long as this it takes minutes; --metrics ter asks for it")
     return [key for key in keys if key != "ter"]
-
-
-def check_place(path: Path | None, option: str, endings: Sequence[str] = ()) -> None:
-    """Refuse a file that could not be written, before the work is done rather than after it."""
-    if path is None:
-        return
-    if endings and path.suffix.lower() not in endings:
-        raise CommandError(f"{option}: {path} given, expected a name that ends in {', '.join(endings)}")
-    if path.is_dir():
-        raise CommandError(f"{option}: {path} is a folder, expected the name of a file")
-    if not path.parent.is_dir():
-        raise CommandError(f"{option}: {path.parent}: no such folder")
 
 
 def opened(runs: Sequence[Path], checkpoint: str, device: str, search: dict[str, Any], lowercase: bool) -> "Run":

@@ -179,7 +179,7 @@ class Searching:
         self.close_(chosen, group, step)
         if self.trace:
             alive = (chosen.total > -torch.inf)[:, : kept.shape[1]]
-            self.note(candidates, finished, kept.masked_fill(~alive, NONE), group)
+            self.note(candidates, finished, kept.masked_fill(~alive, NONE), group * rows)
         return chosen
 
     def draw(self, scores: Float[Tensor, "s r v"], shift: Float[Tensor, "s r"], step: int) -> Choice:
@@ -235,9 +235,9 @@ class Searching:
                 if pool.size == 1 or best[i] <= pool.outputs[-1].score:
                     chosen.total[i] = -torch.inf
 
-    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], kept: Int[Tensor, "s r"], group: int) -> None:
+    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], kept: Int[Tensor, "s r"], first: int) -> None:
         """Keep what was considered, for whoever asked for it: nothing of a sentence that is done."""
-        ended, rows, first = finished.tolist(), kept.tolist(), group * kept.shape[1]
+        ended, rows = finished.tolist(), kept.tolist()
         parts = zip(*(part.tolist() for part in candidates), strict=True)
         for i, (parents, tokens, totals) in enumerate(parts):
             steps = self.found[self.sentences[i]].steps
@@ -249,7 +249,7 @@ class Searching:
                 goes_on = j in rows[i]
                 fate = "finished" if ended[i][j] else "kept" if goes_on else "dropped"
                 noted.append(Candidate(*candidate, fate, first + rows[i].index(j) if goes_on else None))  # type: ignore[arg-type]
-            if group == 0:
+            if first == 0:
                 steps.append(noted)
             else:
                 steps[-1].extend(noted)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.data.corpus import unequal
 from regard.decoding.lines import chunks, name_of
 from regard.errors import DataError
 from regard.evaluation.text import plain
@@ -56,8 +57,11 @@ class Items:
             return [found[item] for item in range(len(self))]
         if len(texts) == len(self):
             return texts
-        expected = f"expected as many in both{', or one an item' * (len(self) < len(self.line_items))}"
-        raise unequal(path, len(texts), self.reference, len(self.line_items), expected)
+        count, expected = len(texts), f"as many in both{', or one an item' * (len(self) < len(self.line_items))}"
+        raise DataError(
+            f"{path} has {count:,} line{'s' * (count != 1)} and {self.reference} has {len(self.line_items):,}; "
+            f"expected {expected}"
+        )
 
 
 def read_items(source: str | Path | None, reference: str | Path, *, alternatives: bool = False) -> Items:
@@ -67,7 +71,7 @@ def read_items(source: str | Path | None, reference: str | Path, *, alternatives
         return Items(Path(reference), None, [(text,) for text in references], list(range(len(references))))
     sources = read_texts(source)
     if len(sources) != len(references):
-        raise unequal(source, len(sources), reference, len(references), "expected as many in both")
+        raise unequal(source, len(sources), reference, len(references))
     if not alternatives:
         return Items(Path(reference), sources, [(text,) for text in references], list(range(len(references))))
     numbers: dict[str, int] = {}
@@ -86,7 +90,3 @@ def read_texts(path: str | Path) -> list[str]:
     if not found:
         raise DataError(f"{name_of(path)}: empty, expected a sentence a line")
     return found
-
-
-def unequal(one: str | Path, count: int, other: str | Path, others: int, expected: str) -> DataError:
-    return DataError(f"{one} has {count:,} line{'s' * (count != 1)} and {other} has {others:,}; {expected}")

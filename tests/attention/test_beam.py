@@ -1,0 +1,76 @@
+"""The cache of a beam against rows with caches of their own, through any history of forks and leave-takings."""
+
+import random
+
+import pytest
+import torch
+from attention.cases import normal, scrambled
+from oracles import agree
+
+from regard.attention import Heads
+from regard.attention.beam import WIDE, Beam
+from regard.attention.positions import Rotary
+from regard.attention.span import Alibi
+from regard.errors import ArgumentError, ShapeError
+
+SIZE, WIDTH = 9, 8
+
+
+def begun(heads, sentences, steps):
+    """A cache of one row a sentence, some steps old."""
+    cache = heads.cache(sentences, SIZE, dtype=torch.float64)
+    for step in range(steps):
+        heads.follow(normal(sentences, 1, WIDTH), cache, start=step)
+    return cache
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("rows", [2, 3, WIDE])
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_forks_are_copies(rotary, rows, steps):
+    heads = scrambled(Heads(WIDTH, 2, rotary=Rotary(WIDTH // 2) if rotary else None))
+    cache, sentences = begun(heads, 4, steps), 4
+    beam = Beam.of(cache, rows)
+    own = cache.take(torch.arange(sentences).repeat_interleave(rows))
+    assert isinstance(beam, Beam)
+    assert not isinstance(own, Beam)
+    with torch.no_grad():
+        for step in range(steps, SIZE):
+            x = normal(sentences * rows, 1, WIDTH)
+            start = torch.full((len(x),), step)
+            agree(heads.follow(x, beam, start=start), heads.follow(x, own, start=start))
+            assert torch.equal(beam.length, own.length)
+            parents = torch.randint(rows, (sentences, rows)) + torch.arange(0, sentences * rows, rows)[:, None]
+            beam.select_(parents.flatten())
+            own.select_(parents.flatten())
+            if sentences > 1 and random.random() < 0.4:  # some sentences leave
+                keep = torch.tensor(sorted(random.sample(range(sentences), sentences - 1)))
+                index = (keep[:, None] * rows + torch.arange(rows)).flatten()
+                beam, own, sentences = beam.take(index), own.take(index), sentences - 1
+        with pytest.raises(ShapeError, match="slots used"):
+            heads.follow(normal(sentences * rows, 1, WIDTH), beam)
+
+
+def test_when_rows_cannot_share():
+    heads = scrambled(Heads(WIDTH, 2))
+    assert Beam.of(begun(heads, 2, 1), WIDE + 1) is None  # too many to look at each other's
+    uneven = begun(heads, 2, 1)
+    uneven.length[0] = 0
+    assert Beam.of(uneven, 2) is None
+    alone = begun(heads, 2, 1)
+    alone.alone = True
+    assert Beam.of(alone, 2) is None
+    on_a_gpu = begun(heads, 2, 1)
+    on_a_gpu.spare = None
+    assert Beam.of(on_a_gpu, 2) is None
+    heads.register_forward_hook(lambda *_: None)
+    assert not isinstance(begun(heads, 2, 1).spread(2), Beam)  # somebody watches
+
+
+def test_what_a_beam_refuses():
+    heads = scrambled(Heads(WIDTH, 2))
+    beam = Beam.of(begun(heads, 2, 1), 2)
+    with pytest.raises(ShapeError, match="expected one a row"):
+        beam.extend(heads.prepare(normal(4, 2, WIDTH)))
+    with pytest.raises(ArgumentError, match="the rows of a beam see their own past"):
+        heads.follow(normal(4, 1, WIDTH), beam, span=Alibi(2))
