@@ -1,6 +1,7 @@
 """The contract, for every kind and its options: decode equals the steps, padding and layout change nothing."""
 
 import dataclasses
+import statistics
 
 import jaxtyping
 import pytest
@@ -126,14 +127,19 @@ def test_every_parameter_gets_a_gradient(name):
 
 @every_case
 def test_a_new_model_gives_small_finite_scores(name):
-    """Parameters as they start: a distribution over the next word that is nearly flat."""
+    """Parameters as they start: a distribution over the next word that is nearly flat, in the middle one of nine draws.
+
+    One draw of a few ReLUs in a row may well be loud.
+    """
     kind, config = CASES[name]
-    model = build(kind, dataclasses.replace(config, dropout=0.0), TARGETS, TARGETS)
-    source, target = sentences(TARGETS, [5, 2]), sentences(TARGETS, [4, 3])
-    logits = model(source, target)
-    assert logits.dtype == torch.float32
-    assert logits.isfinite().all()
-    assert logits.std() < 3
+    spreads = []
+    for _ in range(9):
+        model = build(kind, dataclasses.replace(config, dropout=0.0), TARGETS, TARGETS)
+        logits = model(sentences(TARGETS, [5, 2]), sentences(TARGETS, [4, 3]))
+        assert logits.dtype == torch.float32
+        assert logits.isfinite().all()
+        spreads.append(float(logits.detach().std()))
+    assert statistics.median(spreads) < 3
 
 
 @pytest.mark.parametrize("name", COVERED)
