@@ -6,7 +6,8 @@ import importlib.util
 import torch
 
 from regard.models.contract import Model, Tokens
-from regard.models.kinds import KINDS, RNN, Encoder, Luong, ModelConfig, RNNSearch, Transformer, build
+from regard.models.kinds import KINDS, build
+from regard.models.options import RNN, Encoder, Luong, ModelConfig, RNNSearch, Transformer
 
 SOURCES, TARGETS = 11, 13
 RECURRENT = ("rnn", "rnnsearch", "luong")

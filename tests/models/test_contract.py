@@ -12,7 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.models.contract import Tokens
-from regard.models.kinds import RNN, Encoder, Luong, RNNSearch, Transformer, build
+from regard.models.kinds import build
+from regard.models.options import RNN, Encoder, Luong, RNNSearch, Transformer
 
 every_case = pytest.mark.parametrize("name", CASES)
 COVERED = [name for name in CASES if not name.startswith(("rnn-", "encoder")) and name != "rnn"]

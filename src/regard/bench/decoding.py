@@ -26,7 +26,7 @@ from regard.bench.peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import RegardError
-from regard.models import kinds
+from regard.models import kinds, options
 from regard.models.contract import Model, Tokens
 from regard.models.transformer import TransformerModel
 
@@ -113,7 +113,7 @@ def transformer(sizes: Sizes) -> TransformerModel:
     are larger, the last norm turns the signs of every other number, and larger embeddings make the output surer.
     Special words have none, so that no system prefers one of them.
     """
-    config = kinds.Transformer(
+    config = options.Transformer(
         size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, norm="post", dropout=sizes.dropout
     )
     model = kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary)

@@ -22,7 +22,7 @@ from regard.bench.pairs import bucketed, joined_at_random, make_pairs
 from regard.bench.peers import JoeyRNN, JoeyTransformer, Learner, Marian, Regard, Sizes, TorchTransformer
 from regard.data.batching import Batch
 from regard.errors import RegardError
-from regard.models import kinds
+from regard.models import kinds, options
 from regard.models.transformer import TransformerModel
 
 __all__ = ["run"]
@@ -35,7 +35,7 @@ RATE = 3e-4
 
 def transformer(sizes: Sizes) -> Regard:
     """Regard's, pre-norm, the readout tied to the target's embedding."""
-    config = kinds.Transformer(
+    config = options.Transformer(
         size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, dropout=sizes.dropout
     )
     return Regard(kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary), sizes)
@@ -43,7 +43,7 @@ def transformer(sizes: Sizes) -> Regard:
 
 def rnnsearch(sizes: Sizes) -> Regard:
     """Regard's, every part as wide as JoeyNMT's; the maxout layer too, so that readouts are of one size."""
-    config = kinds.RNNSearch(
+    config = options.RNNSearch(
         size=sizes.size, embedding=sizes.size, hidden=sizes.size, maxout=sizes.size, dropout=sizes.dropout
     )
     return Regard(kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary), sizes)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import tokenizers as library
 
+
 from regard.data import cache, drawn
 from regard.data.cache import Encoded, Writer
 from regard.data.corpus import pairs
@@ -43,6 +44,8 @@ class Prepared:
     weights: tuple[float, ...]  # one for each corpus of `train`; they begin at train.starts
     hash: str  # of the sources, the tokenizer and the settings that matter
     counts: Mapping[str, int]
+    labels: tuple[str, ...] = ()  # of a classifier: a target is an index of one
+    pictures: "Pixels | None" = None  # of a corpus of pictures: a source is an index of one
 
 
 def prepare(

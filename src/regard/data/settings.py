@@ -1,4 +1,4 @@
-"""What can be set about data: where the pairs come from, and how they become tokens. Imports no torch."""
+"""What can be set about data: where it comes from, and how it becomes tokens. Imports no torch."""
 
 import os
 import tomllib
@@ -12,6 +12,9 @@ from regard.errors import ArgumentError, ConfigError
 __all__ = ["CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
 TABLES = (".tsv", ".jsonl", ".json")
+SPECIAL = {"reviews": "documents", "scenes": "pictures"}  # built-in corpora that are no pairs of texts
+PLACES = ("source", "corpora", "documents", "images", "builtin")
+Reads = Literal["text", "documents", "pictures"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Where the training pairs come from, which are kept, and where they are cached."""
+    """Where pairs, documents or pictures come from, which are kept, and where they are cached."""
 
     source: str | None = option(None, "text file of source sentences, one a line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
@@ -85,9 +88,31 @@ class DataSettings:
     valid_source: str | None = option(None, "text file of source sentences for validation")
     valid_target: str | None = option(None, "text file of their translations")
     valid: tuple[CorpusSettings, ...] = option((), "several validation corpora, in place of the two")
+    documents: str | None = option(None, "labelled documents, one a line: .tsv (label, text), .jsonl, .json, also .gz")
+    valid_documents: str | None = option(None, "the same for validation")
+    label_column: str | int | None = option(None, "the label: a column from 1 (TSV; 1), a key (JSON lines; label)")
+    text_column: str | int | None = option(None, "the text: a column from 1 (TSV; 2), a key (JSON lines; text)")
+    sentence_mark: str | None = option(
+        None, "what stands between two sentences of a document; without it they are found by their full stops"
+    )
+    document_tokens: int = option(1000, "tokens of a document that are read; the rest is cut off, and counted", least=1)
+    images: str | None = option(None, "folder of pictures")
+    captions: str | None = option(
+        None, "their captions: a TSV of picture and caption, Flickr8k's token file, or Karpathy's JSON"
+    )
+    valid_captions: str | None = option(None, "the same for validation")
+    train_list: str | None = option(None, "names of the pictures to train on, one a line, as Flickr8k has them")
+    valid_list: str | None = option(None, "names of the pictures for validation")
+    labels: str | None = option(
+        None, "for a classifier: a TSV of picture and label; without it the folders in `images` are the labels"
+    )
+    image_size: int = option(96, "pixels of a side, to which pictures are scaled and cut", least=8, most=1024)
+    flip: bool = option(False, "in training, half of the pictures are mirrored")
+    crop: float = option(0.0, "in training, the share of the side that is cut off at random places", least=0, below=1)
+    workers: int | None = option(None, "processes that decode pictures; default: as many as there are cores", least=1)
     builtin: str | None = option(None, "a built-in corpus, in place of files, such as phrasebook")
     pair: str = option("en-de", "the language pair of a built-in corpus")
-    count: int = option(40_000, "pairs drawn from a built-in corpus", least=2)
+    count: int = option(40_000, "examples drawn from a built-in corpus", least=2)
     builtin_seed: int = option(0, "which pairs are drawn from a built-in corpus", least=0)
     builtin_options: tuple[str, ...] = option((), 'further options of a built-in corpus, such as "longest=20"')
     longest: int = option(200, "tokens a side; longer pairs are dropped, and counted", least=1)
@@ -100,17 +125,24 @@ class DataSettings:
         """Refuse a half pair of files, and two places for the same thing."""
         together(self.source, self.target, "source", "target")
         together(self.valid_source, self.valid_target, "valid_source", "valid_target")
-        given = [name for name in ("source", "corpora", "builtin") if getattr(self, name)]
+        given = [name for name in PLACES if getattr(self, name)]
         if len(given) > 1:
-            raise ConfigError(given[1], f"given beside {given[0]}; give source and target, corpora, or builtin")
+            raise ConfigError(given[1], f"given beside {given[0]}; give source and target, {', '.join(PLACES[1:])}")
+        for name, needed in NEEDED.items():
+            if getattr(self, name) and not getattr(self, needed):
+                raise ConfigError(needed, f"missing, as {name} is given")
+        if self.captions and self.labels:
+            raise ConfigError("labels", "given beside captions; a model names what it sees or describes it")
+        if self.documents:
+            self.labelled(self.documents)
         if self.valid and self.valid_source is not None:
             raise ConfigError("valid", "given beside valid_source; give one of them")
         self.options()
 
     def require(self) -> None:
         """Refuse settings that name no training pairs, or a built-in corpus that there is not."""
-        if not (self.source or self.corpora or self.builtin):
-            raise ConfigError("data.source", "missing; give source and target, corpora, or builtin")
+        if not any(getattr(self, name) for name in PLACES):
+            raise ConfigError("data.source", f"missing; give source and target, or {', '.join(PLACES[1:])}")
         if self.builtin:
             from regard.data.builtin import NAMES, generate
 
@@ -121,6 +153,26 @@ class DataSettings:
             except ArgumentError as error:
                 key = "pair" if str(error).startswith("pair: ") else "builtin_options"
                 raise ConfigError(f"data.{key}", str(error).removeprefix("pair: ")) from None
+
+    @property
+    def reads(self) -> Reads | None:
+        """What there is to be read: sentences, documents or pictures; None where no data is named."""
+        if self.builtin:
+            return SPECIAL.get(self.builtin, "text")  # type: ignore[return-value]
+        return "documents" if self.documents else "pictures" if self.images else "text" if self.training else None
+
+    def labelled(self, path: str) -> CorpusSettings:
+        """A file of documents as a corpus: the text is its source, and the label its target."""
+        form = Path(path.removesuffix(".gz")).suffix.lower()
+        if form not in TABLES:
+            raise ConfigError("documents", f'"{path}" given, expected a name that ends in {", ".join(TABLES)} or .gz')
+        columns = (2, 1) if form == ".tsv" else ("text", "label")
+        text = columns[0] if self.text_column is None else self.text_column
+        label = columns[1] if self.label_column is None else self.label_column
+        try:
+            return CorpusSettings(file=path, source_column=text, target_column=label)
+        except ConfigError as error:
+            raise ConfigError(error.key.replace("source", "text").replace("target", "label"), error.problem) from None
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:
@@ -178,6 +230,16 @@ class TokenizerSettings:
     def given(self) -> bool:
         """Read from a file, not trained."""
         return self.file is not None or self.source_file is not None
+
+
+NEEDED = {
+    "valid_documents": "documents",
+    "captions": "images",
+    "valid_captions": "captions",
+    "labels": "images",
+    "valid_list": "images",
+    "train_list": "images",
+}
 
 
 def together(first: str | None, second: str | None, first_name: str, second_name: str) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from regard.kernels.dropout.quick import dropout as dropped
 from regard.kernels.linear import linear
-from regard.models.kinds import Cell
+from regard.models.options import Cell
 
 __all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last", "turn"]
 

@@ -8,20 +8,25 @@
 
 A batch is padded, [b n] with `Lengths`, or packed, [Σn] with `Packed`: the layout is a span, and the model code is the
 same. `decode` equals the steps.
+
+What is read may be sentences (`Tokens`), `Documents` or `Pictures`: each kind says which. A classifier answers with
+`classify(memory)` in place of the decoder.
 """
 
-# b sentences · m source positions · n target positions · d width · v vocabulary · r rows: hypotheses of all sentences
+# b sentences, documents or pictures · s sentences of all documents · w words · h w height and width
+# m source positions · n target positions · d width · v vocabulary · r rows: hypotheses of all sentences
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
 from regard.attention.cache import State
 from regard.attention.span import Lengths, Packed
 from regard.errors import ShapeError
 
-__all__ = ["Memory", "Model", "State", "Tokens"]
+__all__ = ["Documents", "Memory", "Model", "Pictures", "Source", "State", "Tokens"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +71,46 @@ class Tokens:
 
 
 @dataclass(frozen=True, eq=False)
+class Documents:
+    """Documents as sentences: those of all, one after the other, and how many each document has."""
+
+    words: Tokens  # [s w], a sentence a row
+    sentences: Int[Tensor, " b"]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.words.span, Packed):
+            raise ShapeError("words: packed given, expected a sentence a row")
+
+    @property
+    def lengths(self) -> Int[Tensor, " b"]:
+        """Sentences of each document."""
+        return self.sentences
+
+    def to(self, device: torch.device | str) -> "Documents":
+        """The same on another device."""
+        return Documents(self.words.to(device), self.sentences.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Pictures of one size, as bytes: red, green and blue."""
+
+    pixels: UInt8[Tensor, "b 3 h w"]
+
+    @property
+    def lengths(self) -> Int[Tensor, " b"]:
+        """One for each picture: it is one thing to be read."""
+        return torch.ones(len(self.pixels), dtype=torch.long, device=self.pixels.device)
+
+    def to(self, device: torch.device | str) -> "Pictures":
+        """The same on another device."""
+        return Pictures(self.pixels.to(device))
+
+
+Source = Tokens | Documents | Pictures
+
+
+@dataclass(frozen=True, eq=False)
 class Memory:
     """What an encoder leaves to the decoder: annotations in the source's layout, and tensors of one row a sentence."""
 
@@ -97,13 +142,15 @@ class Model(nn.Module):
     """An encoder and a decoder behind the contract.
 
     `readout` is the output projection: a linear layer that `output` applies and that the objective fuses with the loss.
+    A model whose scores come about in another way has none: it says `projects = False` and has an `output` of its own.
     """
 
     readout: nn.Linear
+    projects: bool = True
     limit: int | None = None  # the most target positions there can be, where there is such a number
 
-    def encode(self, source: Tokens) -> Memory:
-        """What the decoder attends to."""
+    def encode(self, source: Any) -> Memory:
+        """What the decoder attends to, of the kind of `Source` that this model reads."""
         raise NotImplementedError
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
@@ -117,6 +164,10 @@ class Model(nn.Module):
         """The scores of every next token."""
         logits: Tensor = self.readout(hidden)
         return logits
+
+    def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
+        """The scores of every label, for a model that names one."""
+        raise NotImplementedError
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """The state before the first step: `rows` hypotheses a sentence, room for `size` steps.
@@ -134,7 +185,7 @@ class Model(nn.Module):
         """The names of the attentions from target to source, as `watch` knows them, the first layer first."""
         return [name for name, _ in self.named_modules() if name == "attention" or name.endswith(".cross")]
 
-    def forward(self, source: Tokens, target: Tokens) -> Float[Tensor, "*b n v"]:
+    def forward(self, source: Source, target: Tokens) -> Float[Tensor, "*b n v"]:
         """Encode, decode and output."""
         hidden, _ = self.decode(self.encode(source), target)
         return self.output(hidden)

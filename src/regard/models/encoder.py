@@ -18,7 +18,7 @@ from regard.attention.span import Alibi, Causal, Lengths, Packed, Span, Start, j
 from regard.errors import ArgumentError
 from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.kinds import Encoder
+from regard.models.options import Encoder
 from regard.models.transformer import Embedding, initialise
 
 __all__ = ["EncoderModel"]

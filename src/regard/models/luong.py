@@ -32,7 +32,7 @@ from regard.attention.span import Monotonic, Predictive, Span
 from regard.kernels.reach import Reach, Window
 from regard.models.cells import Bidirectional, Dropout, Stack, turn
 from regard.models.contract import Memory, Model, Tokens
-from regard.models.kinds import Luong
+from regard.models.options import Luong
 from regard.models.recurrent import (
     embedding,
     kept,

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.attention.cache import State
 from regard.models.cells import PARTS, Dropout, Stack, turn
 from regard.models.contract import Memory, Model, Tokens
-from regard.models.kinds import RNN
+from regard.models.options import RNN
 from regard.models.recurrent import embedding, linear, maxout, padded_ids, readout, repeated, unpadded
 
 __all__ = ["RNNModel"]

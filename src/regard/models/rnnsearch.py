@@ -29,7 +29,7 @@ from regard.attention.score import Additive
 from regard.models import recurrence
 from regard.models.cells import PARTS, Bidirectional, Dropout, Layer
 from regard.models.contract import Memory, Model, Tokens
-from regard.models.kinds import RNNSearch
+from regard.models.options import RNNSearch
 from regard.models.recurrent import (
     embedding,
     kept,

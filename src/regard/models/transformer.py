@@ -22,7 +22,7 @@ from regard.errors import ArgumentError
 from regard.kernels.dropout.quick import dropout
 from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.kinds import Transformer
+from regard.models.options import Transformer
 
 __all__ = ["Embedding", "TransformerModel", "initialise"]
 

@@ -3,15 +3,17 @@
 The output projection and the loss are one operation, so that the scores of a whole batch never stand in memory.
 """
 
-# b sentences · n target positions · t real tokens of the batch
-from torch import nn
+# b sentences · n target positions · t real tokens of the batch · d width
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from regard.data.batching import Batch
 from regard.kernels.projection_loss.chunked import projection_loss
 from regard.models.contract import Model, Tokens
 from regard.training.task import Loss
 
-__all__ = ["Prediction", "inputs"]
+__all__ = ["Prediction", "inputs", "next_token"]
 
 
 class Prediction(nn.Module):
@@ -30,10 +32,19 @@ class Prediction(nn.Module):
         source, target = inputs(batch)
         hidden, _ = self.model.decode(self.model.encode(source), target)
         expected, real = batch.target[:, 1:], target.real
-        readout = self.model.readout
-        smoothing = self.smoothing if self.training else 0.0
-        total, nll = projection_loss(hidden[real], readout.weight, readout.bias, expected[real], smoothing)
+        total, nll = next_token(self.model, hidden[real], expected[real], self.smoothing if self.training else 0.0)
         return Loss(total, {"nll": nll, "tokens": real.sum().to(total.dtype)})
+
+
+def next_token(
+    model: Model, hidden: Float[Tensor, "t d"], expected: Int[Tensor, " t"], smoothing: float
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The sum of the smoothed cross-entropy, and of the negative log-likelihood, which alone is reported."""
+    if model.projects:
+        return projection_loss(hidden, model.readout.weight, model.readout.bias, expected, smoothing)
+    # What such a model cannot say has no probability to be smoothed into.
+    nll = F.cross_entropy(model.output(hidden).float(), expected, reduction="sum")
+    return nll, nll.detach()
 
 
 def inputs(batch: Batch) -> tuple[Tokens, Tokens]:

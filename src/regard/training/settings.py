@@ -7,11 +7,12 @@ from typing import Any, Literal
 from regard.config import option, parse, plain, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
-from regard.models.kinds import KINDS, ModelConfig, kind_of, model_config
+from regard.models.kinds import KINDS, Kind, kind_of, model_config
+from regard.models.options import ModelConfig
 
 __all__ = ["Settings", "TrainingSettings", "base_table", "read_settings"]
 
-TASKS = ("translate", "language-model")
+TASKS = ("translate", "language-model", "caption", "classify")
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,11 @@ class TrainingSettings:
         None, "decay of an exponential moving average of the weights, such as 0.999", above=0, below=1
     )
     average: int = option(0, "at the end, average the last so many checkpoints; taken if it is better", least=0)
-    metric: Literal["bleu", "chrf", "exact", "loss"] | None = option(
-        None, "what says which checkpoint is best; by default bleu, and loss for a language model"
+    metric: Literal["bleu", "chrf", "exact", "cider", "rouge", "accuracy", "f1", "loss"] | None = option(
+        None, "what says which checkpoint is best; by default bleu, a classifier's accuracy, a language model's loss"
+    )
+    class_weights: Literal["none", "balanced"] = option(
+        "none", "balanced: a classifier's rare labels count as much as its frequent ones"
     )
     validate_every: int = option(500, "steps between validations, each of which saves a checkpoint", least=1)
     validate_rows: int = option(500, "sentences translated at a validation; the loss is over all of them", least=0)
@@ -68,7 +72,7 @@ class TrainingSettings:
 class Settings:
     """A whole configuration: what a TOML file holds."""
 
-    task: Literal["translate", "language-model"] = option("translate", "what is learned")
+    task: Literal["translate", "language-model", "caption", "classify"] = option("translate", "what is learned")
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     kind: str = "transformer"
@@ -85,7 +89,17 @@ class Settings:
 METRICS = {
     "translate": ("bleu", "chrf", "exact", "loss"),
     "language-model": ("loss",),
+    "caption": ("bleu", "cider", "rouge", "exact", "loss"),
+    "classify": ("accuracy", "f1", "loss"),
 }
+READ_BY = {
+    "translate": ("text",),
+    "language-model": ("text",),
+    "caption": ("pictures",),
+    "classify": ("documents", "pictures"),
+}
+USUAL = {"translate": "transformer", "language-model": "encoder", "caption": "captioner", "classify": "han"}
+SEARCHED = ("bleu", "chrf", "exact", "cider", "rouge")  # metrics of what was written by a search
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:
@@ -98,23 +112,18 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
         if not isinstance(table.get(key, {}), Mapping):
             raise ConfigError(key, "expected a table")
     known_options(table.get("model", {}))
-    kind = kind_of(table.get("model", {})).name
-    task = table.get("task", "translate")
-    if task not in TASKS:
-        raise ConfigError("task", f"{task!r} given, no such task{suggestion(str(task), TASKS)}")
-    model = dict(table.get("model", {}))
-    if (kind == "encoder") != (task != "translate"):
-        fitting = "encoder" if task != "translate" else "rnn, rnnsearch, luong or transformer"
-        raise ConfigError("model.kind", f'"{kind}" given with task = "{task}", expected {fitting}')
-    if kind == "encoder" and model.setdefault("job", task) != task:
+    data = parse(DataSettings, table.get("data", {}), "data")
+    task, kind = task_and_kind(table, data)
+    model = {**table.get("model", {}), "kind": kind.name}
+    if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", task) != task:
         raise ConfigError("model.job", f'"{model["job"]}" given with task = "{task}", expected "{task}"')
     training = dict(table.get("training", {}))
     training.setdefault("metric", METRICS[task][0])
     settings = Settings(
-        task=task,
-        data=parse(DataSettings, table.get("data", {}), "data"),
+        task=task,  # type: ignore[arg-type]
+        data=data,
         tokenizer=parse(TokenizerSettings, table.get("tokenizer", {}), "tokenizer"),
-        kind=kind,
+        kind=kind.name,
         model=model_config(model),
         training=parse(TrainingSettings, training, "training"),
     )
@@ -127,12 +136,38 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
         raise ConfigError(
             "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
         )
-    if settings.training.metric in ("bleu", "chrf", "exact") and settings.training.validate_rows == 0:
+    if settings.training.metric in SEARCHED and settings.training.validate_rows == 0:
         raise ConfigError(
             "training.validate_rows",
             f'0 given with training.metric = "{settings.training.metric}", which needs translations',
         )
     return settings
+
+
+def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Kind]:
+    """What is learned, and by which kind: as the tables say, else as the data and each other suggest."""
+    named = table.get("model", {}).get("kind") is not None
+    task = table.get("task")
+    if task is not None and task not in TASKS:
+        raise ConfigError("task", f"{task!r} given, no such task{suggestion(str(task), TASKS)}")
+    reads = data.reads or (kind_of(table["model"]).reads if named else "text")
+    if task is None and reads == "pictures":
+        task = kind_of(table["model"]).tasks[0] if named else "caption" if data.captions or data.builtin else "classify"
+    task = task or ("classify" if reads == "documents" else "translate")
+    if data.reads is not None and data.reads not in READ_BY[task]:
+        expected = " or ".join(READ_BY[task])
+        raise ConfigError("task", f'"{task}" given with data that is {data.reads}, expected {expected}')
+    if not named:
+        return task, KINDS["convnet" if task == "classify" and reads == "pictures" else USUAL[task]]
+    kind = kind_of(table["model"])
+    # A classifier of text takes documents, whole.
+    fitting = {data.reads, "text" if data.reads == "documents" else data.reads}
+    if task not in kind.tasks or (data.reads is not None and kind.reads not in fitting):
+        kinds = [each for each in KINDS.values() if task in each.tasks and (not data.reads or each.reads in fitting)]
+        of = f" and data that is {data.reads}" if task == "classify" and data.reads else ""
+        names = ", ".join(each.name for each in kinds)
+        raise ConfigError("model.kind", f'"{kind.name}" given with task = "{task}"{of}, expected one of {names}')
+    return task, kind
 
 
 def known_options(model: Mapping[str, Any]) -> None:

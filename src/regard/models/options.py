@@ -1,0 +1,281 @@
+"""The options of each kind: frozen dataclasses that a [model] table is read into.
+
+Nothing here imports torch, so that a wrong configuration is answered at once; the model that options belong to is in
+the file of its kind.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.config import option
+from regard.errors import ConfigError
+
+__all__ = [
+    "LSTMN",
+    "NTM",
+    "RNN",
+    "Captioner",
+    "Cell",
+    "ConvNet",
+    "Encoder",
+    "HAN",
+    "Luong",
+    "ModelConfig",
+    "Pointer",
+    "RNNSearch",
+    "Transformer",
+]
+
+Cell = Literal["rnn", "gru", "lstm"]
+
+
+def divides(heads: int, size: int) -> None:
+    if size % heads:
+        raise ConfigError("heads", f"{size} is not divisible by {heads}")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What every kind has."""
+
+    dropout: float = option(0.1, "share of numbers set to zero in training", least=0, below=1)
+
+
+@dataclass(frozen=True)
+class RNN(ModelConfig):
+    """Options of `rnn`."""
+
+    cell: Cell = option("gru", "rnn (Elman), gru (Cho 2014) or lstm (Sutskever 2014)")
+    nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
+    size: int = option(256, "width of the hidden states", least=1)
+    embedding: int = option(256, "width of the word embeddings", least=1)
+    layers: int = option(1, "cells one on the other", least=1)
+    start: Literal["zero", "copy", "tanh"] = option(
+        "tanh", "the decoder's first state: zero, the encoder's last, or tanh(V h)"
+    )
+    context: Literal["every", "start"] = option(
+        "every",
+        "the fixed context goes to cell and readout at every step (Cho), or only into the first state (Sutskever)",
+    )
+    reverse: bool = option(False, "read the source backwards (Sutskever 2014)")
+
+    def __post_init__(self) -> None:
+        if self.context == "start" and self.start == "zero":
+            raise ConfigError("start", 'zero given with context = "start": the decoder would see nothing of the source')
+
+
+@dataclass(frozen=True)
+class RNNSearch(ModelConfig):
+    """Options of `rnnsearch`."""
+
+    cell: Cell = option("gru", "of encoder and decoder")
+    nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
+    size: int = option(256, "width of each direction's and the decoder's states", least=1)
+    embedding: int = option(256, "width of the word embeddings", least=1)
+    hidden: int = option(256, "width of the alignment model", least=1)
+    layers: int = option(1, "bidirectional layers of the encoder", least=1)
+    maxout: int = option(128, "width of the deep output's maxout layer", least=1)
+    output: Literal["current", "previous"] = option(
+        "current", "the output reads s_i (the paper's text) or s_(i-1) (its appendix)"
+    )
+
+
+@dataclass(frozen=True)
+class Luong(ModelConfig):
+    """Options of `luong`."""
+
+    cell: Literal["gru", "lstm"] = option("lstm", "of encoder and decoder")
+    size: int = option(256, "width of the states", least=1)
+    embedding: int = option(256, "width of the word embeddings", least=1)
+    layers: int = option(2, "cells one on the other", least=1)
+    score: Literal["dot", "general", "concat", "location"] = option(
+        "general", "how a state and an annotation are compared"
+    )
+    span: Literal["global", "local-m", "local-p"] = option(
+        "global", "all annotations, a window that moves on, or one that is predicted"
+    )
+    radius: int = option(10, "D, half of a local window", least=1)
+    length: int = option(200, "positions that the score location knows", least=1)
+    input_feeding: bool = option(True, "the attentional state goes into the next step's input")
+    reverse: bool = option(False, "read the source backwards")
+    bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
+
+    def __post_init__(self) -> None:
+        if self.bidirectional and self.size % 2:
+            raise ConfigError("size", f"{self.size} given with bidirectional = true, expected an even width")
+        if self.score == "location" and self.span != "global":
+            raise ConfigError(
+                "span", f'"{self.span}" given with score = "location", which is global only (Luong 2015, 3.2)'
+            )
+
+
+@dataclass(frozen=True)
+class Transformer(ModelConfig):
+    """Options of `transformer`."""
+
+    size: int = option(256, "width of the model", least=1)
+    heads: int = option(4, "attention heads", least=1)
+    layers: int = option(3, "blocks of the encoder, and of the decoder", least=1)
+    decoder_layers: int | None = option(None, "blocks of the decoder, where they are not as many", least=1)
+    hidden: int = option(1024, "width of the feed-forward nets", least=1)
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
+    join: Literal["add", "concatenate"] = option("add", "how sinusoidal and learned positions meet the embeddings")
+    length: int = option(1024, "positions that learned ones know", least=1)
+    norm: Literal["pre", "post"] = option("pre", "layer norm before each part, or after its residual (the paper)")
+    tied: Literal["none", "output", "all"] = option(
+        "output", "the output projection is the target's embedding; all: the source's too (needs a joint tokenizer)"
+    )
+    attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
+
+    def __post_init__(self) -> None:
+        divides(self.heads, self.size)
+        if self.positions == "rotary" and self.size // self.heads % 2:
+            raise ConfigError("positions", f"rotary needs heads of an even width, {self.size} / {self.heads} is odd")
+        if self.join == "concatenate" and self.positions not in ("sinusoidal", "learned"):
+            raise ConfigError(
+                "join", f'concatenate given with positions = "{self.positions}", which are not vectors to be joined'
+            )
+
+
+@dataclass(frozen=True)
+class Encoder(ModelConfig):
+    """Options of `encoder`."""
+
+    job: Literal["classify", "language-model"] = option("classify", "a text classifier, or a causal language model")
+    size: int = option(256, "width of the model", least=1)
+    heads: int = option(4, "attention heads", least=1)
+    layers: int = option(3, "blocks", least=1)
+    hidden: int = option(1024, "width of the feed-forward nets", least=1)
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
+    length: int = option(1024, "positions that learned ones know", least=1)
+    norm: Literal["pre", "post"] = option("pre", "layer norm before each part, or after its residual")
+    pooling: Literal["mean", "attention"] = option("mean", "how a classifier makes one vector of many")
+    tied: bool = option(True, "a language model's output projection is its embedding")
+    attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
+
+    def __post_init__(self) -> None:
+        divides(self.heads, self.size)
+        if self.positions == "rotary" and self.size // self.heads % 2:
+            raise ConfigError("positions", f"rotary needs heads of an even width, {self.size} / {self.heads} is odd")
+
+
+@dataclass(frozen=True)
+class LSTMN(ModelConfig):
+    """Options of `lstmn`."""
+
+    job: Literal["translate", "language-model", "classify"] = option(
+        "translate", "an encoder-decoder, a language model or a text classifier"
+    )
+    size: int = option(256, "width of the hidden and the memory tape", least=1)
+    embedding: int = option(256, "width of the word embeddings", least=1)
+    hidden: int = option(256, "width of the attention's hidden layer", least=1)
+    layers: int = option(1, "cells one on the other", least=1)
+    intra: bool = option(True, "look back at the tapes at every step; false: a plain LSTM, to compare with")
+    fusion: Literal["shallow", "deep"] = option(
+        "deep", "a decoder reads the source beside its state (shallow), or into its memory by a gate (deep)"
+    )
+
+
+@dataclass(frozen=True)
+class Pointer(ModelConfig):
+    """Options of `pointer`."""
+
+    size: int = option(256, "width of the states", least=1)
+    embedding: int = option(256, "width of the word embeddings", least=1)
+    hidden: int = option(256, "width of the pointing attention", least=1)
+    bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
+
+    def __post_init__(self) -> None:
+        if self.bidirectional and self.size % 2:
+            raise ConfigError("size", f"{self.size} given with bidirectional = true, expected an even width")
+
+
+@dataclass(frozen=True)
+class NTM(ModelConfig):
+    """Options of `ntm`."""
+
+    controller: Literal["lstm", "feedforward"] = option("lstm", "what reads the input and steers the heads")
+    size: int = option(100, "width of the controller", least=1)
+    embedding: int = option(32, "width of the word embeddings", least=1)
+    slots: int = option(128, "N, the places of the memory", least=1)
+    width: int = option(20, "M, the numbers a place holds", least=1)
+    heads: int = option(1, "pairs of a reading and a writing head", least=1)
+    shift: int = option(1, "the furthest that a head moves in a step", least=0)
+    feed: bool = option(
+        False, "the outputs so far are read on; false: only the memory says what comes, as in the paper"
+    )
+
+    def __post_init__(self) -> None:
+        if 2 * self.shift + 1 > self.slots:
+            raise ConfigError("shift", f"{self.shift} given with {self.slots} slots, expected less than half of them")
+
+
+@dataclass(frozen=True)
+class Captioner(ModelConfig):
+    """Options of `captioner`."""
+
+    backbone: str = option("resnet", "what makes the grid: resnet, the own one, or timm:NAME, or torchvision:NAME")
+    weights: str | None = option(None, "a file with the backbone's weights (.safetensors, or a state_dict .pt)")
+    frozen: bool = option(False, "the backbone is not trained")
+    channels: int = option(32, "width of the own ResNet's first stage; each further stage doubles it", least=1)
+    stages: int = option(3, "stages of the own ResNet; each halves the grid", least=1, most=5)
+    blocks: int = option(2, "residual blocks of a stage", least=1)
+    decoder: Literal["lstm", "transformer"] = option("lstm", "what writes the words")
+    attention: Literal["soft", "hard", "none"] = option(
+        "soft", "all places weighed, one place drawn, or none: the mean of the grid at the start and nothing else"
+    )
+    size: int = option(256, "width of the decoder's states", least=1)
+    embedding: int = option(256, "width of the word embeddings", least=1)
+    hidden: int = option(256, "width of the attention's hidden layer; of a Transformer's feed-forward nets", least=1)
+    heads: int = option(4, "attention heads of a Transformer", least=1)
+    layers: int = option(1, "cells, or blocks of a Transformer, one on the other", least=1)
+    gate: bool = option(True, "the gate β, by which the LSTM says how much the picture counts for a word")
+    penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0)
+    entropy: float = option(0.01, "λ_e, the weight of hard attention's entropy", least=0)
+    reinforce: float = option(1.0, "λ_r, the weight of hard attention's REINFORCE term", least=0)
+    sampled: float = option(
+        0.5, "the share of sentences whose places are drawn; the others take the mean", above=0, most=1
+    )
+
+    def __post_init__(self) -> None:
+        if self.backbone != "resnet" and not self.backbone.startswith(("timm:", "torchvision:")):
+            raise ConfigError("backbone", f'"{self.backbone}" given, expected resnet, timm:NAME or torchvision:NAME')
+        if self.backbone == "resnet" and self.frozen and self.weights is None:
+            raise ConfigError("frozen", "true given without weights: the backbone would stay as it was drawn")
+        if self.decoder == "transformer":
+            divides(self.heads, self.size)
+            if self.attention != "soft":
+                raise ConfigError(
+                    "attention", f'"{self.attention}" given with decoder = "transformer", expected "soft"'
+                )
+
+
+@dataclass(frozen=True)
+class HAN(ModelConfig):
+    """Options of `han`."""
+
+    cell: Literal["gru", "lstm"] = option("gru", "of both levels")
+    size: int = option(50, "width of each direction's states, of words and of sentences", least=1)
+    embedding: int = option(200, "width of the word embeddings", least=1)
+    hidden: int = option(100, "width of the two attentions", least=1)
+    attention: bool = option(True, "weigh words and sentences; false: their mean")
+
+
+@dataclass(frozen=True)
+class ConvNet(ModelConfig):
+    """Options of `convnet`."""
+
+    channels: int = option(32, "width of the first stage; each further stage doubles it", least=1)
+    stages: int = option(3, "stages; each halves the grid", least=1, most=5)
+    blocks: int = option(1, "residual blocks of a stage", least=1)
+    attention: bool = option(True, "the self-attention layer after the stage `after`")
+    after: int = option(2, "the stage, from 1, whose grid the self-attention layer sees", least=1)
+    reduction: int = option(8, "the layer's channels are divided by so many for queries, keys and values", least=1)
+
+    def __post_init__(self) -> None:
+        if self.attention:
+            if self.after > self.stages:
+                raise ConfigError("after", f"{self.after} given, but there are {self.stages} stages")
+            channels = self.channels * 2 ** (self.after - 1)
+            if channels % self.reduction:
+                raise ConfigError("reduction", f"{channels} channels are not divisible by {self.reduction}")
