@@ -17,7 +17,7 @@ from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 from regard.training.task import Loss, Task
 
-TIMES = {"seconds", "tokens_per_second"}  # keys of a record that no two runs share
+TIMES = {"seconds", "tokens_per_second", "waited"}  # keys of a record that no two runs share
 MODELS: dict[str, dict[str, Any]] = {
     "transformer": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16},
     "rnnsearch": {"kind": "rnnsearch", "size": 16, "embedding": 8, "hidden": 8, "maxout": 8},

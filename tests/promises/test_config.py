@@ -33,9 +33,8 @@ finally:
 
 def tables() -> dict[str, dict[str, Any]]:
     found = {path.stem: read(path) for path in CONFIGS}
-    for kind in KINDS:
-        task = "language-model" if kind == "encoder" else "translate"
-        found[f"default {kind}"] = read_settings({"task": task, "model": {"kind": kind}}).table()
+    for kind in KINDS.values():
+        found[f"default {kind.name}"] = read_settings({"task": kind.tasks[0], "model": {"kind": kind.name}}).table()
     return found
 
 

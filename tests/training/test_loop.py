@@ -59,9 +59,9 @@ def stepped(settings, task, run, count):
     trainer = Trainer(task, settings, run, Progress(), Group("cpu"))
     trainer.prepare(False)
     trainer.objective.train()
-    stream = task.stream(Position())
-    for _ in range(count):
-        trainer.update(stream)
+    with trainer.shares() as shares:
+        for _ in range(count):
+            trainer.update(next(shares))
     return trainer
 
 
@@ -150,11 +150,11 @@ class Poisoned(Line):
 
     def __init__(self, steps, value=math.nan):
         super().__init__()
-        self.poison, self.value, self.batch_number = set(steps), value, 0
+        self.poison, self.value = set(steps), value
 
     def batch(self, plan, position):
-        self.batch_number += 1
-        return (plan[0] * self.value, plan[1]) if self.batch_number in self.poison else plan
+        number = position.epoch * self.batches + position.batch + 1
+        return (plan[0] * self.value, plan[1]) if number in self.poison else plan
 
 
 def kept_by(trainer):
@@ -166,7 +166,8 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(tmp_path, value):
     task, clean = Poisoned({3}, value), Line()
     trainer = stepped(training(), task, tmp_path / "a", 2)
     before, state = weights(task), {key: tensor.clone() for key, tensor in kept_by(trainer).items()}
-    trainer.update(task.stream(Position()))
+    with trainer.shares() as shares:
+        trainer.update(next(shares))
     assert same_tensors(weights(task), before)
     assert same_tensors(kept_by(trainer), state)  # Adam's moments and its count of steps too
     assert int(trainer.lost) == 1
@@ -503,11 +504,12 @@ def test_a_moving_average_is_measured_and_saved_and_the_raw_weights_go_on(tmp_pa
     # A loop of its own over the weights of a run without.
     plain = Line()
     trainer = stepped(training(), plain, tmp_path / "b", 0)
-    stream, mean = plain.stream(Position()), weights(plain)
-    for step in range(1, 5):
-        trainer.update(stream)
-        decay = min(0.9, (1 + step) / (10 + step))
-        mean = {name: decay * mean[name] + (1 - decay) * tensor for name, tensor in weights(plain).items()}
+    mean = weights(plain)
+    with trainer.shares() as shares:
+        for step in range(1, 5):
+            trainer.update(next(shares))
+            decay = min(0.9, (1 + step) / (10 + step))
+            mean = {name: decay * mean[name] + (1 - decay) * tensor for name, tensor in weights(plain).items()}
     found = read_checkpoint(Checkpoints(tmp_path).last())
     assert same_tensors(found.model, task.measured)
     for name, tensor in mean.items():

@@ -7,14 +7,66 @@ from regard.models.kinds import KINDS
 from regard.training.settings import base_table, read_settings
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("preset", [None, "tiny", "small", "base", "big"])
-def test_the_table_of_settings_gives_the_settings(kind, preset):
-    task = "language-model" if kind == "encoder" else "translate"
+METRIC = {"translate": "bleu", "language-model": "loss", "caption": "bleu", "classify": "accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "preset", "task"),
+    [(kind.name, preset, task) for kind in KINDS.values() for preset in (None, *kind.presets) for task in kind.tasks],
+)
+def test_the_table_of_settings_gives_the_settings(kind, preset, task):
     table = {"task": task, "model": {"kind": kind, **({"preset": preset} if preset else {})}}
     settings = read_settings(table)
+    assert settings.task == task
+    assert getattr(settings.model, "job", task) == task
     assert read_settings(settings.table()) == settings
-    assert settings.training.metric == ("loss" if kind == "encoder" else "bleu")
+    assert settings.training.metric == METRIC[task]
+
+
+@pytest.mark.parametrize(
+    ("data", "task", "kind"),
+    [
+        ({}, "translate", "transformer"),
+        ({"documents": "a.tsv"}, "classify", "han"),
+        ({"images": "a", "captions": "b"}, "caption", "captioner"),
+        ({"images": "a", "labels": "b"}, "classify", "convnet"),
+        ({"images": "a"}, "classify", "convnet"),
+        ({"builtin": "reviews"}, "classify", "han"),
+        ({"builtin": "scenes"}, "caption", "captioner"),
+    ],
+)
+def test_the_data_says_what_is_learned_and_by_which_kind(data, task, kind):
+    settings = read_settings({"data": data})
+    assert (settings.task, settings.kind) == (task, kind)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"model": {"kind": "encoder"}}, 'model.kind: "encoder" given with task = "translate", expected one of rnn, '),
+        (
+            {"data": {"documents": "a.tsv"}, "model": {"kind": "convnet"}},
+            'model.kind: "convnet" given with task = "classify" and data that is documents, expected one of encoder, ',
+        ),
+        (
+            {"data": {"documents": "a.tsv"}, "task": "caption"},
+            'task: "caption" given with data that is documents, expected pictures',
+        ),
+        ({"data": {"captions": "a"}}, "data.images: missing, as captions is given"),
+        ({"data": {"documents": "a.txt"}}, 'data.documents: "a.txt" given, expected a name that ends in .tsv'),
+        ({"data": {"documents": "a.tsv", "text_column": "b"}}, "data.text_column: 'b' given, expected a column number"),
+        ({"data": {"images": "a", "captions": "b", "labels": "c"}}, "data.labels: given beside captions"),
+        ({"data": {"images": "a", "documents": "b.tsv"}}, "data.images: given beside documents"),
+    ],
+)
+def test_what_does_not_go_together_is_named(table, said):
+    with pytest.raises(ConfigError) as caught:
+        read_settings(table)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_picture_classifier_of_scenes_is_named_by_its_kind():
+    assert read_settings({"data": {"builtin": "scenes"}, "model": {"kind": "convnet"}}).task == "classify"
 
 
 def test_nothing_given_is_a_transformer():

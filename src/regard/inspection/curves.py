@@ -18,7 +18,8 @@ __all__ = ["Curve", "capital", "curves", "thinned"]
 Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
 # What a record holds beside scores.
-ASIDE = {"kind", "step", "steps", "epoch", "seconds", "best", "samples", "skipped", "rate", "tokens_per_second"}
+ASIDE = {"kind", "step", "steps", "epoch", "seconds", "best", "samples", "skipped", "rate", "waited"}
+ASIDE.add("tokens_per_second")
 
 
 class Curve(NamedTuple):

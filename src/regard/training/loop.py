@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError, TrainingError
+from regard.training.ahead import Ahead, Share
 from regard.training.average import Average, mean_weights
 from regard.training.checkpoint import (
     Checkpoint,
@@ -34,12 +35,12 @@ from regard.training.progress import Metrics, Progress
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.stopping import Stopping
-from regard.training.task import Position, Task
+from regard.training.task import Task
 
 __all__ = ["Result", "Trainer", "train"]
 
 HOPELESS = 100  # steps in a row that were not finite
-UNSAID = ("count", "tokens", "since", "lost", "bad")  # of the sums: not losses
+UNSAID = ("count", "tokens", "since", "lost", "bad", "waited")  # of the sums: not losses
 
 
 @dataclass(frozen=True)
@@ -105,18 +106,19 @@ class Trainer:
         """Update, record, validate and save until there is a reason to stop, which is given back."""
         now, settings = self.now, self.settings
         began, first = time.monotonic() - now.seconds, now.step
-        stream = self.task.stream(now.position)
         why = stopping.reason(now)  # a run that goes on may have had its time, or its patience, already
-        while why is None:
-            self.update(stream)
-            now.seconds = time.monotonic() - began
-            if now.step % settings.log_every == 0:
-                self.record(metrics)
-            if now.step == settings.steps or now.step % settings.validate_every == 0:
-                self.save(self.validate(metrics))
-                # The pace is that of training alone.
-                now.sums["since"] = now.sums.get("since", 0.0) + time.monotonic() - began - now.seconds
-            why = stopping.reason(now)
+        with self.shares() as shares:
+            while why is None:
+                self.update(next(shares))
+                now.seconds = time.monotonic() - began
+                if now.step % settings.log_every == 0:
+                    now.sums["waited"], shares.waited = shares.waited, 0.0
+                    self.record(metrics)
+                if now.step == settings.steps or now.step % settings.validate_every == 0:
+                    self.save(self.validate(metrics))
+                    # The pace is that of training alone.
+                    now.sums["since"] = now.sums.get("since", 0.0) + time.monotonic() - began - now.seconds
+                why = stopping.reason(now)
         if self.saved_step != now.step:
             self.save(self.validate(metrics) if why == "minutes" else False)
         if why != "signal" and settings.average > 1 and now.step > first:
@@ -166,21 +168,23 @@ class Trainer:
 
     # ---- one update
 
-    def update(self, stream: Iterator[tuple[Position, Any]]) -> None:
+    def shares(self) -> Ahead:
+        """What each update from here on trains on."""
+        group, pin = self.group, self.device.type == "cuda"
+        return Ahead(self.task, self.now.position, self.settings.accumulate, group.rank, group.world, pin)
+
+    def update(self, share: Share) -> None:
         """Batches in, one step of the optimiser."""
         group, now, settings = self.group, self.now, self.settings
-        plans = [next(stream) for _ in range(settings.accumulate * group.world)]
-        count = sum(self.task.count(plan) for _, plan in plans)
         step = now.step + 1
         torch.manual_seed(mixed(settings.seed, step, group.rank))
-        mine = plans[group.rank :: group.world]
-        for name, value in attempt_in_parts(lambda parts: self.backward(mine, count, parts), self.redo).items():
+        for name, value in attempt_in_parts(lambda parts: self.backward(share, parts), self.redo).items():
             if self.device.type == "cpu" and group.world == 1:  # reading is free, and the order always the same
                 now.sums[name] = now.sums.get(name, 0.0) + float(value)
             else:
                 value = value.double()
                 self.device_sums[name] = self.device_sums[name] + value if name in self.device_sums else value
-        now.sums["count"] = now.sums.get("count", 0) + count
+        now.sums["count"] = now.sums.get("count", 0) + share.count
         group.sum_gradients(self.parameters)
         rate = rate_at(step, settings)
         for each in self.optimiser.param_groups:
@@ -189,19 +193,18 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         if self.ema is not None:
             self.ema.update(self.parameters, step)
-        now.step, last = step, plans[-1][0]
-        now.position = Position(last.epoch, last.batch + 1)
+        now.step, now.position = step, share.end
 
-    def backward(self, plans: list[tuple[Position, Any]], count: int, parts: int) -> dict[str, Tensor]:
+    def backward(self, share: Share, parts: int) -> dict[str, Tensor]:
         """Gradients of this process's share, its batches cut into so many parts."""
         sums: dict[str, Tensor] = {}
-        for position, plan in plans:
-            cut, whole = pieces(self.task, self.task.batch(plan, position), parts)
+        for batch in share.batches:
+            cut, whole = pieces(self.task, batch, parts)
             for piece in cut:
                 try:
                     with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                         loss = self.call(self.task.move(piece, self.device))
-                    (loss.total / count).backward()
+                    (loss.total / share.count).backward()
                 except (RuntimeError, MemoryError) as error:
                     if whole is not None and out_of_memory(error):
                         raise whole from None
@@ -254,6 +257,7 @@ class Trainer:
             **{name: value / count for name, value in sums.items() if name not in UNSAID},
             "rate": rate_at(now.step, self.settings),
             "tokens_per_second": count / interval if interval > 0 else 0.0,
+            "waited": round(sums.get("waited", 0.0) / interval, 4) if interval > 0 else 0.0,
             "seconds": round(now.seconds, 3),
             "skipped": now.skipped,
         }

@@ -1,0 +1,66 @@
+"""Batches are loaded while the last ones are trained on: a step should not wait for its data."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from regard.training.task import Position, Task
+
+__all__ = ["Ahead", "Share"]
+
+DEPTH = 2  # updates that are loaded ahead
+
+
+class Share(NamedTuple):
+    """What one process needs for an update."""
+
+    batches: list[Any]  # of this process
+    count: int  # what the losses of all processes are sums over
+    end: Position  # where the stream stands afterwards
+
+
+class Ahead:
+    """The shares of one update after the other, each loaded by a thread before it is asked for.
+
+    One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
+    hangs on when they were loaded. An error comes when its update is asked for. `waited` is how long the loop stood
+    still for its data, in seconds.
+    """
+
+    def __init__(self, task: Task, position: Position, accumulate: int, rank: int, world: int, pin: bool):
+        self.task, self.rank, self.world, self.pin = task, rank, world, pin
+        self.stream, self.plans = task.stream(position), accumulate * world
+        self.pool = ThreadPoolExecutor(1, "regard-batches")
+        self.coming: deque[Future[Share]] = deque()
+        self.waited = 0.0
+
+    def __enter__(self) -> "Ahead":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for each in self.coming:
+            each.cancel()
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def __iter__(self) -> Iterator[Share]:
+        return self
+
+    def __next__(self) -> Share:
+        while len(self.coming) <= DEPTH:
+            self.coming.append(self.pool.submit(self.load))
+        began = time.monotonic()
+        share = self.coming.popleft().result()
+        self.waited += time.monotonic() - began
+        return share
+
+    def load(self) -> Share:
+        """The next update's plans, and this process's batches of them."""
+        plans = [next(self.stream) for _ in range(self.plans)]
+        mine = plans[self.rank :: self.world]
+        batches = [self.task.batch(plan, position) for position, plan in mine]
+        if self.pin:
+            batches = [batch.pin_memory() if hasattr(batch, "pin_memory") else batch for batch in batches]
+        last = plans[-1][0]
+        return Share(batches, sum(self.task.count(plan) for _, plan in plans), Position(last.epoch, last.batch + 1))
