@@ -19,6 +19,8 @@ from regard.training.start import Started, check_folder, start
 
 __all__ = ["train_and_report"]
 
+OTHER = {"text": "--source A --target B", "documents": "--documents A.tsv", "pictures": "--images A --captions B"}
+
 
 def train_and_report(
     table: Mapping[str, Any], out: Path, *, resume: bool = False, base: Path | None = None, choose: bool = False
@@ -61,7 +63,7 @@ def report(out: Path, started: Started) -> Path:
     run = load(out)
     aligned = None
     samples = task.samples()
-    if samples and run.model.crossings:
+    if samples and run.settings.task == "translate" and run.model.crossings:
         sample = samples[len(samples) // 2]
         with contextlib.suppress(RegardError):  # a picture is not worth a report
             aligned = run.align(sample.source, sample.reference)
@@ -73,7 +75,9 @@ def report(out: Path, started: Started) -> Path:
         more += " --set training.patience=0" if result.why == "patience" else ""
         more += f" --set training.minutes={2 * (training.minutes or 0)}" if result.why == "minutes" else ""
         commands = [(f"regard train --resume {out} {more}", "Train it longer.")]
-    commands.append((f"regard train --from {out} --source A --target B --out RUN", "Go on with other data."))
+    commands.append(
+        (f"regard train --from {out} {OTHER[run.settings.data.reads or 'text']} --out RUN", "Go on with other data.")
+    )
     return write(
         out,
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
@@ -88,7 +92,7 @@ def report(out: Path, started: Started) -> Path:
             ("device", dict(started.facts)["device"]),
             ("seed", str(started.settings.training.seed)),
             ("data", task.prepared.hash),
-            ("tokenizer", task.prepared.tokenizers.hash),
+            *([("tokenizer", task.prepared.tokenizers.hash)] if task.prepared.tokenizers is not None else []),
         ],
         commands=commands,
     )

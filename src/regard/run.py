@@ -8,11 +8,12 @@ run.translate(["I ate pizza yesterday ."], beam=5)
 # n target words · m source words
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,21 +23,30 @@ from regard.decoding.batches import BUDGET, search_in_batches
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.found import Output
 from regard.decoding.options import Options
+from regard.decoding.pictures import searched
 from regard.decoding.score import Scored, score
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.inspection.aligned import looked_at
 from regard.inspection.words import alignment as links_of
 from regard.models.contract import Model
+from regard.models.kinds import KINDS
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
 from regard.training.predict import model_of
 from regard.training.settings import Settings, read_settings
-from regard.training.start import tokenizers_of
+from regard.training.start import labels_of, tokenizers_of
 
-__all__ = ["Aligned", "Run", "Translation", "load"]
+__all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
 CHUNK = 1024  # texts that a stream reads ahead
 SAMPLE = 100  # tokens of a language model's text at most, unless told otherwise
+Picture = str | Path | np.ndarray | Tensor  # a file, or its pixels [3 h w]
+COMMANDS = {
+    "translate": "regard translate",
+    "language-model": "regard sample",
+    "caption": "regard caption",
+    "classify": "regard classify",
+}
 
 
 @dataclass(frozen=True)
@@ -60,11 +70,37 @@ class Translation:
     alignment: tuple[tuple[int, int], ...] | None = None  # links of a source word and a target word, from 0
 
 
-class Run:
-    """A trained model, or an ensemble of them, with its tokenizers and settings."""
+@dataclass(frozen=True)
+class Classified:
+    """What a document or a picture is said to be."""
 
-    def __init__(self, folder: Path, settings: Settings, tokenizers: Tokenizers, model: Model, step: int):
-        self.folder, self.settings, self.tokenizers, self.model, self.step = folder, settings, tokenizers, model, step
+    label: str
+    probability: float
+    probabilities: dict[str, float]  # of every label
+
+
+class Run:
+    """A trained model, or an ensemble of them, with its tokenizers, settings and labels."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        tokenizers: Tokenizers | None,
+        model: Model,
+        step: int,
+        labels: Sequence[str] = (),
+    ):
+        self.folder, self.settings, self.model, self.step = folder, settings, model, step
+        self.labels = tuple(labels)  # of a classifier
+        self.texts = tokenizers  # None where there are no texts: pictures with labels
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of source and target."""
+        if self.texts is None:
+            raise ArgumentError(f"{self.folder}: a classifier of pictures has no tokenizer")
+        return self.texts
 
     @property
     def device(self) -> torch.device:
@@ -209,8 +245,57 @@ class Run:
         found = search_in_batches(self.model, sources, parsed, prefixes=[begun] * count, device=self.device)
         return [self.written(each.outputs[0]) for each in found]
 
+    def caption(self, pictures: Iterable[Picture], **options: Any) -> list[str]:
+        """What each picture, a file or its pixels, shows; `options` are those of `Options`, such as beam=5."""
+        return [found[0].text for found in self.captions(pictures, **options)]
+
+    def captions(self, pictures: Iterable[Picture], **options: Any) -> Iterator[list[Translation]]:
+        """The captions of each picture, best first, as they are asked for."""
+        self.check_task("caption")
+        found = searched(self.model, self.read(pictures), parse(Options, options), device=self.device)
+        return ([self.written(output) for output in each.outputs] for each in found)
+
+    def classify(
+        self, items: Iterable[Picture], *, splitter: Callable[[str], Sequence[str]] | None = None
+    ) -> list[Classified | None]:
+        """The label of each document, given as its text, or of each picture, a file or its pixels.
+
+        A document without words has none. `splitter` cuts a text into its sentences in place of the run's own way.
+        """
+        from regard.data.documents import encode_documents, splitter_of
+        from regard.decoding.labels import label_in_batches, label_pictures
+
+        self.check_task("classify")
+        if isinstance(items, str):
+            raise ArgumentError("items: one text given, expected a list of them")
+        if self.settings.data.reads == "pictures":
+            found = label_pictures(self.model, self.read(items), device=self.device)
+            return [self.labelled(row) for row in found]
+        reads = KINDS[self.settings.kind].reads
+        texts = [str(item) for item in items]
+        data = self.settings.data
+        rows, _ = encode_documents(texts, self.tokenizers.source, data, splitter_of(data, splitter))
+        found = label_in_batches(self.model, rows, reads, self.device)
+        return [self.labelled(each) if row else None for row, each in zip(rows, found, strict=True)]
+
+    def labelled(self, log_probs: Tensor) -> Classified:
+        """The likeliest label, and how likely each is."""
+        each = dict(zip(self.labels, log_probs.exp().tolist(), strict=True))
+        label = max(each, key=lambda name: each[name])
+        return Classified(label, each[label], each)
+
+    def read(self, pictures: Iterable[Picture]) -> Iterator[np.ndarray | Tensor]:
+        """The pixels of each picture as the model wants them, [3 h w]."""
+        from regard.data.pictures import read_for
+
+        if isinstance(pictures, str | Path):
+            raise ArgumentError("pictures: one path given, expected a list of them")
+        for each in pictures:
+            yield read_for(self.settings.data, each) if isinstance(each, str | Path) else each
+
     def align(self, source: str, target: str) -> Aligned:
         """Where the model looks for each word of a translation."""
+        self.check_task("translate")
         if not self.aligning.crossings:
             raise ArgumentError(f"{self.folder}: a model of kind {self.settings.kind} has no attention to its source")
         ids = self.tokenizers.source.encode(source), self.tokenizers.target.encode(target)
@@ -227,8 +312,8 @@ class Run:
     def check_task(self, expected: str) -> None:
         """Refuse what a run of another task cannot do."""
         if self.settings.task != expected:
-            command = {"translate": "regard translate", "language-model": "regard sample"}[self.settings.task]
-            raise ArgumentError(f"{self.folder}: its task is {self.settings.task}, expected {expected}; use {command}")
+            task = self.settings.task
+            raise ArgumentError(f"{self.folder}: its task is {task}, expected {expected}; use {COMMANDS[task]}")
 
 
 def check_texts(**given: Iterable[str] | None) -> None:
@@ -249,6 +334,8 @@ def load(run: str | Path, *others: str | Path, checkpoint: str = "best", device:
             raise CheckpointError(
                 f"{other.folder}: its task is {other.settings.task}, and that of {first.folder} {first.settings.task}"
             )
+        if first.settings.task == "classify":
+            raise CheckpointError(f"{other.folder}: a classifier, and only runs that write make an ensemble")
         if other.tokenizers.hash != first.tokenizers.hash:
             raise CheckpointError(
                 f"{other.folder}: its tokenizer is not that of {first.folder}; an ensemble shares one (tokenizer.file)"
@@ -278,6 +365,9 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     tokenizers = tokenizers_of(folder, found.manifest)
     if found.manifest.get("task", {}).get("model") != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
-    model = model_of(settings, tokenizers)
-    load_weights(Prediction(model), found.model, str(path / "model.safetensors"))
-    return Run(folder, settings, tokenizers, model.to(device).eval(), found.step)
+    labels = labels_of(found.manifest)
+    model = model_of(settings, tokenizers, labels)
+    # An objective may have parameters of its own, which only training needs.
+    weights = {name: tensor for name, tensor in found.model.items() if name.startswith("model.")}
+    load_weights(Prediction(model), weights, str(path / "model.safetensors"))
+    return Run(folder, settings, tokenizers, model.to(device).eval(), found.step, labels)

@@ -22,7 +22,7 @@ from tiny import free_port, table
 from regard import load
 from regard.cli.main import app
 from regard.data.pharaoh import parse_pharaoh
-from regard.decoding.sentences import pieces
+from regard.data.sentences import pieces
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents

@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.sentences import Piece, pieces
 from regard.decoding.long import Fit, joined
-from regard.decoding.sentences import Piece, pieces
 from regard.run import Translation
 
 

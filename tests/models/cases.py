@@ -7,10 +7,11 @@ import torch
 
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import KINDS, build
-from regard.models.options import RNN, Encoder, Luong, ModelConfig, RNNSearch, Transformer
+from regard.models.options import LSTMN, NTM, RNN, Encoder, Luong, ModelConfig, Pointer, RNNSearch, Transformer
 
 SOURCES, TARGETS = 11, 13
-RECURRENT = ("rnn", "rnnsearch", "luong")
+RECURRENT = ("rnn", "rnnsearch", "luong", "pointer", "ntm")
+JOINT = ("encoder", "pointer")  # one vocabulary: what is read can be said
 
 
 def rnn(**options):
@@ -33,6 +34,18 @@ def encoder(**options):
     return Encoder(
         **{"job": "language-model", "size": 8, "heads": 2, "layers": 2, "hidden": 12, "length": 12, **options}
     )
+
+
+def lstmn(**options):
+    return LSTMN(size=5, embedding=3, hidden=7, **options)
+
+
+def pointer(**options):
+    return Pointer(**{"size": 5, "embedding": 3, "hidden": 7, **options})
+
+
+def ntm(**options):
+    return NTM(**{"size": 5, "embedding": 3, "slots": 6, "width": 4, **options})
 
 
 CONFIGS: dict[str, tuple[str, ModelConfig]] = {
@@ -68,6 +81,18 @@ CONFIGS: dict[str, tuple[str, ModelConfig]] = {
     "encoder-rotary": ("encoder", encoder(positions="rotary", tied=False, norm="post")),
     "encoder-alibi": ("encoder", encoder(positions="alibi")),
     "encoder-learned": ("encoder", encoder(positions="learned")),
+    "lstmn": ("lstmn", lstmn()),
+    "lstmn-shallow": ("lstmn", lstmn(fusion="shallow")),
+    "lstmn-two-layers": ("lstmn", lstmn(layers=2)),
+    "lstmn-plain": ("lstmn", lstmn(intra=False, layers=2)),
+    "lstmn-plain-shallow": ("lstmn", lstmn(intra=False, fusion="shallow")),
+    "lstmn-language-model": ("lstmn", lstmn(job="language-model")),
+    "pointer": ("pointer", pointer()),
+    "pointer-bidirectional": ("pointer", pointer(bidirectional=True, size=6)),
+    "pointer-once": ("pointer", pointer(once=True)),
+    "ntm": ("ntm", ntm()),
+    "ntm-feedforward-two-heads": ("ntm", ntm(controller="feedforward", heads=2, shift=2, slots=7)),
+    "ntm-fed": ("ntm", ntm(feed=True, shift=0)),
 }
 CASES = {
     name: case for name, case in CONFIGS.items() if importlib.util.find_spec(KINDS[case[0]].file.rsplit(".", 1)[0])
@@ -79,7 +104,7 @@ def model_of(name: str, dropout: float = 0.0) -> Model:
     """A model in float64 whose every parameter is random, zeros and ones too."""
     kind, config = CASES[name]
     config = dataclasses.replace(config, dropout=dropout)
-    sources = TARGETS if kind == "encoder" else SOURCES
+    sources = TARGETS if kind in JOINT else SOURCES
     model = build(kind, config, sources, TARGETS).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -10,7 +10,6 @@ from tiny import Line
 from regard.training.ahead import Ahead
 from regard.training.task import Position
 
-
 START = Position(0, 0)
 
 

@@ -6,7 +6,6 @@ from regard.errors import ConfigError
 from regard.models.kinds import KINDS
 from regard.training.settings import base_table, read_settings
 
-
 METRIC = {"translate": "bleu", "language-model": "loss", "caption": "bleu", "classify": "accuracy"}
 
 

@@ -4,17 +4,10 @@ import pytest
 from tiny import same_tensors, table, write_pairs
 
 from regard.config import read
-from regard.data.prepare import prepare
 from regard.errors import CheckpointError, ConfigError, DataError, TrainingError
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.settings import read_settings
-from regard.training.start import model_defaults, start, training_defaults
-
-
-def defaults(given, prepared, device, batch=4096):
-    pairs = len(prepared.train)
-    tokens = int(prepared.train.lengths[:, 1].sum()) + pairs
-    return training_defaults(model_defaults(given, pairs, device), pairs, tokens, batch)
+from regard.training.start import start
 
 
 def test_positions_that_a_model_does_not_know(tmp_path):
@@ -96,25 +89,3 @@ def test_a_corpus_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match="source.txt.gone: no such file"):
         start(given, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
-    given = table(tmp_path)
-    prepared = prepare(read_settings(given).data, read_settings(given).tokenizer)
-    bare = {"data": given["data"]}
-    chosen = read_settings(defaults(bare, prepared, "cpu"))
-    assert chosen.model == read_settings({"model": {"preset": "tiny", "dropout": 0.3}}).model
-    assert chosen.training.steps == 1000
-    assert chosen.training.warmup == 100
-    kept = read_settings(
-        defaults({**bare, "model": {"size": 32}, "training": {"steps": 77, "warmup": 3}}, prepared, "cpu")
-    )
-    assert (kept.model.size, kept.training.steps, kept.training.warmup) == (32, 77, 3)
-    tiny_run = read_settings(defaults({**bare, "training": {"steps": 1}}, prepared, "cpu"))
-    assert tiny_run.training.warmup == 1
-    assert model_defaults(bare, 29_000, "cuda")["model"] == {"preset": "small", "dropout": 0.3}
-    assert model_defaults(bare, 200_000, "cuda")["model"] == {"preset": "base", "dropout": 0.1}
-    chosen = [training_defaults(bare, 100_000, 1_100_000, batch)["training"]["steps"] for batch in (4096, 8192)]
-    assert abs(chosen[0] / chosen[1] - 2) < 0.2  # as many passes over the corpus, whatever the batch
-    for kind in ("rnn", "rnnsearch", "luong"):
-        assert read_settings(defaults({**bare, "model": {"kind": kind}}, prepared, "cpu")).kind == kind

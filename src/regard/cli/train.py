@@ -18,6 +18,16 @@ def train(
     target: Annotated[str | None, typer.Option(help="Its translation, line by line.", show_default=False)] = None,
     valid_source: Annotated[str | None, typer.Option(help="The same, for validation.", show_default=False)] = None,
     valid_target: Annotated[str | None, typer.Option(help="The same, for validation.", show_default=False)] = None,
+    documents: Annotated[
+        str | None, typer.Option(help="Labelled documents: a TSV of label and text.", show_default=False)
+    ] = None,
+    images: Annotated[str | None, typer.Option(help="A folder of pictures.", show_default=False)] = None,
+    captions: Annotated[
+        str | None, typer.Option(help="What the pictures show: a TSV of picture and caption.", show_default=False)
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="What to call the pictures: a TSV of picture and label.", show_default=False)
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Kind of model: see `regard models`.", show_default=False)] = None,
     preset: Annotated[str | None, typer.Option(help="tiny, small, base or big.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to write.", show_default=False)] = None,
@@ -30,8 +40,10 @@ def train(
     """Train a model into a run folder.
 
     `regard train --source train.en --target train.de --out runs/en-de` chooses the rest from the size of the corpus.
+    `--documents FILE.tsv` trains a classifier of documents, `--images DIR --captions FILE` one that describes pictures.
     """
     given = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
+    given |= {"documents": documents, "images": images, "captions": captions, "labels": labels}
     data = {key: value for key, value in given.items() if value is not None}
     table: dict[str, Any] = {}
     if resume is not None:

@@ -30,7 +30,9 @@ from regard.errors import DataError
 __all__ = ["Encoded", "Writer", "damage", "publish", "seal", "workplace"]
 
 FORMAT = 1
-HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in ("tokens", "lengths", "offsets")}
+HEADINGS = {
+    name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in ("tokens", "lengths", "offsets", "pixels")
+}
 TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
 CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
 STALE = 24 * 3600  # seconds after which a temporary folder is nobody's

@@ -22,14 +22,17 @@ UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def pairs(corpus: CorpusSettings) -> Iterator[tuple[str, str]]:
-    """Every pair of a corpus, in its order, without white space at the ends; a blank side is an empty text."""
+def pairs(corpus: CorpusSettings, *, labelled: bool = False) -> Iterator[tuple[str, str]]:
+    """Every pair of a corpus, in its order, without white space at the ends; a blank side is an empty text.
+
+    `labelled`: the target is a label, which a JSON object may have as a number.
+    """
     if corpus.form is None:
         stream = text_pairs(str(corpus.source), str(corpus.target))
     elif corpus.form == ".tsv":
         stream = columns(str(corpus.file), corpus.column("source_column"), corpus.column("target_column"))
     else:
-        stream = objects(str(corpus.file), corpus.key("source_column"), corpus.key("target_column"))
+        stream = objects(str(corpus.file), corpus.key("source_column"), corpus.key("target_column"), labelled)
     for source, target in stream:
         yield source.strip(), target.strip()
 
@@ -68,7 +71,7 @@ def columns(path: str | Path, source: int, target: int) -> Iterator[tuple[str, s
             yield cells[source - 1], cells[target - 1]
 
 
-def objects(path: str | Path, source: str, target: str) -> Iterator[tuple[str, str]]:
+def objects(path: str | Path, source: str, target: str, labelled: bool = False) -> Iterator[tuple[str, str]]:
     """Two keys of a file with a JSON object a line. A blank line is blank."""
     for number, line in enumerate(lines(path), 1):
         if not line.strip():
@@ -80,10 +83,10 @@ def objects(path: str | Path, source: str, target: str) -> Iterator[tuple[str, s
         except (json.JSONDecodeError, RecursionError) as error:
             whole = " (a file that is one JSON list is not read; write an object a line)" if line[0] == "[" else ""
             raise DataError(f"{place}: not valid JSON: {error}{whole}") from None
-        yield field(row, source, place), field(row, target, place)
+        yield field(row, source, place), field(row, target, place, labelled)
 
 
-def field(row: Any, key: str, place: str) -> str:
+def field(row: Any, key: str, place: str, label: bool = False) -> str:
     """The text under a key; dots lead into objects where the key itself is not there."""
     if not isinstance(row, dict):
         raise DataError(f"{place}: {type(row).__name__} given, expected a JSON object")
@@ -92,6 +95,8 @@ def field(row: Any, key: str, place: str) -> str:
         if not isinstance(value, dict) or part not in value:
             raise DataError(f"{place}: no key {key!r}; there is {', '.join(map(repr, row)) or 'none'}")
         value = value[part]
+    if label and isinstance(value, int | None):  # true and false are, too
+        return "" if value is None else json.dumps(value)
     if not isinstance(value, str):
         raise DataError(f"{place}: {type(value).__name__} given under {key!r}, expected a text")
     try:

@@ -2,6 +2,8 @@
 
 Files are read twice: a survey counts pairs, chooses those held out, and draws the sample that the tokenizer is trained
 on; then everything is encoded, chunk by chunk. No more than the sample (20 million characters) is held at a time.
+
+A `Reading` says what becomes of a row: here two texts are two sequences of tokens; see `documents` for another.
 """
 
 import hashlib
@@ -9,35 +11,37 @@ import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import tokenizers as library
-
 
 from regard.data import cache, drawn
 from regard.data.cache import Encoded, Writer
 from regard.data.corpus import pairs
+from regard.data.pixels import Pixels
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.survey import Survey, hash_of, look_over, names
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train_both
 from regard.errors import DataError
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["Prepared", "Reading", "prepare", "prepared"]
 
 CHUNK = 5_000  # pairs encoded at a time
 TEXTS = 5_000  # validation pairs whose text is kept
 
 Pair = tuple[str, str]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
     """What a model is trained on."""
 
-    tokenizers: Tokenizers
+    tokenizers: Tokenizers | Any  # None for pictures with labels, which have no texts
     train: Encoded
     valid: Encoded
     valid_pairs: list[tuple[str, str]]  # the texts of the first pairs of `valid`, at most 5,000
@@ -45,56 +49,152 @@ class Prepared:
     hash: str  # of the sources, the tokenizer and the settings that matter
     counts: Mapping[str, int]
     labels: tuple[str, ...] = ()  # of a classifier: a target is an index of one
-    pictures: "Pixels | None" = None  # of a corpus of pictures: a source is an index of one
+    pictures: Pixels | None = None  # of a corpus of pictures: a source is an index of one
+    references: list[list[str]] = field(default_factory=list)  # of pictures: all captions of each in `valid`
+
+
+class Reading:
+    """How the rows of a corpus become encoded pairs: here, two texts."""
+
+    what = "pairs"
+    files = "data.valid_source and data.valid_target"  # that would choose what is held out
+
+    def __init__(self, data: DataSettings, settings: TokenizerSettings):
+        self.data, self.settings = data, settings
+        self.training, self.validation = data.training, data.validation
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why a row may be dropped, by the name of its count."""
+        return {"blank": "blank", "long": f"longer than {self.data.longest} tokens"}
+
+    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Every row of a corpus."""
+        return pairs(corpus)
+
+    def facts(self) -> dict[str, object]:
+        """What the encoded rows hang on beside the files, the tokenizer and the usual settings."""
+        return {}
+
+    def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> Survey:
+        """The pass before anything is encoded; `tokenizer`: one is to be trained."""
+        if not hold_out and not tokenizer:
+            return Survey()
+        return look_over(training, self.data, hold_out=hold_out, sample=tokenizer)
+
+    def trained(self, training: Sequence[CorpusSettings], survey: Survey) -> Tokenizers:
+        """Tokenizers for what the survey has seen."""
+        tags = [corpus.tag for corpus in training if corpus.tag]
+        return train_both(*survey.seen(), self.settings, lowercase=self.data.lowercase, tags=tags)
+
+    def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> "Rows":
+        """The rows that are neither blank nor too long; the others are counted."""
+        before = f"{tag} " if tag else ""
+        real = [(before + source, target) for source, target in rows if source and target]
+        sources = tokenizers.source.encode_batch([source for source, _ in real])
+        targets = tokenizers.target.encode_batch([target for _, target in real])
+        shorter = [min(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+        longer = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+        fits = [low > 0 and high <= self.data.longest for low, high in zip(shorter, longer, strict=True)]
+        empty = shorter.count(0)  # to a tokenizer made elsewhere, a text may be nothing
+        counts["blank"] += len(rows) - len(real) + empty
+        counts["long"] += len(fits) - sum(fits) - empty
+        return Rows(real, sources, targets).only(fits)
+
+    def manifest(self) -> dict[str, Any]:
+        """What is to be kept beside the counts."""
+        return {}
+
+    def summary(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+        """One line about what was kept and dropped."""
+        said = f"{counts['pairs']:,} {self.what}" + self.beside(counts, manifest)
+        if dropped := self.dropped(counts, ""):
+            said += f"; dropped {dropped}"
+        if not counts["valid"]:
+            return f"{said}; none for validation"
+        if self.validation or self.data.builtin:
+            lost = self.dropped(counts, "valid_")
+            return f"{said}; {counts['valid']:,} for validation" + (f" (dropped {lost})" if lost else "")
+        again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
+        return f"{said}; {counts['valid']:,} held out for validation{again} (by hash; give {self.files} to choose them)"
+
+    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+        """What else there is to say of those that were kept."""
+        return ""
+
+    def dropped(self, counts: Mapping[str, int], which: str) -> str:
+        """How many were dropped, and why."""
+        kinds = self.reasons.items()
+        return ", ".join(f"{counts[which + name]:,} {words}" for name, words in kinds if counts.get(which + name))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as they are, and encoded."""
+
+    texts: list[Pair]
+    sources: list[list[int]]
+    targets: list[list[int]]
+
+    def only(self, fits: Sequence[bool]) -> "Rows":
+        """Some of them."""
+        only = itertools.compress
+        return Rows(list(only(self.texts, fits)), list(only(self.sources, fits)), list(only(self.targets, fits)))
 
 
 def prepare(
     data: DataSettings,
     tokenizer: TokenizerSettings | None = None,
     *,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
     tokenizers: Tokenizers | None = None,
 ) -> Prepared:
     """Encode the corpora, or find them in the cache; `say` is told in one line what was kept and dropped.
 
     `tokenizers`, those of an earlier run for instance, take the place of the settings.
     """
-    settings = tokenizer or TokenizerSettings()
+    return prepared(Reading(data, tokenizer or TokenizerSettings()), say, tokenizers)
+
+
+def prepared(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepared:
+    """The same for any reading."""
+    data, settings = reading.data, reading.settings
     data.require()
     if tokenizers is None and settings.given:
         tokenizers = given(settings)
     home = cache_folder(data.cache)
-    asked = home / key_of(data, settings, tokenizers)
+    asked = home / key_of(reading, tokenizers)
     if asked.exists():
         problem = cache.damage(asked)
         if problem is None:
-            return opened(asked.resolve(), data, say, ", from the cache")
+            return opened(asked.resolve(), reading, say, ", from the cache")
         say(f"The cache {asked} is damaged ({problem}); it is built again.")
     with cache.workplace(home) as folder:
-        facts = build(folder, data, settings, tokenizers)
+        facts = build(folder, reading, tokenizers)
         cache.seal(folder, **facts)
         # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
         # for leads there.
-        final = home / key_of(data, settings, Tokenizers.load(folder / "tokenizer.json"))
+        final = home / key_of(reading, Tokenizers.load(folder / "tokenizer.json"))
         cache.publish(folder, final)
     if asked != final:
         cache.lead(asked, final)
-    return opened(final, data, say)
+    return opened(final, reading, say)
 
 
-def opened(folder: Path, data: DataSettings, say: Callable[[str], None], note: str = "") -> Prepared:
+def opened(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared:
     """A cache that is whole."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     texts = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
-    say(summary(manifest["counts"], data) + note)
+    say(reading.summary(manifest["counts"], manifest) + note)
     return Prepared(
         tokenizers=Tokenizers.load(folder / "tokenizer.json"),
         train=Encoded(folder / "train", manifest["starts"]),
         valid=Encoded(folder / "valid"),
         valid_pairs=[(source, target) for source, target in texts],
-        weights=tuple(corpus.weight for corpus in data.training) or (1.0,),
+        weights=tuple(corpus.weight for corpus in reading.training) or (1.0,),
         hash=folder.name,
         counts=manifest["counts"],
+        labels=tuple(manifest.get("labels", ())),
     )
 
 
@@ -105,18 +205,20 @@ def given(settings: TokenizerSettings) -> Tokenizers:
     return Tokenizers.pair(str(settings.source_file), str(settings.target_file))
 
 
-def key_of(data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers | None) -> str:
+def key_of(reading: Reading, tokenizers: Tokenizers | None) -> str:
     """A hash of all that the encoded pairs hang on: contents, not names; not weights, nor where the cache is."""
+    data, settings = reading.data, reading.settings
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
     facts = {
         "format": cache.FORMAT,
         "library": None if tokenizers else library.__version__,
-        "training": [fingerprint(corpus) for corpus in data.training],
-        "validation": [fingerprint(corpus) for corpus in data.validation],
+        "training": [fingerprint(corpus) for corpus in reading.training],
+        "validation": [fingerprint(corpus) for corpus in reading.validation],
         "builtin": drawn.fingerprint(data) if data.builtin else None,
         "longest": data.longest,
-        "held_out": None if data.validation else [data.held_out, data.held_out_most, data.lowercase],
+        "held_out": None if reading.validation else [data.held_out, data.held_out_most, data.lowercase],
         "tokenizer": tokenizers.hash if tokenizers else to_train,
+        **reading.facts(),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -136,52 +238,47 @@ def fingerprint(corpus: CorpusSettings) -> list[object]:
     return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag]
 
 
-def build(
-    folder: Path, data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers | None
-) -> dict[str, object]:
+def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict[str, object]:
     """Encode everything into a folder; what the manifest should say of it."""
-    training, validation = drawn.draw(folder / "drawn", data) if data.builtin else (data.training, data.validation)
+    data, training, validation = reading.data, reading.training, reading.validation
+    if data.builtin:
+        training, validation = drawn.draw(folder / "drawn", data)
     hold_out = not validation and data.held_out > 0
-    survey = Survey()
-    if tokenizers is None or hold_out:
-        survey = look_over(training, data, hold_out=hold_out, sample=tokenizers is None)
+    survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:
-        tags = [corpus.tag for corpus in training if corpus.tag]
-        tokenizers = train_both(*survey.seen(), settings, lowercase=data.lowercase, tags=tags)
-    with (
-        Side(folder / "train", tokenizers, data.longest) as train,
-        Side(folder / "valid", tokenizers, data.longest) as valid,
-    ):
+        tokenizers = reading.trained(training, survey)
+    with Side(folder / "train", reading, tokenizers) as train, Side(folder / "valid", reading, tokenizers) as valid:
         starts, seen = [], set[int]()
         for corpus in training:
             starts.append(train.writer.count)
-            for chunk in chunks(pairs(corpus)):
+            for chunk in chunks(reading.rows(corpus)):
                 kept, held = apart(chunk, survey.cutoff, seen, data.lowercase) if hold_out else (chunk, [])
                 train.take(kept, corpus.tag)
                 valid.take(held, corpus.tag)
                 train.counts["repeated"] += len(chunk) - len(kept) - len(held)
         for corpus in validation:
-            for chunk in chunks(pairs(corpus)):
+            for chunk in chunks(reading.rows(corpus)):
                 valid.take(chunk, corpus.tag)
-    counts = counted(train, valid, hold_out)
-    if not train.writer.count:
-        raise DataError(f"{names(training)}: no pair is left to train on: {summary(counts, data)}")
-    if validation and not valid.writer.count:
-        raise DataError(f"{names(validation)}: no pair is left to validate on: {summary(counts, data)}")
+    counts, manifest = counted(train, valid, hold_out), reading.manifest()
+    one = reading.what.removesuffix("s")
+    for side, corpora, purpose in ((train, training, "train"), (valid, validation, "validate")):
+        if corpora and not side.writer.count:
+            said = reading.summary(counts, manifest)
+            raise DataError(f"{names(corpora)}: no {one} is left to {purpose} on: {said}")
     shutil.rmtree(folder / "drawn", ignore_errors=True)
     tokenizers.save(folder / "tokenizer.json")
     rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
     (folder / "valid.jsonl").write_text(rows, encoding="utf-8")
-    return {"starts": starts, "counts": counts}
+    return {"starts": starts, "counts": counts, **manifest}
 
 
 class Side:
-    """Pairs on their way into the cache, for training or for validation."""
+    """Rows on their way into the cache, for training or for validation."""
 
-    def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int):
-        self.writer, self.tokenizers, self.longest = Writer(folder), tokenizers, longest
+    def __init__(self, folder: Path, reading: Reading, tokenizers: Tokenizers):
+        self.writer, self.reading, self.tokenizers = Writer(folder), reading, tokenizers
         self.counts: Counter[str] = Counter()
-        self.texts: list[Pair] = []  # of the first pairs
+        self.texts: list[Pair] = []  # of the first rows
 
     def __enter__(self) -> "Side":
         return self
@@ -190,20 +287,11 @@ class Side:
         self.writer.close()
 
     def take(self, rows: list[Pair], tag: str | None) -> None:
-        """Encode pairs, and write those that are neither blank nor too long."""
-        before = f"{tag} " if tag else ""
-        real = [(before + source, target) for source, target in rows if source and target]
-        sources = self.tokenizers.source.encode_batch([source for source, _ in real])
-        targets = self.tokenizers.target.encode_batch([target for _, target in real])
-        shorter = [min(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
-        longer = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
-        fits = [low > 0 and high <= self.longest for low, high in zip(shorter, longer, strict=True)]
-        empty = shorter.count(0)  # to a tokenizer made elsewhere, a text may be nothing
-        self.counts["blank"] += len(rows) - len(real) + empty
-        self.counts["long"] += len(fits) - sum(fits) - empty
-        self.writer.write(list(itertools.compress(sources, fits)), list(itertools.compress(targets, fits)))
+        """Encode rows, and write those that are kept."""
+        kept = self.reading.encode(rows, tag, self.tokenizers, self.counts)
+        self.writer.write(kept.sources, kept.targets)
         if len(self.texts) < TEXTS:
-            self.texts = [*self.texts, *itertools.compress(real, fits)][:TEXTS]
+            self.texts = [*self.texts, *kept.texts][:TEXTS]
 
 
 def apart(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
@@ -220,35 +308,13 @@ def apart(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tup
 
 
 def counted(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
-    """What became of all pairs; what is dropped of those held out is counted with the rest of their corpus."""
+    """What became of all rows; what is dropped of those held out is counted with the rest of their corpus."""
     dropped = train.counts + valid.counts if hold_out else train.counts
     mine = valid.counts if not hold_out else Counter[str]()
     counts = {"pairs": train.writer.count, "valid": valid.writer.count, "repeated": train.counts["repeated"]}
-    for name in ("blank", "long"):
+    for name in sorted({"blank", "long"} | (dropped.keys() | mine.keys()) - {"repeated"}):
         counts |= {name: dropped[name], f"valid_{name}": mine[name]}
     return counts
-
-
-def summary(counts: Mapping[str, int], data: DataSettings) -> str:
-    """One line about what was kept and dropped."""
-    reasons = {"blank": "blank", "long": f"longer than {data.longest} tokens"}
-
-    def dropped(which: str) -> str:
-        return ", ".join(f"{counts[which + name]:,} {words}" for name, words in reasons.items() if counts[which + name])
-
-    said = f"{counts['pairs']:,} pairs"
-    if dropped(""):
-        said += f"; dropped {dropped('')}"
-    if not counts["valid"]:
-        return f"{said}; none for validation"
-    if data.validation or data.builtin:
-        lost = f" (dropped {dropped('valid_')})" if dropped("valid_") else ""
-        return f"{said}; {counts['valid']:,} for validation{lost}"
-    again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
-    return (
-        f"{said}; {counts['valid']:,} held out for validation{again} "
-        "(by hash; give data.valid_source and data.valid_target to choose them)"
-    )
 
 
 def chunks(rows: Iterable[Pair]) -> Iterator[list[Pair]]:

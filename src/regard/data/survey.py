@@ -7,7 +7,7 @@ trained on, the choice does not hang on the order of the lines, and mostly stays
 import hashlib
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from regard.data.corpus import pairs
@@ -17,6 +17,7 @@ from regard.errors import DataError
 __all__ = ["Survey", "hash_of", "look_over", "names"]
 
 SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
+MOST_LABELS = 10_000
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Survey:
     blank: int = 0
     cutoff: int = -1  # pairs whose hash is at most this are held out
     sample: list[tuple[int, str, str]] = field(default_factory=list)  # hash, source, target
+    largest: dict[str, int] = field(default_factory=dict)  # of every label, the largest hash of its rows
 
     def seen(self) -> tuple[list[str], list[str]]:
         """Both sides of the sample, without what is held out; the sample is let go."""
@@ -34,19 +36,44 @@ class Survey:
         self.sample.clear()
         return [source for source, _ in kept], [target for _, target in kept]
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The targets that there are when some are held out, sorted."""
+        return tuple(sorted(label for label, h in self.largest.items() if h > self.cutoff))
 
-def look_over(training: Iterable[CorpusSettings], data: DataSettings, *, hold_out: bool, sample: bool) -> Survey:
-    """Count the pairs, choose the hash up to which they are held out, and draw a sample for the tokenizer."""
+
+def look_over(
+    training: Iterable[CorpusSettings],
+    data: DataSettings,
+    *,
+    hold_out: bool,
+    sample: bool,
+    rows: Callable[[CorpusSettings], Iterable[tuple[str, str]]] = pairs,
+    what: str = "pairs",
+    files: str = "data.valid_source and data.valid_target",
+    labels: bool = False,
+) -> Survey:
+    """Count the pairs, choose the hash up to which they are held out, and draw a sample for the tokenizer.
+
+    `labels`: targets are a few labels, and each is remembered.
+    """
     survey, characters, mask = Survey(), 0, 0
     # The smallest hashes, negative as heapq keeps the least first; twice as many as may be held out, to know the half.
     smallest, among, room = list[int](), set[int](), 2 * data.held_out_most
     for corpus in training:
-        for source, target in pairs(corpus):
+        for source, target in rows(corpus):
             survey.pairs += 1
             if not source or not target:
                 survey.blank += 1
                 continue
             h = hash_of(source, target, data.lowercase)
+            if labels and survey.largest.get(target, -1) < h:
+                survey.largest[target] = h
+                if len(survey.largest) > MOST_LABELS:
+                    raise DataError(
+                        f"{names(training)}: more than {MOST_LABELS:,} different labels, the last {target[:30]!r}; is "
+                        "data.label_column right?"
+                    )
             if hold_out and h not in among and (len(smallest) < room or h < -smallest[0]):
                 among.add(h)
                 heapq.heappush(smallest, -h)
@@ -61,15 +88,15 @@ def look_over(training: Iterable[CorpusSettings], data: DataSettings, *, hold_ou
                     characters = sum(len(s) + len(t) for _, s, t in survey.sample)
     if survey.pairs == survey.blank:
         blank = f": all {survey.pairs:,} are blank" if survey.pairs else ""
-        raise DataError(f"{names(training)}: no pairs to train on{blank}")
+        raise DataError(f"{names(training)}: no {what} to train on{blank}")
     if hold_out:
         wanted = max(1, math.floor(data.held_out * (survey.pairs - survey.blank)))
         # Never more than half of the different pairs, where those are few.
         count = min(wanted, data.held_out_most, len(smallest) // 2)
         if not count:
             raise DataError(
-                f"{names(training)}: one pair cannot be trained on and held out for validation; "
-                "give data.valid_source and data.valid_target"
+                f"{names(training)}: one {what.removesuffix('s')} cannot be trained on and held out for validation; "
+                f"give {files}"
             )
         survey.cutoff = sorted(-h for h in smallest)[count - 1]
     return survey

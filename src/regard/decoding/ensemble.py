@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import ArgumentError
-from regard.models.contract import Memory, Model, State, Tokens
+from regard.models.contract import Memory, Model, Source, State
 
 __all__ = ["Ensemble"]
 
@@ -39,7 +39,7 @@ class Ensemble(Model):
         """The models."""
         return cast(list[Model], list(self.models))
 
-    def encode(self, source: Tokens) -> Memories:
+    def encode(self, source: Source) -> Memories:
         """What each of them leaves to its decoder."""
         each = tuple(model.encode(source) for model in self.each)
         return Memories(each[0].states, each[0].span, each=each)

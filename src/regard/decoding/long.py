@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from regard.decoding.sentences import Piece, cut, pieces
+from regard.data.sentences import Piece, cut, pieces
 
 __all__ = ["Fit", "joined"]
 

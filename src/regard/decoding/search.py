@@ -12,7 +12,8 @@ A diverse beam (Vijayakumar et al. 2016, arXiv:1610.02424) is searched in groups
 An output that reaches its limit is ended there and its END counted, so that log-probabilities are those of the pair.
 """
 
-# s sentences · r rows of a sentence · k, c candidates · v vocabulary · t tokens said so far · m source positions
+# s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens said so far · m source positions
+import zlib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,26 +32,27 @@ from regard.decoding.options import GREEDY, Options
 from regard.decoding.sampling import draw, numbers
 from regard.errors import ArgumentError
 from regard.kernels.linear import packed
-from regard.models.contract import Model, Tokens
+from regard.models.contract import Model, Pictures, Tokens
 
 __all__ = ["Found", "Output", "greedy", "search"]
 
 NONE = -1  # no token, and no row
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 PACK = 16  # rows from which weights are worth packing for the steps to come
+CAPTION = 60  # the most tokens that are said of a picture, unless told otherwise
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
 
 
 @torch.no_grad()
 def search(
     model: Model,
-    source: Tokens,
+    source: Tokens | Pictures,
     options: Options = Options(),  # noqa: B008
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
     trace: bool = False,
 ) -> list[Found]:
-    """The outputs for each sentence of a padded batch, best first.
+    """The outputs for each sentence of a padded batch, or each picture, best first.
 
     `prefixes` are tokens that the outputs of each sentence begin with. With `trace` every step's candidates are kept.
     """
@@ -61,7 +63,7 @@ def search(
         return Searching(model, source, options, prefixes, trace).run()
 
 
-def greedy(model: Model, source: Tokens, limit: int | None = None) -> list[list[int]]:
+def greedy(model: Model, source: Tokens | Pictures, limit: int | None = None) -> list[list[int]]:
     """The likeliest next token, again and again, up to END, which is left out; at most `limit` of them."""
     return [found.outputs[0].tokens for found in search(model, source, replace(GREEDY, longest=limit))]
 
@@ -80,18 +82,19 @@ class Searching:
     def __init__(
         self,
         model: Model,
-        source: Tokens,
+        source: Tokens | Pictures,
         options: Options,
         prefixes: Sequence[Sequence[int]] | None = None,
         trace: bool = False,
     ):
         self.model, self.options, self.trace = model, options, trace
-        self.lengths = source.lengths.to(source.ids.device)
-        most = limits(model, self.lengths, options, prefixes)
+        most = limits(model, source, options, prefixes)
         check_prefixes(prefixes, most)
         self.allowed = Allowed(most, prefixes or [], options.shortest, options.no_repeat)
         self.size = int(most.max()) + 1  # steps, END's among them
-        self.state = model.start(model.encode(source), 1, self.size, options.coverage_penalty > 0)
+        memory = model.encode(source)
+        self.lengths = memory.lengths.to(most.device)  # of what is to be covered
+        self.state = model.start(memory, 1, self.size, options.coverage_penalty > 0)
         if options.coverage_penalty and self.state.coverage is None:
             raise ArgumentError(
                 f"coverage_penalty: {options.coverage_penalty:g} given, and a model without attention covers nothing"
@@ -106,14 +109,12 @@ class Searching:
         self.numbers: Float[Tensor, "s t r"] | None = None
         if options.sample:
             self.numbers = torch.zeros(count, self.size, self.rows, dtype=torch.float64)
-            for i, (ids, length, limit) in enumerate(
-                zip(source.ids.tolist(), source.lengths.tolist(), most.tolist(), strict=True)
-            ):
-                self.numbers[i, : limit + 1] = numbers(ids[:length], limit + 1, self.rows, options.seed)
+            for i, (named, limit) in enumerate(zip(names(source), most.tolist(), strict=True)):
+                self.numbers[i, : limit + 1] = numbers(named, limit + 1, self.rows, options.seed)
 
     def run(self) -> list[Found]:
         """Step by step, until all are done."""
-        tokens = torch.full_like(self.lengths, START)
+        tokens = torch.full((len(self.sentences),), START, device=self.total.device)
         for step in range(self.size):
             logits, self.state = self.model.step(tokens, self.state)
             logits = logits if logits.dtype == torch.float64 else logits.float()
@@ -303,17 +304,26 @@ def ranked(
 
 
 def limits(
-    model: Model, lengths: Int[Tensor, " s"], options: Options, prefixes: Sequence[Sequence[int]] | None = None
+    model: Model, source: Tokens | Pictures, options: Options, prefixes: Sequence[Sequence[int]] | None = None
 ) -> Int[Tensor, " s"]:
     """The most tokens of each output, without END; where no number is given, a prefix leaves room for twenty more."""
+    pictures = isinstance(source, Pictures)
+    lengths = source.lengths.to(source.pixels.device if isinstance(source, Pictures) else source.ids.device)
     if options.longest is not None:
         most = torch.full_like(lengths, options.longest)
     else:
-        most = 2 * lengths + 20
+        most = torch.full_like(lengths, CAPTION) if pictures else 2 * lengths + 20
         if prefixes is not None and len(prefixes) == len(lengths):
             most = torch.maximum(most, torch.tensor([len(prefix) + 20 for prefix in prefixes]).to(most))
     most = most.clamp(min=options.shortest)
     return most if model.limit is None else most.clamp(max=model.limit - 1)
+
+
+def names(source: Tokens | Pictures) -> list[list[int]]:
+    """What a sample of each sentence or picture is drawn by, whatever it is searched together with."""
+    if isinstance(source, Pictures):
+        return [[zlib.crc32(pixels.contiguous().numpy().tobytes())] for pixels in source.pixels.cpu()]
+    return [ids[:length] for ids, length in zip(source.ids.tolist(), source.lengths.tolist(), strict=True)]
 
 
 def check_prefixes(prefixes: Sequence[Sequence[int]] | None, most: Int[Tensor, " s"]) -> None:

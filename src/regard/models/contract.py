@@ -117,6 +117,7 @@ class Memory:
     states: Float[Tensor, "*b m d"]
     span: Lengths | Packed
     sentence: dict[str, Tensor] = field(default_factory=dict)
+    grid: tuple[int, int] | None = None  # of pictures: the height and width that the positions are places of
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:
@@ -128,6 +129,12 @@ class Memory:
         if isinstance(self.span, Lengths):
             return self
         return replace(self, states=self.span.pad_queries(self.states), span=Lengths(self.lengths))
+
+    def rows(self, index: Int[Tensor, " r"]) -> "Memory":
+        """A memory of these sentences, some of them several times: one for each of several targets."""
+        padded = self.padded()
+        sentence = {name: tensor[index] for name, tensor in self.sentence.items()}
+        return replace(padded, states=padded.states[index], span=Lengths(padded.lengths[index]), sentence=sentence)
 
     def seen_from(self, target: Tokens) -> Lengths | Packed:
         """The span of the target's attention to this memory."""

@@ -184,6 +184,7 @@ class Pointer(ModelConfig):
     embedding: int = option(256, "width of the word embeddings", least=1)
     hidden: int = option(256, "width of the pointing attention", least=1)
     bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
+    once: bool = option(False, "no place is pointed at twice, as in sorting or a tour")
 
     def __post_init__(self) -> None:
         if self.bidirectional and self.size % 2:

@@ -4,7 +4,8 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from regard.training.task import Position, Task
 
@@ -13,7 +14,8 @@ __all__ = ["Ahead", "Share"]
 DEPTH = 2  # updates that are loaded ahead
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True)
+class Share:
     """What one process needs for an update."""
 
     batches: list[Any]  # of this process

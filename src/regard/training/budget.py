@@ -7,22 +7,28 @@ from regard.data.prepare import Prepared
 from regard.data.tokenizer import UNKNOWN
 from regard.training.distributed import Group
 from regard.training.memory import out_of_memory
-from regard.training.predict import task_of
 from regard.training.settings import Settings
+from regard.training.tasks import task_of
 
 __all__ = ["token_budget"]
 
 CPU = 4096
+OTHERS = {"documents": 16_384, "pictures": 65_536}  # of pictures there are so many rows (training.batch_rows)
 LEAST, MOST = 1024, 2**17
 EPOCH = 200  # batches that an epoch should have at least: a small corpus learns little from a few large steps
 SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
 
 
 def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
-    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a GPU the most that a step had room for."""
+    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a GPU the most that a step had room for.
+
+    Documents and pictures have budgets of their own.
+    """
     given = settings.training.batch_tokens
     if given != "auto":
         return given
+    if settings.data.reads in OTHERS:
+        return OTHERS[settings.data.reads]
     if group.device.type == "cpu":
         return CPU
     found: int = group.same(tried(settings, prepared, group.device) if group.first else None)

@@ -19,8 +19,9 @@ from regard.errors import TrainingError
 __all__ = ["Metrics", "duration", "name_of", "read", "shown"]
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
+NAMES |= {"cider": "CIDEr", "rouge": "ROUGE-L"}
 SHARES = {"exact", "accuracy", "aer", "f1", "precision", "recall"}  # between 0 and 1, shown as percentages
-POINTS = {"bleu", "chrf", "ter", "perplexity"}
+POINTS = {"bleu", "chrf", "ter", "perplexity", "rouge"}
 
 
 class Metrics:

@@ -23,7 +23,7 @@ from regard.training.sample import Sample
 from regard.training.settings import Settings
 from regard.training.task import Task
 
-__all__ = ["LanguageModel", "Translate", "model_of", "task_of"]
+__all__ = ["LanguageModel", "Translate", "model_of"]
 
 
 class Translate(Task):
@@ -168,15 +168,15 @@ class LanguageModel(Translate):
         return []
 
 
-def model_of(settings: Settings, tokenizers: Tokenizers) -> Model:
-    """A new model for these vocabularies; a language model reads what it writes."""
-    target = tokenizers.target.size
+def model_of(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> Model:
+    """A new model for these vocabularies: a language model reads what it writes, and a classifier says labels."""
+    if tokenizers is None:  # pictures, and labels
+        return build(settings.kind, settings.model, 0, len(labels))
+    target = len(labels) if settings.task == "classify" else tokenizers.target.size
     source = target if settings.task == "language-model" else tokenizers.source.size
-    if getattr(settings.model, "tied", None) == "all" and not tokenizers.joint:
-        raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both sides')
+    if not tokenizers.joint and settings.task == "translate":
+        if getattr(settings.model, "tied", None) == "all":
+            raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both')
+        if settings.kind == "pointer":
+            raise ConfigError("tokenizer.joint", "two vocabularies given, expected one: a pointer says what it reads")
     return build(settings.kind, settings.model, source, target)
-
-
-def task_of(settings: Settings, prepared: Prepared, budget: int) -> Translate:
-    """The task that the settings name."""
-    return (LanguageModel if settings.task == "language-model" else Translate)(settings, prepared, budget)

@@ -3,30 +3,37 @@
 import contextlib
 import fcntl
 import hashlib
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import tomli_w
 import torch
 
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
+from regard.training.defaults import model_defaults, training_defaults
 from regard.training.distributed import Group
 from regard.training.keeping import check_fits
 from regard.training.loop import Result, describe, in_bf16, train
-from regard.training.predict import Translate, task_of
 from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
+from regard.training.tasks import prepare_for, task_of
 
-__all__ = ["Started", "start", "tokenizers_of", "write_config"]
+if TYPE_CHECKING:
+    from regard.training.classify import Classify
+    from regard.training.predict import Translate
+
+__all__ = ["Started", "labels_of", "start", "tokenizers_of", "write_config"]
+
+FILES = ["source", "target", "valid_source", "valid_target"]  # keys of [data] that name one
+FILES += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Started:
     """A run that was trained."""
 
     result: Result
-    task: Translate
+    task: "Translate | Classify"
     settings: Settings
     facts: list[tuple[str, str]]
 
@@ -62,16 +69,16 @@ def start(
     try:
         check_folder(out, resume)
         run = base or (out if resume else None)
-        tokenizers = None if run is None else tokenizers_of(run, read_manifest(best_of(run)))
-        prepared = shared(settings, tokenizers, group, quiet)
+        manifest = {} if run is None else read_manifest(best_of(run))
+        tokenizers = None if run is None else tokenizers_of(run, manifest)
+        prepared = shared(settings, tokenizers, labels_of(manifest), group, quiet)
         if choose:
             table = model_defaults(table, len(prepared.train), group.device.type)
             settings = read_settings(table)
         check_lengths(settings, prepared)
         budget = token_budget(settings, prepared, group)
         if choose:
-            tokens = int(prepared.train.lengths[:, 1].sum(dtype="int64")) + len(prepared.train)
-            table = training_defaults(table, len(prepared.train), tokens, budget * group.world)
+            table = training_defaults(table, settings, prepared.train.lengths, budget, group.world)
             settings = read_settings(table)
         settings = replace(settings, data=absolute(settings.data))
         settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
@@ -87,7 +94,8 @@ def start(
             out.mkdir(parents=True, exist_ok=True)
             lock = locked(out)
             write_config(out / "config.toml", settings)
-            prepared.tokenizers.save(out / "tokenizer.json")
+            if prepared.tokenizers is not None:
+                prepared.tokenizers.save(out / "tokenizer.json")
         group.wait()
         with lock or contextlib.nullcontext():
             result = train(task, settings.training, out, progress=quiet, resume=resume, group=group)
@@ -110,13 +118,15 @@ def check_folder(out: Path, resume: bool) -> None:
         )
 
 
-def shared(settings: Settings, tokenizers: Tokenizers | None, group: Group, progress: Progress) -> Prepared:
+def shared(
+    settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str], group: Group, progress: Progress
+) -> Prepared:
     """The prepared data: encoded by the first process, found in the cache by the others."""
     problem: str | None = None
     prepared = None
     if group.first:
         try:
-            prepared = prepare(settings.data, settings.tokenizer, say=progress.say, tokenizers=tokenizers)
+            prepared = prepare_for(settings, say=progress.say, tokenizers=tokenizers, labels=labels)
         except RegardError as error:
             if group.world == 1:
                 raise
@@ -124,28 +134,7 @@ def shared(settings: Settings, tokenizers: Tokenizers | None, group: Group, prog
     problem = group.same(problem)
     if problem is not None:
         raise TrainingError(problem)
-    return prepared or prepare(settings.data, settings.tokenizer, tokenizers=tokenizers)
-
-
-def model_defaults(table: Mapping[str, Any], pairs: int, device: str) -> dict[str, Any]:
-    """The tables, with a model chosen from the corpus where they say no more than its kind."""
-    preset = "tiny" if pairs < 10_000 else "base" if pairs >= 100_000 and device == "cuda" else "small"
-    model = dict(table.get("model", {}))
-    if not set(model) - {"kind"}:
-        model |= {"preset": preset, "dropout": 0.3 if pairs < 100_000 else 0.1}
-    return {**table, "model": model}
-
-
-def training_defaults(table: Mapping[str, Any], pairs: int, tokens: int, batch: int) -> dict[str, Any]:
-    """The tables, with what they leave open about training chosen from the corpus; `batch` is of all processes."""
-    epochs = 60 if pairs < 10_000 else 40 if pairs < 100_000 else 20 if pairs < 1_000_000 else 8
-    training = dict(table.get("training", {}))
-    update = batch * training.get("accumulate", 1)
-    steps = training.setdefault("steps", min(100_000, max(1_000, math.ceil(epochs * tokens / update / 100) * 100)))
-    training.setdefault("warmup", max(1, min(4_000, steps // 10)))
-    training.setdefault("validate_every", max(50, min(1_000, steps // 20)))
-    training.setdefault("patience", 8)
-    return {**table, "training": training}
+    return prepared or prepare_for(settings, tokenizers=tokenizers, labels=labels)
 
 
 def check_lengths(settings: Settings, prepared: Prepared) -> None:
@@ -183,19 +172,19 @@ def absolute(data: DataSettings) -> DataSettings:
             replace(each, source=whole(each.source), target=whole(each.target), file=whole(each.file)) for each in given
         )
 
-    return replace(
-        data,
-        source=whole(data.source),
-        target=whole(data.target),
-        corpora=corpora(data.corpora),
-        valid_source=whole(data.valid_source),
-        valid_target=whole(data.valid_target),
-        valid=corpora(data.valid),
-    )
+    files: dict[str, Any] = {name: whole(getattr(data, name)) for name in FILES}
+    return replace(data, corpora=corpora(data.corpora), valid=corpora(data.valid), **files)
 
 
-def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers:
-    """A run's tokenizers: those that its checkpoint was made with, or none."""
+def labels_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a run's classifier says, in the order of its scores."""
+    return tuple(manifest.get("task", {}).get("labels", ()))
+
+
+def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
+    """A run's tokenizers, those that its checkpoint was made with and no others; None where it reads no text."""
+    if manifest.get("task", {}).get("tokenizer", "") is None:
+        return None
     path = run / "tokenizer.json"
     try:
         content = path.read_bytes()

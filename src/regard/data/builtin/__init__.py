@@ -33,6 +33,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "reverse": "sequences of symbols, reversed",
         "sort": "sequences of numbers, sorted",
         "copy": "sequences of symbols, copied",
+        "scenes": "drawn shapes and captions of them, or questions about two places of the picture",
+        "reviews": "labelled documents: opinions, many of them denied, with the words that decide",
     }
 )
 PATIENCE = 100_000  # draws without a new example, after which a corpus is taken to be used up

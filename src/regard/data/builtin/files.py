@@ -3,13 +3,15 @@
 DIR/train.en  DIR/train.de            one sentence a line (.source and .target where there are no languages)
 DIR/train.align                       gold links in Pharaoh format, "0-0 1-2", source first
 DIR/train.en.heads  DIR/train.de.heads    the index of each word's head, -1 for the root
+
+Documents (reviews) are one file, DIR/train.tsv, of label and text; a link leads from an informative word to the label.
 """
 
 import contextlib
 import itertools
 import os
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from regard.data.pharaoh import pharaoh
 from regard.errors import ArgumentError
 
 __all__ = ["write"]
+
+DOCUMENTS = ("reviews",)  # corpora whose target is a label
 
 
 def write(
@@ -40,15 +44,22 @@ def write(
     }
     sides = tuple(pair.split("-")) if name == "phrasebook" else ("source", "target")
     ends = [*sides, "align", *(f"{side}.heads" for side in sides if name == "phrasebook")]
+    if name in DOCUMENTS:
+        ends = ["tsv", "align"]
     if not force:
         for split, end in itertools.product(streams, ends):
             if (path := folder / f"{split}.{end}").exists():
                 raise ArgumentError(f"{path} is there already; --force overwrites it")
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, streams, ends)
+    return _write(folder, streams, ends, labelled if name in DOCUMENTS else lines)
 
 
-def _write(folder: Path, streams: Mapping[Split, Iterator[Example]], ends: list[str]) -> Iterator[tuple[Path, int]]:
+def _write(
+    folder: Path,
+    streams: Mapping[Split, Iterator[Example]],
+    ends: list[str],
+    written: Callable[[Example], tuple[str, ...]],
+) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():
         paths = [folder / f"{split}.{end}" for end in ends]
         drafts = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
@@ -59,7 +70,7 @@ def _write(folder: Path, streams: Mapping[Split, Iterator[Example]], ends: list[
                     stack.enter_context(draft.open("w", encoding="utf-8", newline="\n")) for draft in drafts
                 ]
                 for example in examples:
-                    for file, line in zip(files, lines(example), strict=False):
+                    for file, line in zip(files, written(example), strict=False):
                         file.write(line + "\n")
                     count += 1
             for draft, path in zip(drafts, paths, strict=True):
@@ -75,3 +86,8 @@ def lines(example: Example) -> tuple[str, str, str, str, str]:
     """An example's line in each file."""
     above, below = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
     return example.source, example.target, pharaoh(example.alignment), above, below
+
+
+def labelled(example: Example) -> tuple[str, str]:
+    """A document's line in each file."""
+    return f"{example.target}\t{example.source}", pharaoh(example.alignment)

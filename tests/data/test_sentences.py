@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.decoding.sentences import cut, pieces, sentences
+from regard.data.sentences import cut, pieces, sentences
 
 
 def words(text: str) -> int:

@@ -1,0 +1,105 @@
+"""Scenes: drawn shapes and their captions, or a question that needs two distant places of the picture.
+
+    for example in generate("scenes", 3):
+        print(example.target)             # a small red star above a large blue square
+        example.picture()                 # its pixels, drawn when asked for
+        example.speaks_of, example.boxes  # which shape each word speaks of, and where that is
+
+The source is the scene in words and numbers, and all that the picture hangs on. Every relation in a caption is true and
+clear to see, and the caption says all there is: sizes, colours, kinds, and where one shape is or how one stands to the
+others. Options: `size`, pixels of a side; `shapes`, the most there are; `question`, "none" (captions), "same-colour" or
+"same-shape": then two of the shapes, far apart, wear rings, and the target says whether these two are alike, "same" or
+"different", as often the one as the other. The other shapes, one to `shapes`, tell nothing.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.scenes.placing import for_caption, for_question
+from regard.data.builtin.scenes.scene import Scene, Shape
+from regard.data.builtin.scenes.wording import answer, caption, links
+from regard.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Bool, UInt8
+
+__all__ = ["ANSWERS", "Options", "Pictured", "Scene", "Shape", "draw", "every"]
+
+QUESTIONS = ("none", "same-colour", "same-shape")
+ANSWERS = ("different", "same")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    size: int = 64
+    shapes: int = 3
+    question: str = "none"
+
+    def __post_init__(self) -> None:
+        whole("size", self.size, 32)
+        whole("shapes", self.shapes, 1)
+        for name, most in (("size", 1024), ("shapes", 3)):
+            if getattr(self, name) > most:
+                raise ArgumentError(f"{name}: {getattr(self, name)} given, at most {most} expected")
+        if self.question not in QUESTIONS:
+            raise ArgumentError(f"question: {self.question!r} given, there are {', '.join(QUESTIONS)}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pictured(Example):
+    """An example with its picture. The target is a caption, or the answer to a question."""
+
+    scene: Scene = Scene(())
+    size: int = 64
+    speaks_of: tuple[int, ...] = ()  # captions: for each word the index of a shape, -1 for none
+
+    @property
+    def boxes(self) -> tuple[tuple[int, int, int, int], ...]:
+        """Each shape's left, top, right and bottom edge in pixels; right and bottom are just outside."""
+        from regard.data.builtin.scenes.drawing import box_of
+
+        return tuple(box_of(self.scene, i, self.size) for i in range(len(self.scene.shapes)))
+
+    def picture(self) -> "UInt8[np.ndarray, 'h w 3']":
+        """The pixels: red, green and blue."""
+        from regard.data.builtin.scenes.drawing import draw
+
+        return draw(self.scene, self.size)
+
+    def mask(self, i: int) -> "Bool[np.ndarray, 'h w']":
+        """The pixels of shape i."""
+        from regard.data.builtin.scenes.drawing import mask_of
+
+        return mask_of(self.scene, i, self.size)
+
+
+def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
+    """Scenes without end; None for one that is not wanted, or that found no room."""
+    while True:
+        if options.question == "none":
+            scene = for_caption(random, options.shapes)
+        else:
+            scene = for_question(random, options.question, options.shapes)
+        yield example_of(scene, options) if scene and wanted(scene.description) else None
+
+
+def every(wanted: Wanted, options: Options) -> None:
+    """They cannot be listed."""
+
+
+def example_of(scene: Scene, options: Options) -> Pictured:
+    """A scene with its caption, or with the answer to its question."""
+    if options.question != "none":
+        return Pictured(scene.description, answer(scene), scene=scene, size=options.size)
+    words, speaks_of = caption(scene)
+    return Pictured(
+        scene.description,
+        " ".join(words),
+        links(scene, words, speaks_of),
+        scene=scene,
+        size=options.size,
+        speaks_of=tuple(speaks_of),
+    )

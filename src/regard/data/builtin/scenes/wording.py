@@ -1,0 +1,73 @@
+"""The caption of a scene: one sentence, which says all there is, and for each word which shape it speaks of."""
+
+from regard.data.builtin.scenes.placing import places
+from regard.data.builtin.scenes.scene import Scene, Shape, relation
+
+__all__ = ["answer", "caption"]
+
+PLACES = {
+    (0, 0): "in the top left corner",
+    (1, 0): "at the top",
+    (2, 0): "in the top right corner",
+    (0, 1): "on the left",
+    (1, 1): "in the middle",
+    (2, 1): "on the right",
+    (0, 2): "in the bottom left corner",
+    (1, 2): "at the bottom",
+    (2, 2): "in the bottom right corner",
+}
+NOBODY = -1  # of which shape a word like "above" speaks
+
+
+def caption(scene: Scene) -> tuple[list[str], list[int]]:
+    """The words, and the index of the shape that each speaks of: sizes, colours and kinds speak of one.
+
+    One shape is said to be where it is in the picture; of several, the first stands in relations to the others.
+    """
+    words, speaks_of = list[str](), list[int]()
+
+    def say(text: str) -> None:
+        words.extend(text.split())
+        speaks_of.extend([NOBODY] * (len(words) - len(speaks_of)))
+
+    def name(i: int) -> None:
+        size, colour, kind = scene.shapes[i][:3]
+        say("a")
+        words.extend((size, colour, kind))
+        speaks_of.extend([i] * 3)
+
+    first, *others = scene.shapes
+    name(0)
+    if not others:
+        say(PLACES[places(first)])
+    before = None
+    for i, other in enumerate(others, 1):
+        stands = str(relation(first, other))
+        say(("and " if i > 1 else "") + (stands if stands != before else ""))
+        name(i)
+        before = stands
+    return words, speaks_of
+
+
+def answer(scene: Scene) -> str:
+    """Whether the two ringed shapes are alike in what is asked."""
+    one, other = scene.shapes[:2]
+    alike = one.colour == other.colour if scene.question == "same-colour" else one.kind == other.kind
+    return "same" if alike else "different"
+
+
+def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[int, int], ...]:
+    """Which word of the scene's description stands behind which word of its caption."""
+    starts, at = [], 0
+    for shape in scene.shapes:
+        starts.append(at)
+        at += len(shape.words) + 1  # a comma
+    found = []
+    for j, (word, i) in enumerate(zip(words, speaks_of, strict=True)):
+        if i != NOBODY:
+            found.append((starts[i] + attributes(scene.shapes[i]).index(word), j))
+    return tuple(sorted(found))
+
+
+def attributes(shape: Shape) -> list[str]:
+    return list(shape.words[:-2])

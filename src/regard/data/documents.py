@@ -1,0 +1,193 @@
+"""Labelled documents, encoded: sentence by sentence, and the label as a number.
+
+A document's tokens are those of its sentences, with an END after each, "w w w END w w END"; its target is the index of
+its label among the labels of training, sorted. A sentence ends where a reader would say so (`regard.data.sentences`),
+or at `data.sentence_mark`, or where a function says so that a person gives; and at a line break of HTML, `<br />`.
+
+    prepared = prepare_documents(DataSettings(documents="train.tsv"))
+    prepared = prepare_documents(data, splitter=lambda text: text.split(" ||| "))
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from regard.data import cache, sentences
+from regard.data.corpus import pairs
+from regard.data.prepare import Pair, Prepared, Reading, Rows, Say, prepared
+from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
+from regard.data.survey import Survey, look_over, names
+from regard.data.tokenizer import END, Tokenizer, Tokenizers
+from regard.data.vocabulary import train
+from regard.errors import ArgumentError, DataError
+
+__all__ = ["Splitter", "encode_documents", "prepare_documents", "splitter_of"]
+
+Splitter = Callable[[str], Sequence[str]]  # a text to its sentences
+
+BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
+PROBE = 1_000  # documents by which a person's own splitter is known
+NAMED = 5  # labels that a message names
+
+
+def prepare_documents(
+    data: DataSettings,
+    tokenizer: TokenizerSettings | None = None,
+    *,
+    say: Say = lambda line: None,
+    tokenizers: Tokenizers | None = None,
+    labels: Sequence[str] | None = None,
+    splitter: Splitter | None = None,
+) -> Prepared:
+    """Encode labelled documents, or find them in the cache; `say` is told in one line what was kept and dropped.
+
+    `tokenizers` and `labels`, those of an earlier run for instance, take the place of what would be learned here; a
+    document with another label is dropped, and counted. `splitter` takes the place of the rules for sentences.
+    """
+    return prepared(Labelled(data, tokenizer or TokenizerSettings(), labels, splitter), say, tokenizers)
+
+
+class Labelled(Reading):
+    """A text, and a label."""
+
+    what = "documents"
+    files = "data.valid_documents"
+
+    def __init__(
+        self,
+        data: DataSettings,
+        settings: TokenizerSettings,
+        labels: Sequence[str] | None = None,
+        splitter: Splitter | None = None,
+    ):
+        super().__init__(data, settings)
+        self.training = (data.labelled(data.documents),) if data.documents else ()
+        self.validation = (data.labelled(data.valid_documents),) if data.valid_documents else ()
+        self.own, self.split = splitter, splitter_of(data, splitter)
+        self.labels = None if labels is None else tuple(labels)
+        self.strange: Counter[str] = Counter()  # labels that training does not have
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why a document may be dropped."""
+        return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
+
+    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Text and label."""
+        return pairs(corpus, labelled=True)
+
+    def facts(self) -> dict[str, object]:
+        """The labels, and what sentences and documents are."""
+        return {
+            "documents": self.data.document_tokens,
+            "labels": self.labels,
+            "sentences": self.data.sentence_mark if self.own is None else self.known_by(self.own),
+            "rules": cache.digest(str(sentences.__file__)),
+        }
+
+    def known_by(self, splitter: Splitter) -> str:
+        """A person's own splitter is known by what it makes of the first documents, as code cannot be compared."""
+        if self.data.builtin:
+            from regard.data.builtin import generate
+
+            examples = generate(str(self.data.builtin), PROBE, seed=self.data.builtin_seed, **self.data.options())
+            texts = [example.source for example in examples]
+        else:
+            texts = [text for text, _ in itertools.islice(self.rows(self.training[0]), PROBE)]
+        return hashlib.sha256(json.dumps([list(self.split(text)) for text in texts]).encode()).hexdigest()
+
+    def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> Survey:
+        """Which labels there are, beside the rest."""
+        survey = look_over(
+            training,
+            self.data,
+            hold_out=hold_out,
+            sample=tokenizer,
+            rows=self.rows,
+            what=self.what,
+            files=self.files,
+            labels=True,
+        )
+        if self.labels is None:
+            self.labels = survey.labels
+            if len(self.labels) < 2:
+                found = f"only the label {self.labels[0]!r}" if self.labels else "no label"
+                raise DataError(f"{names(training)}: {found} to train on, expected at least two")
+        return survey
+
+    def trained(self, training: Sequence[CorpusSettings], survey: Survey) -> Tokenizers:
+        """A tokenizer for texts; labels are not text."""
+        texts = [" ".join(self.split(text)) for text in survey.seen()[0]]
+        return Tokenizers(train(texts, self.settings.kind, self.settings.size, lowercase=self.data.lowercase))
+
+    def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
+        """The documents that have words and a label that training knows; the others are counted."""
+        numbers = {label: number for number, label in enumerate(self.labels or ())}
+        known = [(text, label) for text, label in rows if label in numbers]
+        counts["unlabelled"] += sum(not label for _, label in rows)
+        strange = Counter(label for _, label in rows if label and label not in numbers)
+        counts["unknown"] += strange.total()
+        self.strange += strange
+        made, cut = encode_documents([text for text, _ in known], tokenizers.source, self.data, self.split)
+        real = [bool(row) for row in made]
+        counts["blank"] += len(real) - sum(real)
+        counts["cut"] += sum(cut)
+        return Rows(known, made, [[numbers[label]] for _, label in known]).only(real)
+
+    def manifest(self) -> dict[str, Any]:
+        """The labels of training, and some of those that it does not have."""
+        return {"labels": self.labels, "strange": [label for label, _ in self.strange.most_common(NAMED)]}
+
+    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+        """The labels, and how many documents are cut."""
+        labels = manifest["labels"]
+        listed = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")
+        cut = counts.get("cut", 0) + counts.get("valid_cut", 0)
+        shortened = f"; {cut:,} cut to {self.data.document_tokens:,} tokens" if cut else ""
+        strange = f"; not in training: {', '.join(manifest['strange'])}" if manifest["strange"] else ""
+        return f", {len(labels)} labels ({listed}{strange}){shortened}"
+
+
+def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitter:
+    """How a text is split: as a person says, else at `data.sentence_mark`, else after full stops; and at <br />."""
+    mark = data.sentence_mark
+
+    def parts(text: str) -> Sequence[str]:
+        if splitter is not None:
+            found = splitter(text)
+            if isinstance(found, str) or not all(isinstance(each, str) for each in found):
+                raise ArgumentError(f"splitter: {type(found).__name__} given back, expected a list of sentences")
+            return found
+        return text.split(mark) if mark else [piece.text for piece in sentences.sentences(text)]
+
+    def split(text: str) -> list[str]:
+        return [sentence for part in BREAK.split(text) if part for sentence in parts(part) if sentence.strip()]
+
+    return split
+
+
+def encode_documents(
+    texts: Sequence[str], tokenizer: Tokenizer, data: DataSettings, splitter: Splitter | None = None
+) -> tuple[list[list[int]], list[bool]]:
+    """The tokens of documents, an END after each sentence, and which were cut; one without words has none.
+
+    A sentence of more than `data.longest` tokens is cut into several; what is behind `data.document_tokens` is not
+    read. `splitter` is one that `splitter_of` made.
+    """
+    split = splitter or splitter_of(data)
+    parts = [split(text) for text in texts]
+    encoded = iter(tokenizer.encode_batch([sentence for each in parts for sentence in each]))
+    rows, cut = [], []
+    for each in parts:
+        row, left = list[int](), data.document_tokens
+        for ids in itertools.islice(encoded, len(each)):
+            for start in range(0, min(left, len(ids)), data.longest):
+                row += [*ids[start : min(start + data.longest, left)], END]
+            left -= len(ids)
+        rows.append(row)
+        cut.append(left < 0)
+    return rows, cut

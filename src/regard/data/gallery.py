@@ -1,0 +1,179 @@
+"""Which pictures are trained on, which are for validation, and what belongs to each: from files, or drawn scenes."""
+
+import hashlib
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from regard.data.builtin import Split, generate
+from regard.data.builtin.scenes import Pictured
+from regard.data.captions import Captions, Found, named, read_captions, read_labels, read_list, survey
+from regard.data.pixels import Picture
+from regard.data.settings import DataSettings
+from regard.errors import ArgumentError, ConfigError, DataError
+
+__all__ = ["Row", "Rows", "check_scenes", "drawn_scenes", "read", "scenes"]
+
+
+class Row(NamedTuple):
+    """A picture with its captions, or with its label."""
+
+    picture: str
+    texts: list[str]
+
+
+@dataclass
+class Rows:
+    """The pictures to train on and those to validate on; what was found of them, and what there is to say."""
+
+    train: list[Row] = field(default_factory=list)
+    valid: list[Row] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    files: dict[str, Found] = field(default_factory=dict)
+    held_out: bool = False
+
+    def lose(self, name: str, pictures: Iterable[str], what: str) -> None:
+        """Count pictures that cannot be used, and name the first few."""
+        if gone := sorted(pictures):
+            self.counts[name] += len(gone)
+            self.notes.append(f"{len(gone):,} {what}: {named(gone)}")
+
+
+def read(data: DataSettings, task: str) -> Rows:
+    """The pictures in a folder that have captions or labels, in two parts; what is missing is counted and named."""
+    files = survey(str(data.images))
+    rows, captions = Rows(files=files), Captions()
+    if task == "classify":
+        if data.captions:
+            raise ConfigError(
+                "data.captions", 'given for task = "classify", expected data.labels, or folders as labels'
+            )
+        labels = read_labels(data.labels) if data.labels else folders(files)
+        texts = {picture: [label] for picture, label in labels.items()}
+        unnamed = "without a label" if data.labels else "in no folder that could be its label"
+    else:
+        if not data.captions:
+            raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
+        captions = read_captions(data.captions)
+        texts, unnamed = captions.captions, "without a caption"
+    also = read_captions(data.valid_captions) if data.valid_captions else Captions()
+    rows.counts["blank"] = captions.blank + also.blank
+    spelling = {name: found for name in (*texts, *also.captions) if (found := spelt(name, files)) is not None}
+    rows.lose("missing", {*texts, *also.captions} - spelling.keys(), "pictures are not there and are left out")
+    rows.lose("unused", files.keys() - set(spelling.values()), f"pictures are {unnamed} and are left out")
+    every = {name: Row(spelling[name], each) for name, each in texts.items() if name in spelling}
+    if data.valid_captions:
+        rows.valid = [Row(spelling[name], each) for name, each in also.captions.items() if name in spelling]
+        twice = {row.picture for row in rows.valid} & {row.picture for row in every.values()}
+        rows.lose("repeated", twice, "pictures are for validation, too, and are not trained on")
+        rows.train = [row for row in every.values() if row.picture not in twice]
+    else:
+        divide(rows, every, data, captions.splits)
+    if not rows.train:
+        raise DataError(f"{data.captions or data.labels or data.images}: no pictures to train on{because(rows)}")
+    if (data.valid_captions or data.valid_list) and not rows.valid:
+        raise DataError(f"{data.valid_captions or data.valid_list}: no pictures to validate on{because(rows)}")
+    return rows
+
+
+def because(rows: Rows) -> str:
+    """What there is to say of pictures that were left out, in brackets."""
+    return f" ({'; '.join(rows.notes)})" if rows.notes else ""
+
+
+def spelt(name: str, files: Mapping[str, object]) -> str | None:
+    """The file that a name means: as it is, or without the folder that Karpathy's JSON puts before it."""
+    return next((each for each in (name, os.path.normpath(name), os.path.basename(name)) if each in files), None)
+
+
+def folders(files: Iterable[str]) -> dict[str, str]:
+    """The label of each picture: the folder that it is in."""
+    return {name: name.split("/")[0] for name in files if "/" in name}
+
+
+def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
+    """Training and validation: by lists, by the splits in the file, or by a hash of the pictures' names."""
+    lists = {
+        part: read_list(path) if path else None
+        for part, path in (("train", data.train_list), ("valid", data.valid_list))
+    }
+    if any(each is not None for each in lists.values()):
+        listed = {*(lists["train"] or ()), *(lists["valid"] or ())}
+        rows.lose("unlisted", listed - every.keys(), "listed pictures have no caption or no file and are left out")
+        valid = lists["valid"] or set()
+        twice = valid & (lists["train"] or set())
+        rows.lose("repeated", twice, "pictures are in both lists, and are not trained on")
+        trained = (every.keys() if lists["train"] is None else lists["train"]) - valid
+    elif splits:
+        valid = {name for name, split in splits.items() if split == "valid"}
+        trained = {name for name in every if splits.get(name, "train") == "train"}
+    else:
+        valid, trained = set(), set(every)
+    rows.train = [row for name, row in every.items() if name in trained]
+    rows.valid = [row for name, row in every.items() if name in valid]
+    if not rows.valid and data.valid_list is None and data.held_out > 0:
+        hold_out(rows, data)
+
+
+def hold_out(rows: Rows, data: DataSettings) -> None:
+    """Take pictures for validation from those to train on: the ones whose names have the smallest hashes."""
+    wanted = max(1, math.floor(data.held_out * len(rows.train)))
+    count = min(wanted, data.held_out_most, len(rows.train) // 2)
+    if not count:
+        raise DataError(
+            f"{data.images}: one picture cannot be trained on and held out for validation; "
+            "give data.valid_list or set data.held_out = 0"
+        )
+    hashes = {row.picture: hashlib.blake2b(row.picture.encode(), digest_size=8).digest() for row in rows.train}
+    held = set(sorted(hashes, key=lambda name: (hashes[name], name))[:count])
+    rows.valid = [row for row in rows.train if row.picture in held]
+    rows.train = [row for row in rows.train if row.picture not in held]
+    rows.held_out = True
+
+
+def check_scenes(data: DataSettings, task: str) -> None:
+    """Refuse options that do not go with the task."""
+    options = data.options()
+    if data.builtin != "scenes":
+        raise ConfigError("data.builtin", f'"{data.builtin}" given, which has no pictures; expected "scenes"')
+    if "size" in options:
+        raise ConfigError("data.builtin_options", "size given; the pictures are drawn as large as data.image_size says")
+    if data.image_size < 32:
+        raise ConfigError("data.image_size", f"{data.image_size} given, expected at least 32 for scenes")
+    if (options.get("question", "none") != "none") != (task == "classify"):
+        wanted = '"question=same-colour"' if task == "classify" else "no question"
+        raise ConfigError("data.builtin_options", f'{wanted} expected for task = "{task}"')
+
+
+def drawn_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:
+    """Scenes for training, then for validation, with names."""
+    few = min(data.held_out_most, max(1, math.floor(data.held_out * data.count))) if data.held_out else 0
+    counts: dict[Split, int] = {"train": data.count, "valid": few}
+    for split, count in counts.items():
+        stream = generate("scenes", count, seed=data.builtin_seed, split=split, size=size, **data.options())
+        try:
+            for i, example in enumerate(stream):
+                yield f"{split}-{i:06d}", cast(Pictured, example)
+        except ArgumentError as error:  # a small corpus may have fewer for validation
+            if split == "train":
+                raise ConfigError("data.count", str(error)) from None
+
+
+def drawn_scenes(data: DataSettings, side: int) -> Iterator[Picture]:
+    """Their pixels."""
+    for name, example in drawn_examples(data, side):
+        yield Picture(name, np.ascontiguousarray(example.picture().transpose(2, 0, 1)))
+
+
+def scenes(data: DataSettings) -> Rows:
+    """Their captions, or the answers to their questions."""
+    rows = Rows()
+    for name, example in drawn_examples(data, data.image_size):
+        (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
+    return rows

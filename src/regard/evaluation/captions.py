@@ -1,0 +1,167 @@
+r"""Scores of captions, each against several references: BLEU-1 … BLEU-4, CIDEr-D and ROUGE-L.
+
+- BLEU (Papineni et al. 2002): matches of n-grams, clipped by the reference that has most of them, over the whole test
+  set; the brevity penalty takes the reference whose length is nearest, the shorter of two. Nothing is smoothed.
+- CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726, section 4 and its appendix): n-grams of one to four words weighed by
+  how few pictures they speak of, $\log N - \log \max(1, \mathrm{df})$, df counted over the references of this very test
+  set; the cosine of output and reference, counts of the output clipped at the reference's, times
+  $\exp(-(l - l')^2 / 2 \cdot 6^2)$ of their lengths; the mean over references and n, times ten. Ten is the most.
+- ROUGE-L (Lin 2004): the longest common subsequence over the length of the output (P) and of the reference (R), the
+  largest of each over the references, and $(1 + \beta^2) P R / (R + \beta^2 P)$ with β = 1.2; the mean over outputs.
+
+Words are what most reports of these scores count: lower case, no punctuation, `man's` two words (`man`, `'s`), `don't`
+too (`do`, `n't`). This is near to, and not the same as, the Penn Treebank's tokenizer that the COCO scorer calls.
+"""
+
+import math
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from regard.errors import ArgumentError
+from regard.evaluation.metric import Measured, Reference, alternatives, signature_of
+from regard.evaluation.text import exact
+
+__all__ = ["caption_scores", "measure_bleu_of", "measure_cider", "measure_rouge", "words"]
+
+MOST = 4  # words of an n-gram
+SIGMA = 6.0
+BETA = 1.2
+MARKS = string.punctuation + "«»„“”‘’‚…–—¿¡。、，！？"
+BREAKS = re.compile(r"[\s,;:!?()\[\]{}\"“”…]+")
+CLITICS = ("'s", "'re", "'ve", "'ll", "'d", "'m", "n't")
+CLITIC = re.compile(rf"(?<=\w)({'|'.join(CLITICS)})(?!\w)")
+
+Words = tuple[str, ...]
+
+
+def caption_scores(outputs: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:
+    """What is said of a validation: BLEU-4 and ROUGE-L from 0 to 100, CIDEr-D from 0 to 10, exact match from 0 to 1."""
+    return {
+        "bleu": measure_bleu_of(outputs, references).score().value,
+        "cider": measure_cider(outputs, references).score().value,
+        "rouge": measure_rouge(outputs, references).score().value,
+        "exact": exact(outputs, references),
+    }
+
+
+def words(text: str) -> Words:
+    """The words of a caption, as they are counted here."""
+    text = unicodedata.normalize("NFC", text).lower().replace("’", "'")
+    pieces = BREAKS.split(CLITIC.sub(r" \1", text))
+    return tuple(word for piece in pieces if (word := piece if piece in CLITICS else piece.strip(MARKS)))
+
+
+def measure_bleu_of(outputs: Sequence[str], references: Sequence[Reference], n: int = MOST) -> Measured:
+    """BLEU-n's lengths, matches and n-grams, caption by caption."""
+    if not 1 <= n <= MOST:
+        raise ArgumentError(f"n: {n} given, expected 1 to {MOST}")
+    rows = []
+    for said, given in told(outputs, references):
+        nearest = min((abs(len(each) - len(said)), len(each)) for each in given)[1]
+        row = [len(said), nearest]
+        for length in range(1, n + 1):
+            counts, most = grams(said, length), Counter[Words]()
+            for each in given:
+                most |= grams(each, length)
+            row += [(counts & most).total(), counts.total()]
+        rows.append(row)
+
+    def of(sums: list[float]) -> float:
+        length, nearest, *each = sums
+        matches, totals = each[::2], each[1::2]
+        if not all(matches):
+            return 0.0
+        brevity = min(0.0, 1 - nearest / length)
+        return 100 * math.exp(
+            brevity + sum(math.log(one / all_of) for one, all_of in zip(matches, totals, strict=True)) / len(matches)
+        )
+
+    return Measured(f"BLEU-{n}", array(rows, 2 + 2 * n), of, signed(references, smooth="none"))
+
+
+def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
+    """CIDEr-D of each caption, of which the corpus's is the mean."""
+    pairs = told(outputs, references)
+    spoken = Counter[Words]()  # of how many pictures
+    for _, given in pairs:
+        spoken.update({gram for each in given for n in range(1, MOST + 1) for gram in grams(each, n)})
+    pictures = math.log(len(pairs)) if pairs else 0.0
+
+    def weighed(text: Words, n: int) -> dict[Words, float]:
+        return {
+            gram: count * (pictures - math.log(max(1, spoken[gram]))) for gram, count in grams(text, n).items()
+        }
+
+    rows = []
+    for said, given in pairs:
+        total = 0.0
+        for n in range(1, MOST + 1):
+            mine = weighed(said, n)
+            for each in given:
+                lengths = math.exp(-((len(said) - len(each)) ** 2) / (2 * SIGMA**2))
+                total += lengths * clipped(mine, weighed(each, n))
+        rows.append([10 * total / (MOST * len(given)), 1.0])
+    return Measured("CIDEr-D", array(rows, 2), mean, signed(references, idf="references", pictures=str(len(pairs))))
+
+
+def clipped(one: dict[Words, float], other: dict[Words, float]) -> float:
+    """The cosine of two vectors, the first cut off where the second is smaller; of nothing, 0."""
+    lengths = math.hypot(*one.values()) * math.hypot(*other.values())
+    return sum(min(value, other.get(gram, 0.0)) * other.get(gram, 0.0) for gram, value in one.items()) / (lengths or 1)
+
+
+def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
+    """ROUGE-L of each caption, of which the corpus's is the mean."""
+    rows = []
+    for said, given in told(outputs, references):
+        common = [common_words(said, each) for each in given]
+        precision = max(common) / max(1, len(said))
+        recall = max(each / max(1, len(text)) for each, text in zip(common, given, strict=True))
+        score = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision) if precision and recall else 0.0
+        rows.append([100 * score, 1.0])
+    return Measured("ROUGE-L", array(rows, 2), mean, signed(references, beta=f"{BETA:g}"))
+
+
+def common_words(one: Words, other: Words) -> int:
+    """The length of the longest common subsequence."""
+    before = [0] * (len(other) + 1)
+    for word in one:
+        row = [0]
+        for j, each in enumerate(other):
+            row.append(before[j] + 1 if word == each else max(before[j + 1], row[j]))
+        before = row
+    return before[-1]
+
+
+def grams(text: Words, n: int) -> Counter[Words]:
+    """How often each n-gram comes."""
+    return Counter(text[i : i + n] for i in range(len(text) - n + 1))
+
+
+def told(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[Words, list[Words]]]:
+    """Outputs and their references in words."""
+    given = alternatives(references)
+    if len(outputs) != len(given):
+        raise ArgumentError(f"references: {len(given)} given for {len(outputs)} outputs, expected as many")
+    for i, each in enumerate(given):
+        if not each:
+            raise ArgumentError(f"references: none given for output {i}, expected at least one")
+    return [(words(output), [words(each) for each in several]) for output, several in zip(outputs, given, strict=True)]
+
+
+def signed(references: Sequence[Reference], **facts: str) -> str:
+    """The signature of a score here."""
+    return signature_of(references, case="lc", tok="caption", **facts)
+
+
+def array(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
+
+
+def mean(sums: list[float]) -> float:
+    return sums[0] / sums[1] if sums[1] else 0.0

@@ -1,0 +1,191 @@
+r"""The LSTM that writes captions: at every word it looks at the picture, softly, at one place, or not at all.
+
+Xu et al. 2015 (arXiv:1502.03044), sections 3.1.2 and 4. Places $a_i$ of the grid are the annotations, $y_{t-1}$ is the
+word just read.
+
+- $c_0, h_0$ from the mean annotation, each by a tanh of its own.
+- $e_{ti} = v^\top \tanh(W h_{t-1} + U a_i + b)$: the query is the state *before* the word; $\alpha_t$ its softmax.
+- Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$ with the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$, one number a word.
+- Hard: in training a place is drawn from $\alpha_t$ (for a share `sampled` of the sentences, the others take the sum),
+  in evaluation it is the likeliest, so that a search gives the same twice. The gate is kept.
+- None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. The same model but for the attention's own
+  parameters.
+- $h_t$ from the cell over $[E y_{t-1}; \hat z_t]$; deep output $L_o(E y_{t-1} + L_h h_t + L_z \hat z_t)$ (equation 7),
+  $L_o$ being the model's readout.
+
+With several layers the query is the top one's state, and the picture goes into the first. Dropout falls on words,
+between layers and before the readout, never on what goes from step to step.
+"""
+
+# b captions · n words · m places · c channels · e width of a word · d of a state · g gates · l layers · r rows
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attention
+from regard.attention.cache import Prepared, State
+from regard.attention.score import Additive
+from regard.attention.weighting import Hard
+from regard.models.cells import Dropout, Stack
+from regard.models.contract import Memory, Tokens
+from regard.models.options import Captioner
+from regard.models.recurrent import embedding, linear, looked, padded_ids, repeated, unpadded, unwatched
+
+__all__ = ["LSTMDecoder"]
+
+
+class Seen(NamedTuple):
+    """A context, and what an objective may want to know of how it came about."""
+
+    context: Float[Tensor, "b c"]
+    weights: Float[Tensor, "b m"] | None = None
+    log_prob: Float[Tensor, " b"] | None = None
+    entropy: Float[Tensor, " b"] | None = None
+
+
+class LSTMDecoder(nn.Module):
+    """Words from places of a grid, one after the other."""
+
+    def __init__(self, config: Captioner, channels: int, target: int):
+        super().__init__()
+        self.config, size, words = config, config.size, config.embedding
+        self.words = embedding(target, words)
+        self.begin = linear(channels, 2 * config.layers * size)
+        self.cells = Stack("lstm", words + channels, size, config.layers, config.dropout)
+        self.cross: Attention | None = None
+        if config.attention != "none":
+            weighting = Hard() if config.attention == "hard" else None
+            self.cross = Attention(Additive(size, channels, config.hidden), weighting=weighting)
+        self.gate = linear(size, 1) if config.gate else None
+        self.said = linear(size, words)  # L_h
+        self.shown = linear(channels, words, bias=False)  # L_z
+        self.dropout = Dropout(config.dropout)
+
+    def remember(self, places: Float[Tensor, "b m c"]) -> dict[str, Tensor]:
+        """What stands for the whole picture: its mean annotation, and the states that begin with it."""
+        mean = places.mean(1)
+        start = torch.tanh(self.begin(mean)).unflatten(-1, (self.config.layers, 2, self.config.size))
+        return {"start": start} if self.cross is not None else {"start": start, "mean": mean}
+
+    # ---- all words at once
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n e"], dict[str, Tensor]]:
+        """Teacher forced: `weights` [b n m] of the words; of hard attention in training `log_prob` and `entropy` [b n],
+        and `drawn` [b], the captions whose places were drawn.
+        """
+        words = self.dropout(self.words(padded_ids(target)))
+        hidden, extra = self.recur(words, memory.padded())
+        return unpadded(hidden, target), extra
+
+    def recur(
+        self, words: Float[Tensor, "b n e"], memory: Memory
+    ) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
+        """The recurrence."""
+        if words.is_cuda and torch.is_autocast_enabled("cuda"):
+            # A step is too small for half precision: every cast is one more kernel.
+            with torch.autocast("cuda", enabled=False):
+                sentence = {name: tensor.float() for name, tensor in memory.sentence.items()}
+                return self.recur(words.float(), Memory(memory.states.float(), memory.span, sentence))
+        first, state = self.cells.each[0], memory.sentence["start"]
+        look, extra = self.looking(memory)
+        tops, contexts, seen = [], [], []
+        for word in first.project(words).unbind(1):
+            before = state[:, -1, 0]
+            seen.append(look(before))
+            contexts.append(self.gated(before, seen[-1].context))
+            top, state = self.cells.step(word + self.shown_to(contexts[-1]), state)
+            tops.append(top)
+        for name in ("weights", "log_prob", "entropy"):
+            parts = [getattr(each, name) for each in seen]
+            if parts[0] is not None:
+                extra[name] = torch.stack(parts, 1)
+        return self.read(words, torch.stack(tops, 1), torch.stack(contexts, 1)), extra
+
+    def looking(self, memory: Memory) -> tuple[Callable[[Float[Tensor, "b d"]], Seen], dict[str, Tensor]]:
+        """What gives the context of a step, and what is known before the first."""
+        if self.cross is None:
+            mean = memory.sentence["mean"]
+            return lambda query: Seen(mean), {}
+        keys, attention = self.cross.prepare(memory.states), self.cross
+        if self.config.attention == "hard":
+            if not self.training:
+                return lambda query: Seen(attention(query[:, None], keys)[:, 0]), {}
+            drawn = torch.rand(len(memory.states), device=memory.states.device) < self.config.sampled
+            return lambda query: self.draw(query, keys, drawn), {"drawn": drawn}
+        if not unwatched(attention):
+
+            def watched(query: Tensor) -> Seen:
+                weights = attention.look(query[:, None], keys).weights[:, 0]
+                return Seen(attention(query[:, None], keys)[:, 0], weights)
+
+            return watched, {}
+
+        def bare(query: Tensor) -> Seen:
+            # With one query a caption there is little more to a call than finding out how to serve it.
+            scores = attention.score.compare(attention.score.ask(query[:, None]), keys.keys)
+            weights = torch.softmax(scores, -1)
+            return Seen(torch.bmm(weights, keys.values)[:, 0], weights[:, 0])
+
+        return bare, {}
+
+    def draw(self, query: Float[Tensor, "b d"], keys: Prepared, drawn: Tensor) -> Seen:
+        """A place each for those captions that draw, all places by their probability for the others."""
+        assert self.cross is not None
+        look = self.cross.look(query[:, None], keys)
+        assert look.log_prob is not None
+        assert look.probabilities is not None
+        assert look.entropy is not None
+        weights = torch.where(drawn[:, None, None], look.weights, look.probabilities)
+        return Seen(
+            torch.bmm(weights, keys.values)[:, 0],
+            weights[:, 0],
+            look.log_prob[:, 0].masked_fill(~drawn, 0.0),
+            look.entropy[:, 0],
+        )
+
+    # ---- the parts of a step
+
+    def gated(self, before: Float[Tensor, "r d"], context: Float[Tensor, "r c"]) -> Float[Tensor, "r c"]:
+        """β z."""
+        return context if self.gate is None else torch.sigmoid(self.gate(before)) * context
+
+    def shown_to(self, context: Float[Tensor, "r c"]) -> Float[Tensor, "r g"]:
+        """What the picture adds to the first cell's input."""
+        return self.cells.each[0].project(context, self.config.embedding, bias=False)
+
+    def read(
+        self, words: Float[Tensor, "*b e"], states: Float[Tensor, "*b d"], contexts: Float[Tensor, "*b c"]
+    ) -> Float[Tensor, "*b e"]:
+        """The deep output, before L_o."""
+        return self.dropout(words + self.said(states) + self.shown(contexts))
+
+    # ---- word by word
+
+    def start(self, memory: Memory, rows: int, size: int, coverage: bool) -> State:
+        """The state before the first word; places are projected once."""
+        memory = memory.padded()
+        row = {"state": repeated(memory.sentence["start"], rows)}
+        if self.cross is None:
+            return State({"mean": memory.sentence["mean"].detach().clone()}, row, rows)
+        keys = self.cross.prepare(memory.states)
+        if coverage:
+            row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
+        kept = Prepared(keys.keys.detach().clone(), keys.values.detach().clone(), self.cross)
+        return State({"memory": kept}, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r e"], State]:
+        """One word of every row."""
+        words, before = self.dropout(self.words(tokens)), state.row["state"].clone()
+        query = before[:, -1, 0]
+        if self.cross is None:
+            mean = state.sentence["mean"]
+            seen = mean[:, None].expand(-1, state.rows, -1).flatten(0, 1)
+        else:
+            seen = looked(self.cross, query, state)
+        context = self.gated(query, seen)
+        top, after = self.cells.step(self.cells.each[0].project(words) + self.shown_to(context), before)
+        state.row["state"].copy_(after)
+        return self.read(words, top, context), state

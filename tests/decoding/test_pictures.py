@@ -1,0 +1,137 @@
+"""Search over pictures: against a search that feeds everything again, all that can be said, and itself."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from decoding.cases import every_target
+from models.pictured import CASES, captioner, pictures
+
+from regard.data.tokenizer import END, PAD, START
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.options import GREEDY, Options
+from regard.decoding.pictures import search_pictures
+from regard.decoding.search import CAPTION, greedy, search
+from regard.errors import ArgumentError
+from regard.models.contract import Pictures, Tokens
+
+WORDS = 7
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@torch.no_grad()
+def log_prob(model, pixels, said) -> float:
+    """log P of a caption and its END."""
+    told = torch.tensor([*said, END])
+    target = Tokens.of(torch.tensor([[START, *said]]), torch.tensor([len(told)]))
+    logits = model(Pictures(pixels[None]), target)[0].log_softmax(-1)
+    return float(logits[torch.arange(len(told)), told].sum())
+
+
+@every_case
+def test_a_wide_beam_finds_what_trying_everything_finds(name):
+    """Four words and END, up to four words: 341 captions."""
+    model, source, longest = captioner(name, words=WORDS), pictures(2), 4
+    targets = list(every_target(WORDS, longest))
+    options = Options(beam=len(targets), nbest=20, longest=longest)
+    for pixels, found in zip(source.pixels, search(model, source, options), strict=True):
+        told = [log_prob(model, pixels, said) / options.penalty(len(said) + 1) for said in targets]
+        best = sorted(zip(told, targets, strict=True), key=lambda each: -each[0])[:20]
+        assert [output.tokens for output in found.outputs] == [said for _, said in best]
+        assert [output.score for output in found.outputs] == pytest.approx([score for score, _ in best], abs=1e-9)
+
+
+@every_case
+def test_greedy_takes_the_likeliest_word_again_and_again(name):
+    model, source = captioner(name), pictures(3)
+    for pixels, said in zip(source.pixels, greedy(model, source, 6), strict=True):
+        expected = []
+        while len(expected) < 6:
+            target = Tokens.of(torch.tensor([[START, *expected]]), torch.tensor([len(expected) + 1]))
+            with torch.no_grad():
+                scores = model(Pictures(pixels[None]), target)[0, -1]
+            scores[[PAD, START]] = -torch.inf
+            if int(scores.argmax()) == END:
+                break
+            expected.append(int(scores.argmax()))
+        assert said == expected
+
+
+ASKED = [
+    Options(beam=3, nbest=3, longest=6),
+    Options(beam=2, longest=6, no_repeat=2, shortest=2),
+    Options(sample=True, nbest=3, seed=5, longest=6),
+]
+
+
+@every_case
+@pytest.mark.parametrize("options", ASKED, ids=["beam", "rules", "sample"])
+def test_alone_is_in_any_batch(name, options):
+    model, source = captioner(name), pictures(5)
+    together = search(model, source, options)
+    shuffled = random.sample(range(5), 5)
+    again = search(model, Pictures(source.pixels[shuffled]), options)
+    for place, i in enumerate(shuffled):
+        alone = search(model, Pictures(source.pixels[i : i + 1]), options)[0]
+        for other in (alone, again[place]):
+            assert [output.tokens for output in other.outputs] == [output.tokens for output in together[i].outputs]
+
+
+def test_samples_hang_on_the_picture_and_the_seed():
+    model, source = captioner(scale=None), pictures(2)
+    twice = Pictures(source.pixels[[0, 0, 1]])
+
+    def drawn(seed):
+        return [each.outputs[0].tokens for each in search(model, twice, Options(sample=True, seed=seed, longest=20))]
+
+    first = drawn(1)
+    assert first == drawn(1)
+    assert first[0] == first[1] != first[2]
+    assert drawn(2) != first
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "transformer"])
+def test_what_was_not_looked_at_costs(name):
+    model, source = captioner(name), pictures(2)
+    plain = search(model, source, Options(beam=3, nbest=3, longest=5, length_penalty=0.0))
+    covered = search(model, source, Options(beam=3, nbest=3, longest=5, length_penalty=0.0, coverage_penalty=0.5))
+    assert all(output.score == pytest.approx(output.log_prob) for found in plain for output in found.outputs)
+    assert all(output.score < output.log_prob for found in covered for output in found.outputs)
+
+
+def test_without_attention_nothing_is_covered():
+    with pytest.raises(ArgumentError, match="without attention"):
+        search(captioner("none"), pictures(1), Options(coverage_penalty=0.5))
+
+
+def test_a_caption_ends_somewhere():
+    model = captioner()
+    with torch.no_grad():
+        model.readout.bias[END] = -1e6
+    (found,) = search(model, pictures(1), GREEDY)
+    assert len(found.outputs[0].tokens) == CAPTION
+    assert not found.outputs[0].finished
+
+
+def test_pictures_in_batches_are_all_at_once():
+    model, source = captioner(), pictures(7)
+    wanted = [found.outputs[0].tokens for found in search(model, source, Options(longest=5))]
+    for given in (source.pixels, source.pixels.numpy(), iter(source.pixels.numpy()), list(source.pixels)):
+        found = search_pictures(model, given, Options(longest=5), rows=3)
+        assert [each.outputs[0].tokens for each in found] == wanted
+    assert search_pictures(model, []) == []
+    with pytest.raises(ArgumentError, match="rows: 0"):
+        search_pictures(model, source.pixels, rows=0)
+
+
+def test_an_ensemble_of_captioners_is_the_mean_of_their_probabilities():
+    models, source = [captioner("soft"), captioner("transformer")], pictures(1)
+    found = search(Ensemble(models).eval(), source, Options(beam=2, longest=4))[0].outputs[0]
+    total = 0.0
+    for i, token in enumerate([*found.tokens, END]):
+        target = Tokens.of(torch.tensor([[START, *found.tokens[:i]]]), torch.tensor([i + 1]))
+        with torch.no_grad():
+            each = torch.stack([model(source, target)[0, -1].softmax(-1) for model in models])
+        total += float(np.log(each.mean(0)[token]))
+    assert found.log_prob == pytest.approx(total)

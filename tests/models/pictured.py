@@ -1,0 +1,38 @@
+"""Small captioners of every sort, and pictures for them."""
+
+import torch
+
+from regard.models.captioner import CaptionerModel
+from regard.models.contract import Pictures, Tokens
+from regard.models.options import Captioner
+
+WORDS = 13
+CASES = {
+    "soft": {},
+    "soft-ungated": {"gate": False},
+    "soft-two-layers": {"layers": 2},
+    "hard": {"attention": "hard"},
+    "none": {"attention": "none"},
+    "transformer": {"decoder": "transformer", "size": 8, "heads": 2, "layers": 2, "hidden": 12},
+}
+ATTENTIVE = [name for name in CASES if name != "none"]
+
+
+def captioner(name: str = "soft", words: int = WORDS, scale: float | None = 0.5, **options) -> CaptionerModel:
+    """A model in float64 whose every parameter is random, zeros and ones too; with no scale, as it begins."""
+    small = {"channels": 4, "stages": 2, "blocks": 1, "size": 5, "embedding": 3, "hidden": 7, "dropout": 0.0}
+    model = CaptionerModel(Captioner(**{**small, **CASES[name], **options}), 0, words).double().eval()
+    if scale is not None:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(std=scale)
+    return model
+
+
+def pictures(count: int = 3, height: int = 8, width: int = 12) -> Pictures:
+    return Pictures(torch.randint(256, (count, 3, height, width), dtype=torch.uint8))
+
+
+def captions(lengths: list[int], words: int = WORDS, room: int = 0) -> Tokens:
+    """Random words, in the padding too."""
+    return Tokens.of(torch.randint(words, (len(lengths), max(lengths) + room)), torch.tensor(lengths))

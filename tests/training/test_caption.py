@@ -1,0 +1,201 @@
+"""The objectives of soft and hard attention against their formulas, and the task."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from models.pictured import WORDS, captioner, pictures
+from oracles import agree
+
+from regard.attention import weighting
+from regard.data.images import PictureBatch, prepare_images
+from regard.data.tokenizer import END, PAD, START
+from regard.models.contract import Pictures, Tokens
+from regard.training.caption import Caption, Captioning, doubly_stochastic
+from regard.training.checkpoint import load_weights, weights_of
+from regard.training.loop import train
+from regard.training.settings import read_settings
+from regard.training.task import Position
+
+
+def batch_of(captions: list[list[int]], which: list[int], **size) -> PictureBatch:
+    """Captions of words from 4 on, each of the picture with that number."""
+    lengths = torch.tensor([len(each) + 1 for each in captions])
+    target = torch.full((len(captions), int(lengths.max()) + 1), PAD)
+    for row, each in enumerate(captions):
+        target[row, : len(each) + 2] = torch.tensor([START, *each, END])
+    source = pictures(max(which) + 1, **size)
+    none = torch.zeros(0, dtype=torch.long)
+    return PictureBatch(source.pixels, torch.tensor(which), target, lengths, none, int(lengths.sum()))
+
+
+def small_batch() -> PictureBatch:
+    return batch_of([[4, 5, 6], [7], [8, 9], [4]], [0, 0, 1, 2])
+
+
+def log_probs(model, batch) -> list[torch.Tensor]:
+    """log p of every token of every caption, each caption alone with its picture."""
+    found = []
+    for row, length in enumerate(batch.target_lengths.tolist()):
+        own = int(batch.picture[row])
+        target = Tokens.of(batch.target[row : row + 1, :length], torch.tensor([length]))
+        logits = model(Pictures(batch.pixels[own : own + 1]), target)[0].log_softmax(-1)
+        found.append(logits[torch.arange(length), batch.target[row, 1 : length + 1]])
+    return found
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "none", "transformer"])
+def test_measured_it_is_the_likelihood_of_all_captions(name):
+    model, batch = captioner(name), small_batch()
+    loss = Captioning(model, 0.1).eval()(batch)
+    wanted = -torch.cat(log_probs(model, batch)).sum()
+    agree(loss.total, wanted)
+    agree(loss.parts["nll"], wanted)
+    assert loss.parts["tokens"] == batch.tokens
+
+
+def test_the_penalty_is_the_papers_sum():
+    weights, real = torch.rand(2, 4, 3, dtype=torch.float64), torch.tensor([[True] * 4, [True, True, False, False]])
+    for row, length in enumerate((4, 2)):
+        wanted = sum((1 - sum(float(weights[row, t, i]) for t in range(length))) ** 2 for i in range(3))
+        assert float(doubly_stochastic(weights, real)[row]) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("name", ["soft", "transformer"])
+def test_soft_attention_pays_for_what_it_did_not_look_at(name):
+    model, batch = captioner(name, penalty=0.7), small_batch()
+    objective = Captioning(model, 0.0)
+    measured, trained = objective.eval()(batch), objective.train()(batch)
+    penalty = trained.total - measured.total
+    assert penalty > 0
+    agree(trained.parts["penalty"], penalty.detach())
+    free = captioner(name, penalty=0.0)
+    free.load_state_dict(model.state_dict())
+    gained = torch.autograd.grad(penalty, model.decoder.parameters(), allow_unused=True)
+    assert sum(each is not None and bool(each.any()) for each in gained) > 3
+    agree(Captioning(free, 0.0).train()(batch).total, measured.total)
+
+
+def test_a_batch_is_its_halves():
+    model, batch = captioner(penalty=0.5), small_batch()
+    objective = Captioning(model, 0.1).train()
+    halves = batch.halves()
+    assert [len(half) for half in halves] == [2, 1]
+    agree(sum(objective(half).total for half in halves), objective(batch).total, model.parameters())
+
+
+# ---- the learning rule of hard attention
+
+
+def forced(monkeypatch, places):
+    """Every draw takes the next of these places, for all rows."""
+    coming = iter(places)
+    monkeypatch.setattr(weighting, "draw", lambda p: torch.full(p.shape[:-1], next(coming)))
+
+
+def fixed(model, value: float) -> None:
+    with torch.no_grad():
+        model.baseline.fill_(value)
+
+
+@pytest.mark.parametrize("baseline", [-3.0, 2.0])
+def test_the_expected_estimate_is_the_gradient_of_the_bound(monkeypatch, baseline):
+    """One caption of three tokens over two places: all eight ways to look, each by its probability."""
+    model = captioner("hard", sampled=1.0, entropy=0.0)
+    batch = batch_of([[4, 5]], [0], height=4, width=8)
+    assert model.encode(Pictures(batch.pixels)).grid == (1, 2)
+    objective, parameters = Captioning(model, 0.0).train(), list(model.parameters())
+    estimate = [torch.zeros_like(each) for each in parameters]
+    bound, mass = torch.zeros((), dtype=torch.float64), 0.0
+    for places in itertools.product((0, 1), repeat=3):
+        fixed(model, baseline)
+        forced(monkeypatch, places)
+        loss = objective(batch)
+        forced(monkeypatch, places)
+        target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
+        hidden, extra = model.decode(model.encode(Pictures(batch.pixels)), target)
+        log_place = extra["log_prob"].sum()
+        told = model.output(hidden).log_softmax(-1)[0, torch.arange(3), batch.target[0, 1:]].sum()
+        bound = bound + log_place.exp() * told
+        mass += log_place.exp().item()
+        for total, each in zip(estimate, torch.autograd.grad(loss.total, parameters), strict=True):
+            total -= log_place.exp().item() * each
+    assert mass == pytest.approx(1.0)
+    for got, wanted in zip(estimate, torch.autograd.grad(bound, parameters), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_many_draws_come_to_the_same(monkeypatch):
+    """With real draws, of the gradient in one direction: within four standard errors."""
+    model = captioner("hard", sampled=1.0, entropy=0.0)
+    count = 4000
+    batch = batch_of([[4, 5]] * count, [0] * count, height=4, width=8)
+    weight = model.decoder.cross.score.v
+    direction = torch.randn_like(weight)
+    each = []
+    objective = Captioning(model, 0.0).train()
+    fixed(model, -4.0)
+    target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
+    exact = torch.zeros((), dtype=torch.float64)
+    with monkeypatch.context() as patch:
+        for places in itertools.product((0, 1), repeat=3):
+            forced(patch, places)
+            one = Tokens.of(target.ids[:1], target.lengths[:1])
+            hidden, extra = model.decode(model.encode(Pictures(batch.pixels)), one)
+            told = model.output(hidden).log_softmax(-1)[0, torch.arange(3), batch.target[0, 1:]].sum()
+            exact = exact + extra["log_prob"].sum().exp() * told
+    (wanted,) = torch.autograd.grad(exact, weight)
+    for _ in range(8):
+        fixed(model, -4.0)
+        (found,) = torch.autograd.grad(-objective(batch).total / count, weight)
+        each.append(float((found * direction).sum()))
+    mean = sum(each) / len(each)
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in each) / (len(each) - 1) / len(each))
+    assert abs(mean - float((wanted * direction).sum())) < 5 * deviation + 1e-6
+
+
+def test_entropy_is_rewarded():
+    model, batch = captioner("hard", sampled=1.0, entropy=0.0, reinforce=0.0), small_batch()
+    richer = captioner("hard", sampled=1.0, entropy=0.3, reinforce=0.0)
+    richer.load_state_dict(model.state_dict())
+    losses = []
+    for each in (model, richer):
+        torch.manual_seed(7)
+        losses.append(Captioning(each, 0.0).train()(batch))
+    agree(losses[1].total, losses[0].total - 0.3 * losses[0].parts["entropy"])
+    assert losses[0].parts["entropy"] > 0
+    agree(losses[0].total, losses[0].parts["nll"])
+
+
+def test_the_baseline_is_a_moving_average_of_what_was_drawn():
+    model, batch = captioner("hard", sampled=1.0), small_batch()
+    objective = Captioning(model, 0.0).train()
+    assert model.baseline == 0
+    wanted = None
+    for _ in range(3):
+        mean = -float(objective(batch).parts["nll"]) / 4
+        wanted = mean if wanted is None else 0.9 * wanted + 0.1 * mean
+        assert float(model.baseline) == pytest.approx(wanted)
+    before = model.baseline.clone()
+    objective.eval()(batch)
+    assert torch.equal(model.baseline, before)
+
+
+def test_only_what_was_drawn_counts_for_the_baseline():
+    model = captioner("hard", sampled=0.5)
+    objective = Captioning(model, 0.0)
+    reward = torch.tensor([-1.0, -2.0, -30.0], dtype=torch.float64)
+    assert float(objective.baseline(reward, torch.tensor([True, True, False]))) == -1.5
+    assert float(model.baseline) == -1.5
+    assert float(objective.baseline(reward, torch.tensor([False, False, False]))) == -1.5
+    assert float(model.baseline) == -1.5
+
+
+def test_the_baseline_goes_with_the_weights():
+    one, other = (Captioning(captioner("hard")) for _ in range(2))
+    fixed(one.model, -2.5)
+    load_weights(other, weights_of(one), "here")
+    assert float(other.model.baseline) == -2.5
+    assert "model.baseline" not in weights_of(Captioning(captioner("soft")))
