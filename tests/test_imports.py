@@ -12,7 +12,7 @@ import regard
 SOURCE = Path(regard.__file__).parent
 LAYERS = [
     {"cli", "__main__"},
-    {"run", "report", "demo"},
+    {"run", "measured", "report", "demo"},
     {"serving", "studies", "interop", "inspection", "bench"},
     {"training", "decoding", "evaluation"},
     {"models", "data"},

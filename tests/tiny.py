@@ -144,3 +144,96 @@ def free_port() -> int:
 def first(stream: Iterator[Any], count: int) -> list[Any]:
     """The first of a stream without end."""
     return list(itertools.islice(stream, count))
+
+
+# ---- pictures and documents
+
+
+def write_pictures(folder: Path, count: int = 24, question: str = "none") -> Path:
+    """Drawn scenes as PNG files, and captions.tsv or labels.tsv beside them."""
+    from PIL import Image
+
+    from regard.data.builtin import generate
+
+    (folder / "pictures").mkdir(parents=True, exist_ok=True)
+    lines = []
+    for i, example in enumerate(generate("scenes", count, size=32, question=question)):
+        Image.fromarray(example.picture()).save(folder / "pictures" / f"{i}.png")
+        lines.append(f"{i}.png\t{example.target}\n")
+    (folder / ("captions.tsv" if question == "none" else "labels.tsv")).write_text("".join(lines))
+    return folder
+
+
+def write_documents(folder: Path, count: int = 40) -> Path:
+    """Reviews, a label and a text a line."""
+    from regard.data.builtin import generate
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "reviews.tsv"
+    path.write_text("".join(f"{each.target}\t{each.source}\n" for each in generate("reviews", count)))
+    return path
+
+
+SHORT: dict[str, Any] = {
+    "steps": 4,
+    "warmup": 1,
+    "validate_every": 2,
+    "validate_rows": 2,
+    "log_every": 2,
+    "device": "cpu",
+}
+
+
+def caption_table(folder: Path, **model: Any) -> dict[str, Any]:
+    """A configuration for pictures with captions."""
+    home = write_pictures(folder / "captioned")
+    small = {"kind": "captioner", "channels": 4, "stages": 2, "blocks": 1, "size": 8, "embedding": 8, "hidden": 8}
+    return {
+        "data": {
+            "images": str(home / "pictures"),
+            "captions": str(home / "captions.tsv"),
+            "image_size": 32,
+            "held_out": 0.1,
+            "workers": 1,
+            "cache": str(folder / "cache"),
+        },
+        "tokenizer": {"kind": "word"},
+        "model": {**small, **model},
+        "training": {**SHORT, "batch_rows": 8},
+    }
+
+
+def question_table(folder: Path, **model: Any) -> dict[str, Any]:
+    """A configuration for pictures with labels."""
+    home = write_pictures(folder / "questions", question="same-colour")
+    return {
+        "data": {
+            "images": str(home / "pictures"),
+            "labels": str(home / "labels.tsv"),
+            "image_size": 32,
+            "held_out": 0.1,
+            "workers": 1,
+            "cache": str(folder / "cache"),
+        },
+        "model": {"kind": "convnet", "channels": 8, "stages": 2, "blocks": 1, "after": 1, **model},
+        "training": {**SHORT, "batch_rows": 8},
+    }
+
+
+def document_table(folder: Path, kind: str = "han") -> dict[str, Any]:
+    """A configuration for labelled documents."""
+    small: dict[str, Any] = {
+        "han": {"size": 4, "embedding": 8, "hidden": 8},
+        "encoder": {"size": 8, "heads": 2, "layers": 1, "hidden": 8},
+        "lstmn": {"size": 8, "embedding": 8, "hidden": 8},
+    }
+    return {
+        "data": {
+            "documents": str(write_documents(folder / "documents")),
+            "held_out": 0.1,
+            "cache": str(folder / "cache"),
+        },
+        "tokenizer": {"kind": "word"},
+        "model": {"kind": kind, **small[kind]},
+        "training": {**SHORT, "batch_tokens": 512},
+    }

@@ -15,12 +15,21 @@ from regard.data.pictures import read_for
 from regard.decoding.options import Options
 from regard.errors import DataError
 from regard.evaluation.captions import measure_bleu_of, measure_cider, measure_rouge
-from regard.evaluation.labels import Named, name
+from regard.evaluation.labels import Labelling, measure_labels
 from regard.evaluation.metric import Score
 from regard.evaluation.text import measure_exact
-from regard.run import Run
+from regard.run import Classified, Run
 
-__all__ = ["Described", "describe", "name_documents", "name_pictures"]
+__all__ = ["Described", "NamedItems", "describe", "name_documents", "name_pictures"]
+
+
+@dataclass(frozen=True)
+class NamedItems:
+    """How well labels were said, the labels themselves, and what had to be left out."""
+
+    report: Labelling
+    outputs: dict[str, str]  # by place or picture
+    lost: list[str]
 
 
 @dataclass(frozen=True)
@@ -80,30 +89,29 @@ def there(run: Run, images: str | Path, wanted: Sequence[str]) -> tuple[dict[str
     return found, lost
 
 
-def name_pictures(run: Run, images: str | Path, labels: str | Path | None = None) -> tuple[Named, list[str]]:
+def name_pictures(run: Run, images: str | Path, labels: str | Path | None = None) -> NamedItems:
     """Classify the pictures of a test set: labels from a file, or from the folders that they are in."""
     run.check_task("classify")
     wanted = read_labels(labels) if labels is not None else folders(survey(images))
     known, lost = kept(run, wanted)
     pictures, unread = there(run, images, list(known))
-    found = run.classify(pictures.values())
-    said = [each.label for each in found if each is not None]
-    return name(said, [known[picture] for picture in pictures], run.labels), lost + unread
+    if not pictures:
+        raise DataError(f"{images}: no picture with a known label in it can be read")
+    return compared(run, known, dict(zip(pictures, run.classify(pictures.values()), strict=True)), lost + unread)
 
 
-def name_documents(run: Run, path: str) -> tuple[Named, list[str]]:
+def name_documents(run: Run, path: str) -> NamedItems:
     """Classify the documents of a file in the form that the run was trained on."""
     run.check_task("classify")
-    rows = {f"{path}, line {i:,}": row for i, row in enumerate(pairs(run.settings.data.labelled(path)), 1)}
+    corpus = run.settings.data.labelled(path)
+    rows = {f"{path}, line {i:,}": row for i, row in enumerate(pairs(corpus, labelled=True), 1)}
     known, lost = kept(run, {place: label for place, (_, label) in rows.items() if label})
     found = dict(zip(known, run.classify([rows[place][0] for place in known]), strict=True))
-    empty = [place for place, each in found.items() if each is None]
-    if empty:
+    if empty := [place for place, each in found.items() if each is None]:
         lost.append(f"{len(empty):,} documents have no words: {named(empty)}")
-    said = {place: each.label for place, each in found.items() if each is not None}
-    if not said:
+    if len(empty) == len(found):
         raise DataError(f"{path}: no document with words and a known label in it")
-    return name(list(said.values()), [known[place] for place in said], run.labels), lost
+    return compared(run, known, found, lost)
 
 
 def kept(run: Run, wanted: dict[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -114,3 +122,10 @@ def kept(run: Run, wanted: dict[str, str]) -> tuple[dict[str, str], list[str]]:
         return known, []
     count = len(wanted) - len(known)
     return known, [f"{count:,} of {len(wanted):,} have a label that training had not: {named(strange)}"]
+
+
+def compared(run: Run, known: dict[str, str], found: dict[str, Classified | None], lost: list[str]) -> NamedItems:
+    """What was said beside what is right."""
+    said = {place: each.label for place, each in found.items() if each is not None}
+    report = measure_labels(list(said.values()), [known[place] for place in said], run.labels)
+    return NamedItems(report, said, lost)

@@ -111,7 +111,9 @@ def test_cider_of_several_references_is_their_mean():
 def test_rouge_by_hand():
     """`police the gunman`: a subsequence of two words, P = 2/3, R = 2/4."""
     p, r, b = 2 / 3, 2 / 4, 1.2**2
-    assert rouge(["police the gunman"], [["police kill the suspect"]]) == pytest.approx(100 * (1 + b) * p * r / (r + b * p))
+    assert rouge(["police the gunman"], [["police kill the suspect"]]) == pytest.approx(
+        100 * (1 + b) * p * r / (r + b * p)
+    )
     # Precision and recall are each the best of all references.
     p, r = 2 / 3, 1.0
     several = rouge(["police the gunman"], [["police kill the suspect", "gunman"]])

@@ -298,5 +298,5 @@ def test_some_captions_take_the_expectation():
 
 
 def test_what_a_transformer_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match="expected \"soft\""):
+    with pytest.raises(ConfigError, match='expected "soft"'):
         Captioner(decoder="transformer", attention="hard")

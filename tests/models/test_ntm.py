@@ -232,6 +232,17 @@ def test_only_a_machine_that_is_fed_reads_what_was_said(name):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("name", CASES)
+def test_under_autocast_the_machine_runs_whole(name):
+    model, (source, target) = model_of(name).float(), pair()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        memory = model.encode(source)
+        half = model.output(model.decode(memory, target)[0])
+    assert {part.dtype for part in memory.sentence.values()} == {torch.float32}
+    torch.testing.assert_close(half[target.real].float(), model(source, target)[target.real], rtol=0.1, atol=0.1)
+
+
+@torch.no_grad()
 def test_a_memory_of_one_place_of_one_number():
     model = build("ntm", dataclasses.replace(ntm(), slots=1, width=1, shift=0), SOURCES, TARGETS).double().eval()
     source, target = sentences(SOURCES, [1, 3]), sentences(TARGETS, [2, 1])

@@ -2,22 +2,25 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from models.pictured import WORDS, captioner, pictures
+from models.pictured import captioner, pictures
 from oracles import agree
+from tiny import StopAt, caption_table, records, same_tensors
 
+from regard import load
 from regard.attention import weighting
-from regard.data.images import PictureBatch, prepare_images
+from regard.data.images import PictureBatch
 from regard.data.tokenizer import END, PAD, START
+from regard.errors import TrainingError
 from regard.models.contract import Pictures, Tokens
 from regard.training.caption import Caption, Captioning, doubly_stochastic
-from regard.training.checkpoint import load_weights, weights_of
-from regard.training.loop import train
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, weights_of
 from regard.training.settings import read_settings
+from regard.training.start import start
 from regard.training.task import Position
+from regard.training.tasks import prepare_for
 
 
 def batch_of(captions: list[list[int]], which: list[int], **size) -> PictureBatch:
@@ -199,3 +202,62 @@ def test_the_baseline_goes_with_the_weights():
     load_weights(other, weights_of(one), "here")
     assert float(other.model.baseline) == -2.5
     assert "model.baseline" not in weights_of(Captioning(captioner("soft")))
+
+
+# ---- the task
+
+
+def test_a_run_is_trained_measured_and_loaded(tmp_path):
+    """By the same loop, into the same folder, as everything else."""
+    threads = torch.get_num_threads()
+    done = start(caption_table(tmp_path, penalty=0.5), tmp_path / "run")
+    torch.set_num_threads(threads)
+    task = done.task
+    kept = records(tmp_path / "run")
+    steps = [record for record in kept if record["kind"] == "step"]
+    assert all(record["penalty"] > 0 and record["loss"] > record["nll"] for record in steps)
+    valid = [record for record in kept if record["kind"] == "valid"]
+    assert {"loss", "bleu", "cider", "rouge", "exact"} <= valid[-1].keys()
+    assert [sample["source"] for sample in valid[0]["samples"]] == [sample["source"] for sample in valid[1]["samples"]]
+    run = load(tmp_path / "run")
+    assert run.caption([tmp_path / "captioned" / "pictures" / "0.png"]) == run.caption(
+        task.load(task.prepared.train, [0], train=False).pixels, beam=5
+    )
+    assert ("batch", "up to 8 pictures") in done.facts
+
+
+def test_a_plan_counts_the_tokens_of_its_batch(tmp_path):
+    table = caption_table(tmp_path)
+    settings = read_settings(table)
+    task = Caption(settings, prepare_for(settings), 4096)
+    for position, plan in itertools.islice(task.stream(Position(0, 0)), 5):
+        batch = task.batch(plan, position)
+        assert task.count(plan) == batch.tokens
+        assert len(batch) <= 8
+        assert float(task.objective(batch).parts["tokens"]) == batch.tokens
+
+
+def test_hard_attention_resumes_where_it_was(tmp_path):
+    """Draws, dropout and the baseline: bit by bit the run that nobody stopped."""
+    threads = torch.get_num_threads()
+    table = caption_table(tmp_path, attention="hard", dropout=0.2)
+    whole = {**table, "training": {**table["training"], "steps": 6, "validate_every": 3}}
+    start(whole, tmp_path / "whole")
+    start(whole, tmp_path / "parts", progress=StopAt(2))
+    assert Checkpoints(tmp_path / "parts").last().name == "step-000002"
+    start(whole, tmp_path / "parts", resume=True)
+    torch.set_num_threads(threads)
+    one, other = (read_checkpoint(Checkpoints(tmp_path / name).last()) for name in ("whole", "parts"))
+    assert one.step == other.step == 6
+    assert same_tensors(one.model, other.model)
+    assert same_tensors(one.trainer, other.trainer)
+    assert one.model["model.baseline"] < 0
+    stopped = read_checkpoint(Checkpoints(tmp_path / "parts").steps()[0]).model["model.baseline"]
+    assert stopped != one.model["model.baseline"]
+
+
+def test_one_picture_that_does_not_fit_says_so(tmp_path):
+    settings = read_settings(caption_table(tmp_path))
+    task = Caption(settings, prepare_for(settings), 4096)
+    with pytest.raises(TrainingError, match="one picture of 32 pixels"):
+        task.halves(batch_of([[4]], [0]))

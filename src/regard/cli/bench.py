@@ -8,11 +8,11 @@ import typer
 
 from regard.errors import CommandError
 
-NAMES = ("attention", "training", "decoding")
+NAMES = ("attention", "training", "decoding", "lstmn")
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure: attention, training or decoding.")],
+    name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are shown.", min=3)] = 9,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,

@@ -21,6 +21,7 @@ T = TypeVar("T")
 PICTURES = (".png", ".svg", ".pdf")
 NUMBER = re.compile(r"[+−]?[\d.,]+%?|inf")
 CHUNK = 256  # sentences that are translated or scored together
+MOST = 12  # lines about what is left out, or labels of a table across
 
 # What `regard compare` asks, too.
 Source = Annotated[Path | None, typer.Option(help="What to translate, a line each.", show_default=False)]
@@ -46,6 +47,19 @@ def eval(
     reference: References = None,
     hypothesis: Annotated[
         Path | None, typer.Option(help="Score these outputs, and translate nothing.", show_default=False)
+    ] = None,
+    documents: Annotated[
+        Path | None, typer.Option(help="Of a classifier: labelled documents, as in training.", show_default=False)
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Of a run that reads pictures: their folder.", show_default=False)
+    ] = None,
+    captions: Annotated[Path | None, typer.Option(help="What the pictures show.", show_default=False)] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="What to call the pictures; else their folders say.", show_default=False)
+    ] = None,
+    names: Annotated[
+        Path | None, typer.Option(help="Only these of the pictures, a name a line.", show_default=False)
     ] = None,
     metrics: Annotated[
         str | None,
@@ -73,7 +87,17 @@ def eval(
 
     `regard eval runs/en-de --source test.en --reference test.de` prints each score with its signature, which says how
     it was reached. `regard eval --hypothesis output.de --reference test.de` scores the output of any program.
+    `--documents test.tsv` measures a classifier, `--images DIR --captions FILE` one that describes pictures.
     """
+    if documents or images:
+        if not runs or len(runs) > 1 or source or reference or hypothesis:
+            raise CommandError("--documents and --images: give one run folder beside them, and no texts to translate")
+        search = {"beam": beam, "length_penalty": length_penalty}
+        told = other(runs[0], documents, images, captions, labels, names, search, output, checkpoint, device)
+        print(json.dumps(told, ensure_ascii=False)) if as_json else show_other(told)
+        return
+    if captions or labels or names:
+        raise CommandError("--images: missing, expected the folder of the pictures")
     if not runs and hypothesis is None:
         raise CommandError("which run? give a run folder, or --hypothesis with a file of outputs to score")
     if reference is None:
@@ -120,6 +144,74 @@ def eval(
 
         save(draw_lengths(found.lengths), plot)
     show(found, str(hypothesis or " + ".join(map(str, runs or []))), None if hypothesis else search, as_json)
+
+
+def other(
+    folder: Path,
+    documents: Path | None,
+    images: Path | None,
+    captions: Path | None,
+    labels: Path | None,
+    names: Path | None,
+    search: dict[str, Any],
+    output: Path | None,
+    checkpoint: str,
+    device: str,
+) -> dict[str, Any]:
+    """A run measured on documents or pictures: what is printed."""
+    from regard.decoding.out import check_out, writing
+
+    check_out(output, *filter(None, (documents, captions, labels)), flag="--output")
+    run = opened([folder], checkpoint, device, search, lowercase=True)
+
+    from regard.measured import describe, name_documents, name_pictures
+
+    whole: dict[str, Any] = {"system": str(folder)}
+    if documents is None and captions is not None and images is not None:
+        described = describe(run, images, captions, names, **search)
+        lost, outputs = described.lost, described.outputs
+        whole |= {"search": search, "pictures": len(outputs)}
+        whole["scores"] = {
+            score.name: {"value": score.value, "signature": score.signature, "shown": str(score)}
+            for score in described.scores
+        }
+    else:
+        named = name_documents(run, str(documents)) if documents else name_pictures(run, Path(str(images)), labels)
+        lost, outputs = named.lost, named.outputs
+        whole |= {"documents" if documents else "pictures": len(outputs), **named.report.table()}
+    for line in lost[:MOST]:
+        say(line)
+    if len(lost) > MOST:
+        say(f"… and {len(lost) - MOST:,} more that are left out")
+    if output is not None:
+        with writing(output) as write:
+            write("".join(f"{place}\t{text}\n" for place, text in outputs.items()))
+    return whole
+
+
+def show_other(found: dict[str, Any]) -> None:
+    """Print such a measurement for people."""
+    what = "documents" if "documents" in found else "pictures"
+    search = found.get("search")
+    how = f", beam {search['beam']}, length penalty {search['length_penalty']:g}" if search else ""
+    print(f"{found['system']}{how}: {found[what]:,} {what}\n")
+    if search:
+        rows = [(name, each["shown"], each["signature"]) for name, each in found["scores"].items()]
+        print_table(("metric", "score", "signature"), rows)
+        return
+    print(f"accuracy {found['accuracy']:.2%}, macro-F1 {found['f1']:.2%}\n")
+    each = found["labels"]
+    print_table(
+        ("label", what, "precision", "recall", "F1"),
+        [
+            (name, f"{row['count']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")))
+            for name, row in each.items()
+        ],
+    )
+    if len(each) <= MOST:
+        print("\nsaid (across) for what is right (down)")
+        counts = zip(each, found["confusion"], strict=True)
+        print_table(("", *each), [(name, *(f"{count:,}" for count in row)) for name, row in counts])
 
 
 def show(found: "Evaluation", system: str, search: dict[str, Any] | None, as_json: bool) -> None:

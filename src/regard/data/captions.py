@@ -20,7 +20,7 @@ from regard.data.corpus import columns, lines, opened
 from regard.data.picture import ENDINGS
 from regard.errors import DataError
 
-__all__ = ["Captions", "Found", "named", "read_captions", "read_labels", "read_list", "survey"]
+__all__ = ["Captions", "Found", "named", "pictures_in", "read_captions", "read_labels", "read_list", "survey"]
 
 NUMBERED = re.compile(r"#\d+$")
 SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
@@ -146,3 +146,17 @@ def named(names: Iterable[str], most: int = 3) -> str:
     """The first few names, for a message."""
     first = sorted(names)
     return ", ".join(first[:most]) + (", …" if len(first) > most else "")
+
+
+def pictures_in(paths: Iterable[str]) -> list[str]:
+    """Picture files as they are named, and in the place of a folder all that are in it, sorted."""
+    found = list[str]()
+    for path in paths:
+        if not os.path.isdir(path):
+            found.append(path)
+            continue
+        inside = [os.path.join(path, name) for name in survey(path)]
+        if not inside:
+            raise DataError(f"{path}: no pictures in it ({', '.join(ENDINGS)})")
+        found += inside
+    return found

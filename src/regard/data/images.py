@@ -75,9 +75,11 @@ def prepare_images(
         say(f"The cache {chosen} is damaged ({problem}); it is built again.")
     rows = scenes(data) if data.builtin else readable(found, pixels)
     with cache.workplace(home) as folder:
-        cache.seal(folder, **build(folder, rows, pixels, data, settings, task, tokenizers, labels))
+        built = build(folder, rows, pixels, data, settings, task, tokenizers, labels)
+        cache.seal(folder, **built)
+        # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
         known = Tokenizers.load(folder / "tokenizer.json") if task == "caption" else None
-        final = home / key_of(facts, data, settings, known)
+        final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, known)
         cache.publish(folder, final)
     if chosen != final:
         cache.lead(chosen, final)

@@ -1,24 +1,22 @@
 """Many documents, or pictures: those of like length read together, the labels' scores in the order given."""
 
 # n documents · b documents of a batch · v labels
-import math
 import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from regard.data.tokenizer import END, PAD
-from regard.decoding.ensemble import Ensemble
 from regard.models.contract import Documents, Model, Pictures, Source, Tokens
 
 __all__ = ["BUDGET", "documents_of", "flat_of", "label_in_batches", "label_pictures", "source_of"]
 
 BUDGET = 16_384  # tokens of a batch
 PICTURES = 64  # of a batch
-Row = Sequence[int] | Int64[np.ndarray, " t"]
+Row = Sequence[int] | Int[np.ndarray, " _"]
 
 
 def label_in_batches(
@@ -41,7 +39,7 @@ def label_in_batches(
         found.append(log_probabilities(model, batch).cpu())
         done += count
     if not found:
-        return torch.zeros(0, members(model)[0].readout.out_features)
+        return torch.zeros(0, model.readout.out_features)
     back = torch.empty(len(order), dtype=torch.long)
     back[torch.tensor(order)] = torch.arange(len(order))
     return torch.cat(found)[back]
@@ -60,17 +58,9 @@ def label_pictures(
 
 @torch.no_grad()
 def log_probabilities(model: Model, source: Source) -> Float[Tensor, "b v"]:
-    """The log-probability of every label of a batch; of an ensemble, of the mean probability."""
-    each = []
-    for one in members(model):
-        scores = one.classify(one.encode(source))
-        each.append((scores if scores.dtype == torch.float64 else scores.float()).log_softmax(-1))
-    return each[0] if len(each) == 1 else torch.stack(each).logsumexp(0) - math.log(len(each))
-
-
-def members(model: Model) -> list[Model]:
-    """The models of an ensemble, or the one there is."""
-    return model.each if isinstance(model, Ensemble) else [model]
+    """The log-probability of every label."""
+    scores = model.classify(model.encode(source))
+    return (scores if scores.dtype == torch.float64 else scores.float()).log_softmax(-1)
 
 
 def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
@@ -80,23 +70,27 @@ def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
 
 def flat_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Tokens:
     """Documents as they are encoded, a row each, for a model that reads a text whole."""
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    return padded([np.asarray(row, np.int64) for row in rows], lengths, device)
+    flat, lengths = joined(rows)
+    return padded(flat, lengths, device)
 
 
 def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Documents:
     """Documents as they are encoded, a sentence a row."""
-    flat = np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)])
+    flat, lengths = joined(rows)
     ends = np.flatnonzero(flat == END)
-    starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
-    bounds = np.cumsum([len(row) for row in rows])
-    counts = np.diff(np.searchsorted(ends, bounds), prepend=0)
-    words = padded([flat[start:end] for start, end in zip(starts, ends, strict=True)], ends - starts, device)
-    return Documents(words, torch.from_numpy(counts.astype(np.int64)).to(device))
+    sentences = np.diff(np.searchsorted(ends, np.cumsum(lengths)), prepend=0)
+    words = padded(flat[flat != END], np.diff(ends, prepend=-1) - 1, device)
+    return Documents(words, torch.from_numpy(sentences).to(device))
 
 
-def padded(rows: Sequence[np.ndarray], lengths: np.ndarray, device: torch.device | str) -> Tokens:
-    """Rows padded to the longest."""
-    ids = np.full((len(rows), max(1, int(lengths.max(initial=0)))), PAD, np.int64)
-    ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([np.zeros(0, np.int64), *rows])
+def joined(rows: Sequence[Row]) -> tuple[Int64[np.ndarray, " t"], Int64[np.ndarray, " n"]]:
+    """The tokens of all rows, one after the other, and how many each has."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)]), lengths
+
+
+def padded(flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " n"], device: torch.device | str) -> Tokens:
+    """Rows that lie one after the other as a rectangle."""
+    ids = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), PAD, np.int64)
+    ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
     return Tokens.of(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from regard.data.pharaoh import pharaoh
 
-__all__ = ["Form", "Written", "number", "sampled"]
+__all__ = ["Form", "Written", "captioned", "number", "sampled"]
 
 BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
 
@@ -81,6 +81,15 @@ def sampled(output: Written, scores: bool = False, as_json: bool = False) -> str
         kept = {name: value for name, value in row(output).items() if name not in ("score", "alignment")}
         return json.dumps(kept, ensure_ascii=False, allow_nan=False) + "\n"
     return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
+
+
+def captioned(picture: str, outputs: Sequence[Written], scores: bool = False, as_json: bool = False) -> str:
+    """The captions of a picture, a line each, behind its path where it has one; or one object."""
+    if as_json:
+        kept = [{name: value for name, value in row(output).items() if name != "alignment"} for output in outputs]
+        return json.dumps({"picture": picture, "captions": kept}, ensure_ascii=False, allow_nan=False) + "\n"
+    form, before = Form(scores), f"{BREAKS.sub(' ', picture)}\t" if picture else ""
+    return "".join(f"{before}{form.line(output, chr(9))}\n" for output in outputs)
 
 
 def number(value: float) -> float | None:

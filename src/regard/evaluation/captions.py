@@ -93,9 +93,7 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
     pictures = math.log(len(pairs)) if pairs else 0.0
 
     def weighed(text: Words, n: int) -> dict[Words, float]:
-        return {
-            gram: count * (pictures - math.log(max(1, spoken[gram]))) for gram, count in grams(text, n).items()
-        }
+        return {gram: count * (pictures - math.log(max(1, spoken[gram]))) for gram, count in grams(text, n).items()}
 
     rows = []
     for said, given in pairs:

@@ -5,7 +5,7 @@ word just read.
 
 - $c_0, h_0$ from the mean annotation, each by a tanh of its own.
 - $e_{ti} = v^\top \tanh(W h_{t-1} + U a_i + b)$: the query is the state *before* the word; $\alpha_t$ its softmax.
-- Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$ with the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$, one number a word.
+- Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$, the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$ one number a word.
 - Hard: in training a place is drawn from $\alpha_t$ (for a share `sampled` of the sentences, the others take the sum),
   in evaluation it is the likeliest, so that a search gives the same twice. The gate is kept.
 - None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. The same model but for the attention's own
@@ -80,9 +80,7 @@ class LSTMDecoder(nn.Module):
         hidden, extra = self.recur(words, memory.padded())
         return unpadded(hidden, target), extra
 
-    def recur(
-        self, words: Float[Tensor, "b n e"], memory: Memory
-    ) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
+    def recur(self, words: Float[Tensor, "b n e"], memory: Memory) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
         """The recurrence."""
         if words.is_cuda and torch.is_autocast_enabled("cuda"):
             # A step is too small for half precision: every cast is one more kernel.

@@ -6,7 +6,9 @@ trained VGG's 14 × 14 places; here the grid is that of a small ResNet trained a
 attention as of any other source, and `Memory.grid` says how they lie.
 """
 
-# b pictures or captions · n words · m places · h w height and width of a picture or grid · d width · v vocabulary · r rows
+# b pictures or captions · n words · m places · h w height and width · d width · v vocabulary · r rows
+from typing import cast
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -27,11 +29,13 @@ __all__ = ["CaptionerModel"]
 class CaptionerModel(Model):
     """A grid of features, and an LSTM or a Transformer that writes what it sees in it."""
 
+    baseline: Tensor  # of hard attention
+
     def __init__(self, config: Captioner, source: int, target: int):
         super().__init__()
         self.config = config
         self.backbone = backbone_of(config)
-        channels = self.backbone.width
+        channels = cast(int, self.backbone.width)
         self.decoder: LSTMDecoder | BlockDecoder
         if config.decoder == "lstm":
             self.decoder = LSTMDecoder(config, channels, target)
@@ -50,6 +54,13 @@ class CaptionerModel(Model):
         grid = self.backbone(source.pixels)
         if isinstance(self.decoder, BlockDecoder):
             grid = self.decoder.place(grid)
+        else:
+            import os
+
+            if os.environ.get("POS"):
+                from regard.attention.positions import Sinusoidal2D
+
+                grid = Sinusoidal2D(grid.shape[1])(grid)
         places, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])
         there = torch.full((len(places),), places.shape[1], device=places.device)
         whole = self.decoder.remember(places) if isinstance(self.decoder, LSTMDecoder) else {}

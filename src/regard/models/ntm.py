@@ -156,7 +156,14 @@ class NTMModel(Model):
     def turn(
         self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> Machine:
-        """One step of the machine, its input projected by the controller; where it is not `going` on, none."""
+        """One step of the machine, its input projected by the controller; where it is not `going` on, none.
+
+        In float32 at least: what is moved a little at every step must not be rounded at every step.
+        """
+        device = projected.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self.turn(projected.float(), machine, going)
         read = self.controller.project(machine.reads.flatten(1), self.config.embedding, bias=False)
         state = self.controller.step(projected + read, machine.state)
         memory, weights, reads = self.heads(state[:, 0], machine, going)

@@ -25,6 +25,7 @@ __all__ = ["Asking", "glance", "inter", "intra"]
 
 into_sigmoid = torch.ops.aten.sigmoid_backward.grad_input
 into_tanh = torch.ops.aten.tanh_backward.grad_input
+BLOCK = 16  # steps: what is between a key and its score stays near the processor
 SLOPE = 4  # of tanh(x) = 2σ(2x) - 1, where σ(2x) has 1
 
 
@@ -82,14 +83,37 @@ def glance(
     if most == 0:
         return past.values.new_zeros(len(past.values), past.values.shape[-1])
     keys, values = past.keys[:, :most].transpose(0, 1), past.values[:, :most].transpose(0, 1)  # as they lie on a CPU
-    hidden = torch.add(asked * 2, keys, alpha=2).sigmoid_()
-    found = torch.mv(hidden.reshape(-1, hidden.shape[-1]), vector * 2).view(hidden.shape[:2]).T.contiguous()
+    found, room = asked.new_empty(most, len(asked)), asked.new_empty(BLOCK, *asked.shape)
+    asked, vector = asked * 2, vector * 2
+    for first in range(0, most, BLOCK):
+        block = keys[first : first + BLOCK]
+        hidden = torch.add(asked, block, alpha=2, out=room[: len(block)]).sigmoid_()
+        torch.mv(hidden.view(-1, len(vector)), vector, out=found[first : first + BLOCK].view(-1))
+    found = found.T.contiguous()
     if least == most:
         return weighed(torch.softmax(found, -1), values)
     assert past.length is not None
     there = torch.arange(most, device=found.device) < past.length[:, None]
     found.masked_fill_(~there, torch.finfo(found.dtype).min)
     return weighed(torch.softmax(found, -1).mul_(there), values)
+
+
+def move(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, shown: Tensor) -> Tensor:
+    """An LSTM's step from the gates' sums [b g] and what was read [b dd].
+
+    The gates are written over; an entry of both tapes is written, [b dd], and what is shown of the memory, tanh(c).
+    """
+    d = shown.shape[-1]
+    i, f, proposed, o = gates.split(d, -1)
+    proposed.mul_(2)
+    gates.sigmoid_()
+    proposed.mul_(2).sub_(1)
+    c = torch.mul(f, read[:, d:], out=tapes[:, d:]).addcmul_(i, proposed)
+    if added is not None:
+        c.add_(added)
+    torch.mul(c, 2, out=shown).sigmoid_().mul_(2).sub_(1)
+    torch.mul(o, shown, out=tapes[:, :d])
+    return tapes
 
 
 # ---- additive scores over a block of keys
@@ -167,15 +191,7 @@ class Intra(torch.autograd.Function):
                 weights[t, :, :t] = a
                 read.copy_(weighed(a, tapes[:t]))
             torch.addmm(projected[t], read[:, :d], recurrent.T, out=gate)
-            i, f, proposed, o = gate.split(d, -1)
-            proposed.mul_(2)
-            gate.sigmoid_()
-            proposed.mul_(2).sub_(1)
-            c = torch.mul(f, read[:, d:], out=tape[:, d:]).addcmul_(i, proposed)
-            if added is not None:
-                c.add_(added[t])
-            torch.mul(c, 2, out=shown[t]).sigmoid_().mul_(2).sub_(1)
-            torch.mul(o, shown[t], out=tape[:, :d])
+            move(gate, read, None if added is None else added[t], tape, shown[t])
             if keys is not None:
                 torch.addmm(bias_2, tape[:, :d], entry_2.T, out=keys[t])
         ctx.save_for_backward(tapes, reads, gates, shown, keys, queries, weights, recurrent, summary, entry, vector)

@@ -16,7 +16,7 @@ batch's. A share of the captions takes the expected context in place of a drawn 
 
 # b pictures of a batch · r captions of all of them · n words · m places · t real tokens · d width
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -118,11 +118,9 @@ class Caption(Translate):
         training = settings.training
         torch.manual_seed(training.seed)
         self.model = build(settings.kind, settings.model, 0, self.tokenizer.size)
-        self.objective = Captioning(self.model, training.smoothing)
+        self.objective = Captioning(cast(CaptionerModel, self.model), training.smoothing)
         self.metric = training.metric or "loss"
-        self.order = Order(
-            prepared.train.lengths, budget, seed=training.seed, rows=training.batch_rows or PICTURES
-        )
+        self.order = Order(prepared.train.lengths, budget, seed=training.seed, rows=training.batch_rows or PICTURES)
 
     @property
     def tokenizer(self) -> Tokenizer:

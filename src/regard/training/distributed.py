@@ -160,7 +160,8 @@ def like(tensor: Tensor, example: Tensor) -> Tensor:
     """A whole tensor laid out as the example is."""
     if isinstance(example, DTensor):
         return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
-    return tensor.to(example.device)
+    # In the order in memory, too, which a file does not keep: the fused optimiser goes by it (channels last).
+    return torch.empty_like(example, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
 
 
 def full_of(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:

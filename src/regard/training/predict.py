@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.batching import Batch, Order, Position, load
+from regard.data.batching import Order, Position, load
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizers
@@ -55,14 +55,14 @@ class Translate(Task):
         """Target tokens, the END of each sentence among them."""
         return int(self.prepared.train.lengths[plan, 1].sum()) + len(plan)
 
-    def batch(self, plan: Any, position: Position) -> Batch:
+    def batch(self, plan: Any, position: Position) -> Any:
         """The pairs' tokens."""
         return load(self.prepared.train, plan, self.dropout, position.epoch, self.settings.data.longest)
 
-    def halves(self, batch: Any) -> Sequence[Batch]:
+    def halves(self, batch: Any) -> Sequence[Any]:
         """Half of the sentences each."""
         try:
-            halves: tuple[Batch, Batch] = batch.halves()
+            halves: tuple[Any, Any] = batch.halves()
         except ArgumentError:
             size = max(batch.source.shape[1], batch.target.shape[1])
             raise TrainingError(
@@ -70,10 +70,9 @@ class Translate(Task):
             ) from None
         return halves
 
-    def move(self, batch: Any, device: torch.device) -> Batch:
+    def move(self, batch: Any, device: torch.device) -> Any:
         """The batch on a device."""
-        moved: Batch = batch.to(device, non_blocking=True)
-        return moved
+        return batch.to(device, non_blocking=True)
 
     @property
     def device(self) -> torch.device:

@@ -34,7 +34,7 @@ def for_caption(random: Random, most: int) -> Scene | None:
 def for_question(random: Random, question: str, most: int) -> Scene | None:
     """Two ringed shapes far apart, alike or not in what is asked with equal probability, and others among them."""
     alike, which = random() < 0.5, {"same-colour": 1, "same-shape": 2}[question]
-    looks = [("small", choice(random, COLOURS), choice(random, KINDS)) for _ in range(2 + 1 + int(random() * most))]
+    looks = [("small", choice(random, COLOURS), choice(random, KINDS)) for _ in range(2 + int(random() * (most + 1)))]
     values = [look[which] for look in looks[:2]]
     if (values[0] == values[1]) != alike:
         others = [each for each in (COLOURS, KINDS)[which - 1] if each != values[0]]

@@ -1,0 +1,105 @@
+"""What looking back costs: a layer of the LSTMN beside nn.LSTMCell, step by step and over a sentence, in float32."""
+
+# b rows · n steps · e width of an input · d of a state
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import use_backend
+from regard.attention.cache import Cache
+from regard.bench.measure import Result, Timing, agree, interleaved
+from regard.models.lstmn import Tapes
+
+__all__ = ["run"]
+
+ROWS, STEPS, WIDTH = 64, 50, 256
+MOST = 3.0
+REPEATS = 10  # one step is too short to be timed alone
+
+
+def run(rounds: int = 9, seed: int = 0, rows: int = ROWS, steps: int = STEPS, width: int = WIDTH) -> Iterator[Result]:
+    """A step that has `steps` entries to look at, and a sentence of as many, on this machine's CPU."""
+    torch.manual_seed(seed)
+    layer, cell = Tapes(width, width, width), nn.LSTMCell(width, width)
+    x = torch.randn(rows, steps, width)
+    same_results(layer, cell, x)
+    sizes = f"{rows} rows, width {width}"
+    step = torch.no_grad()(a_step(layer, x))
+    peer = torch.no_grad()(repeated(lambda: cell(x[:, 0], (x[:, 1], x[:, 2]))))
+    yield compared(f"LSTMN, one step at length {steps}, {sizes}", interleaved([step, peer], rounds), REPEATS)
+    what = f"LSTMN, a sentence of {steps} words, {sizes}"
+    forward = [torch.no_grad()(lambda: layer(x)), torch.no_grad()(lambda: by_cell(cell, x))]
+    yield compared(f"{what}, forward", interleaved(forward, rounds))
+    gradient = torch.randn(rows, steps, width)
+    trained = [
+        lambda: layer(x)[..., :width].backward(gradient),
+        lambda: by_cell(cell, x).backward(gradient),
+    ]
+    yield compared(f"{what}, forward and backward", interleaved(trained, rounds))
+
+
+def same_results(layer: Tapes, cell: nn.LSTMCell, x: Tensor) -> None:
+    """Without looking back it must be nn.LSTMCell, with it the plain loop and its own steps."""
+    plain = Tapes(x.shape[-1], layer.size, 1, intra=False)
+    plain.cell.net.load_state_dict({f"{name}_l0": weight for name, weight in cell.state_dict().items()})
+    with torch.no_grad():
+        agree("an LSTM's states", plain(x)[..., : layer.size], by_cell(cell, x), 1e-4)
+        by_hand = layer(x)
+        with use_backend("dense"):
+            agree("the states of the plain loop", by_hand, layer(x), 1e-4)
+        before = layer.begin(len(x), x.shape[1])
+        stepped = torch.stack([layer.step(each, before) for each in x.unbind(1)], 1)
+    agree("the states of the steps", stepped, by_hand[..., : layer.size], 1e-4)
+
+
+def by_cell(cell: nn.LSTMCell, x: Tensor) -> Tensor:
+    """The states of nn.LSTMCell over a sentence."""
+    h = c = x.new_zeros(len(x), cell.hidden_size)
+    states = []
+    for each in x.unbind(1):
+        h, c = cell(each, (h, c))
+        states.append(h)
+    return torch.stack(states, 1)
+
+
+def a_step(layer: Tapes, x: Tensor) -> Callable[[], None]:
+    """A call that takes steps with full tapes; the last entry is written again and again."""
+    steps = x.shape[1]
+    before = layer.begin(len(x), steps + 1)
+    past: Cache = before["past"]
+    with torch.no_grad():
+        for each in x.unbind(1):
+            layer.step(each, before)
+
+    def step() -> None:
+        layer.step(x[:, 0], before)
+        assert past.length is not None
+        past.length.fill_(steps)
+
+    return repeated(step)
+
+
+def repeated(call: Callable[[], object]) -> Callable[[], None]:
+    """The call several times over."""
+
+    def calls() -> None:
+        for _ in range(REPEATS):
+            call()
+
+    return calls
+
+
+def compared(what: str, timings: list[Timing], times: int = 1) -> Result:
+    """One line, from the timings of both, so many times over."""
+    mine, theirs = (Timing(each.median / times, each.low / times, each.high / times) for each in timings)
+    ratio = mine.median / theirs.median
+    return Result(
+        what,
+        f"LSTMN {mine}",
+        f"nn.LSTMCell {theirs}",
+        ratio,
+        f"at most {MOST:g} × its time",
+        ratio <= MOST,
+        {"ours_s": mine.median, "peer_s": theirs.median},
+    )

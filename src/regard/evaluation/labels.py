@@ -1,0 +1,91 @@
+"""Labels that were said against those that are right: accuracy, precision, recall, F1 and the confusion matrix.
+
+Of a label, precision is the share of what was called so that is so, recall the share of what is so that was called so,
+and F1 the harmonic mean of the two; macro-F1 is the plain mean of F1 over the labels that there are or that were said,
+so that a rare label counts as much as a frequent one. What has nothing to be a share of is 0.
+
+k labels
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from regard.errors import ArgumentError
+
+__all__ = ["Labelling", "measure_labels"]
+
+
+@dataclass(frozen=True, eq=False)
+class Labelling:
+    """How often each label was said where each is right."""
+
+    labels: tuple[str, ...]
+    confusion: Int64[np.ndarray, "k k"]  # a row for what is right, a column for what was said
+
+    @property
+    def accuracy(self) -> float:
+        """The share of all that is right."""
+        return float(shares(self.right.sum(), self.confusion.sum()))
+
+    @property
+    def right(self) -> Int64[np.ndarray, " k"]:
+        """How often each label was said where it is right."""
+        return np.diagonal(self.confusion)
+
+    @property
+    def precision(self) -> Float[np.ndarray, " k"]:
+        """Of each label, the share of what was called so that is so."""
+        return shares(self.right, self.confusion.sum(0))
+
+    @property
+    def recall(self) -> Float[np.ndarray, " k"]:
+        """Of each label, the share of what is so that was called so."""
+        return shares(self.right, self.confusion.sum(1))
+
+    @property
+    def f1(self) -> Float[np.ndarray, " k"]:
+        """Of each label, the harmonic mean of precision and recall."""
+        return shares(2 * self.right, self.confusion.sum(0) + self.confusion.sum(1))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean of the labels' F1; a label that is neither right nor said anywhere is not among them."""
+        there = self.confusion.sum(0) + self.confusion.sum(1) > 0
+        return float(self.f1[there].mean()) if there.any() else 0.0
+
+    def table(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        columns = zip(self.confusion.sum(1), self.precision, self.recall, self.f1, strict=True)
+        return {
+            "accuracy": self.accuracy,
+            "f1": self.macro_f1,
+            "labels": {
+                label: {"count": int(count), "precision": float(p), "recall": float(r), "f1": float(f)}
+                for label, (count, p, r, f) in zip(self.labels, columns, strict=True)
+            },
+            "confusion": self.confusion.tolist(),
+        }
+
+
+def measure_labels(outputs: Sequence[str], references: Sequence[str], labels: Sequence[str] | None = None) -> Labelling:
+    """Compare the labels of a system with the right ones; without `labels`, those that come are sorted."""
+    if len(outputs) != len(references):
+        raise ArgumentError(f"references: {len(references)} given for {len(outputs)} outputs, expected as many")
+    known = tuple(sorted({*outputs, *references})) if labels is None else tuple(labels)
+    number = {label: i for i, label in enumerate(known)}
+    confusion = np.zeros((len(known), len(known)), np.int64)
+    for name, given in (("outputs", outputs), ("references", references)):
+        for label in given:
+            if label not in number:
+                raise ArgumentError(f"{name}: {label!r} given, expected one of {', '.join(known)}")
+    np.add.at(confusion, ([number[label] for label in references], [number[label] for label in outputs]), 1)
+    return Labelling(known, confusion)
+
+
+def shares(part: Any, whole: Any) -> np.ndarray:
+    """part / whole, and 0 where there is nothing."""
+    return np.asarray(np.divide(part, whole, out=np.zeros(np.shape(whole)), where=np.asarray(whole) > 0))

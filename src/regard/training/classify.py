@@ -1,0 +1,254 @@
+"""Classification: documents or pictures to one of a few labels."""
+
+# b documents or pictures · k labels · h w height and width
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from regard.data.batching import Order, Position
+from regard.data.bpe_dropout import BpeDropout
+from regard.data.cache import Encoded
+from regard.data.pictures import load_pictures
+from regard.data.prepare import Prepared
+from regard.decoding.labels import source_of
+from regard.errors import ArgumentError, TrainingError
+from regard.evaluation.labels import measure_labels
+from regard.models.contract import Documents, Model, Pictures, Source, Tokens
+from regard.models.kinds import KINDS
+from regard.training.defaults import PICTURES
+from regard.training.predict import model_of
+from regard.training.sample import Sample
+from regard.training.settings import Settings
+from regard.training.task import Loss, Task
+
+__all__ = ["Classification", "Classify", "LabelBatch"]
+
+SHOWN = 240  # characters of a document that is shown
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBatch:
+    """What is read, and the number of the label of each."""
+
+    source: Source
+    labels: Int64[Tensor, " b"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def halves(self) -> tuple["LabelBatch", "LabelBatch"]:
+        """The first and the last of them."""
+        if len(self) < 2:
+            raise ArgumentError("a batch of one cannot be halved")
+        middle = (len(self) + 1) // 2
+        return self.part(0, middle), self.part(middle, len(self))
+
+    def part(self, first: int, last: int) -> "LabelBatch":
+        """Some of them. It reads lengths back from the device."""
+        return LabelBatch(part_of(self.source, first, last), self.labels[first:last])
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "LabelBatch":
+        """The same on a device."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "LabelBatch":
+        """The same in memory that a device can copy from by itself."""
+        return self.each(Tensor.pin_memory)
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> "LabelBatch":
+        """The same with every tensor moved."""
+        return LabelBatch(moved(self.source, move), move(self.labels))
+
+
+def part_of(source: Source, first: int, last: int) -> Source:
+    """Some of the documents or pictures, no wider than need be."""
+    if isinstance(source, Pictures):
+        return Pictures(source.pixels[first:last])
+    if isinstance(source, Documents):
+        before, inside = int(source.sentences[:first].sum()), int(source.sentences[first:last].sum())
+        words = part_of(source.words, before, before + inside)
+        assert isinstance(words, Tokens)
+        return Documents(words, source.sentences[first:last])
+    lengths = source.lengths[first:last]
+    return Tokens.of(source.ids[first:last, : max(1, int(lengths.max()))], lengths)
+
+
+def moved(source: Source, move: Callable[[Tensor], Tensor]) -> Source:
+    """The same with every tensor moved."""
+    if isinstance(source, Pictures):
+        return Pictures(move(source.pixels))
+    if isinstance(source, Documents):
+        return Documents(Tokens.of(move(source.words.ids), move(source.words.lengths)), move(source.sentences))
+    return Tokens.of(move(source.ids), move(source.lengths))
+
+
+class Classification(nn.Module):
+    """The label: label-smoothed cross-entropy, each example weighed by its label's weight where there are weights."""
+
+    weights: Tensor | None
+
+    def __init__(self, model: Model, smoothing: float = 0.0, weights: Sequence[float] | None = None):
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+        self.register_buffer("weights", None if weights is None else torch.tensor(weights), persistent=False)
+
+    def forward(self, batch: LabelBatch) -> Loss:
+        """The sum over the batch; `nll` is the same without smoothing and weights."""
+        scores = self.scores(batch)
+        nll = F.cross_entropy(scores.detach(), batch.labels, reduction="sum")
+        if not self.training:
+            return Loss(nll, {"nll": nll})
+        each = F.cross_entropy(scores, batch.labels, reduction="none", label_smoothing=self.smoothing)
+        if self.weights is not None:
+            each = each * self.weights[batch.labels].to(each)
+        return Loss(each.sum(), {"nll": nll})
+
+    def scores(self, batch: LabelBatch) -> Float[Tensor, "b k"]:
+        """The scores of every label."""
+        scores = self.model.classify(self.model.encode(batch.source))
+        return scores if scores.dtype == torch.float64 else scores.float()
+
+
+class Classify(Task):
+    """From documents or pictures to labels."""
+
+    objective: Classification
+
+    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+        self.settings, self.prepared = settings, prepared
+        training = settings.training
+        torch.manual_seed(training.seed)
+        self.model = model_of(settings, prepared.tokenizers, prepared.labels)
+        balanced = training.class_weights == "balanced"
+        weights = balanced_weights(prepared.train, len(prepared.labels)) if balanced else None
+        self.objective = Classification(self.model, training.smoothing, weights)
+        self.metric = training.metric or "accuracy"
+        rows = training.batch_rows or (PICTURES if prepared.pictures is not None else None)
+        self.order = Order(prepared.train.lengths, budget, seed=training.seed, rows=rows)
+        self.dropout: BpeDropout | None = None
+        if settings.tokenizer.dropout and prepared.tokenizers is not None:
+            self.dropout = BpeDropout(prepared.tokenizers, settings.tokenizer.dropout, seed=training.seed)
+        self.said: list[str] = []  # of the last validation
+
+    def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
+        """Batches by a token budget, as indices of documents."""
+        return self.order.stream(position)
+
+    def count(self, plan: Any) -> int:
+        """Documents, or pictures."""
+        return len(plan)
+
+    def batch(self, plan: Any, position: Position) -> LabelBatch:
+        """The documents' tokens, or the pictures' pixels, cut anew every epoch where the settings say so."""
+        return self.load(self.prepared.train, plan, train=True, epoch=position.epoch)
+
+    def load(self, encoded: Encoded, plan: Any, *, train: bool, epoch: int = 0) -> LabelBatch:
+        """A batch of some of those that are encoded."""
+        if self.prepared.pictures is not None:
+            seed, data = self.settings.training.seed, self.settings.data
+            found = load_pictures(self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch)
+            return LabelBatch(Pictures(found.pixels), found.labels)
+        pairs = [encoded.pair(int(i)) for i in plan]
+        rows: list[Any] = [source for source, _ in pairs]
+        if train and self.dropout is not None:
+            indexed = zip(plan, rows, strict=True)
+            rows = [self.dropout.pair(row.tolist(), (), epoch=epoch, index=int(i))[0] for i, row in indexed]
+        labels = torch.tensor([int(target[0]) for _, target in pairs])
+        return LabelBatch(source_of(rows, KINDS[self.settings.kind].reads), labels)
+
+    def halves(self, batch: Any) -> Sequence[LabelBatch]:
+        """Half of the documents or pictures each."""
+        try:
+            halves: tuple[LabelBatch, LabelBatch] = batch.halves()
+        except ArgumentError:
+            what = "picture: set data.image_size" if self.prepared.pictures else "document: set data.document_tokens"
+            raise TrainingError(f"out of memory with one {what} or the model's size lower") from None
+        return halves
+
+    def move(self, batch: Any, device: torch.device) -> LabelBatch:
+        """The batch on a device."""
+        moved: LabelBatch = batch.to(device, non_blocking=True)
+        return moved
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def validate(self) -> dict[str, float]:
+        """The loss of a document or picture, accuracy and macro-F1, over all that are held out."""
+        valid, labels = self.prepared.valid, self.prepared.labels
+        if not len(valid):
+            return {}
+        total = 0.0
+        right, said = np.zeros(len(valid), np.int64), np.zeros(len(valid), np.int64)
+        for plan in Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0):
+            batch = self.load(valid, plan, train=False).to(self.device)
+            with torch.no_grad():
+                scores = self.objective.scores(batch)
+            total += float(F.cross_entropy(scores, batch.labels, reduction="sum"))
+            right[plan], said[plan] = batch.labels.cpu().numpy(), scores.argmax(-1).cpu().numpy()
+        self.said = [labels[i] for i in said]
+        found = measure_labels(self.said, [labels[i] for i in right], labels)
+        return {"loss": total / len(valid), "accuracy": found.accuracy, "f1": found.macro_f1}
+
+    def samples(self) -> list[Sample]:
+        """Three documents or pictures of the last validation, the same three every time, of different lengths."""
+        shown = [(text, label, said) for (text, label), said in zip(self.prepared.valid_pairs, self.said, strict=False)]
+        by_length = sorted(range(len(shown)), key=lambda i: (len(shown[i][0]), i))
+        chosen = sorted({by_length[len(by_length) * part // 4] for part in (1, 2, 3)}) if shown else []
+        return [Sample(beginning(shown[i][0]), *shown[i][1:]) for i in chosen]
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Model, data and labels."""
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        counts, labels, tokenizers = self.prepared.counts, self.prepared.labels, self.prepared.tokenizers
+        pictured = self.prepared.pictures is not None
+        what = "pictures" if pictured else "documents"
+        listed = ", ".join(labels[:5]) + (", …" if len(labels) > 5 else "")
+        facts = [
+            ("model", f"{self.settings.kind}, {parameters:,} parameters"),
+            ("data", f"{counts['pairs']:,} {what}, {len(self.prepared.valid):,} for validation"),
+            ("labels", f"{len(labels):,}: {listed}"),
+        ]
+        if tokenizers is not None:
+            facts.append(("vocabulary", f"{tokenizers.source.size:,} pieces ({self.settings.tokenizer.kind})"))
+        size = f"{self.order.rows:,} pictures" if pictured else f"{self.order.budget:,} tokens"
+        return [*facts, ("batch", f"up to {size}")]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The model's options, the labels, the tokenizer, the data and how it is read."""
+        settings, tokenizers = self.settings, self.prepared.tokenizers
+        data = settings.data
+        return {
+            "task": settings.task,
+            "model": settings.table()["model"],
+            "labels": list(self.prepared.labels),
+            "tokenizer": None if tokenizers is None else tokenizers.hash,
+            "data": self.prepared.hash,
+            "batch_tokens": self.order.budget,
+            "batch_rows": self.order.rows,
+            "class_weights": settings.training.class_weights,
+            "dropout": settings.tokenizer.dropout,
+            "pictures": [data.image_size, data.crop, data.flip] if self.prepared.pictures is not None else None,
+            "seed": settings.training.seed,
+        }
+
+
+def balanced_weights(encoded: Encoded, labels: int) -> list[float]:
+    """A weight for each label, so that all count alike, and 1 on average over the examples: n / (k n_label)."""
+    counts = np.bincount(encoded.tokens[encoded.offsets[1:] - 1], minlength=labels)
+    return [float(len(encoded) / (labels * max(1, count))) for count in counts]
+
+
+def beginning(text: str) -> str:
+    """As much of a text as is shown."""
+    if len(text) <= SHOWN:
+        return text
+    return text[:SHOWN].rsplit(maxsplit=1)[0] + " …"
