@@ -20,6 +20,7 @@ SMALL = {
     "transformer": {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 12},
     "rotary": {"kind": "transformer", "size": 8, "heads": 2, "layers": 2, "hidden": 12, "positions": "rotary"},
     "alibi": {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 12, "positions": "alibi"},
+    "lstmn": {"kind": "lstmn", "size": 6, "embedding": 5, "hidden": 4, "layers": 2},
 }
 
 

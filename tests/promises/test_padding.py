@@ -21,6 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "luong": {"size": 6, "embedding": 5, "layers": 2},
     "transformer": {"size": 8, "heads": 2, "layers": 2, "hidden": 12},
     "encoder": {"size": 8, "heads": 2, "layers": 2, "hidden": 12, "job": "language-model"},
+    "lstmn": {"size": 6, "embedding": 5, "hidden": 4},
 }
 CASES = [
     *((kind, {}) for kind in SMALL),
@@ -35,6 +36,7 @@ CASES = [
     ("transformer", {"positions": "learned", "join": "concatenate", "length": 60}),
     ("transformer", {"positions": "none", "tied": "none"}),
     ("encoder", {"positions": "alibi"}),
+    ("lstmn", {"fusion": "shallow", "layers": 2}),
 ]
 
 

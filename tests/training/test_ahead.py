@@ -16,6 +16,8 @@ START = Position(0, 0)
 class Numbered(Line):
     """Batches are their own position; they may take a while, or fail."""
 
+    ahead = True
+
     def __init__(self, seconds=0.0, fails=None):
         super().__init__()
         self.seconds, self.fails, self.threads = seconds, fails, set()
@@ -75,6 +77,15 @@ def test_an_error_comes_when_its_update_is_asked_for():
         assert next(ahead).batches == [Position(0, 0)]
         with pytest.raises(RuntimeError, match="cannot be loaded"):
             next(ahead)
+
+
+def test_what_is_not_said_to_be_fit_for_it_is_loaded_when_its_step_comes():
+    class Here(Numbered):
+        ahead = False
+
+    task = Here()
+    assert [share.batches for share in taken(task, 2)] == [[Position(0, 0)], [Position(0, 1)]]
+    assert task.threads == {threading.main_thread()}
 
 
 def test_nothing_runs_on_after_the_end():

@@ -4,7 +4,7 @@ import numpy as np
 from tiny import table
 
 from regard.data.prepare import prepare
-from regard.training.defaults import model_defaults, training_defaults
+from regard.training.defaults import data_defaults, model_defaults, training_defaults
 from regard.training.settings import read_settings
 
 BATCHES = [(4096, 1), (8192, 1), (4096, 2)]  # tokens, processes
@@ -53,3 +53,9 @@ def test_pictures_are_counted_and_documents_by_what_is_read():
     documents = {"data": {"documents": "a.tsv"}}
     found = training_defaults(documents, read_settings(documents), corpus(250, 1, 20_000), 16_384, 1)
     assert abs(found["training"]["steps"] - 10 * 250 * 20_000 / 16_384) < 100
+
+
+def test_more_is_held_out_of_what_is_labelled_or_described():
+    assert data_defaults({"data": {"documents": "a.tsv"}})["data"]["held_out"] == 0.05
+    assert data_defaults({"data": {"documents": "a.tsv", "held_out": 0.2}})["data"]["held_out"] == 0.2
+    assert data_defaults({"data": {"source": "a", "target": "b"}})["data"] == {"source": "a", "target": "b"}

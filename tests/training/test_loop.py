@@ -61,7 +61,7 @@ def stepped(settings, task, run, count):
     trainer.objective.train()
     with trainer.shares() as shares:
         for _ in range(count):
-            trainer.update(next(shares))
+            trainer.update(shares)
     return trainer
 
 
@@ -167,7 +167,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(tmp_path, value):
     trainer = stepped(training(), task, tmp_path / "a", 2)
     before, state = weights(task), {key: tensor.clone() for key, tensor in kept_by(trainer).items()}
     with trainer.shares() as shares:
-        trainer.update(next(shares))
+        trainer.update(shares)
     assert same_tensors(weights(task), before)
     assert same_tensors(kept_by(trainer), state)  # Adam's moments and its count of steps too
     assert int(trainer.lost) == 1
@@ -507,7 +507,7 @@ def test_a_moving_average_is_measured_and_saved_and_the_raw_weights_go_on(tmp_pa
     mean = weights(plain)
     with trainer.shares() as shares:
         for step in range(1, 5):
-            trainer.update(next(shares))
+            trainer.update(shares)
             decay = min(0.9, (1 + step) / (10 + step))
             mean = {name: decay * mean[name] + (1 - decay) * tensor for name, tensor in weights(plain).items()}
     found = read_checkpoint(Checkpoints(tmp_path).last())

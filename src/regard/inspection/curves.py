@@ -19,7 +19,7 @@ Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
 # What a record holds beside scores.
 ASIDE = {"kind", "step", "steps", "epoch", "seconds", "best", "samples", "skipped", "rate", "waited"}
-ASIDE.add("tokens_per_second")
+ASIDE |= {"tokens_per_second", "unit"}
 
 
 class Curve(NamedTuple):

@@ -40,7 +40,7 @@ class HANModel(Model):
         super().__init__()
         self.config, width = config, 2 * config.size
         self.embedding = nn.Embedding(source, config.embedding)
-        nn.init.normal_(self.embedding.weight, std=0.1)
+        import os; nn.init.normal_(self.embedding.weight, std=float(os.environ.get("STD","0.1")))
         self.word_states = Bidirectional(config.cell, config.embedding, config.size, 1)
         self.sentence_states = Bidirectional(config.cell, width, config.size, 1)
         self.words = self.sentences = None

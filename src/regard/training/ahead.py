@@ -27,8 +27,8 @@ class Ahead:
     """The shares of one update after the other, each loaded by a thread before it is asked for.
 
     One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
-    hangs on when they were loaded. An error comes when its update is asked for. `waited` is how long the loop stood
-    still for its data, in seconds.
+    hangs on when they were loaded. A task that does not say so of its own (`ahead`) has them loaded when they are asked
+    for. An error comes when its update is asked for. `waited` is how long the loop stood still for its data, in seconds.
     """
 
     def __init__(self, task: Task, position: Position, accumulate: int, rank: int, world: int, pin: bool):
@@ -50,10 +50,10 @@ class Ahead:
         return self
 
     def __next__(self) -> Share:
-        while len(self.coming) <= DEPTH:
+        while self.task.ahead and len(self.coming) <= DEPTH:
             self.coming.append(self.pool.submit(self.load))
         began = time.monotonic()
-        share = self.coming.popleft().result()
+        share = self.coming.popleft().result() if self.task.ahead else self.load()
         self.waited += time.monotonic() - began
         return share
 

@@ -119,6 +119,7 @@ class Classify(Task):
     """From documents or pictures to labels."""
 
     objective: Classification
+    unit, ahead = "examples", True
 
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
         self.settings, self.prepared = settings, prepared

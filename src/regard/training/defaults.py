@@ -7,11 +7,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from regard.training.settings import Settings
+from regard.training.settings import Settings, read_settings
 
-__all__ = ["PICTURES", "model_defaults", "training_defaults"]
+__all__ = ["PICTURES", "data_defaults", "model_defaults", "training_defaults"]
 
+HELD_OUT = 0.05
 PICTURES = 64  # of a batch, where training.batch_rows says nothing
+
+
+def data_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables, with a larger share held out where there are documents or pictures: a label is less than a text."""
+    data = dict(table.get("data", {}))
+    if read_settings(table).data.reads in ("documents", "pictures"):
+        data.setdefault("held_out", HELD_OUT)
+    return {**table, "data": data}
 
 
 def model_defaults(table: Mapping[str, Any], pairs: int, device: str) -> dict[str, Any]:

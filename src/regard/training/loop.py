@@ -109,7 +109,7 @@ class Trainer:
         why = stopping.reason(now)  # a run that goes on may have had its time, or its patience, already
         with self.shares() as shares:
             while why is None:
-                self.update(next(shares))
+                self.update(shares)
                 now.seconds = time.monotonic() - began
                 if now.step % settings.log_every == 0:
                     now.sums["waited"], shares.waited = shares.waited, 0.0
@@ -173,11 +173,12 @@ class Trainer:
         group, pin = self.group, self.device.type == "cuda"
         return Ahead(self.task, self.now.position, self.settings.accumulate, group.rank, group.world, pin)
 
-    def update(self, share: Share) -> None:
+    def update(self, shares: Ahead) -> None:
         """Batches in, one step of the optimiser."""
         group, now, settings = self.group, self.now, self.settings
         step = now.step + 1
         torch.manual_seed(mixed(settings.seed, step, group.rank))
+        share = next(shares)
         for name, value in attempt_in_parts(lambda parts: self.backward(share, parts), self.redo).items():
             if self.device.type == "cpu" and group.world == 1:  # reading is free, and the order always the same
                 now.sums[name] = now.sums.get(name, 0.0) + float(value)
@@ -257,6 +258,7 @@ class Trainer:
             **{name: value / count for name, value in sums.items() if name not in UNSAID},
             "rate": rate_at(now.step, self.settings),
             "tokens_per_second": count / interval if interval > 0 else 0.0,
+            "unit": self.task.unit,
             "waited": round(sums.get("waited", 0.0) / interval, 4) if interval > 0 else 0.0,
             "seconds": round(now.seconds, 3),
             "skipped": now.skipped,

@@ -29,6 +29,8 @@ __all__ = ["LanguageModel", "Translate", "model_of"]
 class Translate(Task):
     """From source to target."""
 
+    ahead = True
+
     def __init__(self, settings: Settings, prepared: Prepared, budget: int):
         self.settings, self.prepared = settings, prepared
         tokenizers, training = prepared.tokenizers, settings.training

@@ -177,7 +177,7 @@ class Course:
             found.append(f"rate {shown('rate', float(record['rate']))}")
         pace = record.get("tokens_per_second")
         if pace is not None and math.isfinite(pace) and pace > 0:
-            found.append(f"{shown('tokens_per_second', float(pace))} tokens/s")
+            found.append(f"{shown('tokens_per_second', float(pace))} {record.get('unit', 'tokens')}/s")
         if record.get("skipped"):
             found.append(f"{record['skipped']:,} skipped")
         if self.left:

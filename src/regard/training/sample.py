@@ -7,6 +7,7 @@ from typing import NamedTuple
 __all__ = ["Sample", "bracketed", "differing", "legible"]
 
 MISSING = "‸"
+ALIKE = 0.6  # of one word's letters and another's, above which their letters are compared: not of two labels
 # Unbalanced, these turn the rest of a line around; they carry no text of their own.
 TURNS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
@@ -23,12 +24,15 @@ def differing(output: str, reference: str) -> list[tuple[str, bool]]:
     """The output in pieces, each with whether the reference has something else there.
 
     A piece that is empty and differs stands where words of the reference are missing. Words are compared; where neither
-    text has a space, as in Chinese or in a date, letters are. White space counts as one space.
+    text has a space and most of their letters are the same, as in Chinese or in a date, letters are. White space counts
+    as one space.
     """
     ours, theirs = output.split(), reference.split()
     gap = " "
     if len(ours) <= 1 and len(theirs) <= 1:
-        ours, theirs, gap = letters("".join(ours)), letters("".join(theirs)), ""
+        each = letters("".join(ours)), letters("".join(theirs))
+        if difflib.SequenceMatcher(None, *each, autojunk=False).ratio() > ALIKE:
+            ours, theirs, gap = *each, ""
     pieces: list[tuple[str, bool]] = []
     for kind, i, j, _, _ in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if pieces and gap:

@@ -18,7 +18,7 @@ from regard.data.tokenizer import Tokenizers
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
-from regard.training.defaults import model_defaults, training_defaults
+from regard.training.defaults import data_defaults, model_defaults, training_defaults
 from regard.training.distributed import Group
 from regard.training.keeping import check_fits
 from regard.training.loop import Result, describe, in_bf16, train
@@ -60,6 +60,8 @@ def start(
     `resume` goes on where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning. With
     `choose`, what the tables leave open about model and training is chosen from the size of the corpus.
     """
+    if choose:
+        table = data_defaults(table)
     settings = read_settings(table)
     training = settings.training
     if training.threads:

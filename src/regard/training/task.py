@@ -38,6 +38,8 @@ class Task:
     """
 
     objective: nn.Module  # a module around the model: objective(batch) -> Loss
+    unit: str = "tokens"  # what `count` counts
+    ahead: bool = False  # batches may be loaded before their step: `batch` is a function of its arguments alone
     metric: str = "loss"  # of what `validate` gives, the one that says which checkpoint is best
 
     def epoch(self, number: int) -> Iterable[Any]:

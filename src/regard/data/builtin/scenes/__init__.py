@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Bool, UInt8
 
-__all__ = ["ANSWERS", "Options", "Pictured", "Scene", "Shape", "draw", "every"]
+__all__ = ["Options", "Pictured", "Scene", "Shape", "draw", "every"]
 
-QUESTIONS = ("none", "same-colour", "same-shape")
-ANSWERS = ("different", "same")
+QUESTIONS = ("none", "which-shape", "which-colour")
 
 
 @dataclasses.dataclass(frozen=True)

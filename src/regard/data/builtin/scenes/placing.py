@@ -32,17 +32,21 @@ def for_caption(random: Random, most: int) -> Scene | None:
 
 
 def for_question(random: Random, question: str, most: int) -> Scene | None:
-    """Two ringed shapes far apart, alike or not in what is asked with equal probability, and others among them."""
-    alike, which = random() < 0.5, {"same-colour": 1, "same-shape": 2}[question]
-    looks = [("small", choice(random, COLOURS), choice(random, KINDS)) for _ in range(2 + int(random() * (most + 1)))]
-    values = [look[which] for look in looks[:2]]
-    if (values[0] == values[1]) != alike:
-        others = [each for each in (COLOURS, KINDS)[which - 1] if each != values[0]]
-        wanted = values[0] if alike else choice(random, others)
-        looks[1] = ("small", wanted, looks[1][2]) if which == 1 else ("small", looks[1][1], wanted)
-    ringed = fill(random, [], looks[:2], far, ringed=True)
-    shapes = None if ringed is None else fill(random, ringed, looks[2:], lambda one, other: True)
-    return None if shapes is None else Scene(tuple(shapes), question)
+    """A ringed shape, one far from it that shares its colour (or kind), and one to `most` others that do not.
+
+    What is asked, the kind (or colour) of the second, is different for all but the ringed one.
+    """
+    shared, asked = (COLOURS, KINDS) if question == "which-shape" else (KINDS, COLOURS)
+    common, ringed = choice(random, shared), choice(random, asked)
+    pairs = [(common, ringed), (common, choice(random, asked))]
+    for _ in range(1 + int(random() * most)):
+        other = choice(random, [each for each in shared if each != common])
+        pairs.append((other, choice(random, [each for each in asked if all(each != pair[1] for pair in pairs[1:])])))
+    looks = [("small", *(pair if question == "which-shape" else pair[::-1])) for pair in pairs]
+    first = fill(random, [], looks[:1], far, ringed=True)
+    two = first and fill(random, first, looks[1:2], far)
+    shapes = two and fill(random, two, looks[2:], lambda one, other: True)
+    return Scene(tuple(shapes), question) if shapes else None
 
 
 def fill(

@@ -50,10 +50,8 @@ def caption(scene: Scene) -> tuple[list[str], list[int]]:
 
 
 def answer(scene: Scene) -> str:
-    """Whether the two ringed shapes are alike in what is asked."""
-    one, other = scene.shapes[:2]
-    alike = one.colour == other.colour if scene.question == "same-colour" else one.kind == other.kind
-    return "same" if alike else "different"
+    """What is asked: the kind, or the colour, of the shape that shares the other of the two with the ringed one."""
+    return scene.shapes[1].kind if scene.question == "which-shape" else scene.shapes[1].colour
 
 
 def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[int, int], ...]:
