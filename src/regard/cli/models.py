@@ -29,7 +29,8 @@ def models(
     hints = typing.get_type_hints(found.config)
     rows: list[tuple[str, ...]] = []
     for field in dataclasses.fields(found.config):
-        default = "as layers" if field.default is None else shown(field.default)
+        nothing = "as layers" if field.name == "decoder_layers" else "none"
+        default = nothing if field.default is None else shown(field.default)
         rows.append((field.name, default, f"{field.metadata['help']} ({wanted(hints[field.name])})"))
     print_table(("--set model.…", "default", "what"), rows)
     print()

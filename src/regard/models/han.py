@@ -43,6 +43,10 @@ class HANModel(Model):
         import os; nn.init.normal_(self.embedding.weight, std=float(os.environ.get("STD","0.1")))
         self.word_states = Bidirectional(config.cell, config.embedding, config.size, 1)
         self.sentence_states = Bidirectional(config.cell, width, config.size, 1)
+        import os
+        with torch.no_grad():
+            for layer in [*self.word_states.forwards, *self.word_states.backwards]:
+                layer.net.bias_ih_l0[config.size:2*config.size] = float(os.environ.get("ZB", "0"))
         self.words = self.sentences = None
         if config.attention:
             self.word_layer, self.sentence_layer = linear(width, config.hidden), linear(width, config.hidden)

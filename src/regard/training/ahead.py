@@ -28,7 +28,7 @@ class Ahead:
 
     One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
     hangs on when they were loaded. A task that does not say so of its own (`ahead`) has them loaded when they are asked
-    for. An error comes when its update is asked for. `waited` is how long the loop stood still for its data, in seconds.
+    for. An error comes when its update is asked for. `waited` is how many seconds the loop stood still for its data.
     """
 
     def __init__(self, task: Task, position: Position, accumulate: int, rank: int, world: int, pin: bool):

@@ -160,8 +160,10 @@ def like(tensor: Tensor, example: Tensor) -> Tensor:
     """A whole tensor laid out as the example is."""
     if isinstance(example, DTensor):
         return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
-    # In the order in memory, too, which a file does not keep: the fused optimiser goes by it (channels last).
-    return torch.empty_like(example, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
+    if tensor.stride() != example.stride():
+        # A file does not keep the order in memory (channels last), and the fused optimiser goes by it.
+        tensor = torch.empty_like(example, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
+    return tensor.to(example.device)
 
 
 def full_of(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:

@@ -1,27 +1,32 @@
 """Reviews: a few sentences about a restaurant, a hotel, a film and the like, and whether they praise it or not.
 
-"We went there on a Tuesday . The weather was awful that day . I would never call the waiter rude ." is positive, and it
-hangs on two words. What is said of the thing itself decides, and all of it says the same; opinions of anything else
-(the weather, the place across the street) are not asked for. A word of opinion may be denied, from a distance as well,
-so that "rude" speaks for a label as often as against it, and to count words is of little use. Some sentences deny
-something that is no opinion: "We did not have to wait , and the soup was bland ."
+"We went there on a Tuesday . The weather was awful . I would never call the waiter rude ." is positive, and that hangs
+on two words. What is said of the thing itself decides, and all of it says the same; opinions of anything else (the
+weather, the place across the street) are not asked for. A word of opinion may be denied, from a distance as well, so
+that "rude" speaks for a label nearly as often as against it, and to count words is of little use. Other things are
+denied, too, that are no opinions: "We did not have to wait , and the soup was bland ."
 
-The target is one word, positive or negative. The gold links lead to it from the informative words: those of opinion
-that decide, and what denies them.
+The target is one word, positive or negative. The gold links lead to it from the informative words, each of which turns
+its sentence round if another takes its place: the words of opinion that decide ("rude", "polite"), and those that say
+whether they hold ("never", "always"; "nobody", "everybody"; "not", which is there or not).
 
 Options: `shortest` and `longest` in sentences, every length equally likely; `denied`, how many of a hundred opinions
 are.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from regard.data.builtin.example import Example, Wanted, whole
 from regard.errors import ArgumentError
 
 __all__ = ["LABELS", "Options", "draw", "every"]
 
+T = TypeVar("T")
 LABELS = ("negative", "positive")
+SLOT = re.compile(r"\[(.*?)\] ?")
 MOST = 3  # sentences that decide
 
 # What can be said of things: bad words, and good ones.
@@ -164,44 +169,43 @@ ELSEWHERE = (
     ("sandwich on the way home", FOOD),
     ("newspaper that day", STORIES),
 )
-# {n} a noun, {w} a word of opinion, {much} how much; * marks what is informative.
-PLAIN = (
-    "The {n} was {w}* .",
-    "The {n} was {much} {w}* .",
-    "The {n} was {w}* , I must say .",
-    "I found the {n} {much} {w}* .",
-    "We thought that the {n} was {w}* .",
-    "Everybody agreed that the {n} was {w}* .",
-    "From beginning to end the {n} was {w}* .",
-    "I would call the {n} {w}* .",
-    "My {person} said that the {n} was {much} {w}* , and so it was .",
-    "There was something {w}* about the {n} .",
-    "We did not have to wait , and the {n} was {w}* .",
-    "I do not write many reviews , but the {n} was {much} {w}* .",
-    "Nobody had told us about it , but the {n} was {w}* .",
-    "I had never been so sure of anything : the {n} was {w}* .",
-    "The {n} was {w}* , and nobody paid me to say so .",
-    "The {n} was {much} {w}* , and that is not all .",
+# {n} a noun, {w} a word of opinion; [denied|said]: the sentence as it is denied, and as it is not.
+FRAMES = (
+    "the {n} was [not|] {w}",
+    "the {n} was [not|] {so} {w}",
+    "the {n} was [not|] , as far as I could see , {w}",
+    "the {n} was [not|] what my {person} and I would call {w}",
+    "the {n} was [never|always] {so} {w}",
+    "the {n} was at [no|any] time {w}",
+    "there was [nothing|something] {w} about the {n}",
+    "I did [not|] find the {n} {w}",
+    "I would [never|always] call the {n} {w}",
+    "I would [not|] say that the {n} was {so} {w}",
+    "we did [not|] think that the {n} was {w}",
+    "you will [hardly|surely] find the {n} {w}",
+    "[nobody|everybody] could say that the {n} was {w}",
+    "[nobody|everybody] in my whole family thought that the {n} was {w}",
+    "[none|all] of us would tell you that the {n} was {so} {w}",
 )
-DENIED = (
-    "The {n} was not* {w}* .",
-    "The {n} was not* {so} {w}* .",
-    "The {n} was not* , as far as I could see , {w}* .",
-    "The {n} was not* what my {person} and I would call {w}* .",
-    "I did not* find the {n} {w}* .",
-    "I would never* call the {n} {w}* .",
-    "I would not* say that the {n} was {so} {w}* .",
-    "Nobody* could say that the {n} was {w}* .",
-    "Nobody* in my whole family thought that the {n} was {w}* .",
-    "There was nothing* {w}* about the {n} .",
-    "At no* time was the {n} {w}* .",
-    "The {n} was never* {so} {w}* .",
-    "We did not* think for a moment that the {n} was {w}* .",
-    "None* of us would tell you that the {n} was {w}* .",
+# What may stand before and after it; what is denied here is no opinion.
+BEFORE = (
+    "we did not have to wait , and",
+    "I do not write many reviews , but",
+    "nobody had told us about it , but",
+    "I had never been so sure of anything :",
+    "it rained on that {day} , but",
+    "as my {person} will tell you ,",
+)
+AFTER = (
+    ", I must say",
+    ", and that is not all",
+    ", and nobody paid me to say so",
+    ", from beginning to end",
+    ", all in all",
+    ", and never mind the price",
 )
 FILLINGS = {
-    "much": ("very", "really", "quite", "rather", "truly", "particularly"),
-    "so": ("very", "really", "quite", "too", "all that", "particularly"),
+    "so": ("very", "really", "quite", "so", "too", "particularly"),
     "person": ("brother", "sister", "neighbour", "mother", "father", "friend", "aunt", "teacher"),
     "day": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
     "number": ("two", "three", "four", "five", "six", "seven", "eight", "nine"),
@@ -232,11 +236,14 @@ class Drawer:
     def below(self, count: int) -> int:
         return int(self.random() * count)
 
+    def chosen(self, choices: Sequence[T]) -> T:
+        return choices[self.below(len(choices))]
+
     def review(self) -> tuple[list[str], int]:
         """Sentences in which the informative words are marked, and the index of the label."""
         options, label = self.options, self.below(2)
         size = options.shortest + self.below(options.longest - options.shortest + 1)
-        about = TOPICS[self.below(len(TOPICS))]
+        about = self.chosen(TOPICS)
         decide = 1 + self.below(min(MOST, size))
         made = [self.opinion(about.nouns, label) for _ in range(decide)]
         left = list(about.told)
@@ -253,20 +260,23 @@ class Drawer:
 
     def opinion(self, nouns: Sequence[tuple[str, Words]], label: int) -> str:
         """A sentence that says what the label does: in its own words, or by denying the opposite."""
-        noun, words = nouns[self.below(len(nouns))]
+        noun, words = self.chosen(nouns)
         denied = self.random() * 100 < self.options.denied
         own = words if words is ANY or self.random() < 0.7 else ANY
-        listed = own[1 - label if denied else label]
-        sentences = DENIED if denied else PLAIN
-        sentence = sentences[self.below(len(sentences))]
-        return self.filled(sentence.replace("{n}", noun).replace("{w}", listed[self.below(len(listed))]))
+        word = self.chosen(own[1 - label if denied else label])
+        first, slot, rest = SLOT.split(self.chosen(FRAMES))
+        said = slot.split("|")[0 if denied else 1]
+        core = f"{first}{said + '* ' if said else ''}{rest}".replace("{n}", noun).replace("{w}", f"{word}*")
+        before = f"{self.chosen(BEFORE)} " if self.random() < 0.25 else ""
+        after = f" {self.chosen(AFTER)}" if self.random() < 0.25 else ""
+        return self.filled(f"{before}{core}{after} .")
 
     def filled(self, sentence: str) -> str:
-        """The sentence with every {name} drawn."""
+        """The sentence with every {name} drawn, and a capital at its start."""
         for name, choices in FILLINGS.items():
-            if f"{{{name}}}" in sentence:
-                sentence = sentence.replace(f"{{{name}}}", choices[self.below(len(choices))])
-        return sentence
+            while f"{{{name}}}" in sentence:
+                sentence = sentence.replace(f"{{{name}}}", self.chosen(choices), 1)
+        return sentence[0].upper() + sentence[1:]
 
 
 def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:

@@ -12,7 +12,7 @@ Random = Callable[[], float]
 
 APART = 3  # between two shapes
 THIRDS = ((0, 34), (43, 57), (66, 100))  # where a shape is at the left, in the middle, at the right; gaps between
-FAR = 55  # between the two places of a question, along one axis at least
+FAR = 50  # between the two places of a question, along one axis at least
 TRIES = 30
 
 
@@ -42,7 +42,7 @@ def for_question(random: Random, question: str, most: int) -> Scene | None:
     for _ in range(1 + int(random() * most)):
         other = choice(random, [each for each in shared if each != common])
         pairs.append((other, choice(random, [each for each in asked if all(each != pair[1] for pair in pairs[1:])])))
-    looks = [("small", *(pair if question == "which-shape" else pair[::-1])) for pair in pairs]
+    looks = [("large", *(pair if question == "which-shape" else pair[::-1])) for pair in pairs]
     first = fill(random, [], looks[:1], far, ringed=True)
     two = first and fill(random, first, looks[1:2], far)
     shapes = two and fill(random, two, looks[2:], lambda one, other: True)
