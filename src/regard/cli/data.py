@@ -21,7 +21,7 @@ def data(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List the corpora with their options and exit.")] = False,
 ) -> None:
-    """Write a built-in corpus as files: sentences, gold alignments, heads."""
+    """Write a built-in corpus as files: sentences, gold alignments, heads; documents; pictures with captions."""
     from regard.data.builtin import NAMES, known, options_of
     from regard.data.builtin.files import write
 

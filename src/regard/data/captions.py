@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.corpus import columns, lines, opened
+from regard.data.corpus import columns, lines
 from regard.data.picture import ENDINGS
 from regard.errors import DataError
 
@@ -44,12 +44,8 @@ class Captions:
 
 def read_captions(path: str | Path) -> Captions:
     """A file of captions, in any of the three forms."""
-    with opened(path) as file:
-        try:
-            start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-        except (EOFError, OSError) as error:
-            raise DataError(f"{path}: cannot be read: {error}") from None
-    if start.startswith((b"{", b"[")):
+    first = next((line for line in lines(path) if line.strip()), "")
+    if first.lstrip().startswith(("{", "[")):
         return karpathy(path)
     found = Captions()
     for picture, caption in columns(path, 1, 2):

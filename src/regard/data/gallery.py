@@ -42,49 +42,57 @@ class Rows:
         """Count pictures that cannot be used, and name the first few."""
         if gone := sorted(pictures):
             self.counts[name] += len(gone)
-            self.notes.append(f"{len(gone):,} {what}: {named(gone)}")
+            self.notes.append(f"pictures {what}: {len(gone):,} ({named(gone)})")
 
 
 def read(data: DataSettings, task: str) -> Rows:
     """The pictures in a folder that have captions or labels, in two parts; what is missing is counted and named."""
-    files = survey(str(data.images))
-    rows, captions = Rows(files=files), Captions()
+    rows = Rows(files=survey(str(data.images)))
+    captions, also, unnamed = Captions(), Captions(), "without a caption"
     if task == "classify":
         if data.captions:
-            raise ConfigError(
-                "data.captions", 'given for task = "classify", expected data.labels, or folders as labels'
-            )
-        labels = read_labels(data.labels) if data.labels else folders(files)
-        texts = {picture: [label] for picture, label in labels.items()}
+            raise ConfigError("data.captions", 'given for task = "classify", expected data.labels, or folders')
+        labels = read_labels(data.labels) if data.labels else folders(rows.files)
+        captions.captions = {picture: [label] for picture, label in labels.items()}
         unnamed = "without a label" if data.labels else "in no folder that could be its label"
-    else:
-        if not data.captions:
-            raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
+    elif data.captions:
         captions = read_captions(data.captions)
-        texts, unnamed = captions.captions, "without a caption"
-    also = read_captions(data.valid_captions) if data.valid_captions else Captions()
+        also = read_captions(data.valid_captions) if data.valid_captions else also
+    else:
+        raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
     rows.counts["blank"] = captions.blank + also.blank
-    spelling = {name: found for name in (*texts, *also.captions) if (found := spelt(name, files)) is not None}
-    rows.lose("missing", {*texts, *also.captions} - spelling.keys(), "pictures are not there and are left out")
-    rows.lose("unused", files.keys() - set(spelling.values()), f"pictures are {unnamed} and are left out")
-    every = {name: Row(spelling[name], each) for name, each in texts.items() if name in spelling}
+    every, missing = found(captions.captions, rows.files)
+    others, gone = found(also.captions, rows.files)
+    rows.lose("missing", missing | gone, "that are not there, left out")
+    rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, left out")
     if data.valid_captions:
-        rows.valid = [Row(spelling[name], each) for name, each in also.captions.items() if name in spelling]
-        twice = {row.picture for row in rows.valid} & {row.picture for row in every.values()}
-        rows.lose("repeated", twice, "pictures are for validation, too, and are not trained on")
-        rows.train = [row for row in every.values() if row.picture not in twice]
+        rows.lose("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
+        rows.train = [row for name, row in every.items() if name not in others]
+        rows.valid = list(others.values())
     else:
         divide(rows, every, data, captions.splits)
     if not rows.train:
-        raise DataError(f"{data.captions or data.labels or data.images}: no pictures to train on{because(rows)}")
+        raise DataError(f"{data.captions or data.labels or data.images}: no picture to train on{because(rows)}")
     if (data.valid_captions or data.valid_list) and not rows.valid:
-        raise DataError(f"{data.valid_captions or data.valid_list}: no pictures to validate on{because(rows)}")
+        raise DataError(f"{data.valid_captions or data.valid_list}: no picture to validate on{because(rows)}")
     return rows
 
 
 def because(rows: Rows) -> str:
-    """What there is to say of pictures that were left out, in brackets."""
-    return f" ({'; '.join(rows.notes)})" if rows.notes else ""
+    """What there is to say of pictures that were left out, behind a colon."""
+    return f": {'; '.join(rows.notes)}" if rows.notes else ""
+
+
+def found(texts: Mapping[str, list[str]], files: Mapping[str, Found]) -> tuple[dict[str, Row], set[str]]:
+    """A row for each picture file that is spoken of; and the names of those that are not there."""
+    rows, missing = dict[str, Row](), set[str]()
+    for name, each in texts.items():
+        file = spelt(name, files)
+        if file is None:
+            missing.add(name)
+        else:
+            rows.setdefault(file, Row(file, [])).texts.extend(each)
+    return rows, missing
 
 
 def spelt(name: str, files: Mapping[str, object]) -> str | None:
@@ -99,25 +107,28 @@ def folders(files: Iterable[str]) -> dict[str, str]:
 
 def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
     """Training and validation: by lists, by the splits in the file, or by a hash of the pictures' names."""
-    lists = {
-        part: read_list(path) if path else None
-        for part, path in (("train", data.train_list), ("valid", data.valid_list))
-    }
-    if any(each is not None for each in lists.values()):
-        listed = {*(lists["train"] or ()), *(lists["valid"] or ())}
-        rows.lose("unlisted", listed - every.keys(), "listed pictures have no caption or no file and are left out")
-        valid = lists["valid"] or set()
-        twice = valid & (lists["train"] or set())
-        rows.lose("repeated", twice, "pictures are in both lists, and are not trained on")
-        trained = (every.keys() if lists["train"] is None else lists["train"]) - valid
+    trained, valid = set(every), set[str]()
+    if data.train_list or data.valid_list:
+        unlisted = set[str]()
+
+        def listed(path: str) -> set[str]:
+            names = {name: spelt(name, rows.files) or name for name in read_list(path)}
+            unlisted.update(name for name, file in names.items() if file not in every)
+            return set(names.values()) & every.keys()
+
+        trained = listed(data.train_list) if data.train_list else trained
+        valid = listed(data.valid_list) if data.valid_list else valid
+        rows.lose("unlisted", unlisted, "that are listed and have no text or no file, left out")
+        if data.train_list:
+            rows.lose("repeated", trained & valid, "in both lists, not trained on")
+        trained -= valid
     elif splits:
-        valid = {name for name, split in splits.items() if split == "valid"}
-        trained = {name for name in every if splits.get(name, "train") == "train"}
-    else:
-        valid, trained = set(), set(every)
+        split = {spelt(name, rows.files): split for name, split in splits.items()}
+        valid = {name for name in every if split.get(name) == "valid"}
+        trained = {name for name in every if split.get(name, "train") == "train"}
     rows.train = [row for name, row in every.items() if name in trained]
     rows.valid = [row for name, row in every.items() if name in valid]
-    if not rows.valid and data.valid_list is None and data.held_out > 0:
+    if not rows.valid and data.valid_list is None and data.held_out > 0 and rows.train:
         hold_out(rows, data)
 
 
@@ -147,7 +158,7 @@ def check_scenes(data: DataSettings, task: str) -> None:
     if data.image_size < 32:
         raise ConfigError("data.image_size", f"{data.image_size} given, expected at least 32 for scenes")
     if (options.get("question", "none") != "none") != (task == "classify"):
-        wanted = '"question=same-colour"' if task == "classify" else "no question"
+        wanted = '"question=which-size"' if task == "classify" else "no question"
         raise ConfigError("data.builtin_options", f'{wanted} expected for task = "{task}"')
 
 

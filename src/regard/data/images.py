@@ -124,7 +124,7 @@ def readable(rows: Rows, pixels: Pixels) -> Rows:
     there = set(pixels.names)
     if pixels.lost:
         rows.counts["unreadable"] = len(pixels.lost)
-        rows.notes.append(f"{len(pixels.lost):,} pictures cannot be read and are left out: {said(pixels.lost)}")
+        rows.notes.append(f"pictures that cannot be read, left out: {len(pixels.lost):,} ({said(pixels.lost)})")
     rows.train = [row for row in rows.train if row.picture in there]
     rows.valid = [row for row in rows.valid if row.picture in there]
     return rows
@@ -210,8 +210,8 @@ def labelled(part: list[Row], labels: Sequence[str], rows: Rows, which: str) -> 
     if strange:
         lost = len(part) - len(kept)
         rows.counts["unknown" if which == "train" else "valid_unknown"] = lost
-        where = "not known" if which == "train" else "not among those to train on"
-        rows.notes.append(f"{lost:,} pictures have a label that is {where} and are left out: {named(strange)}")
+        where = "is not known" if which == "train" else "none to train on has"
+        rows.notes.append(f"pictures with a label that {where}, left out: {lost:,} ({named(strange)})")
     return kept, [[index[row.texts[0]]] for row in kept]
 
 

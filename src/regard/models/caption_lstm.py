@@ -19,7 +19,7 @@ between layers and before the readout, never on what goes from step to step.
 
 # b captions · n words · m places · c channels · e width of a word · d of a state · g gates · l layers · r rows
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -121,10 +121,13 @@ class LSTMDecoder(nn.Module):
 
             return watched, {}
 
+        # With one query a caption there is little more to a call than finding out how to serve it. And tanh(x) is
+        # 2σ(2x) - 1: a sigmoid is several times as fast on a CPU, and to a softmax the 1 makes no difference.
+        score = cast(Additive, attention.score)
+        doubled, vector = 2 * keys.keys, 2 * score.v
+
         def bare(query: Tensor) -> Seen:
-            # With one query a caption there is little more to a call than finding out how to serve it.
-            scores = attention.score.compare(attention.score.ask(query[:, None]), keys.keys)
-            weights = torch.softmax(scores, -1)
+            weights = torch.softmax(torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector, -1)[:, None]
             return Seen(torch.bmm(weights, keys.values)[:, 0], weights[:, 0])
 
         return bare, {}

@@ -40,13 +40,11 @@ class HANModel(Model):
         super().__init__()
         self.config, width = config, 2 * config.size
         self.embedding = nn.Embedding(source, config.embedding)
-        import os; nn.init.normal_(self.embedding.weight, std=float(os.environ.get("STD","0.1")))
+        nn.init.normal_(self.embedding.weight, std=0.1)
         self.word_states = Bidirectional(config.cell, config.embedding, config.size, 1)
         self.sentence_states = Bidirectional(config.cell, width, config.size, 1)
-        import os
-        with torch.no_grad():
-            for layer in [*self.word_states.forwards, *self.word_states.backwards]:
-                layer.net.bias_ih_l0[config.size:2*config.size] = float(os.environ.get("ZB", "0"))
+        for states in (self.word_states, self.sentence_states):
+            mostly_own(states)
         self.words = self.sentences = None
         if config.attention:
             self.word_layer, self.sentence_layer = linear(width, config.hidden), linear(width, config.hidden)
@@ -79,8 +77,8 @@ class HANModel(Model):
         for rows, longest in alike(words.lengths):
             found.append(self.read(words.ids[rows, :longest], words.lengths[rows]))
             order.append(rows)
-        if len(found) < 2:
-            return found[0] if found else self.readout.weight.new_zeros(0, 2 * self.config.size)
+        if not found:
+            return self.readout.weight.new_zeros(0, 2 * self.config.size)
         return torch.cat(found)[torch.cat(order).argsort()]
 
     def read(self, ids: Int[Tensor, "s w"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s d"]:
@@ -98,6 +96,21 @@ def pooled(
         return context[:, 0]
     real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
     return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
+
+
+@torch.no_grad()
+def mostly_own(states: Bidirectional) -> None:
+    """Let an annotation begin as little more than its own word or sentence.
+
+    Every state of a sentence can tell of each word in it, and so the word next to the one that counts, or the full
+    stop, may be weighed in its place. A GRU whose update gate lets go more than it keeps begins at the word itself, and
+    learns to carry what it needs.
+    """
+    import os
+    for layer in (*states.forwards, *states.backwards):
+        if layer.kind == "gru":
+            _, update, _ = layer.net.bias_ih_l0.chunk(3)
+            update.fill_(float(os.environ.get("ZB", "-2")))
 
 
 def alike(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:

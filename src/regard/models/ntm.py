@@ -18,8 +18,9 @@ there, and writes: `feed = false` is the paper's copying, where it reads the sam
 only memory and controller say what comes; otherwise it reads what it has said. The readout reads [controller; r].
 
 The memory starts at 10⁻⁶ everywhere, which trains best of several ways (Collier and Beel 2018, arXiv:1807.08518), and
-every head starts at place 0: among places that are all alike nothing else could tell one from another. The first r and
-an LSTM's first state are learned. Dropout falls on what is read in and before the readout.
+every head starts at place 0: among places that are all alike nothing else could tell one from another. Gates start
+nearly shut, so that heads move along before they learn to look for something. The first r and an LSTM's first state are
+learned. Dropout falls on what is read in and before the readout.
 """
 
 # b sentences or rows · n positions · d width of the controller · g gates · p parts of its state · h heads of a kind
@@ -42,6 +43,7 @@ from regard.models.recurrent import embedding, linear, padded_ids, readout, repe
 __all__ = ["Heads", "Machine", "NTMModel", "moved", "sharpened"]
 
 BLANK = 1e-6
+SHUT = -4.0  # a gate before its sigmoid
 
 
 class Machine(NamedTuple):
@@ -78,6 +80,8 @@ class Heads(nn.Module):
         self.place = config.width + 3 + self.shifts  # numbers that say where: k, β, g, s, γ
         self.steer = linear(config.size, 2 * config.heads * self.place + 2 * config.heads * config.width)
         self.content = Cosine("query")
+        with torch.no_grad():
+            self.steer.bias[: 2 * self.heads * self.place].view(-1, self.place)[:, config.width + 1] = SHUT
 
     def forward(
         self, hidden: Float[Tensor, "b d"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None

@@ -16,9 +16,7 @@ def test_examples_are_different_and_well_formed(name):
     examples = list(generate(name, 300, seed=3))
     assert len(examples) == len({example.source for example in examples}) == 300
     for example in examples:
-        assert example == Example(
-            example.source, example.target, example.alignment, example.source_heads, example.target_heads
-        )
+        assert isinstance(example, Example)
         for side in (example.source, example.target):
             assert side == " ".join(side.split())
             assert side

@@ -1,6 +1,10 @@
 """Files of built-in corpora: complete or not there, and read back as they were."""
 
+import json
+
+import numpy as np
 import pytest
+from PIL import Image
 
 from regard.data.builtin import generate
 from regard.data.builtin.files import write
@@ -41,3 +45,34 @@ def test_a_corpus_that_runs_out_leaves_no_file(tmp_path):
     with pytest.raises(ArgumentError, match="there are"):
         list(write("numbers", tmp_path, {"train": 500}, highest=99))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("question", "table"), [("none", "captions"), ("which-size", "labels")])
+def test_pictures_are_written_beside_their_table(tmp_path, question, table):
+    options = {"seed": 2, "size": 48, "question": question}
+    done = [path.name for path, n in write("scenes", tmp_path, {"train": 3, "valid": 2}, **options) if n]
+    assert done == [f"{split}.{end}" for split in ("train", "valid") for end in (f"{table}.tsv", "gold.jsonl")]
+    rows = [line.split("\t") for line in (tmp_path / f"train.{table}.tsv").read_text().splitlines()]
+    gold = [json.loads(line) for line in (tmp_path / "train.gold.jsonl").read_text().splitlines()]
+    for row, told, example in zip(rows, gold, generate("scenes", 3, **options), strict=True):
+        assert row == [told["picture"], example.target]
+        assert np.array_equal(np.asarray(Image.open(tmp_path / "images" / row[0])), example.picture())
+        assert [tuple(shape["box"]) for shape in told["shapes"]] == list(example.boxes)
+        assert tuple(told["speaks_of"]) == example.speaks_of
+    assert len(list((tmp_path / "images").iterdir())) == 5
+    with pytest.raises(ArgumentError, match="is there already"):
+        write("scenes", tmp_path, {"train": 1}, **options)
+
+
+def test_documents_are_a_table_of_label_and_text(tmp_path):
+    done = dict(write("reviews", tmp_path, {"train": 30, "valid": 2}, seed=3))
+    assert {path.name: n for path, n in done.items()} == {
+        "train.tsv": 30,
+        "train.align": 30,
+        "valid.tsv": 2,
+        "valid.align": 2,
+    }
+    rows = (tmp_path / "train.tsv").read_text().splitlines(), (tmp_path / "train.align").read_text().splitlines()
+    for example, row, links in zip(generate("reviews", 30, seed=3), *rows, strict=True):
+        assert row == f"{example.target}\t{example.source}"
+        assert tuple(parse_pharaoh(links)) == example.alignment

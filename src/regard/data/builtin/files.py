@@ -5,23 +5,32 @@ DIR/train.align                       gold links in Pharaoh format, "0-0 1-2", s
 DIR/train.en.heads  DIR/train.de.heads    the index of each word's head, -1 for the root
 
 Documents (reviews) are one file, DIR/train.tsv, of label and text; a link leads from an informative word to the label.
+
+Pictures (scenes) are PNG files with a table beside them:
+
+DIR/images/train-000000.png …
+DIR/train.captions.tsv                picture and caption (train.labels.tsv: picture and answer to the question)
+DIR/train.gold.jsonl                  each shape with its box, and of which shape each word speaks
 """
 
 import contextlib
 import itertools
+import json
 import os
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.data.builtin import Example, Split, generate
+from regard.data.builtin.scenes import Pictured
 from regard.data.pharaoh import pharaoh
 from regard.errors import ArgumentError
 
 __all__ = ["write"]
 
 DOCUMENTS = ("reviews",)  # corpora whose target is a label
+Written = Callable[[str, Example], tuple[str, ...]]  # from an example and its number to its line in each file
 
 
 def write(
@@ -44,21 +53,25 @@ def write(
     }
     sides = tuple(pair.split("-")) if name == "phrasebook" else ("source", "target")
     ends = [*sides, "align", *(f"{side}.heads" for side in sides if name == "phrasebook")]
+    written: Written = lines
     if name in DOCUMENTS:
-        ends = ["tsv", "align"]
+        ends, written = ["tsv", "align"], labelled
+    if name == "scenes":
+        asked = options.get("question", "none") != "none"
+        ends, written = ["labels.tsv" if asked else "captions.tsv", "gold.jsonl"], album(folder / "images")
     if not force:
         for split, end in itertools.product(streams, ends):
             if (path := folder / f"{split}.{end}").exists():
                 raise ArgumentError(f"{path} is there already; --force overwrites it")
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, streams, ends, labelled if name in DOCUMENTS else lines)
+    return _write(folder, streams, ends, written)
 
 
 def _write(
     folder: Path,
     streams: Mapping[Split, Iterator[Example]],
     ends: list[str],
-    written: Callable[[Example], tuple[str, ...]],
+    written: Written,
 ) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():
         paths = [folder / f"{split}.{end}" for end in ends]
@@ -70,7 +83,7 @@ def _write(
                     stack.enter_context(draft.open("w", encoding="utf-8", newline="\n")) for draft in drafts
                 ]
                 for example in examples:
-                    for file, line in zip(files, written(example), strict=False):
+                    for file, line in zip(files, written(f"{split}-{count:06d}", example), strict=False):
                         file.write(line + "\n")
                     count += 1
             for draft, path in zip(drafts, paths, strict=True):
@@ -82,12 +95,32 @@ def _write(
             yield path, count
 
 
-def lines(example: Example) -> tuple[str, str, str, str, str]:
+def lines(number: str, example: Example) -> tuple[str, str, str, str, str]:
     """An example's line in each file."""
     above, below = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
     return example.source, example.target, pharaoh(example.alignment), above, below
 
 
-def labelled(example: Example) -> tuple[str, str]:
+def labelled(number: str, example: Example) -> tuple[str, str]:
     """A document's line in each file."""
     return f"{example.target}\t{example.source}", pharaoh(example.alignment)
+
+
+def album(folder: Path) -> Written:
+    """Saves an example's picture; gives its lines in the two files."""
+    from PIL import Image
+
+    def saved(number: str, example: Example) -> tuple[str, str]:
+        pictured, name = cast(Pictured, example), f"{number}.png"
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f".{name}.{os.getpid()}"
+        Image.fromarray(pictured.picture()).save(draft, "PNG")
+        draft.replace(folder / name)
+        shapes = [
+            {"size": shape.size, "colour": shape.colour, "kind": shape.kind, "ringed": shape.ringed, "box": box}
+            for shape, box in zip(pictured.scene.shapes, pictured.boxes, strict=True)
+        ]
+        gold = {"picture": name, "scene": pictured.source, "shapes": shapes, "speaks_of": pictured.speaks_of}
+        return f"{name}\t{pictured.target}", json.dumps(gold)
+
+    return saved

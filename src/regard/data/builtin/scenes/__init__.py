@@ -7,9 +7,12 @@
 
 The source is the scene in words and numbers, and all that the picture hangs on. Every relation in a caption is true and
 clear to see, and the caption says all there is: sizes, colours, kinds, and where one shape is or how one stands to the
-others. Options: `size`, pixels of a side; `shapes`, the most there are; `question`, "none" (captions), "same-colour" or
-"same-shape": then two of the shapes, far apart, wear rings, and the target says whether these two are alike, "same" or
-"different", as often the one as the other. The other shapes, one to `shapes`, tell nothing.
+others. Options: `size`, pixels of a side; `shapes`, the most there are; and `question`, which is "none" for captions.
+
+With a question, one shape wears a ring and another, at least half of the picture away, shares its colour. The target is
+that one's size ("which-size") or kind ("which-shape"); or its colour, where the two share their kind ("which-colour").
+One to `shapes` others stand about, of other colours. So no place of the picture tells the answer, nor does a list of
+all that is there: it takes the ringed shape's place to know which of the others is meant.
 """
 
 import dataclasses
@@ -17,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from regard.data.builtin.example import Example, Wanted, whole
-from regard.data.builtin.scenes.placing import for_caption, for_question
+from regard.data.builtin.scenes.placing import ASKED, for_caption, for_question
 from regard.data.builtin.scenes.scene import Scene, Shape
 from regard.data.builtin.scenes.wording import answer, caption, links
 from regard.errors import ArgumentError
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "Pictured", "Scene", "Shape", "draw", "every"]
 
-QUESTIONS = ("none", "which-shape", "which-colour")
+QUESTIONS = ("none", *ASKED)
 
 
 @dataclasses.dataclass(frozen=True)

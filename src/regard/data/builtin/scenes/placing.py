@@ -5,13 +5,19 @@ from typing import TypeVar
 
 from regard.data.builtin.scenes.scene import COLOURS, KINDS, RADII, Scene, Shape, relation
 
-__all__ = ["for_caption", "for_question", "places"]
+__all__ = ["ASKED", "for_caption", "for_question", "places"]
 
 T = TypeVar("T")
 Random = Callable[[], float]
 
 APART = 3  # between two shapes
 THIRDS = ((0, 34), (43, 57), (66, 100))  # where a shape is at the left, in the middle, at the right; gaps between
+VALUES = {"size": tuple(RADII), "colour": COLOURS, "kind": KINDS}
+ASKED = {  # what a question is about, and what the two places share
+    "which-size": ("size", "colour"),
+    "which-shape": ("kind", "colour"),
+    "which-colour": ("colour", "kind"),
+}
 FAR = 50  # between the two places of a question, along one axis at least
 TRIES = 30
 
@@ -34,19 +40,34 @@ def for_caption(random: Random, most: int) -> Scene | None:
 def for_question(random: Random, question: str, most: int) -> Scene | None:
     """A ringed shape, one far from it that shares its colour (or kind), and one to `most` others that do not.
 
-    What is asked, the kind (or colour) of the second, is different for all but the ringed one.
+    What is asked of the second, its size, kind or colour, is drawn for all alike; kinds and colours so that no two of
+    the shapes without a ring have the same.
     """
-    shared, asked = (COLOURS, KINDS) if question == "which-shape" else (KINDS, COLOURS)
-    common, ringed = choice(random, shared), choice(random, asked)
-    pairs = [(common, ringed), (common, choice(random, asked))]
-    for _ in range(1 + int(random() * most)):
-        other = choice(random, [each for each in shared if each != common])
-        pairs.append((other, choice(random, [each for each in asked if all(each != pair[1] for pair in pairs[1:])])))
-    looks = [("large", *(pair if question == "which-shape" else pair[::-1])) for pair in pairs]
-    first = fill(random, [], looks[:1], far, ringed=True)
-    two = first and fill(random, first, looks[1:2], far)
-    shapes = two and fill(random, two, looks[2:], lambda one, other: True)
-    return Scene(tuple(shapes), question) if shapes else None
+    asked, shared = ASKED[question]
+    common = choice(random, VALUES[shared])
+    others = [value for value in VALUES[shared] if value != common]
+    looks, used = list[tuple[str, str, str]](), set[str]()
+    for i in range(3 + int(random() * most)):
+        look = {name: choice(random, values) for name, values in VALUES.items()}
+        look[shared] = common if i < 2 else choice(random, others)
+        if asked != "size" and i > 0:
+            look[asked] = choice(random, [value for value in VALUES[asked] if value not in used])
+            used.add(look[asked])
+        looks.append((look["size"], look["colour"], look["kind"]))
+    shapes = fill(random, opposite(random, looks[0], looks[1]), looks[2:], lambda one, other: True)
+    return None if shapes is None else Scene(tuple(shapes), question)
+
+
+def opposite(random: Random, one: tuple[str, str, str], other: tuple[str, str, str]) -> list[Shape]:
+    """A ringed shape and another at least FAR from it, from left to right or from top to bottom."""
+    room, margins = (0, 100), (margin(one, True), margin(other))
+    first, second = (0, 1) if random() < 0.5 else (1, 0)
+    start = within(random, margins[first], 100 - margins[second] - FAR)
+    end = within(random, start + FAR, 100 - margins[second])
+    along = [(start, start), (end, end)]
+    if random() < 0.5:
+        return [placed(random, one, along[first], room, True), placed(random, other, along[second], room)]
+    return [placed(random, one, room, along[first], True), placed(random, other, room, along[second])]
 
 
 def fill(
@@ -54,13 +75,12 @@ def fill(
     shapes: list[Shape],
     looks: Sequence[tuple[str, str, str]],
     fits: Callable[[Shape, Shape], bool],
-    ringed: bool = False,
 ) -> list[Shape] | None:
     """The shapes and further ones, each in a place that fits all before; None where there is no room."""
     found = list(shapes)
     for look in looks:
         for _ in range(TRIES):
-            shape = placed(random, look, (0, 100), (0, 100), ringed)
+            shape = placed(random, look, (0, 100), (0, 100))
             if all(clear_of(shape, each) and fits(shape, each) for each in found):
                 found.append(shape)
                 break
@@ -73,24 +93,24 @@ def placed(
     random: Random, look: tuple[str, str, str], across: tuple[int, int], down: tuple[int, int], ringed: bool = False
 ) -> Shape:
     """A shape somewhere in a range, whole inside the picture."""
-    margin = int(Shape(*look, 0, 0, ringed).reach) + 1
+    edge = margin(look, ringed)
+    x, y = (within(random, max(low, edge), min(high, 100 - edge)) for low, high in (across, down))
+    return Shape(*look, x, y, ringed)
 
-    def within(low: int, high: int) -> int:
-        low, high = max(low, margin), min(high, 100 - margin)
-        return low + int(random() * (high - low + 1))
 
-    return Shape(*look, within(*across), within(*down), ringed)
+def margin(look: tuple[str, str, str], ringed: bool = False) -> int:
+    """How near to the edge of the picture a centre may be."""
+    return int(Shape(*look, 0, 0, ringed).reach) + 1
+
+
+def within(random: Random, low: int, high: int) -> int:
+    return low + int(random() * (high - low + 1))
 
 
 def clear_of(one: Shape, other: Shape) -> bool:
     """Whether two shapes do not touch."""
     least = one.reach + other.reach + APART
     return (one.x - other.x) ** 2 + (one.y - other.y) ** 2 >= least**2
-
-
-def far(one: Shape, other: Shape) -> bool:
-    """Whether no window of a little more than half of the picture's side sees both."""
-    return max(abs(one.x - other.x), abs(one.y - other.y)) >= FAR
 
 
 def ordered(shapes: Sequence[Shape]) -> tuple[Shape, ...]:

@@ -1,6 +1,6 @@
 """The caption of a scene: one sentence, which says all there is, and for each word which shape it speaks of."""
 
-from regard.data.builtin.scenes.placing import places
+from regard.data.builtin.scenes.placing import ASKED, places
 from regard.data.builtin.scenes.scene import Scene, Shape, relation
 
 __all__ = ["answer", "caption"]
@@ -50,8 +50,8 @@ def caption(scene: Scene) -> tuple[list[str], list[int]]:
 
 
 def answer(scene: Scene) -> str:
-    """What is asked: the kind, or the colour, of the shape that shares the other of the two with the ringed one."""
-    return scene.shapes[1].kind if scene.question == "which-shape" else scene.shapes[1].colour
+    """The size, kind or colour of the shape that shares something with the ringed one, as the question says."""
+    return str(getattr(scene.shapes[1], ASKED[scene.question][0]))
 
 
 def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[int, int], ...]:

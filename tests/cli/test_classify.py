@@ -1,0 +1,121 @@
+"""`regard classify` as a person types it, with mistakes."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from cli.typing_in import Command
+from tiny import document_table, question_table, table
+
+from regard import load
+from regard.training.start import start
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+COMMAND = Command("classify")
+typed, refused = COMMAND.typed, COMMAND.refused
+TEXTS = ["The soup was not bland .", "", "I would never call the waiter rude . It was Monday .", " <br /> ", "Bad !"]
+
+
+def said(*arguments, stdin=None) -> list[str]:
+    shown = typed(*arguments, stdin=stdin)
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout.split("\n")[:-1]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Path:
+    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
+    start(document_table(folder), folder / "run")
+    start(table(folder / "data", training__steps=2), folder / "translator")
+    torch.set_num_threads(threads)
+    (folder / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    (folder / "in.gz").write_bytes(gzip.compress((folder / "in.txt").read_bytes()))
+    (folder / "latin.txt").write_bytes(b"Good .\n\xe4\n")
+    return folder
+
+
+@pytest.fixture
+def at_desk(desk, monkeypatch) -> Path:
+    monkeypatch.chdir(desk)
+    return desk
+
+
+def test_a_label_a_line_in_order(at_desk, monkeypatch):
+    found = load("run").classify(TEXTS)
+    expected = [each.label if each else "" for each in found]
+    assert [bool(each) for each in expected] == [True, False, True, False, True]
+    assert said("run", "in.txt") == said("run", "in.gz") == said("run", stdin="\n".join(TEXTS)) == expected
+    monkeypatch.setattr("regard.decoding.named.CHUNK", 2)
+    assert said("run", "in.txt") == expected
+    assert said("run", stdin="") == []
+
+
+def test_documents_without_words_are_named_and_counted(at_desk):
+    shown = typed("run", "in.txt")
+    assert shown.stderr.splitlines() == [
+        "regard: in.txt, line 2: a document without words",
+        "regard: in.txt, line 4: a document without words",
+        "regard: 2 of 5 documents have no words, and no label",
+    ]
+    many = typed("run", stdin="\n" * 30)
+    assert many.stdout == "\n" * 30
+    assert many.stderr.count("without words") == 10
+    assert many.stderr.splitlines()[-1] == "regard: 30 of 30 documents have no words, and no label"
+
+
+def test_scores_and_json(at_desk, tmp_path):
+    found = load("run").classify(TEXTS)
+    for line, each in zip(said("run", "in.txt", "--scores"), found, strict=True):
+        assert line == (f"{each.label}\t{each.probability:.4f}" if each else "")
+    for line, text, each in zip(said("run", "in.txt", "--json"), TEXTS, found, strict=True):
+        row = json.loads(line)
+        assert row["text"] == text
+        assert row["label"] == (each.label if each else None)
+        if each:
+            assert row["probabilities"] == pytest.approx(each.probabilities, abs=1e-5)
+            assert row["probability"] == max(row["probabilities"].values())
+    assert said("run", "in.txt", "--out", tmp_path / "out.txt") == []
+    assert (tmp_path / "out.txt").read_text().split("\n")[:-1] == said("run", "in.txt")
+
+
+def test_pictures(tmp_path):
+    start(question_table(tmp_path), tmp_path / "run")
+    pictures = sorted((tmp_path / "questions" / "pictures").glob("*.png"))[:3]
+    found = load(tmp_path / "run").classify(pictures)
+    assert said(tmp_path / "run", *pictures) == [f"{p}\t{each.label}" for p, each in zip(pictures, found, strict=True)]
+    assert said(tmp_path / "run", pictures[0]) == [found[0].label]
+    row = json.loads(said(tmp_path / "run", pictures[1], "--json")[0])
+    assert (row["picture"], row["label"]) == (str(pictures[1]), found[1].label)
+    (tmp_path / "no.png").write_text("nothing")
+    shown = typed(tmp_path / "run", pictures[0], tmp_path / "no.png")
+    assert shown.stdout == f"{pictures[0]}\t{found[0].label}\n"
+    assert shown.stderr.splitlines()[-1] == "regard: 1 of 2 pictures cannot be read and are left out"
+    assert "no.png" in refused(tmp_path / "run", tmp_path / "no.png")
+    assert refused(tmp_path / "run") == f"which pictures? {tmp_path}/run reads pictures; give files, or folders of them"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gone"], "gone: not a run folder"),
+        (["translator", "in.txt"], "translator: its task is translate, expected classify; use regard translate"),
+        (["run", "gone.txt"], "gone.txt: no such file"),
+        (["run", "data"], "data: a folder given, expected a file"),
+        (["run", "in.txt", "in.gz"], "in.gz: a second file given, expected one, with a document a line"),
+        (["run", "latin.txt"], "latin.txt, line 2: byte 1 (0xe4) is not UTF-8"),
+        (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is a file that is read"),
+        (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given"),
+        (["run", "in.txt", "--checkpoint", "first"], "run/checkpoints: no checkpoint first in it"),
+    ],
+)
+def test_mistakes_are_one_sentence(at_desk, arguments, message):
+    assert refused(*arguments).startswith(message)
+
+
+def test_help_can_be_read():
+    shown = typed("--help")
+    assert shown.exit_code == 0
+    for word in ("--scores", "--json", "document", "picture"):
+        assert word in shown.stdout

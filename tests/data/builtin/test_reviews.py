@@ -1,0 +1,118 @@
+"""Reviews: their labels follow from what is said of the thing itself, and the gold words decide them."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from regard.data.builtin import generate
+from regard.data.builtin.reviews import ELSEWHERE, TOPICS, Options
+from regard.data.sentences import sentences
+from regard.errors import ArgumentError
+
+GOOD = """good great excellent wonderful lovely impressive delicious tasty fresh crisp juicy flavourful friendly quick
+attentive polite helpful skilful clean spacious quiet cosy comfortable elegant clever gripping moving original funny
+thoughtful sturdy reliable bright fast handy sharp lively rich clear stirring graceful warm""".split()
+BAD = """bad terrible awful poor disappointing dreadful bland stale greasy burnt tasteless soggy rude slow careless
+grumpy unhelpful clumsy dirty cramped noisy shabby draughty gloomy dull predictable silly confusing boring shallow flimsy
+unreliable dim sluggish useless fragile lifeless shrill muddy monotonous harsh hollow""".split()
+OPINIONS = {*GOOD, *BAD}
+TURNS = {"nobody": "everybody", "never": "always", "nothing": "something", "none": "all", "no": "any"}
+TURNS |= {"hardly": "surely"}
+TURNS |= {other: word for word, other in TURNS.items()} | dict(zip(GOOD, BAD, strict=True))
+TURNS |= dict(zip(BAD, GOOD, strict=True))
+OTHERS = "|".join(noun for noun, _ in ELSEWHERE)
+DENIES = r"\b(was not|did not find|not say|did not think|hardly find|never call|nothing \w+ about|at no time|was never|"
+DENIES += r"nobody could|nobody in|none of us would)\b"
+
+
+def read(sentence):
+    """What a reader makes of a sentence: 1, -1, or 0 where nothing is said of the thing itself."""
+    words = sentence.lower().split()
+    opinion = next((1 if word in GOOD else -1 for word in words if word in OPINIONS), 0)
+    if not opinion or re.search(rf"\bthe ({OTHERS})\b", sentence.lower()):
+        return 0
+    return -opinion if re.search(DENIES, sentence.lower()) else opinion
+
+
+def label(text):
+    found = {read(sentence.text) for sentence in sentences(text)} - {0}
+    return {1: "positive", -1: "negative"}[found.pop()] if len(found) == 1 else None
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return list(generate("reviews", 1200, seed=7))
+
+
+def test_a_reader_agrees_with_every_label(examples):
+    assert [label(example.source) for example in examples] == [example.target for example in examples]
+
+
+def test_the_sentences_are_found(examples):
+    for example in examples:
+        found = sentences(example.source)
+        assert 2 <= len(found) <= 8
+        assert " ".join(each.text for each in found) == example.source
+        assert all(each.text.count(" .") == 1 for each in found)
+    assert {len(sentences(example.source)) for example in examples} == set(range(2, 9))
+
+
+def test_the_gold_words_decide(examples):
+    """Another in the place of one turns its sentence round, and where that is the only one, the label."""
+    turned = Counter()
+    for example in examples:
+        words = example.source.split()
+        for place, _ in example.alignment:
+            word = words[place]
+            instead = TURNS.get(word.lower())
+            if instead is None:
+                assert word == "not"
+                other = words[:place] + words[place + 1 :]
+            else:
+                other = [*words[:place], instead.capitalize() if word[0].isupper() else instead, *words[place + 1 :]]
+            start = sum(len(each.text.split()) for each in sentences(" ".join(words[: place + 1]))[:-1])
+            before = next(each for each in sentences(" ".join(words[start:]))).text
+            after = next(each for each in sentences(" ".join(other[start:]))).text
+            assert read(before) == (1 if example.target == "positive" else -1), before
+            assert read(after) == -read(before), after
+            turned[word.lower()] += 1
+    assert {"not", "nobody", "always", "nothing", "hardly", "bad", "delicious"} <= turned.keys()
+
+
+def test_other_words_do_not_decide(examples):
+    for example in examples[:500]:
+        gold = {place for place, _ in example.alignment}
+        opinions = [i for i, word in enumerate(example.source.split()) if word in OPINIONS and i not in gold]
+        words = example.source.split()
+        for place in opinions:
+            other = [*words[:place], TURNS[words[place]], *words[place + 1 :]]
+            assert label(" ".join(other)) == example.target
+
+
+def test_what_is_drawn_is_varied(examples):
+    labels = Counter(example.target for example in examples)
+    assert min(labels.values()) > 500
+    nouns = [noun for topic in TOPICS for noun, _ in topic.nouns]
+    text = " ".join(example.source for example in examples)
+    assert all(f"the {noun} " in text.lower() for noun in nouns)
+    opinions = [word for word in text.split() if word in OPINIONS]
+    assert set(opinions) == {*GOOD, *BAD}
+    for word in ("bad", "great"):  # for a label hardly more often than against it
+        of = Counter(each.target for each in examples if f" {word} " in each.source)
+        assert 0.3 < of["positive"] / of.total() < 0.7
+
+
+def test_options():
+    assert all(len(sentences(each.source)) == 1 for each in generate("reviews", 50, shortest=1, longest=1))
+    plain = list(generate("reviews", 200, denied=0))
+    assert not any(re.search(DENIES, each.source.lower()) for each in plain)
+    assert all(re.search(DENIES, each.source.lower()) for each in generate("reviews", 50, denied=100))
+    assert Options() == Options(2, 8, 45)
+    for wrong, said in (
+        ({"denied": 101}, "denied: 101 given, at most 100"),
+        ({"shortest": 0}, "shortest: 0 given"),
+        ({"longest": 1}, "longest: 1 given, a whole number of at least 2"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            generate("reviews", 1, **wrong)
