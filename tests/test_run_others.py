@@ -7,6 +7,7 @@ from PIL import Image
 from tiny import caption_table, document_table, question_table, records
 
 from regard.errors import ArgumentError, CheckpointError, DataError
+from regard.models.resnet import ResNet
 from regard.run import load
 from regard.training.start import start
 
@@ -116,6 +117,25 @@ def test_stopped_and_resumed_is_the_run_that_was_not(tmp_path, made):
         assert torch.equal(load(tmp_path / "cut", checkpoint="last").model.state_dict()[name], tensor), name
     steps = [[record for record in records(tmp_path / run) if record["kind"] == "valid"] for run in ("whole", "cut")]
     assert steps[0] == steps[1]
+
+
+def test_weights_of_a_backbone_are_read_once(tmp_path):
+    """A new run begins with them; afterwards it has its own, wherever the file went."""
+    path = tmp_path / "backbone.pt"
+    weights = ResNet(4, 2, 1).state_dict()
+    torch.save(weights, path)
+    table = caption_table(tmp_path, weights=str(path), frozen=True)
+    table["training"]["steps"] = 2
+    start(table, tmp_path / "run")
+    path.unlink()
+    found = load(tmp_path / "run").model.backbone.state_dict()
+    for name, tensor in weights.items():
+        if "running" not in name and "tracked" not in name:
+            assert torch.equal(found[name], tensor), name
+    table["training"]["steps"] = 4
+    start(table, tmp_path / "run", resume=True)
+    with pytest.raises(CheckpointError, match="backbone.pt: No such file"):
+        start(table, tmp_path / "other")
 
 
 def test_gone_on_with_other_documents(home, tmp_path):

@@ -249,7 +249,7 @@ def test_a_splitter_of_ones_own():
     split = splitter_of(data, lambda text: text.split("/"))
     found, cut = encode_documents(["a b/c", "a|b", "", "/"], tokenizer, data, split)
     a, b, c = tokenizer.encode("a b c")
-    assert found == [[a, b, END, c, END], tokenizer.encode("a|b") + [END], [], []]
+    assert found == [[a, b, END, c, END], [*tokenizer.encode("a|b"), END], [], []]
     assert cut == [False] * 4
     for wrong in (lambda text: text, lambda text: [1, 2]):
         with pytest.raises(ArgumentError, match="splitter: .* given back, expected a list of sentences"):

@@ -46,7 +46,14 @@ def test_rows_become_sentences():
     found = documents_of(rows)
     assert found.sentences.tolist() == [2, 0, 1, 3]
     assert found.words.lengths.tolist() == [2, 1, 1, 3, 1, 2]
-    assert found.words.ids.tolist() == [[5, 6, PAD], [7, PAD, PAD], [8, PAD, PAD], [9, 9, 9], [4, PAD, PAD], [4, 5, PAD]]
+    assert found.words.ids.tolist() == [
+        [5, 6, PAD],
+        [7, PAD, PAD],
+        [8, PAD, PAD],
+        [9, 9, 9],
+        [4, PAD, PAD],
+        [4, 5, PAD],
+    ]
     flat = flat_of(rows)
     assert flat.lengths.tolist() == [5, 0, 2, 9]
     assert flat.ids[0].tolist() == [5, 6, END, 7, END, PAD, PAD, PAD, PAD]

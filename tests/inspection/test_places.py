@@ -5,13 +5,12 @@ import torch
 from models.pictured import captioner, pictures
 from oracles import agree
 
-from regard.attention import Attention
 from regard.data.builtin import generate
 from regard.data.tokenizer import START
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError
 from regard.inspection.places import grounding, on_box, places_of
-from regard.models.contract import Pictures, Tokens
+from regard.models.contract import Pictures
 
 SCENES = list(generate("scenes", 12, size=64))
 
@@ -44,7 +43,6 @@ def test_places_on_a_box():
     found = on_box((20, 0, 44, 1), (4, 4), 64)
     assert found.tolist() == [[False, True, True, False], *([[False] * 4] * 3)]
     assert on_box((0, 0, 64, 64), (2, 5), 64).all()
-
 
 
 def test_looks_are_counted_by_shapes(tokenizer, monkeypatch):

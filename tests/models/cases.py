@@ -45,7 +45,7 @@ def pointer(**options):
 
 
 def ntm(**options):
-    return NTM(**{"size": 5, "embedding": 3, "slots": 6, "width": 4, **options})
+    return NTM(**{"controller": "lstm", "size": 5, "embedding": 3, "slots": 6, "width": 4, **options})
 
 
 CONFIGS: dict[str, tuple[str, ModelConfig]] = {

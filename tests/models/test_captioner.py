@@ -11,18 +11,12 @@ from regard.attention import watch
 from regard.attention.look import Attentive
 from regard.attention.positions import Sinusoidal2D
 from regard.errors import ConfigError, ShapeError
-from regard.models.captioner import Annotations
 from regard.models.contract import Pictures
 from regard.models.kinds import KINDS, build
 from regard.models.options import Captioner
 
 every_case = pytest.mark.parametrize("name", CASES)
 LSTMS = [name for name in CASES if name != "transformer"]
-
-
-def grid_of(model, source):
-    """The annotations as they lie, [b c h w]."""
-    return model.annotate(model.backbone(source.pixels))
 
 
 @every_case
@@ -96,7 +90,7 @@ def test_every_parameter_gets_a_gradient(name):
     without = {path for path, parameter in model.named_parameters() if parameter.grad is None}
     without |= {path for path, parameter in model.named_parameters() if not parameter.grad.any()}
     assert not {path for path in without if not path.startswith("backbone")}
-    assert grid_of(model, source).requires_grad
+    assert model.backbone(source.pixels).requires_grad
 
 
 @every_case
@@ -154,46 +148,21 @@ def test_without_attention_only_the_attention_is_missing():
 def test_places_lie_row_by_row(size):
     model = captioner()
     memory = model.encode(pictures(2, *size))
-    grid = grid_of(model, pictures(2, *size))
+    grid = model.backbone(pictures(2, *size).pixels)
     assert memory.grid == tuple(grid.shape[-2:])
     assert memory.states.shape[1] == memory.grid[0] * memory.grid[1]
     assert memory.lengths.tolist() == [memory.states.shape[1]] * 2
     source = pictures(2, *size)
-    grid, places = grid_of(model, source), model.encode(source).states
+    grid, places = model.backbone(source.pixels), model.encode(source).states
     for y in range(memory.grid[0]):
         for x in range(memory.grid[1]):
             agree(places[:, y * memory.grid[1] + x], grid[:, :, y, x])
 
 
-def test_annotations_are_what_places_have_beyond_the_mean():
-    """Channel by channel of a group of eight: less λ times the mean, then at mean 0 and variance 1, no less than 0."""
-    annotate = Annotations(5, 16).double()
-    with torch.no_grad():
-        annotate.common.uniform_(0, 2)
-        annotate.norm.weight.normal_()
-        annotate.norm.bias.normal_()
-    x = torch.randn(2, 5, 2, 3, dtype=torch.float64)
-    for b in range(2):
-        projected = torch.einsum("oi,ihw->ohw", annotate.project.weight[..., 0, 0], x[b])
-        projected = projected + annotate.project.bias[:, None, None]
-        less = torch.stack([each - annotate.common[o] * each.mean() for o, each in enumerate(projected)])
-        for group in (slice(0, 8), slice(8, 16)):
-            part = less[group]
-            normal = (part - part.mean()) / (part.var(correction=0) + 1e-5).sqrt()
-            wanted = normal * annotate.norm.weight[group, None, None] + annotate.norm.bias[group, None, None]
-            agree(annotate(x)[b, group], wanted.clamp(min=0), annotate.parameters())
-
-
-def test_a_background_is_not_seen_by_a_new_model():
-    annotate = Annotations(4, 8).double()
-    x = torch.randn(1, 4, 3, 3, dtype=torch.float64)
-    agree(annotate(x + torch.randn(4, 1, 1, dtype=torch.float64)), annotate(x))
-
-
 def test_a_transformer_sees_where_places_are():
     """A picture of one colour is the same everywhere but for its edges: positions tell its places apart."""
     model, source = captioner("transformer"), pictures(1)
-    features = model.decoder.project(grid_of(model, source).movedim(1, -1)).movedim(-1, 1)
+    features = model.decoder.project(model.backbone(source.pixels).movedim(1, -1)).movedim(-1, 1)
     wanted = Sinusoidal2D(8)(features).flatten(-2).mT
     agree(model.encode(source).states, wanted)
 
@@ -249,7 +218,7 @@ def oracle(model, places, read, seen=None):
 @pytest.mark.parametrize("name", LSTMS)
 def test_equals_the_papers_formulas(name):
     model, source, target = captioner(name), pictures(2), captions([4, 2])
-    grid = grid_of(model, source).flatten(-2)
+    grid = model.backbone(source.pixels).flatten(-2)
     wanted = [
         oracle(model, list(grid[i].T), target.ids[i, :length]) for i, length in enumerate(target.lengths.tolist())
     ]
@@ -262,7 +231,7 @@ def test_watching_gives_the_weights_of_every_word(name):
     with watch(model) as looks:
         hidden, extra = model.decode(model.encode(source), target)
     wanted: list[torch.Tensor] = []
-    oracle(model, list(grid_of(model, source)[0].flatten(-2).T), target.ids[0], wanted)
+    oracle(model, list(model.backbone(source.pixels)[0].flatten(-2).T), target.ids[0], wanted)
     agree(looks["decoder.cross"].weights[0], torch.stack(wanted))
     agree(hidden, model.decode(model.encode(source), target)[0])
     if name != "hard":
@@ -300,7 +269,7 @@ def test_hard_attention_draws_in_training_and_takes_the_likeliest_in_evaluation(
 
 def test_hard_attention_says_how_likely_and_how_spread_its_draws_were():
     model, source, target = captioner("hard", sampled=1.0), pictures(2), captions([4, 6])
-    model.train()
+    model.decoder.train()
     _, extra = model.decode(model.encode(source), target)
     model.eval()  # the distribution of the first word hangs on no draw
     look = model.decoder.cross.look(

@@ -8,10 +8,15 @@ from models import formulas
 from models.cases import SOURCES, TARGETS, model_of, ntm, pair, row, sentences
 from oracles import agree
 
+from regard.data.batching import collate
 from regard.data.tokenizer import END
+from regard.decoding.options import GREEDY
+from regard.decoding.search import search
 from regard.errors import ConfigError
+from regard.models.contract import Tokens
 from regard.models.kinds import build
 from regard.models.ntm import Heads, Machine, moved, sharpened
+from regard.training.objective import Prediction
 
 CASES = ["ntm", "ntm-feedforward-two-heads", "ntm-fed"]
 
@@ -252,3 +257,41 @@ def test_a_memory_of_one_place_of_one_number():
 def test_a_head_moves_less_than_round_the_memory():
     with pytest.raises(ConfigError, match="less than half"):
         ntm(slots=4, shift=2)
+
+
+def copies(model, longest: int, steps: int, symbols: int) -> list[float]:
+    """Train on sequences of up to `longest`; the share that is right at that length, and at twice that length."""
+
+    def drawn(count: int, shortest: int, longest: int) -> list[tuple[list[int], list[int]]]:
+        lengths = torch.randint(shortest, longest + 1, (count,)).tolist()
+        return [(words, words) for words in (torch.randint(4, 4 + symbols, (n,)).tolist() for n in lengths)]
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    objective = Prediction(model)
+    for _ in range(steps):
+        loss = objective(collate(drawn(24, 1, longest)))
+        optimizer.zero_grad()
+        (loss.total / loss.parts["tokens"]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    right = []
+    for length in (longest, 2 * longest):
+        pairs = drawn(50, length, length)
+        batch = collate(pairs)
+        found = search(model.eval(), Tokens.of(batch.source, batch.source_lengths), GREEDY)
+        said = [each.outputs[0].tokens for each in found]
+        right.append(sum(one == wanted for one, (_, wanted) in zip(said, pairs, strict=True)) / len(pairs))
+    return right
+
+
+@pytest.mark.unchecked
+def test_learns_to_copy_and_goes_on_to_twice_the_length():
+    """One of three machines at least: which of them do at first hangs on what they start from."""
+    options = {"controller": "feedforward", "size": 32, "embedding": 16, "slots": 10, "width": 12, "dropout": 0.0}
+    seen = []
+    for seed in (3, 2, 1):
+        torch.manual_seed(seed)
+        seen.append(copies(build("ntm", ntm(**options), 10, 10), 4, 150, 6))
+        if seen[-1] == [1.0, 1.0]:
+            return
+    raise AssertionError(f"right at lengths 4 and 8: {seen}")

@@ -102,6 +102,8 @@ class Labelled(Reading):
 
     def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> Survey:
         """Which labels there are, beside the rest."""
+        if self.labels is not None and not hold_out and not tokenizer:
+            return Survey()
         survey = look_over(
             training,
             self.data,

@@ -124,7 +124,7 @@ def readable(rows: Rows, pixels: Pixels) -> Rows:
     there = set(pixels.names)
     if pixels.lost:
         rows.counts["unreadable"] = len(pixels.lost)
-        rows.notes.append(f"pictures that cannot be read, left out: {len(pixels.lost):,} ({said(pixels.lost)})")
+        rows.notes.append(f"pictures that cannot be read, left out: {len(pixels.lost):,} ({said(sorted(pixels.lost))})")
     rows.train = [row for row in rows.train if row.picture in there]
     rows.valid = [row for row in rows.valid if row.picture in there]
     return rows

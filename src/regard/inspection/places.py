@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.attention.watch import watch
 from regard.data.builtin.scenes import Pictured
-from regard.data.tokenizer import END, PAD, START, Tokenizer
+from regard.data.tokenizer import PAD, START, Tokenizer
 from regard.errors import ArgumentError
 from regard.inspection.words import merge
 from regard.models.contract import Model, Pictures, Tokens

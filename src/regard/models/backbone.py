@@ -31,20 +31,18 @@ WRAPPED = ("state_dict", "model", "model_state_dict")  # under which files of we
 class Backbone(nn.Module):
     """A network of `timm` or `torchvision`, named as "timm:resnet50", up to a grid of features.
 
-    Means and variances of batch norms are those of the weights that were given, and stay; a network without weights
-    learns its own. With `frozen` nothing of it is trained.
+    With `settled`, for weights that were trained elsewhere, means and variances of batch norms stay as they are. With
+    `frozen` nothing of it is trained.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, name: str, weights: str | None = None, frozen: bool = False):
+    def __init__(self, name: str, settled: bool = False, frozen: bool = False):
         super().__init__()
         library, _, model = name.partition(":")
         self.net, self.width = {"timm": from_timm, "torchvision": from_torchvision}[library](model)
-        if weights is not None:
-            load_backbone(self.net, weights)
-        self.frozen, self.settled = frozen, frozen or weights is not None
+        self.frozen, self.settled = frozen, frozen or settled
         if frozen:
             self.net.requires_grad_(False)
         self.register_buffer("mean", torch.tensor(MEAN).view(3, 1, 1) * 255, persistent=False)

@@ -4,9 +4,6 @@ Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015 (arXiv:1502.
 trained VGG's 14 × 14 places; here the grid is that of a small ResNet trained along with the words, or of a `timm` or
 `torchvision` backbone. Its places, row by row, are the memory; which of them a word looked at is read off the decoder's
 attention as of any other source, and `Memory.grid` says how they lie.
-
-A departure: annotations are what places have beyond the mean of their picture (`Annotations`). A network that has not
-seen a million pictures beforehand knows nothing of backgrounds, and most of a picture is one.
 """
 
 # b pictures or captions · n words · m places · h w height and width · d width · v vocabulary · r rows
@@ -26,30 +23,7 @@ from regard.models.options import Captioner
 from regard.models.recurrent import readout
 from regard.models.resnet import backbone_of
 
-__all__ = ["Annotations", "CaptionerModel"]
-
-GROUP = 8  # channels that have their mean and variance together
-
-
-class Annotations(nn.Module):
-    r"""A grid of features as annotations: $a_i = \max(0, \mathrm{norm}(W x_i - \lambda \circ \overline{W x}))$.
-
-    λ, one number a channel, is learnt and begins at 1. What all places have in common, such as a dark wall, is then
-    not seen at first, and the mean annotation, where a caption begins, tells what things there are. On drawn scenes a
-    captioner took two thirds of the steps to begin to look, and without it now and then twice as many.
-    """
-
-    def __init__(self, width: int, channels: int):
-        super().__init__()
-        self.project = nn.Conv2d(width, channels, 1)
-        self.common = nn.Parameter(torch.ones(channels))
-        self.norm = nn.GroupNorm(channels // GROUP if channels % GROUP == 0 else 1, channels)
-
-    def forward(self, grid: Float[Tensor, "b e h w"]) -> Float[Tensor, "b c h w"]:
-        """The annotations, as they lie."""
-        x = self.project(grid)
-        mean = x.mean((-2, -1), keepdim=True)
-        return torch.relu(self.norm(x - self.common[:, None, None] * mean))
+__all__ = ["CaptionerModel"]
 
 
 class CaptionerModel(Model):
@@ -61,9 +35,7 @@ class CaptionerModel(Model):
         super().__init__()
         self.config = config
         self.backbone = backbone_of(config)
-        width = cast(int, self.backbone.width)
-        channels = min(width, config.size)
-        self.annotate = Annotations(width, channels)
+        channels = cast(int, self.backbone.width)
         self.decoder: LSTMDecoder | BlockDecoder
         if config.decoder == "lstm":
             self.decoder = LSTMDecoder(config, channels, target)
@@ -77,9 +49,17 @@ class CaptionerModel(Model):
             # The baseline of REINFORCE, which goes with the weights so that a resumed run has it; 0: none yet.
             self.register_buffer("baseline", torch.zeros(()))
 
+    def inherit(self) -> None:
+        """Put the weights that a person has into the backbone."""
+        if self.config.weights is not None:
+            from regard.models.backbone import Backbone, load_backbone
+
+            net = self.backbone.net if isinstance(self.backbone, Backbone) else self.backbone
+            load_backbone(net, self.config.weights)
+
     def encode(self, source: Pictures) -> Memory:
         """The places of each picture's grid, row by row."""
-        grid = self.annotate(self.backbone(source.pixels))
+        grid = self.backbone(source.pixels)
         if isinstance(self.decoder, BlockDecoder):
             grid = self.decoder.place(grid)
         places, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])

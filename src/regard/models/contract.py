@@ -156,6 +156,9 @@ class Model(nn.Module):
     projects: bool = True
     limit: int | None = None  # the most target positions there can be, where there is such a number
 
+    def inherit(self) -> None:
+        """What a new model does before it is trained, and one of a run does not: read weights that a person has."""
+
     def encode(self, source: Any) -> Memory:
         """What the decoder attends to, of the kind of `Source` that this model reads."""
         raise NotImplementedError

@@ -7,8 +7,8 @@ $u_{it} = \tanh(W_w h_{it} + b_w)$, $\alpha_{it} \propto \exp(u_{it}^\top u_w)$,
 (equations 5 to 7): what is scored is u, against a learned vector u_w, and what is summed is h. The same over the
 sentences of a document gives v, and its label is $\mathrm{softmax}(W_c v + b_c)$.
 
-Dropout, which the paper does without, falls on embeddings, sentences and documents; embeddings begin small, as most
-words of a text say nothing about its label.
+Dropout, which the paper does without, falls on embeddings, sentences and documents. Embeddings begin small, as most
+words say nothing about a label, and annotations as little more than their own word (`mostly_own`).
 """
 
 # b documents · s sentences, of all documents or of the longest · w words · d width of a state · h of an attention
@@ -106,11 +106,10 @@ def mostly_own(states: Bidirectional) -> None:
     stop, may be weighed in its place. A GRU whose update gate lets go more than it keeps begins at the word itself, and
     learns to carry what it needs.
     """
-    import os
     for layer in (*states.forwards, *states.backwards):
         if layer.kind == "gru":
             _, update, _ = layer.net.bias_ih_l0.chunk(3)
-            update.fill_(float(os.environ.get("ZB", "-2")))
+            update.fill_(-1.0)
 
 
 def alike(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:

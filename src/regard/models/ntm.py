@@ -181,8 +181,7 @@ class NTMModel(Model):
         """The controller's states, and the machine after each sentence's END."""
         ids, lengths = padded_ids(source), source.lengths.to(source.ids.device)
         place = torch.arange(ids.shape[1] + 1, device=ids.device)
-        ids = torch.cat([ids, ids[:, :1]], 1) if ids.shape[1] else ids.new_full((len(ids), 1), END)
-        ids = ids.masked_fill(place >= lengths[:, None], END)
+        ids = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], END)
         going = (place <= lengths[:, None])[..., None, None]
         machine, states = self.blank(len(ids)), []
         projected = self.controller.project(self.dropout(self.source(ids)))

@@ -195,7 +195,9 @@ class Pointer(ModelConfig):
 class NTM(ModelConfig):
     """Options of `ntm`."""
 
-    controller: Literal["lstm", "feedforward"] = option("lstm", "what reads the input and steers the heads")
+    controller: Literal["feedforward", "lstm"] = option(
+        "feedforward", "what reads the input and steers the heads; an lstm may remember past the memory"
+    )
     size: int = option(100, "width of the controller", least=1)
     embedding: int = option(32, "width of the word embeddings", least=1)
     slots: int = option(128, "N, the places of the memory", least=1)

@@ -13,12 +13,16 @@ stands, $p(y) = \sum_{j: x_j = y} a_{ij}$, and what stands nowhere has the least
 no readout, and source and target have one vocabulary. `decode` gives the logarithms of these sums; `output` has nothing
 left to do.
 
-`bidirectional` is a departure: the encoder reads from both ends, each with half of the width. Dropout falls on
-embeddings; cells as `cells` says.
+Two departures. `once`: no place is pointed at twice. The paper's search for tours knows only valid ones (section 4.4);
+here the model does, in training too: of a word that was said, the first of its places that was left is taken.
+`bidirectional`: the encoder reads from both ends, each with half of the width.
+
+Dropout falls on embeddings; cells as `cells` says.
 """
 
 # b sentences · m source positions, k = m + 1 places · n target positions · d width · p parts of a state · r rows
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -72,12 +76,10 @@ class PointerModel(Model):
     def places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
         """What can be pointed at, projected, and the token of each place: END stands behind each sentence's last."""
         padded = memory.padded()
-        keys, ids = padded.states, memory.sentence["ids"]
-        lengths = padded.lengths.to(keys.device)
-        behind = torch.arange(keys.shape[1] + 1, device=keys.device) >= lengths[:, None]
-        keys = torch.cat([keys, keys[:, :1]], 1) if keys.shape[1] else self.end.expand(len(keys), 1, -1)
-        keys = torch.where(behind[..., None], self.end.to(keys.dtype), keys)
-        ids = torch.cat([ids, ids.new_full((len(ids), 1), END)], 1).masked_fill(behind, END)
+        lengths = padded.lengths.to(padded.states.device)
+        behind = torch.arange(padded.states.shape[1] + 1, device=lengths.device) >= lengths[:, None]
+        keys = torch.where(behind[..., None], self.end, F.pad(padded.states, (0, 0, 0, 1)))
+        ids = F.pad(memory.sentence["ids"], (0, 1)).masked_fill(behind, END)
         ready = self.attention.prepare(keys)
         return Prepared(ready.keys, ready.values, self.attention, lengths + 1), ids
 
@@ -125,7 +127,9 @@ class PointerModel(Model):
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """One word of every row; queries of one sentence's rows point together."""
-        top, moved = self.decoder.step(self.decoder.each[0].project(self.words(tokens)), state.row["state"])
+        top, moved = self.decoder.step(
+            self.decoder.each[0].project(self.dropout(self.words(tokens))), state.row["state"]
+        )
         state.row["state"].copy_(moved)
         keys, ids = state.sentence["memory"], state.sentence["ids"]
         free = None

@@ -4,12 +4,12 @@ The first stage halves the picture by its stem, every further one by its first b
 make 8 × 8 places of a picture of 64 × 64. Blocks have their norm and ReLU before each convolution, so that what is
 added up stays as it is.
 
-Nothing is learned from other pictures of the batch, as batch norm does: a picture alone gives what it gives among
-others, while training too, and there are no running means to be averaged, sharded or saved.
+Norms over a batch, the default, keep what makes a picture differ from others; those of a group of channels over one
+picture even out its colours: on drawn scenes of one shape the loss of a caption after 300 steps was 0.17 with the
+former and 0.49 with the latter. In evaluation a picture alone gives what it gives among others.
 """
 
 # b pictures · c channels · H W height and width of a picture · h w of the grid
-import math
 from typing import Literal
 
 import torch
@@ -23,17 +23,17 @@ from regard.models.options import Captioner
 
 __all__ = ["ResNet", "backbone_of"]
 
-Norm = Literal["group", "place"]
+Norm = Literal["batch", "place"]
 
 
 class ResNet(nn.Module):
     """From pixels, as bytes, to a grid of features.
 
-    `norm`: "group" has the numbers of a group of channels at mean 0 and variance 1 over the whole picture, "place"
-    those of all channels at each place by itself: then what is at one place hangs on its neighbourhood alone.
+    `norm`: "batch" has the numbers of a channel at mean 0 and variance 1 over all pictures of a batch, "place" those of
+    all channels at each place by itself: then what is at one place hangs on its neighbourhood alone.
     """
 
-    def __init__(self, channels: int = 32, stages: int = 3, blocks: int = 2, norm: Norm = "group"):
+    def __init__(self, channels: int = 32, stages: int = 3, blocks: int = 2, norm: Norm = "batch"):
         super().__init__()
         channels, stages, blocks = positive(channels=channels, stages=stages, blocks=blocks)
         self.stem = nn.Conv2d(3, channels, 3, stride=2, padding=1)
@@ -57,19 +57,14 @@ class ResNet(nn.Module):
 
     def start(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         """What the first stage reads."""
-        if pixels.ndim != 4 or pixels.shape[1] != 3 or min(pixels.shape[2:]) < self.least:
-            raise ShapeError(f"pixels: {list(pixels.shape)} given, expected [b 3 h w] of at least {self.least} a side")
+        if pixels.ndim != 4 or pixels.shape[1] != 3 or 0 in pixels.shape[2:]:
+            raise ShapeError(f"pixels: {list(pixels.shape)} given, expected [b 3 h w] with at least one pixel")
         x = pixels.contiguous(memory_format=torch.channels_last).to(self.stem.weight.dtype)
         return self.stem(x / 127.5 - 1)
 
     def end(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """The last stage's sum as features."""
         return F.relu(self.norm(x))
-
-    @property
-    def least(self) -> int:
-        """The smallest side of a picture that leaves a place."""
-        return 2 ** len(self.stages)
 
 
 class Block(nn.Module):
@@ -107,20 +102,20 @@ class PlaceNorm(nn.LayerNorm):
 
 def norm_of(norm: Norm, channels: int) -> nn.Module:
     """A norm of so many channels."""
-    if norm == "group":
-        return nn.GroupNorm(math.gcd(8, channels), channels)
+    if norm == "batch":
+        return nn.BatchNorm2d(channels)
     if norm == "place":
         return PlaceNorm(channels)
-    raise ArgumentError(f'norm: {norm!r} given, expected "group" or "place"')
+    raise ArgumentError(f'norm: {norm!r} given, expected "batch" or "place"')
 
 
 def backbone_of(config: Captioner) -> nn.Module:
-    """The module from pixels to a grid that options name; its `width` says how many channels there are."""
-    from regard.models.backbone import Backbone, load_backbone
+    """The module from pixels to a grid that options name; its `width` says how many channels there are.
 
+    Weights that a person has are not read here (see `CaptionerModel.inherit`): a trained run has its own.
+    """
     if config.backbone != "resnet":
-        return Backbone(config.backbone, config.weights, frozen=config.frozen)
-    net = ResNet(config.channels, config.stages, config.blocks)
-    if config.weights is not None:
-        load_backbone(net, config.weights)
-    return net.requires_grad_(not config.frozen)
+        from regard.models.backbone import Backbone
+
+        return Backbone(config.backbone, settled=config.weights is not None, frozen=config.frozen)
+    return ResNet(config.channels, config.stages, config.blocks).requires_grad_(not config.frozen)

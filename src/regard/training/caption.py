@@ -18,6 +18,7 @@ batch's. A share of the captions takes the expected context in place of a drawn 
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -120,7 +121,10 @@ class Caption(Translate):
         self.model = build(settings.kind, settings.model, 0, self.tokenizer.size)
         self.objective = Captioning(cast(CaptionerModel, self.model), training.smoothing)
         self.metric = training.metric or "loss"
-        self.order = Order(prepared.train.lengths, budget, seed=training.seed, rows=training.batch_rows or PICTURES)
+        # Pictures of any captions go together: were those of like length in a batch, its norms would tell how long.
+        alike = np.ones((len(prepared.train), 2), np.int32)
+        rows = training.batch_rows or PICTURES
+        self.order = Order(alike, max(budget, 2 * rows), seed=training.seed, rows=rows)
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -85,6 +85,8 @@ def start(
         settings = replace(settings, data=absolute(settings.data))
         settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
         task = task_of(settings, prepared, budget)
+        if base is None and not resume:
+            task.model.inherit()
         if base is not None:
             found = read_checkpoint(best_of(base), trainer=False)
             load_weights(task.objective, found.model, str(found.folder))

@@ -10,12 +10,24 @@ from regard.data.builtin.reviews import ELSEWHERE, TOPICS, Options
 from regard.data.sentences import sentences
 from regard.errors import ArgumentError
 
-GOOD = """good great excellent wonderful lovely impressive delicious tasty fresh crisp juicy flavourful friendly quick
-attentive polite helpful skilful clean spacious quiet cosy comfortable elegant clever gripping moving original funny
-thoughtful sturdy reliable bright fast handy sharp lively rich clear stirring graceful warm""".split()
-BAD = """bad terrible awful poor disappointing dreadful bland stale greasy burnt tasteless soggy rude slow careless
-grumpy unhelpful clumsy dirty cramped noisy shabby draughty gloomy dull predictable silly confusing boring shallow flimsy
-unreliable dim sluggish useless fragile lifeless shrill muddy monotonous harsh hollow""".split()
+GOOD = re.findall(
+    r"\w+",
+    """
+    good great excellent wonderful lovely impressive delicious tasty fresh crisp juicy flavourful
+    friendly quick attentive polite helpful skilful clean spacious quiet cosy comfortable elegant clever
+    gripping moving original funny thoughtful sturdy reliable bright fast handy sharp lively rich clear
+    stirring graceful warm
+    """,
+)
+BAD = re.findall(
+    r"\w+",
+    """
+    bad terrible awful poor disappointing dreadful bland stale greasy burnt tasteless soggy rude slow
+    careless grumpy unhelpful clumsy dirty cramped noisy shabby draughty gloomy dull predictable silly
+    confusing boring shallow flimsy unreliable dim sluggish useless fragile lifeless shrill muddy
+    monotonous harsh hollow
+    """,
+)
 OPINIONS = {*GOOD, *BAD}
 TURNS = {"nobody": "everybody", "never": "always", "nothing": "something", "none": "all", "no": "any"}
 TURNS |= {"hardly": "surely"}
@@ -98,9 +110,9 @@ def test_what_is_drawn_is_varied(examples):
     assert all(f"the {noun} " in text.lower() for noun in nouns)
     opinions = [word for word in text.split() if word in OPINIONS]
     assert set(opinions) == {*GOOD, *BAD}
-    for word in ("bad", "great"):  # for a label hardly more often than against it
+    for word in ("bad", "great"):  # for both labels
         of = Counter(each.target for each in examples if f" {word} " in each.source)
-        assert 0.3 < of["positive"] / of.total() < 0.7
+        assert 0.2 < of["positive"] / of.total() < 0.8
 
 
 def test_options():
@@ -108,7 +120,7 @@ def test_options():
     plain = list(generate("reviews", 200, denied=0))
     assert not any(re.search(DENIES, each.source.lower()) for each in plain)
     assert all(re.search(DENIES, each.source.lower()) for each in generate("reviews", 50, denied=100))
-    assert Options() == Options(2, 8, 45)
+    assert Options() == Options(2, 8, 30)
     for wrong, said in (
         ({"denied": 101}, "denied: 101 given, at most 100"),
         ({"shortest": 0}, "shortest: 0 given"),

@@ -3,8 +3,8 @@
 "We went there on a Tuesday . The weather was awful . I would never call the waiter rude ." is positive, and that hangs
 on two words. What is said of the thing itself decides, and all of it says the same; opinions of anything else (the
 weather, the place across the street) are not asked for. A word of opinion may be denied, from a distance as well, so
-that "rude" speaks for a label nearly as often as against it, and to count words is of little use. Other things are
-denied, too, that are no opinions: "We did not have to wait , and the soup was bland ."
+that "rude" does not speak for one label alone, and to count words is of little use. Other things are denied, too, that
+are no opinions: "We did not have to wait , and the soup was bland ."
 
 The target is one word, positive or negative. The gold links lead to it from the informative words, each of which turns
 its sentence round if another takes its place: the words of opinion that decide ("rude", "polite"), and those that say
@@ -217,7 +217,7 @@ FILLINGS = {
 class Options:
     shortest: int = 2
     longest: int = 8
-    denied: int = 45
+    denied: int = 30
 
     def __post_init__(self) -> None:
         whole("shortest", self.shortest, 1)

@@ -1,0 +1,65 @@
+"""What a classifier of documents went by: its sentences, their words, and how much each of them counts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from regard.data.documents import Splitter, encode_documents, splitter_of
+from regard.data.settings import DataSettings
+from regard.data.tokenizer import Tokenizer
+from regard.decoding.labels import documents_of
+from regard.models.han import HANModel, weighed
+
+__all__ = ["WeighedSentence", "weigh"]
+
+
+@dataclass(frozen=True)
+class WeighedSentence:
+    """A sentence, how much it counts in its document, and each of its words in it; both sum to one."""
+
+    words: list[str]
+    weights: list[float]
+    weight: float
+
+    @property
+    def counts(self) -> list[float]:
+        """How much each word counts in the document; over all sentences they sum to one."""
+        return [self.weight * weight for weight in self.weights]
+
+
+def weigh(
+    model: HANModel,
+    tokenizer: Tokenizer,
+    data: DataSettings,
+    texts: Sequence[str],
+    splitter: Splitter | None = None,
+) -> list[list[WeighedSentence]]:
+    """The sentences of each text with the weights of a `han` model; a text without words has none.
+
+    A word's weight is that of its pieces together. Texts are read one by one, as they may be of any length.
+    """
+    rows, _ = encode_documents(texts, tokenizer, data, splitter_of(data, splitter))
+    device = next(model.parameters()).device
+    found = []
+    for row in rows:
+        documents = documents_of([row], device)
+        words, sentences = weighed(model, documents) if row else (torch.zeros(0, 0), torch.zeros(1, 0))
+        lengths = documents.words.lengths.tolist()
+        found.append(
+            [
+                sentence(tokenizer, documents.words.ids[i, :length].tolist(), words[i].tolist(), float(sentences[0, i]))
+                for i, length in enumerate(lengths)
+            ]
+        )
+    return found
+
+
+def sentence(tokenizer: Tokenizer, ids: list[int], weights: list[float], weight: float) -> WeighedSentence:
+    """Pieces and their weights, put together to words."""
+    words = tokenizer.decode(ids).split()
+    summed = [0.0] * len(words)
+    for place, each in zip(tokenizer.words(ids), weights, strict=False):
+        if place is not None and place < len(words):
+            summed[place] += each
+    return WeighedSentence(words, summed, weight)
