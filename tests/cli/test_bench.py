@@ -14,7 +14,9 @@ def regard(*arguments):
 def test_an_unknown_benchmark_lists_what_there_is():
     done = regard("bench", "atention")
     assert done.returncode == 2
-    assert done.stderr == "regard: bench: 'atention' cannot be measured; what can: attention, training, decoding, lstmn\n"
+    assert (
+        done.stderr == "regard: bench: 'atention' cannot be measured; what can: attention, training, decoding, lstmn\n"
+    )
     assert not done.stdout
 
 

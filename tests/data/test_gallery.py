@@ -5,7 +5,7 @@ import json
 import pytest
 from PIL import Image
 
-from regard.data.gallery import read
+from regard.data.gallery import hold_out, read
 from regard.data.settings import DataSettings
 from regard.errors import ConfigError, DataError
 
@@ -39,14 +39,20 @@ def names(rows):
 
 def test_pictures_are_held_out_by_their_names(album):
     captions = [(name, f"caption {i}") for i, name in enumerate(NAMES)]
-    rows = read(album(captions), "caption")
-    assert len(rows.valid) == 2
-    assert rows.held_out
-    assert sorted(names(rows.train) + names(rows.valid)) == sorted(NAMES)
-    again = read(album(captions[::-1]), "caption")
-    assert sorted(names(again.valid)) == sorted(names(rows.valid))
-    assert not read(album(captions, held_out=0), "caption").valid
-    assert len(read(album(captions, held_out=0.5, held_out_most=1), "caption").valid) == 1
+
+    def held(captions, **more):
+        data = album(captions, **more)
+        rows = read(data, "caption")
+        assert rows.hold_out
+        assert not rows.valid
+        hold_out(rows, data)
+        assert sorted(names(rows.train) + names(rows.valid)) == sorted(NAMES)
+        return sorted(names(rows.valid))
+
+    assert len(held(captions)) == 2
+    assert held(captions[::-1]) == held(captions)
+    assert held(captions, held_out=0.5, held_out_most=1)[0] in held(captions)
+    assert not read(album(captions, held_out=0), "caption").hold_out
 
 
 def test_several_captions_of_a_picture_stay_together(album):
@@ -80,8 +86,8 @@ def test_lists_choose(album, tmp_path):
     rows = read(album(captions, valid_list=others), "caption")
     assert names(rows.train) == [name for name in NAMES if name not in ("p2.png", "p3.png")]
     rows = read(album(captions, train_list=some), "caption")
-    assert sorted(names(rows.train) + names(rows.valid)) == ["p0.png", "p1.png", "p2.png"]
-    assert rows.held_out
+    assert sorted(names(rows.train)) == ["p0.png", "p1.png", "p2.png"]
+    assert rows.hold_out
 
 
 def test_validation_may_have_a_file_of_its_own(album, tmp_path):
@@ -125,8 +131,9 @@ def test_a_file_of_labels(album):
 def test_what_leaves_nothing_is_named(album, tmp_path):
     with pytest.raises(DataError, match=r"no picture to train on: pictures that are not there, left out: 1 \(x.png\)"):
         read(album([("x.png", "x")]), "caption")
+    alone = album([("p0.png", "x")])
     with pytest.raises(DataError, match="one picture cannot be trained on and held out"):
-        read(album([("p0.png", "x")]), "caption")
+        hold_out(read(alone, "caption"), alone)
     with pytest.raises(DataError, match=r"list: no picture to validate on: .*left out: 1 \(x.png\)"):
         read(album([("p0.png", "x")], valid_list=written(tmp_path / "list", "x.png")), "caption")
     with pytest.raises(ConfigError, match=r"data.captions: missing; give the file"):

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from regard.errors import ArgumentError, ShapeError
-from regard.models.captioner import CaptionerModel
 from regard.models.options import Captioner
 from regard.models.resnet import ResNet, backbone_of
 from regard.training.checkpoint import load_weights, weights_of

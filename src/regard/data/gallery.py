@@ -17,7 +17,7 @@ from regard.data.pixels import Picture
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, ConfigError, DataError
 
-__all__ = ["Row", "Rows", "check_scenes", "drawn_scenes", "read", "scenes"]
+__all__ = ["Row", "Rows", "check_scenes", "drawn_scenes", "hold_out", "read", "scenes"]
 
 
 class Row(NamedTuple):
@@ -36,7 +36,7 @@ class Rows:
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     files: dict[str, Found] = field(default_factory=dict)
-    held_out: bool = False
+    hold_out: bool = False  # some of those to train on are yet to be held out for validation
 
     def lose(self, name: str, pictures: Iterable[str], what: str) -> None:
         """Count pictures that cannot be used, and name the first few."""
@@ -128,12 +128,13 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
         trained = {name for name in every if split.get(name, "train") == "train"}
     rows.train = [row for name, row in every.items() if name in trained]
     rows.valid = [row for name, row in every.items() if name in valid]
-    if not rows.valid and data.valid_list is None and data.held_out > 0 and rows.train:
-        hold_out(rows, data)
+    rows.hold_out = not rows.valid and data.valid_list is None and data.held_out > 0
 
 
 def hold_out(rows: Rows, data: DataSettings) -> None:
     """Take pictures for validation from those to train on: the ones whose names have the smallest hashes."""
+    if not rows.train:
+        return
     wanted = max(1, math.floor(data.held_out * len(rows.train)))
     count = min(wanted, data.held_out_most, len(rows.train) // 2)
     if not count:
@@ -145,7 +146,6 @@ def hold_out(rows: Rows, data: DataSettings) -> None:
     held = set(sorted(hashes, key=lambda name: (hashes[name], name))[:count])
     rows.valid = [row for row in rows.train if row.picture in held]
     rows.train = [row for row in rows.train if row.picture not in held]
-    rows.held_out = True
 
 
 def check_scenes(data: DataSettings, task: str) -> None:

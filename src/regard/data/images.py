@@ -16,7 +16,7 @@ import tokenizers as library
 from regard.data import cache, drawn
 from regard.data.cache import Encoded, Writer
 from regard.data.captions import named
-from regard.data.gallery import Row, Rows, because, check_scenes, drawn_scenes, read, scenes
+from regard.data.gallery import Row, Rows, because, check_scenes, drawn_scenes, hold_out, read, scenes
 from regard.data.picture import read_picture
 from regard.data.pictures import PictureBatch, load_pictures, stored_side
 from regard.data.pixels import Pixels, decode, keep
@@ -64,6 +64,7 @@ def prepare_images(
         "task": task,
         "pictures": pixels.folder.name,
         "rows": hashlib.sha256(json.dumps(source).encode()).hexdigest(),
+        "held_out": [data.held_out, data.held_out_most],
         "longest": data.longest,
         "labels": labels and list(labels),
     }
@@ -74,6 +75,8 @@ def prepare_images(
             return opened(chosen.resolve(), pixels, say, ", from the cache")
         say(f"The cache {chosen} is damaged ({problem}); it is built again.")
     rows = scenes(data) if data.builtin else readable(found, pixels)
+    if rows.hold_out:  # of those that can be read
+        hold_out(rows, data)
     with cache.workplace(home) as folder:
         built = build(folder, rows, pixels, data, settings, task, tokenizers, labels)
         cache.seal(folder, **built)
@@ -235,6 +238,6 @@ def summary(rows: Rows, counts: Mapping[str, int], data: DataSettings, labels: i
         text += f"; dropped {', '.join(dropped)}"
     if not counts["valid"]:
         return f"{text}; none for validation"
-    if rows.held_out:
+    if rows.hold_out:
         return f"{text}; {counts['valid']:,} held out for validation (by hash; give data.valid_list to choose them)"
     return f"{text}; {counts['valid']:,} for validation"

@@ -129,4 +129,4 @@ def weighed(model: HANModel, documents: Documents) -> tuple[Float[Tensor, "s w"]
         raise ArgumentError("model: attention = false, expected a model that weighs its words")
     with torch.no_grad(), watch(model) as looks:
         model.classify(model.encode(documents))
-    return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]
+        return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]

@@ -234,8 +234,8 @@ class Captioner(ModelConfig):
     layers: int = option(1, "cells, or blocks of a Transformer, one on the other", least=1)
     gate: bool = option(True, "the gate β, by which the LSTM says how much the picture counts for a word")
     penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0)
-    entropy: float = option(0.01, "λ_e, the weight of hard attention's entropy", least=0)
-    reinforce: float = option(1.0, "λ_r, the weight of hard attention's REINFORCE term", least=0)
+    entropy: float = option(0.002, "λ_e, the weight of hard attention's entropy", least=0)
+    reinforce: float = option(0.05, "λ_r, the weight of hard attention's REINFORCE term", least=0)
     sampled: float = option(
         0.5, "the share of sentences whose places are drawn; the others take the mean", above=0, most=1
     )
