@@ -205,7 +205,7 @@ def caption_table(folder: Path, **model: Any) -> dict[str, Any]:
 
 def question_table(folder: Path, **model: Any) -> dict[str, Any]:
     """A configuration for pictures with labels."""
-    home = write_pictures(folder / "questions", question="same-colour")
+    home = write_pictures(folder / "questions", question="which-size")
     return {
         "data": {
             "images": str(home / "pictures"),
