@@ -118,3 +118,11 @@ def test_pictures_in_folders_are_found(tmp_path):
 def test_the_first_few_are_named():
     assert named(["c", "a", "b"]) == "a, b, c"
     assert named("dcba") == "a, b, c, …"
+
+
+def test_a_link_that_leads_back_is_no_trap(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.png").write_text("x")
+    (tmp_path / "deep" / "again").symlink_to(tmp_path / "deep")
+    (tmp_path / "whole").symlink_to(tmp_path)
+    assert list(survey(tmp_path)) == ["deep/a.png"]

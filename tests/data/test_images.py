@@ -1,5 +1,7 @@
 """From folders of pictures or drawn scenes to a prepared corpus, and from the cache the second time."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -118,6 +120,24 @@ def test_no_picture_that_can_be_read(album, tmp_path):
         path.write_text("no picture")
     with pytest.raises(DataError, match="no text|no picture is left to train on"):
         prepare_images(data, WORDS, "caption")
+
+
+def test_names_that_are_no_text(album, tmp_path):
+    """File systems allow any bytes in a name."""
+    data = album(count=3)
+    folder = os.fsencode(tmp_path / "images")
+    for i in range(2):
+        os.rename(os.path.join(folder, b"%02d.png" % i), os.path.join(folder, b"\xff%d.png" % i))
+    said = []
+    with pytest.raises(DataError, match="one picture cannot be trained on"):
+        prepare_images(data, WORDS, "caption", say=said.append)
+    (tmp_path / "images" / "dog").mkdir()
+    for i in range(2):
+        os.rename(os.path.join(folder, b"\xff%d.png" % i), os.path.join(folder, b"dog", b"\xff%d.png" % i))
+    found = DataSettings(images=data.images, image_size=16, cache=data.cache, workers=1)
+    prepared = prepare_images(found, None, "classify", say=said.append)
+    assert len(prepared.train) == len(prepared.valid) == 1
+    assert "".join(said).encode()  # can be printed
 
 
 def labelled(tmp_path, counts, **more):

@@ -88,7 +88,9 @@ def test_what_is_possible_is_taken():
 
 
 def test_settings_without_pairs_are_refused_when_they_are_needed():
-    with pytest.raises(ConfigError, match="^data.source: missing; give source and target, corpora, or builtin"):
+    with pytest.raises(
+        ConfigError, match="^data.source: missing; give source and target, or corpora, documents, images, builtin"
+    ):
         DataSettings().require()
     DataSettings(source="a", target="b").require()
 

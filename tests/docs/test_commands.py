@@ -76,4 +76,5 @@ def test_data_is_written(line, desk, tmp_path):
         words += ["--count", "20", "--valid", "5", "--test", "0"]
     with parsed(words) as (command, context):
         command.invoke(context)
-    assert "--out" not in words or (tmp_path / "train.align").read_text().count("\n") == 20
+    gold = "train.gold.jsonl" if "scenes" in words else "train.align"
+    assert "--out" not in words or (tmp_path / gold).read_text().count("\n") == 20

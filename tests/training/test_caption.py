@@ -112,10 +112,10 @@ def fixed(model, value: float) -> None:
 @pytest.mark.parametrize("baseline", [-3.0, 2.0])
 def test_the_expected_estimate_is_the_gradient_of_the_bound(monkeypatch, baseline):
     """One caption of three tokens over two places: all eight ways to look, each by its probability."""
-    model = captioner("hard", sampled=1.0, entropy=0.0)
+    model = captioner("hard", sampled=1.0, entropy=0.0, reinforce=1.0)
     batch = batch_of([[4, 5]], [0], height=4, width=8)
     assert model.encode(Pictures(batch.pixels)).grid == (1, 2)
-    objective, parameters = Captioning(model, 0.0).train(), list(model.parameters())
+    objective, parameters = training(Captioning(model, 0.0)), list(model.parameters())
     estimate = [torch.zeros_like(each) for each in parameters]
     bound, mass = torch.zeros((), dtype=torch.float64), 0.0
     for places in itertools.product((0, 1), repeat=3):
@@ -138,13 +138,13 @@ def test_the_expected_estimate_is_the_gradient_of_the_bound(monkeypatch, baselin
 
 def test_many_draws_come_to_the_same(monkeypatch):
     """With real draws, of the gradient in one direction: within four standard errors."""
-    model = captioner("hard", sampled=1.0, entropy=0.0)
+    model = captioner("hard", sampled=1.0, entropy=0.0, reinforce=1.0)
     count = 4000
     batch = batch_of([[4, 5]] * count, [0] * count, height=4, width=8)
     weight = model.decoder.cross.score.v
     direction = torch.randn_like(weight)
     each = []
-    objective = Captioning(model, 0.0).train()
+    objective = training(Captioning(model, 0.0))
     fixed(model, -4.0)
     target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
     exact = torch.zeros((), dtype=torch.float64)

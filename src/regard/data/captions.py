@@ -121,27 +121,25 @@ def survey(folder: str | Path) -> dict[str, Found]:
         what = "not a folder" if os.path.exists(folder) else "no such folder"
         raise DataError(f"{folder}: {what}, expected a folder of pictures")
     try:
-        found = dict(walk(str(folder)))
+        root = os.stat(folder)
+        found = dict(walk(str(folder), "", frozenset({(root.st_dev, root.st_ino)})))
     except OSError as error:
         raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
     return {name: found[name] for name in sorted(found)}
 
 
-def walk(folder: str, within: str = "") -> Iterator[tuple[str, Found]]:
+def walk(folder: str, within: str, above: frozenset[tuple[int, int]]) -> Iterator[tuple[str, Found]]:
     with os.scandir(os.path.join(folder, within)) as entries:
         for entry in entries:
             name = f"{within}/{entry.name}" if within else entry.name
             if entry.is_dir():
-                yield from walk(folder, name)
+                known = entry.stat()
+                here = (known.st_dev, known.st_ino)
+                if here not in above:  # a link may lead back to where it is
+                    yield from walk(folder, name, above | {here})
             elif entry.name.lower().endswith(ENDINGS) and entry.is_file():
                 known = entry.stat()
                 yield name, Found(known.st_size, known.st_mtime_ns)
-
-
-def named(names: Iterable[str], most: int = 3) -> str:
-    """The first few names, for a message."""
-    first = sorted(names)
-    return ", ".join(first[:most]) + (", …" if len(first) > most else "")
 
 
 def pictures_in(paths: Iterable[str]) -> list[str]:
@@ -156,3 +154,10 @@ def pictures_in(paths: Iterable[str]) -> list[str]:
             raise DataError(f"{path}: no pictures in it ({', '.join(ENDINGS)})")
         found += inside
     return found
+
+
+def named(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
+    """The first few names, for a message; bytes that are no characters in them are shown as question marks."""
+    first = sorted(names)
+    text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")
+    return text.encode(errors="replace").decode()

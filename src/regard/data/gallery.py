@@ -142,7 +142,7 @@ def hold_out(rows: Rows, data: DataSettings) -> None:
             f"{data.images}: one picture cannot be trained on and held out for validation; "
             "give data.valid_list or set data.held_out = 0"
         )
-    hashes = {row.picture: hashlib.blake2b(row.picture.encode(), digest_size=8).digest() for row in rows.train}
+    hashes = {row.picture: hashlib.blake2b(os.fsencode(row.picture), digest_size=8).digest() for row in rows.train}
     held = set(sorted(hashes, key=lambda name: (hashes[name], name))[:count])
     rows.valid = [row for row in rows.train if row.picture in held]
     rows.train = [row for row in rows.train if row.picture not in held]

@@ -127,14 +127,12 @@ def readable(rows: Rows, pixels: Pixels) -> Rows:
     there = set(pixels.names)
     if pixels.lost:
         rows.counts["unreadable"] = len(pixels.lost)
-        rows.notes.append(f"pictures that cannot be read, left out: {len(pixels.lost):,} ({said(sorted(pixels.lost))})")
+        rows.notes.append(
+            f"pictures that cannot be read, left out: {len(pixels.lost):,} ({named(pixels.lost, joined='; ')})"
+        )
     rows.train = [row for row in rows.train if row.picture in there]
     rows.valid = [row for row in rows.valid if row.picture in there]
     return rows
-
-
-def said(problems: Sequence[str], most: int = 3) -> str:
-    return "; ".join(problems[:most]) + ("; …" if len(problems) > most else "")
 
 
 def build(

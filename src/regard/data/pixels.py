@@ -30,7 +30,7 @@ from regard.errors import DataError
 __all__ = ["Pixels", "decode", "keep"]
 
 CHUNK = 64  # pictures that a process decodes at a time
-FEW = 256  # so many are decoded faster than another process starts
+WORTH = 3.0  # seconds of decoding for which other processes are started; they need about one to be there
 SAID = 10.0  # seconds between two words about progress
 
 Say = Callable[[str], None]
@@ -113,17 +113,27 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
 
 
 def decode(folder: str, names: Sequence[str], side: int, workers: int | None = None) -> Iterator[Picture]:
-    """Pictures of a folder in the order of their names, decoded by so many processes."""
+    """Pictures of a folder in the order of their names, decoded by so many processes where that is worth it."""
     workers = workers or cores()
     pieces = [(folder, list(part), side) for part in batched(names, CHUNK)]
-    if workers == 1 or len(names) <= FEW:
-        for piece in pieces:
-            yield from decode_piece(*piece)
-        return
+    done, started = 0, time.monotonic()
+    while done < len(pieces) and (workers == 1 or not done):
+        yield from decode_piece(*pieces[done])
+        done += 1
+    rest = (time.monotonic() - started) * (len(pieces) - done)
+    if workers > 1 and rest > WORTH:
+        for found in elsewhere(pieces[done:], workers):
+            yield from found
+            done += 1
+    for piece in pieces[done:]:
+        yield from decode_piece(*piece)
+
+
+def elsewhere(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Iterator[list[Picture]]:
+    """Pieces decoded by other processes, as many as they could."""
     import multiprocessing
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
-    done = 0
     try:
         # Not forked: a process with torch's threads in it cannot be.
         context = multiprocessing.get_context("spawn")
@@ -133,11 +143,9 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
                 found = waiting.pop(0).result()
                 if i + 2 * workers < len(pieces):
                     waiting.append(pool.submit(decode_piece, *pieces[i + 2 * workers]))
-                yield from found
-                done += 1
+                yield found
     except BrokenProcessPool:  # killed for its memory, or a script that cannot be imported by another process
-        for piece in pieces[done:]:
-            yield from decode_piece(*piece)
+        return
 
 
 def decode_piece(folder: str, names: Sequence[str], side: int) -> list[Picture]:
