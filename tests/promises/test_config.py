@@ -136,8 +136,8 @@ def test_out_of_range(name):
 
 
 FREE = {"source", "target", "valid_source", "valid_target", "file", "builtin", "pair", "cache", "tag", "source_file",
-        "target_file", "source_column", "target_column", "documents", "valid_documents", "images", "captions", "valid_captions",
-        "labels", "train_list", "valid_list", "weights", "sentence_mark"}  # fmt: skip
+        "target_file", "source_column", "target_column", "documents", "valid_documents", "images", "captions",
+        "valid_captions", "labels", "train_list", "valid_list", "weights", "sentence_mark"}  # fmt: skip
 SHARES = {"dropout", "smoothing", "ema", "held_out", "attention_dropout"}
 COUNTS = {"steps", "accumulate", "validate_every", "keep", "log_every", "size", "heads", "layers", "hidden", "longest",
           "embedding", "batch_tokens", "rate", "held_out_most", "maxout", "radius", "length"}  # fmt: skip
