@@ -138,4 +138,4 @@ def test_progress_is_said(album, tmp_path, monkeypatch):
     monkeypatch.setattr(pixels, "SAID", 0.0)
     said = []
     kept(album, tmp_path / "cache", said.append)
-    assert said[-1] == "7 pictures decoded"
+    assert said[-1] == "7 pictures so far"

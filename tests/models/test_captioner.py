@@ -257,7 +257,7 @@ def test_the_gate_shuts_the_picture_out():
 
 
 def test_hard_attention_draws_in_training_and_takes_the_likeliest_in_evaluation():
-    model, source, target = captioner("hard", sampled=1.0), pictures(3), captions([4, 6, 1])
+    model, source, target = captioner("hard", settle=0, sampled=1.0), pictures(3), captions([4, 6, 1])
     first, second = (model.decode(model.encode(source), target)[0] for _ in range(2))
     assert torch.equal(first, second)
     model.train()
@@ -268,7 +268,7 @@ def test_hard_attention_draws_in_training_and_takes_the_likeliest_in_evaluation(
 
 
 def test_hard_attention_says_how_likely_and_how_spread_its_draws_were():
-    model, source, target = captioner("hard", sampled=1.0), pictures(2), captions([4, 6])
+    model, source, target = captioner("hard", settle=0, sampled=1.0), pictures(2), captions([4, 6])
     model.decoder.train()
     _, extra = model.decode(model.encode(source), target)
     model.eval()  # the distribution of the first word hangs on no draw
@@ -281,7 +281,7 @@ def test_hard_attention_says_how_likely_and_how_spread_its_draws_were():
 
 
 def test_some_captions_take_the_expectation():
-    model, source = captioner("hard"), pictures(1)
+    model, source = captioner("hard", settle=0), pictures(1)
     model.train()
     target = captions([3] * 64)
     memory = model.encode(source).rows(torch.zeros(64, dtype=torch.long))
@@ -293,8 +293,27 @@ def test_some_captions_take_the_expectation():
     assert not extra["log_prob"][~drawn].any()
     assert (extra["log_prob"][drawn] < 0).all()
     soft = captioner("soft")
-    soft.load_state_dict({name: tensor for name, tensor in model.state_dict().items() if name != "baseline"})
+    soft.load_state_dict(
+        {
+            name: tensor
+            for name, tensor in model.state_dict().items()
+            if name not in ("decoder.baseline", "decoder.batches")
+        }
+    )
     agree(hidden[~drawn], soft.decode(memory, target)[0][~drawn])
+
+
+def test_nothing_is_drawn_at_first_and_more_and_more_later():
+    model = captioner("hard", settle=10, sampled=0.8)
+    shares = []
+    for batches in (0, 10, 15, 20, 99):
+        model.decoder.batches.fill_(batches)
+        shares.append(float(model.decoder.share))
+    assert shares == pytest.approx([0.0, 0.0, 0.4, 0.8, 0.8])
+    model.decoder.train()
+    model.decoder.batches.fill_(10)
+    _, extra = model.decode(model.encode(pictures(3)), captions([4, 6, 1]))
+    assert not extra["drawn"].any()
 
 
 def test_what_a_transformer_cannot_be_is_refused():

@@ -36,7 +36,7 @@ CASES = [
     ("transformer", {"positions": "learned", "join": "concatenate", "length": 60}),
     ("transformer", {"positions": "none", "tied": "none"}),
     ("encoder", {"positions": "alibi"}),
-    ("lstmn", {"fusion": "shallow", "layers": 2}),
+    ("lstmn", {"fusion": "deep", "layers": 2}),
 ]
 
 

@@ -106,13 +106,13 @@ def forced(monkeypatch, places):
 
 def fixed(model, value: float) -> None:
     with torch.no_grad():
-        model.baseline.fill_(value)
+        model.decoder.baseline.fill_(value)
 
 
 @pytest.mark.parametrize("baseline", [-3.0, 2.0])
 def test_the_expected_estimate_is_the_gradient_of_the_bound(monkeypatch, baseline):
     """One caption of three tokens over two places: all eight ways to look, each by its probability."""
-    model = captioner("hard", sampled=1.0, entropy=0.0, reinforce=1.0)
+    model = captioner("hard", settle=0, sampled=1.0, entropy=0.0, reinforce=1.0)
     batch = batch_of([[4, 5]], [0], height=4, width=8)
     assert model.encode(Pictures(batch.pixels)).grid == (1, 2)
     objective, parameters = training(Captioning(model, 0.0)), list(model.parameters())
@@ -138,7 +138,7 @@ def test_the_expected_estimate_is_the_gradient_of_the_bound(monkeypatch, baselin
 
 def test_many_draws_come_to_the_same(monkeypatch):
     """With real draws, of the gradient in one direction: within four standard errors."""
-    model = captioner("hard", sampled=1.0, entropy=0.0, reinforce=1.0)
+    model = captioner("hard", settle=0, sampled=1.0, entropy=0.0, reinforce=1.0)
     count = 4000
     batch = batch_of([[4, 5]] * count, [0] * count, height=4, width=8)
     weight = model.decoder.cross.score.v
@@ -166,8 +166,8 @@ def test_many_draws_come_to_the_same(monkeypatch):
 
 
 def test_entropy_is_rewarded():
-    model, batch = captioner("hard", sampled=1.0, entropy=0.0, reinforce=0.0), small_batch()
-    richer = captioner("hard", sampled=1.0, entropy=0.3, reinforce=0.0)
+    model, batch = captioner("hard", settle=0, sampled=1.0, entropy=0.0, reinforce=0.0), small_batch()
+    richer = captioner("hard", settle=0, sampled=1.0, entropy=0.3, reinforce=0.0)
     richer.load_state_dict(model.state_dict())
     losses = []
     for each in (model, richer):
@@ -179,35 +179,35 @@ def test_entropy_is_rewarded():
 
 
 def test_the_baseline_is_a_moving_average_of_what_was_drawn():
-    model, batch = captioner("hard", sampled=1.0), small_batch()
+    model, batch = captioner("hard", settle=0, sampled=1.0), small_batch()
     objective = Captioning(model, 0.0).train()
-    assert model.baseline == 0
+    assert model.decoder.baseline == 0
     wanted = None
     for _ in range(3):
         mean = -float(objective(batch).parts["nll"]) / 4
         wanted = mean if wanted is None else 0.9 * wanted + 0.1 * mean
-        assert float(model.baseline) == pytest.approx(wanted)
-    before = model.baseline.clone()
+        assert float(model.decoder.baseline) == pytest.approx(wanted)
+    before = model.decoder.baseline.clone()
     objective.eval()(batch)
-    assert torch.equal(model.baseline, before)
+    assert torch.equal(model.decoder.baseline, before)
 
 
 def test_only_what_was_drawn_counts_for_the_baseline():
-    model = captioner("hard", sampled=0.5)
+    model = captioner("hard", settle=0, sampled=0.5)
     objective = Captioning(model, 0.0)
     reward = torch.tensor([-1.0, -2.0, -30.0], dtype=torch.float64)
     assert float(objective.baseline(reward, torch.tensor([True, True, False]))) == -1.5
-    assert float(model.baseline) == -1.5
+    assert float(model.decoder.baseline) == -1.5
     assert float(objective.baseline(reward, torch.tensor([False, False, False]))) == -1.5
-    assert float(model.baseline) == -1.5
+    assert float(model.decoder.baseline) == -1.5
 
 
 def test_the_baseline_goes_with_the_weights():
-    one, other = (Captioning(captioner("hard")) for _ in range(2))
+    one, other = (Captioning(captioner("hard", settle=0)) for _ in range(2))
     fixed(one.model, -2.5)
     load_weights(other, weights_of(one), "here")
-    assert float(other.model.baseline) == -2.5
-    assert "model.baseline" not in weights_of(Captioning(captioner("soft")))
+    assert float(other.model.decoder.baseline) == -2.5
+    assert "model.decoder.baseline" not in weights_of(Captioning(captioner("soft")))
 
 
 # ---- the task
@@ -246,7 +246,7 @@ def test_a_plan_counts_the_tokens_of_its_batch(tmp_path):
 def test_hard_attention_resumes_where_it_was(tmp_path):
     """Draws, dropout and the baseline: bit by bit the run that nobody stopped."""
     threads = torch.get_num_threads()
-    table = caption_table(tmp_path, attention="hard", dropout=0.2)
+    table = caption_table(tmp_path, attention="hard", settle=1, dropout=0.2)
     whole = {**table, "training": {**table["training"], "steps": 6, "validate_every": 3}}
     start(whole, tmp_path / "whole")
     start(whole, tmp_path / "parts", progress=StopAt(2))
@@ -257,9 +257,9 @@ def test_hard_attention_resumes_where_it_was(tmp_path):
     assert one.step == other.step == 6
     assert same_tensors(one.model, other.model)
     assert same_tensors(one.trainer, other.trainer)
-    assert one.model["model.baseline"] < 0
-    stopped = read_checkpoint(Checkpoints(tmp_path / "parts").steps()[0]).model["model.baseline"]
-    assert stopped != one.model["model.baseline"]
+    assert one.model["model.decoder.baseline"] < 0
+    stopped = read_checkpoint(Checkpoints(tmp_path / "parts").steps()[0]).model["model.decoder.baseline"]
+    assert stopped != one.model["model.decoder.baseline"]
 
 
 def test_one_picture_that_does_not_fit_says_so(tmp_path):

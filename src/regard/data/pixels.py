@@ -107,7 +107,7 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
             names.append(picture.name)
             if time.monotonic() - spoken > SAID:
                 spoken = time.monotonic()
-                say(f"{len(names):,} pictures decoded")
+                say(f"{len(names):,} pictures so far")
     facts = {"side": side, "names": names, "lost": lost}
     (folder / "pictures.json").write_text(json.dumps(facts), encoding="utf-8")
 

@@ -7,7 +7,9 @@ word just read.
 - $e_{ti} = v^\top \tanh(W h_{t-1} + U a_i + b)$: the query is the state *before* the word; $\alpha_t$ its softmax.
 - Soft: $\hat z_t = \beta_t \sum_i \alpha_{ti} a_i$, the gate $\beta_t = \sigma(f_\beta(h_{t-1}))$ one number a word.
 - Hard: in training a place is drawn from $\alpha_t$ (for a share `sampled` of the sentences, the others take the sum),
-  in evaluation it is the likeliest, so that a search gives the same twice. The gate is kept.
+  in evaluation it is the likeliest, so that a search gives the same twice. The gate is kept. A departure: with a grid
+  that is yet to be learned, draws are of nothing at first, and teach not to look; so none is made in the first
+  `settle` batches, and the share grows in as many more.
 - None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. The same model but for the attention's own
   parameters.
 - $h_t$ from the cell over $[E y_{t-1}; \hat z_t]$; deep output $L_o(E y_{t-1} + L_h h_t + L_z \hat z_t)$ (equation 7),
@@ -22,13 +24,12 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import Attention
+from regard.attention import Attention, weighting
 from regard.attention.cache import Prepared, State
 from regard.attention.score import Additive
-from regard.attention.weighting import Hard
 from regard.models.cells import Dropout, Stack
 from regard.models.contract import Memory, Tokens
 from regard.models.options import Captioner
@@ -49,6 +50,9 @@ class Seen(NamedTuple):
 class LSTMDecoder(nn.Module):
     """Words from places of a grid, one after the other."""
 
+    batches: Tensor
+    baseline: Tensor
+
     def __init__(self, config: Captioner, channels: int, target: int):
         super().__init__()
         self.config, size, words = config, config.size, config.embedding
@@ -57,8 +61,13 @@ class LSTMDecoder(nn.Module):
         self.cells = Stack("lstm", words + channels, size, config.layers, config.dropout)
         self.cross: Attention | None = None
         if config.attention != "none":
-            weighting = Hard() if config.attention == "hard" else None
-            self.cross = Attention(Additive(size, channels, config.hidden), weighting=weighting)
+            hard = weighting.Hard() if config.attention == "hard" else None
+            self.cross = Attention(Additive(size, channels, config.hidden), weighting=hard)
+        if config.attention == "hard":
+            # These go with the weights, so that a resumed run has them: how many batches an objective has counted, and
+            # its baseline, 0 where there is none yet.
+            self.register_buffer("batches", torch.zeros(()))
+            self.register_buffer("baseline", torch.zeros(()))
         self.gate = linear(size, 1) if config.gate else None
         self.said = linear(size, words)  # L_h
         self.shown = linear(channels, words, bias=False)  # L_z
@@ -69,6 +78,14 @@ class LSTMDecoder(nn.Module):
         mean = places.mean(1)
         start = torch.tanh(self.begin(mean)).unflatten(-1, (self.config.layers, 2, self.config.size))
         return {"start": start} if self.cross is not None else {"start": start, "mean": mean}
+
+    @property
+    def share(self) -> Float[Tensor, ""] | float:
+        """Of captions whose places are drawn."""
+        config = self.config
+        if config.settle == 0:
+            return config.sampled
+        return config.sampled * (self.batches / config.settle - 1).clamp(0, 1)
 
     # ---- all words at once
 
@@ -89,15 +106,15 @@ class LSTMDecoder(nn.Module):
                 return self.recur(words.float(), Memory(memory.states.float(), memory.span, sentence))
         first, state = self.cells.each[0], memory.sentence["start"]
         look, extra = self.looking(memory)
-        tops, contexts, seen = [], [], []
+        tops, contexts, looks = [], [], []
         for word in first.project(words).unbind(1):
             before = state[:, -1, 0]
-            seen.append(look(before))
-            contexts.append(self.gated(before, seen[-1].context))
+            looks.append(look(before))
+            contexts.append(self.gated(before, looks[-1].context))
             top, state = self.cells.step(word + self.shown_to(contexts[-1]), state)
             tops.append(top)
         for name in ("weights", "log_prob", "entropy"):
-            parts = [getattr(each, name) for each in seen]
+            parts = [getattr(each, name) for each in looks]
             if parts[0] is not None:
                 extra[name] = torch.stack(parts, 1)
         return self.read(words, torch.stack(tops, 1), torch.stack(contexts, 1)), extra
@@ -107,13 +124,11 @@ class LSTMDecoder(nn.Module):
         if self.cross is None:
             mean = memory.sentence["mean"]
             return lambda query: Seen(mean), {}
-        keys, attention = self.cross.prepare(memory.states), self.cross
-        if self.config.attention == "hard":
-            if not self.training:
-                return lambda query: Seen(attention(query[:, None], keys)[:, 0]), {}
-            drawn = torch.rand(len(memory.states), device=memory.states.device) < self.config.sampled
-            return lambda query: self.draw(query, keys, drawn), {"drawn": drawn}
-        if not unwatched(attention):
+        attention, hard = self.cross, self.config.attention == "hard"
+        keys = attention.prepare(memory.states)
+        if hard and not self.training:
+            return lambda query: Seen(attention(query[:, None], keys)[:, 0]), {}
+        if not hard and not unwatched(attention):
 
             def watched(query: Tensor) -> Seen:
                 weights = attention.look(query[:, None], keys).weights[:, 0]
@@ -126,26 +141,13 @@ class LSTMDecoder(nn.Module):
         score = cast(Additive, attention.score)
         doubled, vector = 2 * keys.keys, 2 * score.v
 
-        def bare(query: Tensor) -> Seen:
-            weights = torch.softmax(torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector, -1)[:, None]
-            return Seen(torch.bmm(weights, keys.values)[:, 0], weights[:, 0])
+        def scores(query: Tensor) -> Tensor:
+            return torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector
 
-        return bare, {}
-
-    def draw(self, query: Float[Tensor, "b d"], keys: Prepared, drawn: Tensor) -> Seen:
-        """A place each for those captions that draw, all places by their probability for the others."""
-        assert self.cross is not None
-        look = self.cross.look(query[:, None], keys)
-        assert look.log_prob is not None
-        assert look.probabilities is not None
-        assert look.entropy is not None
-        weights = torch.where(drawn[:, None, None], look.weights, look.probabilities)
-        return Seen(
-            torch.bmm(weights, keys.values)[:, 0],
-            weights[:, 0],
-            look.log_prob[:, 0].masked_fill(~drawn, 0.0),
-            look.entropy[:, 0],
-        )
+        if not hard:
+            return lambda query: seen(torch.softmax(scores(query), -1), keys.values), {}
+        drawn = torch.rand(len(memory.states), device=memory.states.device) < self.share
+        return lambda query: draw(scores(query), keys.values, drawn), {"drawn": drawn}
 
     # ---- the parts of a step
 
@@ -183,10 +185,27 @@ class LSTMDecoder(nn.Module):
         query = before[:, -1, 0]
         if self.cross is None:
             mean = state.sentence["mean"]
-            seen = mean[:, None].expand(-1, state.rows, -1).flatten(0, 1)
+            context = mean[:, None].expand(-1, state.rows, -1).flatten(0, 1)
         else:
-            seen = looked(self.cross, query, state)
-        context = self.gated(query, seen)
+            context = looked(self.cross, query, state)
+        context = self.gated(query, context)
         top, after = self.cells.step(self.cells.each[0].project(words) + self.shown_to(context), before)
         state.row["state"].copy_(after)
         return self.read(words, top, context), state
+
+
+def seen(weights: Float[Tensor, "b m"], places: Float[Tensor, "b m c"]) -> Seen:
+    """Places, weighed."""
+    return Seen(torch.bmm(weights[:, None], places)[:, 0], weights)
+
+
+def draw(scores: Float[Tensor, "b m"], places: Float[Tensor, "b m c"], drawn: Bool[Tensor, " b"]) -> Seen:
+    """A place each for those captions that draw, all places by their probability for the others."""
+    log_probs = scores.log_softmax(-1)
+    probabilities = log_probs.exp()
+    picked = weighting.draw(probabilities)[:, None]
+    one = torch.zeros_like(probabilities).scatter(-1, picked, 1.0)
+    return seen(torch.where(drawn[:, None], one, probabilities), places)._replace(
+        log_prob=log_probs.gather(-1, picked)[:, 0].masked_fill(~drawn, 0.0),
+        entropy=-(probabilities * log_probs).sum(-1),
+    )

@@ -29,8 +29,6 @@ __all__ = ["CaptionerModel"]
 class CaptionerModel(Model):
     """A grid of features, and an LSTM or a Transformer that writes what it sees in it."""
 
-    baseline: Tensor  # of hard attention
-
     def __init__(self, config: Captioner, source: int, target: int):
         super().__init__()
         self.config = config
@@ -45,9 +43,6 @@ class CaptionerModel(Model):
             self.readout = Linear(config.size, target)
             nn.init.zeros_(self.readout.bias)
             self.readout.weight = self.decoder.words.tokens.weight
-        if config.attention == "hard":
-            # The baseline of REINFORCE, which goes with the weights so that a resumed run has it; 0: none yet.
-            self.register_buffer("baseline", torch.zeros(()))
 
     def inherit(self) -> None:
         """Put the weights that a person has into the backbone."""

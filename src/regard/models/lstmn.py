@@ -8,12 +8,13 @@ memory c_1 … c_{t-1}, in place of one pair that everything must fit in.
 - $i, f, o = \sigma(W [\tilde h_t; x_t])$, $\hat c = \tanh(W_c [\tilde h_t; x_t])$,
   $c_t = f \circ \tilde c_t + i \circ \hat c_t$, $h_t = o \circ \tanh(c_t)$.
 - Layers (3.2): the input of each is h of the one below.
-- Inter-attention (4): $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W_x x_t + W_{\tilde\gamma} \tilde\gamma_{t-1})$ over
-  the tapes γ and α of the source's top layer; $\tilde\gamma_t$ and $\tilde\alpha_t$ are read with the same weights.
-- Deep fusion: $r_t = \sigma(W_r [\tilde\gamma_t; x_t])$, and $r_t \circ \tilde\alpha_t$ is added to $c_t$ of the top
-  layer, whose input x_t is.
-- Shallow fusion: the attention stands above the LSTMN, "in lieu of a standard LSTM": its x_t is h_t, and
-  $\tanh(W [\tilde\gamma_t; h_t])$ goes to the readout, as in Luong's models; nothing of the source goes into the tapes.
+- Shallow fusion (4): the decoder is an LSTMN "in lieu of a standard LSTM", and looks at the source as Bahdanau's or
+  Luong's does: its h_t asks, $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W h_t)$ over the hidden tape γ of the source.
+- Deep fusion (4): $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W_x x_t + W_{\tilde\gamma} \tilde\gamma_{t-1})$; the same
+  weights read both tapes of the source, $\tilde\gamma_t$ and $\tilde\alpha_t$. By a gate
+  $r_t = \sigma(W_r [\tilde\gamma_t; x_t])$, $r_t \circ \tilde\alpha_t$ is added to $c_t$.
+- What goes to the readout the paper leaves open: here $\tanh(W [\tilde\gamma_t; h_t])$, as in Luong's models.
+- Where there are layers, the top ones of encoder and decoder meet; x_t is then h_t of the one below.
 
 A language model is the decoder without a source. A classifier takes the mean of the hidden tape and has two layers, the
 first with ReLU (5.2). Departures: scores have a bias, as `Additive` has, and the gates too. `intra = false` is an LSTM
@@ -22,9 +23,9 @@ of the same parameters but for the attention's: it reads h_{t-1} and c_{t-1}.
 Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
 start unit-normal, the readout with deviation 3/√d, as h is small; cells as `cells` says.
 
-What the source gives hangs on words and on what was read of it, never on the tapes. So, teacher forced, a decoder has
-two recurrences that do not need each other, and `tapes` has both with a backward pass of their own; whoever watches or
-hooks a part gets the plain loops of this file.
+What deep fusion reads hangs on words and on what it read before, never on the decoder's tapes. So, teacher forced, it
+has two recurrences that do not need each other. `tapes` has both with a backward pass of their own; whoever watches or
+hooks a part gets the plain loops of this file. In shallow fusion all h_t are there before one of them asks.
 """
 
 # b sentences · m source positions · n target positions · e width of an input · d of a state, dd twice · g four times
@@ -208,12 +209,11 @@ class LSTMNModel(Model):
         if config.job == "classify":
             self.hidden = linear(size, size)
         if config.job == "translate":
-            asks = self.decoder.inputs if config.fusion == "deep" else size
-            self.attention = Attention(Additive(asks + size, size, config.hidden))
+            x = self.decoder.inputs
+            self.attention = Attention(Additive(x + size if config.fusion == "deep" else size, size, config.hidden))
             if config.fusion == "deep":
-                self.gate = linear(size + asks, size)
-            else:
-                self.attentional = linear(2 * size, size, bias=False)
+                self.gate = linear(size + x, size)
+            self.attentional = linear(2 * size, size, bias=False)
         self.readout = readout(size, target, 3.0)
 
     # ---- reading
@@ -239,15 +239,17 @@ class LSTMNModel(Model):
     # ---- writing
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps: what is read of the source, then the tapes with it; in shallow fusion the other way round."""
+        """All steps: the source is read after the tapes are written, or, in deep fusion, before."""
         self.check_writes()
         x, top = self.decoder.below(self.dropout(self.target(padded_ids(target)))), self.decoder.each[-1]
-        if self.config.job == "translate" and self.config.fusion == "deep":
-            hidden = top(x, self.fuse(self.reads(x, memory), x))[..., : self.config.size]
-        else:
+        if self.config.job == "language-model":
             hidden = top(x)[..., : self.config.size]
-            if self.config.job == "translate":
-                hidden = self.attend(self.reads(hidden, memory), hidden)
+        elif self.config.fusion == "deep":
+            read = self.read(x, self.prepared(memory))
+            hidden = self.attend(read, top(x, self.fuse(read, x)))
+        else:
+            states = top(x)[..., : self.config.size]
+            hidden = self.attend(self.attention(states, self.prepared(memory)), states)
         return unpadded(self.dropout(hidden), target), {}
 
     def prepared(self, memory: Memory) -> Prepared:
@@ -257,12 +259,8 @@ class LSTMNModel(Model):
         keys = self.attention.prepare(hidden, padded.states if self.config.fusion == "deep" else hidden)
         return Prepared(keys.keys, keys.values, self.attention, padded.lengths.to(keys.keys.device))
 
-    def reads(self, x: Float[Tensor, "b n f"], memory: Memory) -> Float[Tensor, "b n dv"]:
-        """What every step reads of the source."""
-        return self.read(x, self.prepared(memory))
-
-    def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dv"]:
-        """The recurrence of the inter-attention."""
+    def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dd"]:
+        """Deep: what every step reads of the source, one after the other."""
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return self.read(x.float(), whole(keys))
@@ -285,9 +283,10 @@ class LSTMNModel(Model):
         summary, cell = read.chunk(2, -1)
         return torch.sigmoid(self.gate(torch.cat([summary, x], -1))) * cell
 
-    def attend(self, read: Float[Tensor, "*b d"], states: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """Shallow: tanh(W [γ̃; h])."""
-        return torch.tanh(self.attentional(torch.cat([read, states], -1)))
+    def attend(self, read: Float[Tensor, "*b dv"], states: Float[Tensor, "*b dw"]) -> Float[Tensor, "*b d"]:
+        """tanh(W [γ̃; h]), from what may hold the memories beside them."""
+        size = self.config.size
+        return torch.tanh(self.attentional(torch.cat([read[..., :size], states[..., :size]], -1)))
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """Empty tapes; those of the source are projected once."""
@@ -299,9 +298,10 @@ class LSTMNModel(Model):
             row |= {f"{name}.{index}": part for name, part in layer.begin(count, size).items()}
         if self.config.job == "translate":
             keys = sentence["memory"] = kept(self.prepared(memory))
-            row["read"] = self.readout.weight.new_zeros(count, self.config.size)
+            if self.config.fusion == "deep":
+                row["read"] = keys.values.new_zeros(count, self.config.size)
             if coverage:
-                row["coverage"] = row["read"].new_zeros(count, keys.keys.shape[1])
+                row["coverage"] = keys.keys.new_zeros(count, keys.keys.shape[1])
         elif coverage:
             raise ArgumentError("coverage: true given, expected false: a language model has no source to cover")
         return State(sentence, row, rows)
@@ -312,19 +312,17 @@ class LSTMNModel(Model):
         *below, top = self.decoder.each
         for index, layer in enumerate(below):
             x = self.dropout(layer.step(x, parts(state, index)))
-        added = None
-        if self.config.job == "translate" and self.config.fusion == "deep":
-            added = self.fuse(self.glance(x, state), x)
-        hidden = top.step(x, parts(state, len(below)), added)
-        if self.config.job == "translate" and self.config.fusion == "shallow":
-            hidden = self.attend(self.glance(hidden, state), hidden)
+        mine = parts(state, len(below))
+        if self.config.job == "language-model":
+            hidden = top.step(x, mine)
+        elif self.config.fusion == "deep":
+            read = looked(self.attention, torch.cat([x, state.row["read"]], -1), state)
+            state.row["read"].copy_(read[:, : self.config.size])
+            hidden = self.attend(read, top.step(x, mine, self.fuse(read, x)))
+        else:
+            states = top.step(x, mine)
+            hidden = self.attend(looked(self.attention, states, state), states)
         return self.output(self.dropout(hidden)), state
-
-    def glance(self, x: Float[Tensor, "r f"], state: State) -> Float[Tensor, "r dv"]:
-        """What one step reads of the source."""
-        read = looked(self.attention, torch.cat([x, state.row["read"]], -1), state)
-        state.row["read"].copy_(read[:, : self.config.size])
-        return read
 
     def check_writes(self) -> None:
         """Refuse to write with a classifier."""

@@ -172,7 +172,7 @@ class LSTMN(ModelConfig):
     layers: int = option(1, "cells one on the other", least=1)
     intra: bool = option(True, "look back at the tapes at every step; false: a plain LSTM, to compare with")
     fusion: Literal["shallow", "deep"] = option(
-        "deep", "a decoder reads the source beside its state (shallow), or into its memory by a gate (deep)"
+        "shallow", "a decoder reads the source beside its state (shallow), or into its memory by a gate, too (deep)"
     )
 
 
@@ -238,6 +238,9 @@ class Captioner(ModelConfig):
     reinforce: float = option(0.05, "λ_r, the weight of hard attention's REINFORCE term", least=0)
     sampled: float = option(
         0.5, "the share of sentences whose places are drawn; the others take the mean", above=0, most=1
+    )
+    settle: int = option(
+        500, "batches before any place is drawn; the share grows to `sampled` in as many more", least=0
     )
 
     def __post_init__(self) -> None:

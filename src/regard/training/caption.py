@@ -11,7 +11,7 @@ places $\tilde s$ of a caption:
 $\nabla \log p(y | \tilde s, a) + \lambda_r (\log p(y | \tilde s, a) - b) \nabla \log p(\tilde s | a)
 + \lambda_e \nabla H[\tilde s]$. The baseline b is a moving average of $\log p(y | \tilde s, a)$, 0.9 of the old and 0.1
 of a batch's mean; it is what it was before the batch, so that the estimate is not biased, and begins with the first
-batch's. A share of the captions takes the expected context in place of a drawn one.
+batch's. A share of the captions takes the expected context in place of a drawn one; at first all do.
 """
 
 # b pictures of a batch · r captions of all of them · n words · m places · t real tokens · d width
@@ -33,6 +33,7 @@ from regard.decoding.options import GREEDY
 from regard.decoding.pictures import search_pictures
 from regard.errors import ArgumentError, TrainingError
 from regard.evaluation.captions import caption_scores
+from regard.models.caption_lstm import LSTMDecoder
 from regard.models.captioner import CaptionerModel
 from regard.models.contract import Pictures, Tokens
 from regard.models.kinds import build
@@ -82,6 +83,7 @@ class Captioning(nn.Module):
     ) -> Loss:
         """The learning rule of hard attention."""
         config, drawn = self.model.config, extra["drawn"]
+        cast(LSTMDecoder, self.model.decoder).batches.add_(1)
         logits = self.model.output(hidden)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         total = F.cross_entropy(logits, expected, reduction="sum", label_smoothing=self.smoothing)
@@ -99,7 +101,7 @@ class Captioning(nn.Module):
     def baseline(self, reward: Float[Tensor, " r"], drawn: Bool[Tensor, " r"]) -> Float[Tensor, ""]:
         """The baseline before this batch, which then has its share in it. Log-probabilities are not 0: that is none."""
         mean = reward.masked_fill(~drawn, 0.0).sum() / drawn.sum().clamp(min=1)
-        kept = self.model.baseline
+        kept = cast(LSTMDecoder, self.model.decoder).baseline
         before = torch.where(kept == 0, mean, kept)
         kept.copy_(torch.where(drawn.any(), OLD * before + NEW * mean, kept))
         return before
