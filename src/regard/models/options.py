@@ -279,9 +279,8 @@ class ConvNet(ModelConfig):
     reduction: int = option(8, "the layer's channels are divided by so many for queries, keys and values", least=1)
 
     def __post_init__(self) -> None:
-        if self.attention:
-            if self.after > self.stages:
-                raise ConfigError("after", f"{self.after} given, but there are {self.stages} stages")
-            channels = self.channels * 2 ** (self.after - 1)
-            if channels % self.reduction:
-                raise ConfigError("reduction", f"{channels} channels are not divisible by {self.reduction}")
+        if self.after > self.stages:
+            raise ConfigError("after", f"{self.after} given, but there are {self.stages} stages")
+        channels = self.channels * 2 ** (self.after - 1)
+        if self.attention and channels % self.reduction:
+            raise ConfigError("reduction", f"{channels} channels are not divisible by {self.reduction}")

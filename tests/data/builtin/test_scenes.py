@@ -201,6 +201,16 @@ def test_what_is_there_does_not_tell_the_answer():
     assert abs(np.mean(split) - 0.5) < 4 * 0.5 / len(split) ** 0.5
 
 
+def test_where_a_shape_stands_does_not_tell_the_answer():
+    """The shape that is meant is as far from the middle as the other one: a network sees where the edge is."""
+    gaps = []
+    for example in generate("scenes", 300, seed=5, question="which-size", shapes=1):
+        _, meant, other = example.scene.shapes
+        off = [max(abs(shape.x - 50), abs(shape.y - 50)) for shape in (meant, other)]
+        gaps.append(off[0] - off[1])
+    assert abs(np.mean(gaps)) < 4 * np.std(gaps) / len(gaps) ** 0.5
+
+
 def test_the_ring_is_seen():
     for example in generate("scenes", 20, question="which-size"):
         shape, picture = example.scene.shapes[0], example.picture().astype(int)

@@ -11,7 +11,7 @@ others. Options: `size`, pixels of a side; `shapes`, the most there are; and `qu
 
 With a question, one shape wears a ring and another, at least half of the picture away, shares its colour. The target is
 that one's size ("which-size") or kind ("which-shape"); or its colour, where the two share their kind ("which-colour").
-One to `shapes` others stand about, of other colours. So no place of the picture tells the answer, nor does a list of
+One to `shapes` others stand about, of other colours, as far from the ring. So no place of the picture tells the answer, nor does a list of
 all that is there: it takes the ringed shape's place to know which of the others is meant.
 """
 

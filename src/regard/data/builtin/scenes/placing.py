@@ -41,7 +41,7 @@ def for_question(random: Random, question: str, most: int) -> Scene | None:
     """A ringed shape, one far from it that shares its colour (or kind), and one to `most` others that do not.
 
     What is asked of the second, its size, kind or colour, is drawn for all alike; kinds and colours so that no two of
-    the shapes without a ring have the same.
+    the shapes without a ring have the same. All of them are far from the ring: where a shape stands tells nothing.
     """
     asked, shared = ASKED[question]
     common = choice(random, VALUES[shared])
@@ -54,20 +54,14 @@ def for_question(random: Random, question: str, most: int) -> Scene | None:
             look[asked] = choice(random, [value for value in VALUES[asked] if value not in used])
             used.add(look[asked])
         looks.append((look["size"], look["colour"], look["kind"]))
-    shapes = fill(random, opposite(random, looks[0], looks[1]), looks[2:], lambda one, other: True)
+    ringed = placed(random, looks[0], (0, 100), (0, 100), True)
+    shapes = fill(random, [ringed], looks[1:], lambda one, other: other is not ringed or far(one, other))
     return None if shapes is None else Scene(tuple(shapes), question)
 
 
-def opposite(random: Random, one: tuple[str, str, str], other: tuple[str, str, str]) -> list[Shape]:
-    """A ringed shape and another at least FAR from it, from left to right or from top to bottom."""
-    room, margins = (0, 100), (margin(one, True), margin(other))
-    first, second = (0, 1) if random() < 0.5 else (1, 0)
-    start = within(random, margins[first], 100 - margins[second] - FAR)
-    end = within(random, start + FAR, 100 - margins[second])
-    along = [(start, start), (end, end)]
-    if random() < 0.5:
-        return [placed(random, one, along[first], room, True), placed(random, other, along[second], room)]
-    return [placed(random, one, room, along[first], True), placed(random, other, room, along[second])]
+def far(one: Shape, other: Shape) -> bool:
+    """Whether two shapes are at least FAR from each other, from left to right or from top to bottom."""
+    return max(abs(one.x - other.x), abs(one.y - other.y)) >= FAR
 
 
 def fill(
