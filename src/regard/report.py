@@ -7,18 +7,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import regard
 from regard.errors import RegardError
-from regard.inspection.report import write
-from regard.run import load
+from regard.inspection.report import Seen, write
+from regard.run import Run, load
 from regard.training.loop import Result
 from regard.training.progress import Progress, progress
 from regard.training.start import Started, check_folder, start
 
 __all__ = ["train_and_report"]
 
+SEEN = {
+    "translate": "A row is a word of the translation: the stronger a cell's colour, the more that word looked at the "
+    "source word above it.",
+    "caption": "What each word looked at stays bright. The caption:",
+    "classify": "The stronger a colour, the more the label hangs on a word, and on a sentence. The label:",
+}
+LOOKED = {"text": '"A SENTENCE"', "documents": '"A TEXT"', "pictures": "PICTURE"}
 OTHER = {"text": "--source A --target B", "documents": "--documents A.tsv", "pictures": "--images A --captions B"}
 
 
@@ -61,12 +69,9 @@ def report(out: Path, started: Started) -> Path:
     """The run's report.html, with a picture of what its best checkpoint looks at."""
     result, task = started.result, started.task
     run = load(out)
-    aligned = None
-    samples = task.samples()
-    if samples and run.settings.task == "translate" and run.model.crossings:
-        sample = samples[len(samples) // 2]
-        with contextlib.suppress(RegardError):  # a picture is not worth a report
-            aligned = run.align(sample.source, sample.reference)
+    seen = None
+    with contextlib.suppress(RegardError):  # a picture is not worth a report
+        seen = picture_of(run, task)
     goes_on, training = result.why == "signal", started.settings.training
     if goes_on:
         commands = [(f"regard train --resume {out}", "Go on from where it stopped.")]
@@ -75,6 +80,7 @@ def report(out: Path, started: Started) -> Path:
         more += " --set training.patience=0" if result.why == "patience" else ""
         more += f" --set training.minutes={2 * (training.minutes or 0)}" if result.why == "minutes" else ""
         commands = [(f"regard train --resume {out} {more}", "Train it longer.")]
+    commands.append((f"regard look {out} {LOOKED[run.settings.data.reads or 'text']}", "See what it looks at."))
     commands.append(
         (f"regard train --from {out} {OTHER[run.settings.data.reads or 'text']} --out RUN", "Go on with other data.")
     )
@@ -84,7 +90,7 @@ def report(out: Path, started: Started) -> Path:
         data=dict(task.facts())["data"],
         seconds=result.seconds,
         finished=not goes_on,
-        alignment=aligned,
+        seen=seen,
         signature=[
             ("regard", regard.__version__),
             ("torch", torch.__version__),
@@ -96,3 +102,25 @@ def report(out: Path, started: Started) -> Path:
         ],
         commands=commands,
     )
+
+
+def picture_of(run: Run, task: Any) -> Seen | None:
+    """What the best checkpoint looks at, in an example of the validation; None where it looks at nothing."""
+    from regard.inspection.collect import exhibit_of
+    from regard.inspection.show import picture
+
+    item, target, samples = None, None, task.samples()
+    what, reads = run.settings.task, run.settings.data.reads
+    if what == "translate" and samples:
+        item, target = samples[len(samples) // 2].source, samples[len(samples) // 2].reference
+    elif what == "caption" and len(task.prepared.valid):
+        item = task.load(task.prepared.valid, np.array([len(task.prepared.valid) // 2]), train=False).pixels[0]
+    elif what == "classify" and reads == "documents" and task.prepared.valid_pairs:
+        texts = sorted((text for text, _ in task.prepared.valid_pairs), key=len)
+        item = texts[len(texts) // 4]  # a short one
+    if item is None:
+        return None
+    exhibit = exhibit_of(run, item, target=target, tree=False)
+    if not exhibit.views:
+        return None
+    return Seen(picture(exhibit), f"{SEEN[what]} {exhibit.output}" if what != "translate" else SEEN[what])

@@ -6,6 +6,7 @@ run.translate(["I ate pizza yesterday ."], beam=5)
 """
 
 # n target words · m source words
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,8 +27,8 @@ from regard.decoding.options import Options
 from regard.decoding.pictures import searched
 from regard.decoding.score import Scored, score
 from regard.errors import ArgumentError, CheckpointError, ConfigError
-from regard.inspection.aligned import looked_at
-from regard.inspection.words import alignment as links_of
+from regard.inspection.aligned import Links, linked, links_in, looked_at
+from regard.inspection.heads import Chosen
 from regard.models.contract import Model
 from regard.models.kinds import KINDS
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
@@ -39,6 +40,7 @@ from regard.training.start import labels_of, tokenizers_of
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
 CHUNK = 1024  # texts that a stream reads ahead
+PAIRS = 8192  # pairs that are aligned together
 SAMPLE = 100  # tokens of a language model's text at most, unless told otherwise
 Picture = str | Path | np.ndarray | Tensor  # a file, or its pixels [3 h w]
 COMMANDS = {
@@ -199,7 +201,8 @@ class Run:
             if sources[i] and output.tokens and (alignment or UNKNOWN in output.tokens)
         ]
         pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
-        weights = dict(zip(needed, looked_at(self.aligning, self.tokenizers, pairs), strict=True))
+        chosen = self.chosen
+        weights = dict(zip(needed, looked_at(self.aligning, self.tokenizers, pairs, chosen), strict=True))
         for i, each in enumerate(outputs):
             words = self.tokenizers.source.normalise(texts[i]).split()
             found = []
@@ -208,7 +211,8 @@ class Run:
                 if replace_unknown and seen is not None and UNKNOWN in output.tokens:
                     made = replace(made, text=self.known(output, words, seen))
                 if alignment:
-                    made = replace(made, alignment=() if seen is None else tuple(links_of(seen)))
+                    links = [] if seen is None else links_in(seen[None], chosen)[0]
+                    made = replace(made, alignment=tuple(links))
                 found.append(made)
             yield found
 
@@ -302,7 +306,31 @@ class Run:
         if not ids[0] or not ids[1]:
             raise ArgumentError("source and target: an empty text given, expected words to align")
         words = self.tokenizers.source.decode(ids[0]).split(), self.tokenizers.target.decode(ids[1]).split()
-        return Aligned(*words, looked_at(self.aligning, self.tokenizers, [ids])[0])
+        return Aligned(*words, looked_at(self.aligning, self.tokenizers, [ids], self.chosen)[0])
+
+    def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[Links]:
+        """The links (source word, target word) of each pair of texts, as they are asked for.
+
+        The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
+        """
+        self.check_task("translate")
+        if not self.aligning.crossings:
+            raise ArgumentError(f"{self.folder}: a model of kind {self.settings.kind} has no attention to its source")
+        rows = iter(pairs)
+        while some := list(itertools.islice(rows, chunk)):
+            sides = [
+                tokenizer.encode_batch([pair[side] for pair in some])
+                for side, tokenizer in enumerate((self.tokenizers.source, self.tokenizers.target))
+            ]
+            full = [number for number, (source, target) in enumerate(zip(*sides, strict=True)) if source and target]
+            ids = [(sides[0][number], sides[1][number]) for number in full]
+            found = dict(zip(full, linked(self.aligning, self.tokenizers, ids, self.chosen), strict=True))
+            yield from (found.get(number, []) for number in range(len(some)))
+
+    @functools.cached_property
+    def chosen(self) -> Chosen:
+        """What is read as an alignment: from the run's alignment.json where there is one; another may be put here."""
+        return Chosen.of(self.folder, self.aligning)
 
     @property
     def aligning(self) -> Model:

@@ -79,6 +79,22 @@ def test_every_attention_is_seen_under_its_plain_dotted_name():
     assert not looks["inner.1.attend"].weights[:, 0, 1:].any()
 
 
+def test_only_those_that_are_asked_for_are_watched():
+    model, x, y = Nested().double(), normal(2, 3, 5), normal(2, 7, 5)
+    with watch(model, only=["listed.1", "first"]) as looks:
+        assert hooks(model) == 4
+        model(x, y)
+    assert set(looks) == {"first", "listed.1"}
+    agree(looks["first"].weights, model.first.look(x, y).weights)
+    assert hooks(model) == 0
+    with (
+        pytest.raises(WatchError, match="only: 'second' is not an attention of this model; its attentions are first, "),
+        watch(model, only=["second"]),
+    ):
+        pass
+    assert hooks(model) == 0
+
+
 def test_looks_have_what_was_passed():
     """Spans, values, positionally or by name."""
     model = nn.ModuleDict({"a": Attention(Dot()), "b": Attention(Dot())})

@@ -4,7 +4,7 @@ Forward hooks note the inputs of each call; a look is computed when it is asked 
 a call and training and decoding stay on the fast path. No module remembers its last input.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +73,7 @@ class Looks(Mapping[str, Look]):
 
 
 @contextmanager
-def watch(model: nn.Module) -> Iterator[Looks]:
+def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[Looks]:
     """See what every attention of the model looks at inside the block.
 
     >>> with watch(model) as looks:
@@ -81,9 +81,16 @@ def watch(model: nn.Module) -> Iterator[Looks]:
     >>> looks["decoder.blocks.3.cross"].weights
 
     Compiled models run eagerly meanwhile, and names are those of the plain model. Only the outermost attention is
-    reported: `Heads`, not the attention inside it.
+    reported: `Heads`, not the attention inside it. With `only` these alone are watched, and the others stay on their
+    fast path, where a model has one for attentions that nobody looks at.
     """
     modules = outermost(model.module if isinstance(model, nn.DataParallel | DistributedDataParallel) else model)
+    if only is not None:
+        for name in only:
+            if name not in modules:
+                known = ", ".join(modules) or "none: the model has no attention"
+                raise WatchError(f"only: {name!r} is not an attention of this model; its attentions are {known}")
+        modules = {name: module for name, module in modules.items() if name in only}
     looks = Looks(modules)
     handles = []
     for name, module in modules.items():

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -61,6 +62,11 @@ def eval(
     names: Annotated[
         Path | None, typer.Option(help="Only these of the pictures, a name a line.", show_default=False)
     ] = None,
+    alignment: Annotated[
+        Path | None,
+        typer.Option(help="Gold links: measure those of the run, or of --hypothesis.", show_default=False),
+    ] = None,
+    from_one: Annotated[bool, typer.Option("--from-one", help="Words of these are counted from 1.")] = False,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +94,13 @@ def eval(
     `regard eval runs/en-de --source test.en --reference test.de` prints each score with its signature, which says how
     it was reached. `regard eval --hypothesis output.de --reference test.de` scores the output of any program.
     `--documents test.tsv` measures a classifier, `--images DIR --captions FILE` one that describes pictures.
+    `--alignment GOLD` measures word alignments, of a run between source and reference, or in the file of --hypothesis.
     """
+    if alignment is not None:
+        if documents or images or metrics or output or plot:
+            raise CommandError("--alignment: given with options of other measurements, expected --source, --reference")
+        show_links(runs, source, reference, hypothesis, alignment, int(from_one), checkpoint, device, as_json)
+        return
     if documents or images:
         if not runs or len(runs) > 1 or source or reference or hypothesis:
             raise CommandError("--documents and --images: give one run folder beside them, and no texts to translate")
@@ -144,6 +156,48 @@ def eval(
 
         save(draw_lengths(found.lengths), plot)
     show(found, str(hypothesis or " + ".join(map(str, runs or []))), None if hypothesis else search, as_json)
+
+
+def show_links(
+    runs: list[Path] | None,
+    source: Path | None,
+    reference: Path | None,
+    hypothesis: Path | None,
+    gold_path: Path,
+    first: int,
+    checkpoint: str,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Measure word alignments: of a run between source and reference, or those of a file."""
+    from regard.data.corpus import unequal
+    from regard.evaluation.alignment import check_links, measure_links, read_links
+    from regard.evaluation.items import read_items
+    from regard.evaluation.metric import finite
+
+    gold = read_links(gold_path, first=first)
+    if hypothesis is not None:
+        found = [sorted(each.possible) for each in read_links(hypothesis)]
+        if len(found) != len(gold):
+            raise unequal(str(hypothesis), len(found), str(gold_path), len(gold))
+        system = str(hypothesis)
+    else:
+        if not runs or source is None or reference is None:
+            raise CommandError("--alignment: expected a run with --source and --reference, or --hypothesis with links")
+        items = read_items(source, reference)
+        pairs = [(one, two) for one, (two,) in zip(items.sources or [], items.references, strict=True)]
+        check_links(gold_path, gold, [one for one, _ in pairs], [two for _, two in pairs])
+        run = opened(runs, checkpoint, device, {}, lowercase=True)
+        found = list(watched(run.links(pairs), len(pairs), f"aligning with {run.folder}"))
+        system = f"{run.folder}, {run.chosen}"
+    scores = {key: each.score() for key, each in measure_links(found, gold).items()}
+    if as_json:
+        table = {key: {**asdict(score), "value": finite(score.value)} for key, score in scores.items()}
+        print(json.dumps({"system": system, "sentences": len(gold), "scores": table}, ensure_ascii=False))
+        return
+    print(f"{system}: {len(gold):,} sentence{'s' * (len(gold) != 1)}\n")
+    rows = [(score.name, str(score), score.signature) for score in scores.values()]
+    print_table(("metric", "score", "signature"), rows)
 
 
 def other(

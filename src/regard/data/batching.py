@@ -10,7 +10,7 @@ b rows · m source tokens · n target tokens · w pairs of a window
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
+from regard.data.links import Linking, Links
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 
@@ -187,6 +188,7 @@ class Batch:
     target: Int64[Tensor, "b n"]  # START … END
     target_lengths: Int64[Tensor, " b"]  # the tokens to predict: with END, without START
     tokens: int  # all of those
+    links: Links | None = None  # pieces that belong together, where they were asked for
 
     def __len__(self) -> int:
         return len(self.source)
@@ -201,12 +203,14 @@ class Batch:
     def part(self, rows: slice) -> "Batch":
         """Some of the rows. It reads lengths back from the device."""
         source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
+        first, last, _ = rows.indices(len(self))
         return Batch(
             self.source[rows, : int(source_lengths.max())],
             source_lengths,
             self.target[rows, : int(target_lengths.max()) + 1],
             target_lengths,
             int(target_lengths.sum()),
+            None if self.links is None else self.links.part(first, last),
         )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
@@ -220,7 +224,12 @@ class Batch:
     def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
         """The same with every tensor moved."""
         return Batch(
-            move(self.source), move(self.source_lengths), move(self.target), move(self.target_lengths), self.tokens
+            move(self.source),
+            move(self.source_lengths),
+            move(self.target),
+            move(self.target_lengths),
+            self.tokens,
+            None if self.links is None else self.links.each(move),
         )
 
 
@@ -228,9 +237,16 @@ def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np
     """A batch of encoded pairs, given without start and end."""
     if not pairs:
         raise ArgumentError("pairs: none given, expected at least one")
-    lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int64)
-    sides = [np.concatenate([np.asarray(pair[side], np.int64) for pair in pairs]) for side in (0, 1)]
+    sides, lengths = flat(pairs)
     return padded(sides[0], sides[1], lengths)
+
+
+def flat(
+    pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]],
+) -> tuple[list[Int64[np.ndarray, " _"]], Int64[np.ndarray, "b 2"]]:
+    """The tokens of each side, end to end, and the lengths of all."""
+    lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int64)
+    return [np.concatenate([np.asarray(pair[side], np.int64) for pair in pairs]) for side in (0, 1)], lengths
 
 
 def load(
@@ -239,24 +255,32 @@ def load(
     dropout: BpeDropout | None = None,
     epoch: int = 0,
     longest: int | None = None,
+    linking: Linking | None = None,
 ) -> Batch:
     """A batch of pairs from a cache, cut anew by `dropout` if one is given; equal calls give equal batches.
 
     Pairs that are cut anew are longer than the lengths that the budget was filled by, about a quarter at 0.1; one that
-    would be longer than `longest` stays as it was.
+    would be longer than `longest` stays as it was. `linking` puts the links of the pairs' words to it.
     """
     indices = np.asarray(indices, np.int64)
+    lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
+    starts = np.asarray(encoded.offsets[indices])
+    sides = [encoded.tokens[spread(starts + lengths[:, 0] * side, lengths[:, side])] for side in (0, 1)]
+    same: Bool[np.ndarray, " b"] | None = None
     if dropout is not None:
         pairs: list[tuple[Sequence[int], Sequence[int]]] = []
         for i in indices.tolist():
             source, target = (side.tolist() for side in encoded.pair(i))
             anew = dropout.pair(source, target, epoch=epoch, index=i)
             pairs.append((source, target) if longest is not None and max(map(len, anew)) > longest else anew)
-        return collate(pairs)
-    lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
-    starts = np.asarray(encoded.offsets[indices])
-    sides = [encoded.tokens[spread(starts + lengths[:, 0] * side, lengths[:, side])] for side in (0, 1)]
-    return padded(sides[0], sides[1], lengths)
+        before, (sides, lengths) = (sides, lengths), flat(pairs)
+        if linking is not None:  # a tokenizer made elsewhere may tell other words apart then
+            cuts = zip(linking.cuts(*before), linking.cuts(sides, lengths), strict=True)
+            same = np.all([old.counts == new.counts for old, new in cuts], 0)
+    batch = padded(sides[0], sides[1], lengths)
+    if linking is None:
+        return batch
+    return replace(batch, links=linking.links(encoded, indices, sides, lengths, same))
 
 
 def spread(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, " t"]:

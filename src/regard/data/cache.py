@@ -6,6 +6,8 @@ A cache is a folder, named by a hash of all that made it:
           tokenizer.json  valid.jsonl
           train/{tokens,lengths,offsets}.bin    16 bytes of heading, then int32, int32 [n, 2], int64 [n + 1]
           valid/{tokens,lengths,offsets}.bin
+          train/{links,linked}.bin              where pairs have word links: int32 [l, 2], and int64 [n + 1]
+          valid/{links,linked}.bin
 
 It is written to a temporary folder, synced and renamed, so that a folder with that name is whole. Of two processes that
 write the same one, the first to rename wins and the other takes its result.
@@ -30,10 +32,9 @@ from regard.errors import DataError
 __all__ = ["Encoded", "Writer", "damage", "publish", "seal", "workplace"]
 
 FORMAT = 1
-HEADINGS = {
-    name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in ("tokens", "lengths", "offsets", "pixels")
-}
 TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
+LINKS = {"links": np.int32, "linked": np.int64}
+HEADINGS = {name: f"regard{FORMAT} {name}".ljust(15).encode() + b"\n" for name in (*TYPES, *LINKS, "pixels")}
 CHECKED_IN_FULL = 4 << 30  # bytes; above, sizes and headings only
 STALE = 24 * 3600  # seconds after which a temporary folder is nobody's
 
@@ -47,6 +48,11 @@ class Encoded:
         self.offsets: Int64[np.ndarray, " n1"] = mapped(self.folder, "offsets")
         self.tokens: Int32[np.ndarray, " t"] = mapped(self.folder, "tokens")
         self.lengths: Int32[np.ndarray, "n 2"] = mapped(self.folder, "lengths").reshape(-1, 2)
+        # Words that belong together, (source, target), and where those of each pair begin; none where none were given.
+        self.links: Int32[np.ndarray, "l 2"] | None = None
+        if (self.folder / "links.bin").exists():
+            self.links = mapped(self.folder, "links").reshape(-1, 2)
+            self.linked: Int64[np.ndarray, " n1"] = mapped(self.folder, "linked")
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -64,29 +70,43 @@ class Encoded:
 
 def mapped(folder: Path, name: str) -> np.ndarray:
     """The numbers of one file."""
-    path, size = folder / f"{name}.bin", np.dtype(TYPES[name]).itemsize
-    count = (path.stat().st_size - 16) // size
+    path, kind = folder / f"{name}.bin", np.dtype({**TYPES, **LINKS}[name])
+    count = (path.stat().st_size - 16) // kind.itemsize
     if count == 0:  # nothing to map
-        return np.zeros(0, TYPES[name])
+        return np.zeros(0, kind)
     # A plain view: slices of np.memmap itself are slow to make.
-    return np.memmap(path, TYPES[name], "r", offset=16, shape=(count,)).view(np.ndarray)
+    return np.memmap(path, kind, "r", offset=16, shape=(count,)).view(np.ndarray)
 
 
 class Writer:
     """Writes encoded pairs, chunk by chunk."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, links: bool = False):
+        """`links`: the pairs have links between their words."""
         folder.mkdir(parents=True)
-        self.count = self.end = 0
-        self.files = {name: open(folder / f"{name}.bin", "wb") for name in TYPES}  # noqa: SIM115
+        self.count = self.end = self.last = 0
+        names = [*TYPES, *(LINKS if links else ())]
+        self.files = {name: open(folder / f"{name}.bin", "wb") for name in names}  # noqa: SIM115
         for name, file in self.files.items():
             file.write(HEADINGS[name])
-        self.files["offsets"].write(np.zeros(1, np.int64).tobytes())
+            if name in ("offsets", "linked"):
+                file.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
-        """Append pairs."""
+    def write(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        links: Sequence[Sequence[tuple[int, int]]] = (),
+    ) -> None:
+        """Append pairs, with the links of each where it has such."""
         if not sources:
             return
+        if "links" in self.files:
+            ends = self.last + np.cumsum([len(each) for each in links], dtype=np.int64)
+            pairs = np.array([pair for each in links for pair in each], np.int32)
+            self.files["links"].write(pairs.tobytes())
+            self.files["linked"].write(ends.tobytes())
+            self.last = int(ends[-1])
         lengths = np.array([[len(s), len(t)] for s, t in zip(sources, targets, strict=True)], np.int32)
         flat = [i for s, t in zip(sources, targets, strict=True) for side in (s, t) for i in side]
         offsets = self.end + np.cumsum(lengths.sum(1, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Parallel corpora as streams of (source, target): text files, TSV and JSON lines, gzip or not.
+"""Parallel corpora as streams of (source, target), or with word links beside them: text, TSV and JSON lines, or gzip.
 
 A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
 characters. Whether a file is gzip is told by its first bytes. Nothing is held but the line at hand.
@@ -10,13 +10,14 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
 
-__all__ = ["lines", "pairs"]
+__all__ = ["lines", "linked", "pairs"]
 
+T = TypeVar("T")
 GZIP = b"\x1f\x8b"
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -27,55 +28,79 @@ def pairs(corpus: CorpusSettings, *, labelled: bool = False) -> Iterator[tuple[s
 
     `labelled`: the target is a label, which a JSON object may have as a number.
     """
-    if corpus.form is None:
-        stream = text_pairs(str(corpus.source), str(corpus.target))
-    elif corpus.form == ".tsv":
-        stream = columns(str(corpus.file), corpus.column("source_column"), corpus.column("target_column"))
-    else:
-        stream = objects(str(corpus.file), corpus.key("source_column"), corpus.key("target_column"), labelled)
-    for source, target in stream:
+    for source, target, *_ in rows(corpus, labelled):
         yield source.strip(), target.strip()
 
 
-def text_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
-    """Line i of one file with line i of the other."""
-    count, sources, targets = 0, lines(source), lines(target)
-    for text in sources:
-        translation = next(targets, None)
-        if translation is None:
-            raise unequal(source, count + 1 + sum(1 for _ in sources), target, count)
+def linked(corpus: CorpusSettings) -> Iterator[tuple[str, str, str]]:
+    """The same with the text of each pair's word links; empty where the corpus has none."""
+    if corpus.alignment_column is not None:
+        for source, target, links in rows(corpus, links=True):
+            yield source.strip(), target.strip(), links
+    elif corpus.alignment is None:
+        for source, target in pairs(corpus):
+            yield source, target, ""
+    else:
+        first = str(corpus.source or corpus.file)
+        stream = beside(pairs(corpus), lines(corpus.alignment), first, corpus.alignment, "is linked by")
+        for (source, target), links in stream:
+            yield source, target, links
+
+
+def rows(corpus: CorpusSettings, labelled: bool = False, links: bool = False) -> Iterator[tuple[str, ...]]:
+    """Source, target and, with `links`, the links that stand in the same file."""
+    if corpus.form is None:
+        return beside(lines(str(corpus.source)), lines(str(corpus.target)), str(corpus.source), str(corpus.target))
+    if corpus.form == ".tsv":
+        numbers = [corpus.column("source_column"), corpus.column("target_column")]
+        return columns(str(corpus.file), *numbers, *([corpus.column("alignment_column")] if links else []))
+    keys = [corpus.key("source_column"), corpus.key("target_column")]
+    return objects(str(corpus.file), *keys, *([corpus.key("alignment_column")] if links else []), labelled=labelled)
+
+
+def beside(
+    firsts: Iterator[T], seconds: Iterator[str], first: str, second: str, how: str = "is the translation of"
+) -> Iterator[tuple[T, str]]:
+    """Line i of one file with line i of the other; the names, and `how` lines belong together, are for a message."""
+    count = 0
+    for each in firsts:
+        other = next(seconds, None)
+        if other is None:
+            raise unequal(first, count + 1 + sum(1 for _ in firsts), second, count, how)
         count += 1
-        yield text, translation
-    extra = sum(1 for _ in targets)
+        yield each, other
+    extra = sum(1 for _ in seconds)
     if extra:
-        raise unequal(source, count, target, count + extra)
+        raise unequal(first, count, second, count + extra, how)
 
 
-def unequal(source: str | Path, sources: int, target: str | Path, targets: int) -> DataError:
+def unequal(
+    source: str | Path, sources: int, target: str | Path, targets: int, how: str = "is the translation of"
+) -> DataError:
     return DataError(
         f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected as many in both, "
-        "as line i of one is the translation of line i of the other"
+        f"as line i of one {how} line i of the other"
     )
 
 
-def columns(path: str | Path, source: int, target: int) -> Iterator[tuple[str, str]]:
-    """Two columns of a file of tab-separated values, counted from 1. Quotes mean nothing. A blank line is blank."""
-    least = max(source, target)
+def columns(path: str | Path, *wanted: int) -> Iterator[tuple[str, ...]]:
+    """Some columns of a file of tab-separated values, counted from 1. Quotes mean nothing. A blank line is blank."""
+    least = max(wanted)
     for number, line in enumerate(lines(path), 1):
         cells = line.split("\t")
         if len(cells) < least:
             if line.strip():
                 raise DataError(f"{path}, line {number:,}: {len(cells)} columns, expected at least {least}")
-            yield "", ""
+            yield tuple("" for _ in wanted)
         else:
-            yield cells[source - 1], cells[target - 1]
+            yield tuple(cells[column - 1] for column in wanted)
 
 
-def objects(path: str | Path, source: str, target: str, labelled: bool = False) -> Iterator[tuple[str, str]]:
-    """Two keys of a file with a JSON object a line. A blank line is blank."""
+def objects(path: str | Path, *wanted: str, labelled: bool = False) -> Iterator[tuple[str, ...]]:
+    """Some keys of a file with a JSON object a line; `labelled`: the second is a label. A blank line is blank."""
     for number, line in enumerate(lines(path), 1):
         if not line.strip():
-            yield "", ""
+            yield tuple("" for _ in wanted)
             continue
         place = f"{path}, line {number:,}"
         try:
@@ -83,7 +108,7 @@ def objects(path: str | Path, source: str, target: str, labelled: bool = False) 
         except (json.JSONDecodeError, RecursionError) as error:
             whole = " (a file that is one JSON list is not read; write an object a line)" if line[0] == "[" else ""
             raise DataError(f"{place}: not valid JSON: {error}{whole}") from None
-        yield field(row, source, place), field(row, target, place, labelled)
+        yield tuple(field(row, key, place, labelled and i == 1) for i, key in enumerate(wanted))
 
 
 def field(row: Any, key: str, place: str, label: bool = False) -> str:

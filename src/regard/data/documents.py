@@ -129,7 +129,7 @@ class Labelled(Reading):
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
         """The documents that have words and a label that training knows; the others are counted."""
         numbers = {label: number for number, label in enumerate(self.labels or ())}
-        known = [(text, label) for text, label in rows if label in numbers]
+        known: list[Pair] = [(text, label) for text, label in rows if label in numbers]
         counts["unlabelled"] += sum(not label for _, label in rows)
         strange = Counter(label for _, label in rows if label and label not in numbers)
         counts["unknown"] += strange.total()

@@ -1,11 +1,13 @@
 """Built-in corpora as files: drawn once, as everything that is encoded is read twice."""
 
+import contextlib
 import hashlib
 import math
 from pathlib import Path
 from typing import Literal
 
-from regard.data.settings import CorpusSettings, DataSettings
+from regard.data.pharaoh import pharaoh
+from regard.data.settings import GOLD, CorpusSettings, DataSettings
 from regard.errors import ArgumentError, ConfigError
 
 __all__ = ["draw", "fingerprint"]
@@ -22,19 +24,24 @@ def draw(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], 
 
 
 def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
-    """Two text files of one split. A small corpus may have fewer pairs for validation, but not for training."""
+    """Two text files of one split, with gold links beside them if wanted.
+
+    A small corpus may have fewer pairs for validation, but not for training.
+    """
     from regard.data.builtin import generate
 
-    corpus = CorpusSettings(str(folder / f"{split}.source"), str(folder / f"{split}.target"))
+    names = [str(folder / f"{split}.{end}") for end in ("source", "target", "align")]
+    corpus = CorpusSettings(names[0], names[1], alignment=names[2] if data.alignment == GOLD else None)
     seed, options = data.builtin_seed, data.options()
-    with (
-        open(str(corpus.source), "w", encoding="utf-8", newline="\n") as sources,
-        open(str(corpus.target), "w", encoding="utf-8", newline="\n") as targets,
-    ):
+    with contextlib.ExitStack() as stack:
+        sources, targets, links = (
+            stack.enter_context(open(name, "w", encoding="utf-8", newline="\n")) for name in names
+        )
         try:
             for example in generate(str(data.builtin), count, seed=seed, split=split, pair=data.pair, **options):
                 sources.write(f"{example.source}\n")
                 targets.write(f"{example.target}\n")
+                links.write(f"{pharaoh(example.alignment)}\n")
         except ArgumentError as error:
             if split == "train":
                 raise ConfigError("data.count", str(error)) from None

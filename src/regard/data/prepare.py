@@ -33,7 +33,7 @@ __all__ = ["Prepared", "Reading", "prepare", "prepared"]
 CHUNK = 5_000  # pairs encoded at a time
 TEXTS = 5_000  # validation pairs whose text is kept
 
-Pair = tuple[str, str]
+Pair = tuple[str, ...]  # source and target, and what else a reading has of a row
 Say = Callable[[str], None]
 
 
@@ -57,6 +57,7 @@ class Reading:
     """How the rows of a corpus become encoded pairs: here, two texts."""
 
     what = "pairs"
+    linked = False  # whether links between words are kept beside the pairs
     files = "data.valid_source and data.valid_target"  # that would choose what is held out
 
     def __init__(self, data: DataSettings, settings: TokenizerSettings):
@@ -90,9 +91,9 @@ class Reading:
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> "Rows":
         """The rows that are neither blank nor too long; the others are counted."""
         before = f"{tag} " if tag else ""
-        real = [(before + source, target) for source, target in rows if source and target]
-        sources = tokenizers.source.encode_batch([source for source, _ in real])
-        targets = tokenizers.target.encode_batch([target for _, target in real])
+        real = [(before + source, target, *more) for source, target, *more in rows if source and target]
+        sources = tokenizers.source.encode_batch([row[0] for row in real])
+        targets = tokenizers.target.encode_batch([row[1] for row in real])
         shorter = [min(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
         longer = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
         fits = [low > 0 and high <= self.data.longest for low, high in zip(shorter, longer, strict=True)]
@@ -135,11 +136,13 @@ class Rows:
     texts: list[Pair]
     sources: list[list[int]]
     targets: list[list[int]]
+    links: list[list[tuple[int, int]]] = field(default_factory=list)  # one for each row, where a reading has them
 
     def only(self, fits: Sequence[bool]) -> "Rows":
         """Some of them."""
         only = itertools.compress
-        return Rows(list(only(self.texts, fits)), list(only(self.sources, fits)), list(only(self.targets, fits)))
+        parts = (self.texts, self.sources, self.targets, self.links)
+        return Rows(*(list(only(part, fits)) for part in parts))  # type: ignore[arg-type]
 
 
 def prepare(
@@ -153,7 +156,12 @@ def prepare(
 
     `tokenizers`, those of an earlier run for instance, take the place of the settings.
     """
-    return prepared(Reading(data, tokenizer or TokenizerSettings()), say, tokenizers)
+    kind = Reading
+    if data.linked:
+        from regard.data.linked import Linked
+
+        kind = Linked
+    return prepared(kind(data, tokenizer or TokenizerSettings()), say, tokenizers)
 
 
 def prepared(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepared:
@@ -225,17 +233,20 @@ def key_of(reading: Reading, tokenizers: Tokenizers | None) -> str:
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
     """The content of a corpus' files, and how they are read."""
-    hashes = []
-    for path in corpus.files:
-        try:
-            hashes.append(cache.digest(path))
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such file") from None
-        except IsADirectoryError:
-            raise DataError(f"{path}: a folder given, expected a file") from None
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    hashes = [content(path) for path in corpus.files]
     return [hashes, corpus.form, corpus.source_column, corpus.target_column, corpus.tag]
+
+
+def content(path: str) -> str:
+    """A hash of a file, or a DataError that names it."""
+    try:
+        return cache.digest(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: a folder given, expected a file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict[str, object]:
@@ -276,7 +287,7 @@ class Side:
     """Rows on their way into the cache, for training or for validation."""
 
     def __init__(self, folder: Path, reading: Reading, tokenizers: Tokenizers):
-        self.writer, self.reading, self.tokenizers = Writer(folder), reading, tokenizers
+        self.writer, self.reading, self.tokenizers = Writer(folder, links=reading.linked), reading, tokenizers
         self.counts: Counter[str] = Counter()
         self.texts: list[Pair] = []  # of the first rows
 
@@ -289,16 +300,16 @@ class Side:
     def take(self, rows: list[Pair], tag: str | None) -> None:
         """Encode rows, and write those that are kept."""
         kept = self.reading.encode(rows, tag, self.tokenizers, self.counts)
-        self.writer.write(kept.sources, kept.targets)
+        self.writer.write(kept.sources, kept.targets, kept.links)
         if len(self.texts) < TEXTS:
-            self.texts = [*self.texts, *kept.texts][:TEXTS]
+            self.texts = [*self.texts, *(row[:2] for row in kept.texts)][:TEXTS]
 
 
 def apart(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
     """The pairs to train on, and those held out that were not seen before."""
     kept, held = list[Pair](), list[Pair]()
     for row in rows:
-        h = hash_of(*row, lowercase) if row[0] and row[1] else cutoff + 1
+        h = hash_of(row[0], row[1], lowercase) if row[0] and row[1] else cutoff + 1
         if h > cutoff:
             kept.append(row)
         elif h not in seen:
@@ -314,6 +325,8 @@ def counted(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
     counts = {"pairs": train.writer.count, "valid": valid.writer.count, "repeated": train.counts["repeated"]}
     for name in sorted({"blank", "long"} | (dropped.keys() | mine.keys()) - {"repeated"}):
         counts |= {name: dropped[name], f"valid_{name}": mine[name]}
+    if "linked" in counts:  # of those that are trained on: nothing that was dropped
+        counts["linked"] = train.counts["linked"]
     return counts
 
 

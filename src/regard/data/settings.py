@@ -9,10 +9,11 @@ from typing import Any, Literal
 from regard.config import option, suggestion
 from regard.errors import ArgumentError, ConfigError
 
-__all__ = ["CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
+__all__ = ["GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
 TABLES = (".tsv", ".jsonl", ".json")
 SPECIAL = {"reviews": "documents", "scenes": "pictures"}  # built-in corpora that are no pairs of texts
+GOLD = "gold"  # the links that a built-in corpus has
 PLACES = ("source", "corpora", "documents", "images", "builtin")
 Reads = Literal["text", "documents", "pictures"]
 
@@ -26,6 +27,8 @@ class CorpusSettings:
     file: str | None = option(None, "one file with both sides: .tsv, .jsonl or .json (an object a line), also .gz")
     source_column: str | int | None = option(None, "the source in `file`: a column from 1 (TSV), a key (JSON lines)")
     target_column: str | int | None = option(None, "the target in `file`: a column from 1 (TSV), a key (JSON lines)")
+    alignment: str | None = option(None, "text file of word links beside them, a line a pair: 0-0 1-2 (Pharaoh)")
+    alignment_column: str | int | None = option(None, "the links in `file`: a column from 1 (TSV), a key (JSON lines)")
     weight: float = option(1.0, "how often its pairs come in an epoch, on average", above=0)
     tag: str | None = option(None, "a word put before every source, such as <2de>, kept as one piece")
 
@@ -35,7 +38,7 @@ class CorpusSettings:
             if self.source is None and self.target is None:
                 raise ConfigError("source", "missing; give source and target, or file")
             together(self.source, self.target, "source", "target")
-            for name in ("source_column", "target_column"):
+            for name in ("source_column", "target_column", "alignment_column"):
                 if getattr(self, name) is not None:
                     raise ConfigError(name, "given without file; two text files have no columns")
         else:
@@ -49,6 +52,10 @@ class CorpusSettings:
             if self.form == ".tsv":
                 self.column("source_column")
                 self.column("target_column")
+                if self.alignment_column is not None:
+                    self.column("alignment_column")
+            if self.alignment is not None and self.alignment_column is not None:
+                raise ConfigError("alignment", "given beside alignment_column; give one of them")
         if self.tag is not None and (not self.tag or self.tag.split() != [self.tag]):
             raise ConfigError("tag", f'"{self.tag}" given, expected one word, such as "<2de>"')
 
@@ -57,7 +64,12 @@ class CorpusSettings:
         """The ending of the file's name, .tsv, .jsonl or .json; None for two text files."""
         return None if self.file is None else Path(self.file.removesuffix(".gz")).suffix.lower()
 
-    def column(self, name: Literal["source_column", "target_column"]) -> int:
+    @property
+    def linked(self) -> bool:
+        """Whether word links stand beside its pairs."""
+        return self.alignment is not None or self.alignment_column is not None
+
+    def column(self, name: Literal["source_column", "target_column", "alignment_column"]) -> int:
         """The column of a TSV file, from 1."""
         given = getattr(self, name)
         if given is None:
@@ -67,7 +79,7 @@ class CorpusSettings:
             raise ConfigError(name, f"{given!r} given, expected a column number from 1, as the file is a TSV")
         return number
 
-    def key(self, name: Literal["source_column", "target_column"]) -> str:
+    def key(self, name: Literal["source_column", "target_column", "alignment_column"]) -> str:
         """The key of a JSON object; dots lead into objects, as in translation.de."""
         given = getattr(self, name)
         return name.removesuffix("_column") if given is None else str(given)
@@ -84,6 +96,10 @@ class DataSettings:
 
     source: str | None = option(None, "text file of source sentences, one a line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
+    alignment: str | None = option(
+        None,
+        'text file of word links beside them, a line a pair: 0-0 1-2 (Pharaoh); "gold": a built-in corpus\' own',
+    )
     corpora: tuple[CorpusSettings, ...] = option((), "several corpora, in place of source and target")
     valid_source: str | None = option(None, "text file of source sentences for validation")
     valid_target: str | None = option(None, "text file of their translations")
@@ -131,6 +147,7 @@ class DataSettings:
         for name, needed in NEEDED.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise ConfigError(needed, f"missing, as {name} is given")
+        self.check_alignment()
         if self.captions and self.labels:
             raise ConfigError("labels", "given beside captions; a model names what it sees or describes it")
         if self.documents:
@@ -138,6 +155,25 @@ class DataSettings:
         if self.valid and self.valid_source is not None:
             raise ConfigError("valid", "given beside valid_source; give one of them")
         self.options()
+
+    def check_alignment(self) -> None:
+        """Refuse links beside what has no pairs of sentences, and gold ones of a person's own files."""
+        if self.alignment is None:
+            return
+        if self.builtin is not None and self.builtin not in SPECIAL:
+            if self.alignment != GOLD:
+                raise ConfigError("alignment", f'"{self.alignment}" given with a built-in corpus, expected "{GOLD}"')
+        elif self.corpora:
+            raise ConfigError("alignment", "given beside corpora; give each corpus its own")
+        elif self.source is None:
+            raise ConfigError("alignment", "given without source and target, beside whose lines it stands")
+        elif self.alignment == GOLD:
+            raise ConfigError("alignment", f'"{GOLD}" given with files, expected a file: only built-in corpora have it')
+
+    @property
+    def linked(self) -> bool:
+        """Whether word links stand beside the training pairs."""
+        return self.alignment is not None or any(corpus.linked for corpus in self.training)
 
     def require(self) -> None:
         """Refuse settings that name no training pairs, or a built-in corpus that there is not."""
@@ -177,7 +213,9 @@ class DataSettings:
     @property
     def training(self) -> tuple[CorpusSettings, ...]:
         """The corpora of files to train on; none for a built-in corpus."""
-        return (CorpusSettings(self.source, self.target),) if self.source is not None else self.corpora
+        if self.source is None:
+            return self.corpora
+        return (CorpusSettings(self.source, self.target, alignment=self.alignment),)
 
     @property
     def validation(self) -> tuple[CorpusSettings, ...]:

@@ -48,7 +48,7 @@ def look_over(
     *,
     hold_out: bool,
     sample: bool,
-    rows: Callable[[CorpusSettings], Iterable[tuple[str, str]]] = pairs,
+    rows: Callable[[CorpusSettings], Iterable[tuple[str, ...]]] = pairs,
     what: str = "pairs",
     files: str = "data.valid_source and data.valid_target",
     labels: bool = False,

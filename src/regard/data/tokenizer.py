@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, SupportsInt
 
+import numpy as np
 import tokenizers as library
 
 from regard.data.cutting import MARK, separable
@@ -127,6 +128,18 @@ class Tokenizer:
             fresh = i in self.tags  # what follows a tag begins a word, marked or not
             found.append(word)
         return found if filled else [None if each == word else each for each in found]
+
+    def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of every piece of the vocabulary: whether it begins a word, is a mark alone, is a tag."""
+        pieces = self.pieces(range(self.library.get_vocab_size()))
+        own = self.kind == "word"
+        parts = self.kind == "wordpiece"
+        begins = [
+            own or i in self.tags or piece.startswith((MARK, BYTE_MARK)) or (parts and not piece.startswith("##"))
+            for i, piece in enumerate(pieces)
+        ]
+        marks = [piece in (MARK, BYTE_MARK) for piece in pieces]
+        return np.array(begins), np.array(marks), np.array([i in self.tags for i in range(len(pieces))])
 
     def dumps(self) -> str:
         """The text of a tokenizer.json that `tokenizers` reads."""

@@ -86,7 +86,7 @@ def heatmap(
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=7, colors=FAINT, length=0)
     if heading:
-        figure.suptitle(heading, fontsize=11, color=INK, fontfamily=_fonts(), parse_math=False)
+        figure.suptitle(heading, fontsize=11, color=INK, fontfamily=fonts(), parse_math=False)
     if path is not None:
         save(figure, path)
     return figure
@@ -236,7 +236,7 @@ def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: fl
         top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=3, colors=INK, labelsize=size
     )
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
-        label.set_fontfamily(_fonts())
+        label.set_fontfamily(fonts())
     if not upright:
         for label in axes.get_xticklabels():
             label.set(rotation=45, ha="left", va="bottom", rotation_mode="anchor")
@@ -249,7 +249,7 @@ def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: fl
     for spine in axes.spines.values():
         spine.set(color=RULE, linewidth=0.8)
     if name:
-        axes.set_xlabel(name, fontsize=9, color=INK, labelpad=6, fontfamily=_fonts(), parse_math=False)
+        axes.set_xlabel(name, fontsize=9, color=INK, labelpad=6, fontfamily=fonts(), parse_math=False)
 
 
 def _write_values(axes: Axes, matrix: Tensor, colours: Colormap, low: float, high: float, size: float) -> None:
@@ -297,6 +297,7 @@ def _pad(word: str, size: int, right: bool = False) -> str:
     return fill + word if right else word + fill
 
 
-def _fonts() -> list[str]:
+def fonts() -> list[str]:
+    """The installed fonts that words are written with, in the order they are asked for a letter."""
     installed = set(font_manager.fontManager.get_font_names())
     return [font for font in FONTS if font in installed]

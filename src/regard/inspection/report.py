@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -16,7 +16,7 @@ from regard.inspection.table import Table
 from regard.training.metrics import duration, name_of, read, shown
 from regard.training.sample import MISSING, Sample, differing
 
-__all__ = ["write"]
+__all__ = ["Seen", "write"]
 
 LONG = 12  # validations; a longer table is folded away
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
@@ -31,6 +31,7 @@ STYLE = """
 .figures small { display: block; color: var(--faint); font-size: .8rem; font-weight: 400; margin-top: .15rem; }
 .curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: 1.3rem 1.6rem; }
 .curves figure { margin: 0; } .curves figure svg { min-width: 0; }
+figure.as-is svg image { filter: none; }
 figure.alone svg { min-width: calc(var(--natural) * .9); width: calc(var(--natural) * 1.2); max-width: 100%;
   margin: 0 auto; }
 .sample { margin: 0; padding: .9rem 0; border-bottom: 1px solid var(--rule); display: grid;
@@ -58,6 +59,13 @@ summary { cursor: pointer; color: var(--accent); } summary:focus-visible { outli
 """
 
 
+class Seen(NamedTuple):
+    """A picture of what a model looked at, and what it shows, for people."""
+
+    figure: Figure
+    caption: str
+
+
 def write(
     folder: str | Path,
     *,
@@ -69,6 +77,7 @@ def write(
     finished: bool | None = None,
     samples: Sequence[Sample] | None = None,
     alignment: Any = None,
+    seen: Seen | None = None,
     signature: Sequence[tuple[str, str]] = (),
     commands: Sequence[tuple[str, str]] = (),
 ) -> Path:
@@ -76,8 +85,9 @@ def write(
 
     `model` is the kind, by default the configuration's; `seconds` by default the last record's; `samples` by default
     those of the last validation that recorded any. `alignment` is a figure, or anything with `weights`, `source` and
-    `target`. `signature` is what somebody needs to get the same numbers (versions, seed, device, hash of the data), and
-    `commands` what to do next, each a command and what it is for. The same run gives the same bytes.
+    `target`; `seen` is a picture of any other kind, with what it shows. `signature` is what somebody needs to get the
+    same numbers (versions, seed, device, hash of the data), and `commands` what to do next, each a command and what it
+    is for. The same run gives the same bytes.
     """
     folder = Path(folder)
     text, config = _config(folder / "config.toml")
@@ -95,6 +105,7 @@ def write(
         _curves(steps, valids),
         *_samples(_recorded(valids) if samples is None else samples),
         *_alignment(alignment),
+        *_seen(seen),
         *_validations(valids, story.metric),
         *_commands(commands),
     ]
@@ -271,9 +282,21 @@ def _alignment(alignment: Any) -> list[str]:
         "A row is a word of the translation: the stronger a cell's colour, the more that word looked at the source "
         "word above it."
     )
-    drawn = figure(alignment, "-alignment", caption=caption, alt=alt)
-    size = f'<figure class="alone" style="--natural: {alignment.get_figwidth() * 72:.0f}px">'
-    return ["<h2>Where it looked</h2>", drawn.replace("<figure>", size, 1)]
+    return _looked(alignment, caption, alt, "alone")
+
+
+def _seen(seen: Seen | None) -> list[str]:
+    if seen is None:
+        return []
+    arrays = [image.get_array() for axes in seen.figure.axes for image in axes.images]
+    photographs = any(array is not None and array.ndim == 3 for array in arrays)
+    return _looked(seen.figure, seen.caption, "What it looked at.", "alone as-is" if photographs else "alone")
+
+
+def _looked(drawn: Figure, caption: str, alt: str, kind: str) -> list[str]:
+    size = f'<figure class="{kind}" style="--natural: {drawn.get_figwidth() * 72:.0f}px">'
+    shown = figure(drawn, "-alignment", caption=caption, alt=alt).replace("<figure>", size, 1)
+    return ["<h2>Where it looked</h2>", shown]
 
 
 def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[str]:

@@ -191,6 +191,14 @@ class Model(nn.Module):
         raise NotImplementedError
 
     @property
+    def shows(self) -> bool:
+        """Whether `decode` gives the weights of its one crossing, [b n m], at no cost: the second part's `weights`.
+
+        Others are to be watched.
+        """
+        return False
+
+    @property
     def crossings(self) -> list[str]:
         """The names of the attentions from target to source, as `watch` knows them, the first layer first."""
         return [name for name, _ in self.named_modules() if name == "attention" or name.endswith(".cross")]

@@ -1,10 +1,10 @@
 """Self-attention inside a ConvNet: Zhang et al. 2018 (arXiv:1805.08318), as an image classifier.
 
-The paper puts the layer into a GAN; here it stands between two stages of a small ResNet, where features have come from a
-norm and a ReLU, as the paper's do, and its γ starts at 0, so that the network starts as the same one without it. A
-convolution sees its neighbourhood, and the sum over all places adds up what each of them says: whether two distant
-places go together, only the layer can tell. (Therefore norms look at one place each: a norm over the whole picture would
-carry word from one place to the other.)
+The paper puts the layer into a GAN; here it stands between two stages of a small ResNet, where features have come
+from a norm and a ReLU, as the paper's do, and its γ starts at 0, so that the network starts as the same one without
+it. A convolution sees its neighbourhood, and the sum over all places adds up what each of them says: whether two
+distant places go together, only the layer can tell. (Therefore norms look at one place each: a norm over the whole
+picture would carry word from one place to the other.)
 
 The sum of n places is divided by √n: as large for pictures of any size, and not so small as their mean, in which what
 one place among many says is hardly heard.

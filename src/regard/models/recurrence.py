@@ -31,14 +31,16 @@ def recur(
     read: Float[Tensor, "g dv"],
     recurrent: Float[Tensor, "g d"],
     bias: Float[Tensor, " g"],
-) -> tuple[Float[Tensor, "b n1 d"], Float[Tensor, "b n dv"]]:
-    """The states s_0 … s_n and the contexts c_1 … c_n of n steps.
+) -> tuple[Float[Tensor, "b n1 d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
+    """The states s_0 … s_n, the contexts c_1 … c_n of n steps, and the weights that these were made with.
 
     `projected` is what the words give to the cell, `keys` are U h_j + b, `there` says which of them exist; `query` and
     `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for states.
     """
-    states, contexts = Recurrence.apply(projected, start, keys, values, there, query, vector, read, recurrent, bias)
-    return states, contexts
+    made: tuple[Tensor, Tensor, Tensor] = Recurrence.apply(
+        projected, start, keys, values, there, query, vector, read, recurrent, bias
+    )
+    return made
 
 
 class Recurrence(torch.autograd.Function):
@@ -57,7 +59,7 @@ class Recurrence(torch.autograd.Function):
         read: Tensor,
         recurrent: Tensor,
         bias: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         (b, n, _), (_, m, h), d = projected.shape, keys.shape, start.shape[-1]
         new = projected.new_empty
         keys, vector = keys * 2, vector * 2
@@ -88,13 +90,18 @@ class Recurrence(torch.autograd.Function):
             proposed.mul_(2).sigmoid_().mul_(2).sub_(1)
             torch.lerp(proposed, s, z, out=states[:, i + 1])
         ctx.save_for_backward(states, contexts, weights, asked, gates, inner, keys, values, both, vector, read)
-        return states, contexts
+        ctx.set_materialize_grads(False)
+        return states, contexts, weights
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_states: Tensor, d_contexts: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, d_states: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         states, contexts, weights, asked, gates, inner, keys, values, both, vector, read = ctx.saved_tensors
         (b, n, dv), (_, m, h), d = contexts.shape, keys.shape, states.shape[-1]
+        d_states = torch.zeros_like(states) if d_states is None else d_states
+        d_contexts = torch.zeros_like(contexts) if d_contexts is None else d_contexts
         new = states.new_empty
         into, out_of, read_of = new(b, n, 3 * d), new(b, n, 3 * d + h), new(b, n, dv)  # gradients of all steps
         d_keys, d_vector = torch.zeros_like(keys), torch.zeros_like(vector)
@@ -116,6 +123,8 @@ class Recurrence(torch.autograd.Function):
             dc = torch.addmm(d_contexts[:, i], step, read)
             read_of[:, i] = dc
             da = torch.bmm(dc[:, None], values.mT)[:, 0]
+            if d_weights is not None:  # somebody asks where it looked
+                da += d_weights[:, i]
             de = torch.ops.aten._softmax_backward_data(da, a, -1, a.dtype)
             torch.add(keys, asked[:, i, None], out=hidden).sigmoid_()
             d_vector += torch.mv(hidden.view(-1, h).T, de.flatten())

@@ -79,15 +79,15 @@ class RNNSearchModel(Model):
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps, one after the other where they must be."""
         words = self.dropout(self.target(padded_ids(target)))
-        states, contexts = self.recur(self.cell.project(words), prepared(self.attention, memory), memory)
+        states, contexts, extra = self.recur(self.cell.project(words), prepared(self.attention, memory), memory)
         if self.config.output == "previous":
             states = torch.cat([memory.sentence["start"][:, :1, :], states[:, :-1]], 1)
-        return unpadded(self.read(states, words, contexts), target), {}
+        return unpadded(self.read(states, words, contexts), target), extra
 
     def recur(
         self, projected: Float[Tensor, "b n g"], keys: Prepared, memory: Memory
-    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"]]:
-        """The state and the context of every step."""
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """The state and the context of every step; by hand, the weights as well."""
         state = memory.sentence["start"]
         if self.by_hand(projected):
             return self.recur_by_hand(projected, keys, state[:, 0])
@@ -96,7 +96,12 @@ class RNNSearchModel(Model):
             state, context = self.move(word, state, self.attention(state[:, :1], keys)[:, 0])
             states.append(state[:, 0])
             contexts.append(context)
-        return torch.stack(states, 1), torch.stack(contexts, 1)
+        return torch.stack(states, 1), torch.stack(contexts, 1), {}
+
+    @property
+    def shows(self) -> bool:
+        """So does the recurrence by hand, which has the weights anyway."""
+        return self.by_hand(self.readout.weight)
 
     def by_hand(self, projected: Tensor) -> bool:
         """Whether the recurrence is the one that is written by hand, and nobody looks on."""
@@ -109,7 +114,7 @@ class RNNSearchModel(Model):
 
     def recur_by_hand(
         self, projected: Float[Tensor, "b n g"], keys: Prepared, start: Float[Tensor, "b d"]
-    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"]]:
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """The same, in float32 or float64."""
         if torch.is_autocast_enabled(projected.device.type):
             with torch.autocast(projected.device.type, enabled=False):
@@ -118,7 +123,7 @@ class RNNSearchModel(Model):
         assert isinstance(score, Additive)
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=projected.device) < keys.length[:, None]
-        states, contexts = recurrence.recur(
+        states, contexts, weights = recurrence.recur(
             projected,
             start,
             keys.keys,
@@ -130,7 +135,7 @@ class RNNSearchModel(Model):
             net.weight_hh_l0,
             net.bias_hh_l0,
         )
-        return states[:, 1:], contexts
+        return states[:, 1:], contexts, {"weights": weights}
 
     def move(
         self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]

@@ -9,7 +9,7 @@ and the optimiser's state, a resumed run is the run that was not stopped, bit by
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -255,7 +255,7 @@ class Trainer:
             "step": now.step,
             "steps": self.settings.steps,
             "epoch": now.position.epoch,
-            **{name: value / count for name, value in sums.items() if name not in UNSAID},
+            **means(sums, count),
             "rate": rate_at(now.step, self.settings),
             "tokens_per_second": count / interval if interval > 0 else 0.0,
             "unit": self.task.unit,
@@ -393,6 +393,13 @@ class Trainer:
                 problem = str(error)
         if problem := self.group.same(problem):
             raise TrainingError(problem)
+
+
+def means(sums: Mapping[str, float], count: float) -> dict[str, float]:
+    """What is said of the sums: each divided by the count, or by its own, as `guided` by `guided_count`."""
+    own = {name: value for name, value in sums.items() if name.endswith("_count")}
+    said = [name for name in sums if name not in UNSAID and name not in own]
+    return {name: sums[name] / max(1.0, own.get(f"{name}_count", count)) for name in said}
 
 
 def mixed(*numbers: int) -> int:

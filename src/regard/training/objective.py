@@ -31,6 +31,10 @@ class Prediction(nn.Module):
         """The sum over the batch's target tokens; `nll` is the same without smoothing, `tokens` how many there are."""
         source, target = inputs(batch)
         hidden, _ = self.model.decode(self.model.encode(source), target)
+        return self.said(hidden, batch, target)
+
+    def said(self, hidden: Float[Tensor, "b n d"], batch: Batch, target: Tokens) -> Loss:
+        """The loss of what the decoder leaves after each token of `target`."""
         expected, real = batch.target[:, 1:], target.real
         total, nll = next_token(self.model, hidden[real], expected[real], self.smoothing if self.training else 0.0)
         return Loss(total, {"nll": nll, "tokens": real.sum().to(total.dtype)})

@@ -11,6 +11,7 @@ import torch
 
 from regard.data.batching import Order, Position, load
 from regard.data.bpe_dropout import BpeDropout
+from regard.data.links import Linking
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import greedy_in_batches
@@ -18,6 +19,7 @@ from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.evaluation.text import bleu, chrf, exact
 from regard.models.contract import Model
 from regard.models.kinds import build
+from regard.training.guided import Guided, guided_at
 from regard.training.objective import Prediction
 from regard.training.sample import Sample
 from regard.training.settings import Settings
@@ -36,7 +38,7 @@ class Translate(Task):
         tokenizers, training = prepared.tokenizers, settings.training
         torch.manual_seed(training.seed)
         self.model = model_of(settings, tokenizers)
-        self.objective = Prediction(self.model, training.smoothing)
+        self.objective, self.linking = self.objective_of(), Linking(tokenizers) if training.guided else None
         self.metric = training.metric or "loss"
         self.order = Order(
             prepared.train.lengths,
@@ -49,6 +51,17 @@ class Translate(Task):
         dropout = settings.tokenizer.dropout
         self.dropout = BpeDropout(tokenizers, dropout, seed=training.seed) if dropout else None
 
+    def objective_of(self) -> Prediction:
+        """The next token, and where one head should look if it is told."""
+        training, train = self.settings.training, self.prepared.train
+        if not training.guided:
+            return Prediction(self.model, training.smoothing)
+        if train.links is None or not len(train.links):
+            raise ConfigError(
+                "training.guided", f"{training.guided} given, but no pair has word links (data.alignment)"
+            )
+        return Guided(self.model, training.smoothing, training.guided, *guided_at(self.model, training))
+
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
         """Batches by a token budget, as indices of pairs."""
         return self.order.stream(position)
@@ -58,8 +71,9 @@ class Translate(Task):
         return int(self.prepared.train.lengths[plan, 1].sum()) + len(plan)
 
     def batch(self, plan: Any, position: Position) -> Any:
-        """The pairs' tokens."""
-        return load(self.prepared.train, plan, self.dropout, position.epoch, self.settings.data.longest)
+        """The pairs' tokens, with their links where a head is guided."""
+        train, longest = self.prepared.train, self.settings.data.longest
+        return load(train, plan, self.dropout, position.epoch, longest, self.linking)
 
     def halves(self, batch: Any) -> Sequence[Any]:
         """Half of the sentences each."""

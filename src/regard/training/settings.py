@@ -34,6 +34,15 @@ class TrainingSettings:
     betas: tuple[float, ...] = option((0.9, 0.98), "Adam's two", least=0, below=1)
     weight_decay: float = option(0.0, "AdamW's", least=0)
     smoothing: float = option(0.1, "label smoothing", least=0, below=1)
+    guided: float = option(
+        0.0,
+        "guided alignment: the weight of a loss that lets one head look where the links of data.alignment lead",
+        least=0,
+    )
+    guided_layer: int | None = option(
+        None, "its layer, from 0; default: the last but one of more than three, else the last", least=0
+    )
+    guided_head: int = option(0, "its head, from 0", least=0)
     clip: float = option(1.0, "the largest norm of the gradient; 0: no limit", least=0)
     ema: float | None = option(
         None, "decay of an exponential moving average of the weights, such as 0.999", above=0, below=1
@@ -136,12 +145,35 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
         raise ConfigError(
             "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
         )
+    check_guided(settings)
     if settings.training.metric in SEARCHED and settings.training.validate_rows == 0:
         raise ConfigError(
             "training.validate_rows",
             f'0 given with training.metric = "{settings.training.metric}", which needs translations',
         )
     return settings
+
+
+def check_guided(settings: Settings) -> None:
+    """Refuse to guide what has no links to be guided by, and where attention cannot be seen."""
+    training = settings.training
+    if not training.guided:
+        return
+    if settings.task != "translate":
+        raise ConfigError("training.guided", f'{training.guided} given with task = "{settings.task}", expected 0')
+    if not settings.data.linked:
+        raise ConfigError("training.guided", f"{training.guided} given without links; give them with data.alignment")
+    if getattr(settings.model, "span", "global") != "global":
+        raise ConfigError(
+            "training.guided",
+            f'{training.guided} given with model.span = "{settings.model.span}", '  # type: ignore[attr-defined]
+            'expected "global": a link may lead out of a window',
+        )
+    for name in ("compile", "shard"):
+        if getattr(training, name):
+            raise ConfigError(
+                f"training.{name}", "true given with training.guided, expected false: no head is seen then"
+            )
 
 
 def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Kind]:

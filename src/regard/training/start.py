@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Started", "labels_of", "start", "tokenizers_of", "write_config"]
 
-FILES = ["source", "target", "valid_source", "valid_target"]  # keys of [data] that name one
+FILES = ["source", "target", "alignment", "valid_source", "valid_target"]  # keys of [data] that name one
 FILES += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
 
 
@@ -172,11 +172,12 @@ def absolute(data: DataSettings) -> DataSettings:
         return None if path is None else os.path.abspath(path)
 
     def corpora(given: Any) -> Any:
-        return tuple(
-            replace(each, source=whole(each.source), target=whole(each.target), file=whole(each.file)) for each in given
-        )
+        names = ("source", "target", "file", "alignment")
+        return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in given)
 
     files: dict[str, Any] = {name: whole(getattr(data, name)) for name in FILES}
+    if data.builtin:
+        files["alignment"] = data.alignment  # of the corpus itself
     return replace(data, corpora=corpora(data.corpora), valid=corpora(data.valid), **files)
 
 

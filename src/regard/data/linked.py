@@ -1,0 +1,89 @@
+"""Parallel corpora with word links beside their pairs, as alignments are kept: `0-0 1-2`, source first, from 0.
+
+Words are what stands between white space in a line of a file. Links are checked as they are read, and kept between the
+words that the tokenizer tells apart: mostly the same, and a tag before the source is one more. Where they are not as
+many, the pair goes on without its links, and is counted.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from regard.data.corpus import linked
+from regard.data.links import Words
+from regard.data.prepare import Pair, Reading, Rows, content
+from regard.data.settings import CorpusSettings
+from regard.data.tokenizer import Tokenizer, Tokenizers
+from regard.errors import DataError
+
+__all__ = ["Linked", "read_links"]
+
+LINK = re.compile(r"([0-9]+)[-?p]([0-9]+)")  # sure, or possible in two ways of writing it
+
+
+class Linked(Reading):
+    """Two texts, and the links of their words."""
+
+    linked = True
+
+    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Every row of a corpus; its links are a text still, but a right one."""
+        file = corpus.alignment or corpus.file
+        for number, (source, target, text) in enumerate(linked(corpus), 1):
+            if text.strip():
+                read_links(text, len(source.split()), len(target.split()), f"{file}, line {number:,}")
+            yield source, target, text
+
+    def facts(self) -> dict[str, object]:
+        """The links' files beside the others."""
+        if self.data.builtin:
+            return {"alignment": self.data.alignment}
+        corpora = [*self.training, *self.validation]
+        hashes = [content(corpus.alignment) if corpus.alignment else None for corpus in corpora]
+        return {"alignment": hashes, "columns": [corpus.alignment_column for corpus in corpora]}
+
+    def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
+        """The rows that are kept, with their links."""
+        kept = super().encode(rows, tag, tokenizers, counts)
+        before = int(tag is not None)
+        sources, targets = counted(tokenizers.source, kept.sources), counted(tokenizers.target, kept.targets)
+        links = list[list[tuple[int, int]]]()
+        for (source_text, target_text, text), words in zip(kept.texts, zip(sources, targets, strict=True), strict=True):
+            right = words == (len(source_text.split()), len(target_text.split()))
+            found = [(source + before, target) for source, target in parsed(text)]
+            counts["linked"] += bool(found and right)
+            counts["unlinked"] += bool(found and not right)
+            links.append(found if right else [])
+        return Rows(kept.texts, kept.sources, kept.targets, links)
+
+    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+        """How many have links, and how many lost theirs."""
+        lost = counts.get("unlinked", 0)
+        other = f" ({lost:,} lost theirs: the tokenizer tells other words apart than white space does)" if lost else ""
+        return f", {counts.get('linked', 0):,} of them with word links{other}"
+
+
+def read_links(text: str, sources: int, targets: int, place: str) -> None:
+    """Refuse a line of links that cannot be read, or that lead to words that are not there."""
+    for piece in text.split():
+        found = LINK.fullmatch(piece)
+        if found is None:
+            raise DataError(f"{place}: {piece!r} given, expected links source-target, such as 3-4")
+        for side, number, words in (("source", int(found[1]), sources), ("target", int(found[2]), targets)):
+            if number >= words:
+                raise DataError(f"{place}: the link {piece} given, but its {side} has {words:,} words, counted from 0")
+
+
+def parsed(text: str) -> list[tuple[int, int]]:
+    """The links of a line that was checked, sorted, each once."""
+    return sorted({(int(source), int(target)) for source, target in LINK.findall(text)})
+
+
+def counted(tokenizer: Tokenizer, rows: list[list[int]]) -> list[int]:
+    """How many words each row has to the tokenizer."""
+    flat = np.array([i for row in rows for i in row], np.int64)
+    counts: list[int] = Words(tokenizer).cut(flat, np.array([len(row) for row in rows], np.int64)).counts.tolist()
+    return counts

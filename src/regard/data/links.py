@@ -1,0 +1,128 @@
+"""Word links as links between pieces, whatever pieces the words have.
+
+A link says that a source word and a target word belong together. It is kept between words, and becomes links between
+their pieces when a batch is made: a word's pieces are another few in every epoch under BPE dropout, and all of them are
+linked. The weights of a target piece's links are the rows of Chen et al. 2016 (arXiv:1607.01628), section 3: even, and
+together one.
+
+b rows · l links · p pieces of all rows · w words of all rows
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, Int64
+from torch import Tensor
+
+from regard.data.cache import Encoded
+from regard.data.tokenizer import Tokenizer, Tokenizers
+
+__all__ = ["Cut", "Linking", "Links", "Words", "piece_links"]
+
+
+@dataclass(frozen=True)
+class Links:
+    """Pieces of a batch that belong together: target piece i of a row is written by position i of its decoder."""
+
+    row: Int64[Tensor, " l"]
+    target: Int64[Tensor, " l"]
+    source: Int64[Tensor, " l"]
+    weight: Float[Tensor, " l"]  # even over the links of a target piece, together one
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def part(self, first: int, last: int) -> "Links":
+        """Those of the rows from `first` to before `last`."""
+        inside = (self.row >= first) & (self.row < last)
+        kept = self.each(lambda tensor: tensor[inside])
+        return Links(kept.row - first, kept.target, kept.source, kept.weight)
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> "Links":
+        """The same with every tensor moved."""
+        return Links(move(self.row), move(self.target), move(self.source), move(self.weight))
+
+
+class Cut(NamedTuple):
+    """The words of many rows, numbered through: where the pieces of each begin in their row, and how many."""
+
+    counts: Int64[np.ndarray, " b"]  # words of each row
+    starts: Int64[np.ndarray, " w"]
+    sizes: Int64[np.ndarray, " w"]
+
+
+class Words:
+    """What `Tokenizer.words` says, of many rows at once."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.begins, self.mark, self.tag = tokenizer.beginnings()
+
+    def cut(self, ids: Int[np.ndarray, " p"], lengths: Int64[np.ndarray, " b"]) -> Cut:
+        """The words of rows of pieces that lie end to end, without padding, start and end."""
+        ends = np.cumsum(lengths)
+        first = np.zeros(len(ids) + 1, bool)
+        first[np.concatenate([[0], ends])] = True
+        first = first[:-1]
+        mark, tag = self.mark[ids], self.tag[ids]
+        # A word of marks alone is not one yet: what follows is of the same. What follows a tag begins one.
+        new: Bool[np.ndarray, " p"] = first.copy()
+        new[1:] |= (self.begins[ids[1:]] | tag[:-1]) & ~mark[:-1]
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        word = np.cumsum(new) - 1
+        # And one of marks alone at the end of a row never becomes one.
+        real = ~np.isin(word, word[ends[lengths > 0] - 1][mark[ends[lengths > 0] - 1]]) if len(ids) else new
+        begun = np.flatnonzero(new & real)
+        sizes = np.bincount(word[real], minlength=0)[word[begun]] if len(begun) else np.zeros(0, np.int64)
+        counts = np.bincount(row[begun], minlength=len(lengths))
+        return Cut(counts, begun - (ends - lengths)[row[begun]], sizes.astype(np.int64))
+
+
+def piece_links(
+    links: Int[np.ndarray, "l 2"], row: Int64[np.ndarray, " l"], source: Cut, target: Cut
+) -> tuple[Int64[np.ndarray, "k 3"], Float[np.ndarray, " k"]]:
+    """Links of words to (row, target piece, source piece) and their weights."""
+    words = [  # numbered through all rows
+        np.cumsum(side.counts)[row] - side.counts[row] + links[:, i] for i, side in ((0, source), (1, target))
+    ]
+    wide, high = source.sizes[words[0]], target.sizes[words[1]]
+    total = np.bincount(words[1], weights=wide, minlength=len(target.sizes))  # linked source pieces of a target word
+    count = wide * high
+    each = np.repeat(np.arange(len(links)), count)
+    inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    down, along = np.divmod(inside, wide[each])
+    made = np.stack([row[each], target.starts[words[1][each]] + down, source.starts[words[0][each]] + along], 1)
+    return made, 1 / total[words[1][each]]
+
+
+class Linking:
+    """Makes the links of a batch."""
+
+    def __init__(self, tokenizers: Tokenizers):
+        self.source = Words(tokenizers.source)
+        self.target = self.source if tokenizers.joint else Words(tokenizers.target)
+
+    def links(
+        self,
+        encoded: Encoded,
+        indices: Int64[np.ndarray, " b"],
+        sides: list[Int[np.ndarray, " _"]],
+        lengths: Int64[np.ndarray, "b 2"],
+        kept: Bool[np.ndarray, " b"] | None = None,
+    ) -> Links:
+        """The links of pairs of a cache whose pieces are `sides`, end to end; only of the rows that are `kept`."""
+        assert encoded.links is not None
+        starts, ends = encoded.linked[indices], encoded.linked[indices + 1]
+        counts = ends - starts if kept is None else np.where(kept, ends - starts, 0)
+        row = np.repeat(np.arange(len(indices)), counts)
+        at = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        source, target = self.cuts(sides, lengths)
+        made, weight = piece_links(encoded.links[at].astype(np.int64), row, source, target)
+        places = torch.from_numpy(made.T.copy())
+        return Links(places[0], places[1], places[2], torch.from_numpy(weight.astype(np.float32)))
+
+    def cuts(self, sides: list[Int[np.ndarray, " _"]], lengths: Int64[np.ndarray, "b 2"]) -> tuple[Cut, Cut]:
+        """The words of both sides."""
+        return self.source.cut(sides[0], lengths[:, 0]), self.target.cut(sides[1], lengths[:, 1])

@@ -1,0 +1,125 @@
+"""Word alignments against those that people made: alignment error rate, precision, recall and F1.
+
+Och and Ney 2003 (A Systematic Comparison of Various Statistical Alignment Models), section 5. A person calls a link
+sure (S) or merely possible (P, which S is part of). Of the links A of a system,
+
+    precision = |A ∩ P| / |A|,  recall = |A ∩ S| / |S|,  AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
+
+over all sentences together. F1 is the harmonic mean of the two. Where nothing was linked no link is wrong, and where no
+link is sure none is missed: precision or recall is then 1, and the error of nothing against nothing is 0.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import regard
+from regard.data.corpus import unequal
+from regard.decoding.lines import chunks
+from regard.errors import ArgumentError, DataError
+from regard.evaluation.metric import Measured
+
+__all__ = ["Gold", "Link", "check_links", "measure_links", "parse_links", "read_links"]
+
+Link = tuple[int, int]  # a source word and a target word, from 0
+LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
+VALUES = {"aer": "AER", "precision": "alignment precision", "recall": "alignment recall", "f1": "alignment F1"}
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The links of a sentence; every sure one is possible too."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "possible", self.possible | self.sure)
+
+
+def parse_links(text: str, *, first: int = 0) -> Gold:
+    """A line in Pharaoh's format: `3-4` is sure, `3?4` and `3p4` are possible. `first` is the number of word one."""
+    found: dict[str, set[Link]] = {"-": set(), "?": set(), "p": set()}
+    for piece in text.split():
+        match = LINK.fullmatch(piece)
+        if not match:
+            raise DataError(f"{piece!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
+        source, target = int(match[1]) - first, int(match[3]) - first
+        if min(source, target) < 0:
+            raise DataError(f"{piece!r} given, expected words that are counted from {first}")
+        found[match[2]].add((source, target))
+    return Gold(frozenset(found["-"]), frozenset(found["?"] | found["p"]))
+
+
+def read_links(path: str | Path, *, first: int = 0) -> list[Gold]:
+    """The links of a file, a line a sentence, gzip or not; what is wrong is named by file and line."""
+    found: list[Gold] = []
+    for chunk in chunks(path):
+        for line in chunk:
+            try:
+                found.append(parse_links(line, first=first))
+            except DataError as error:
+                raise DataError(f"{path}, line {len(found) + 1:,}: {error}") from None
+    if not found:
+        raise DataError(f"{path}: empty, expected links such as 0-0 1-2, a line a sentence")
+    return found
+
+
+def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Refuse links to words that a sentence does not have: of another text, of swapped sides, or not from 0."""
+    if len(gold) != len(sources):
+        raise unequal(str(path), len(gold), "the text", len(sources))
+    for number, (each, source, target) in enumerate(zip(gold, sources, targets, strict=True), 1):
+        sizes = len(source.split()), len(target.split())
+        for link in sorted(each.possible):
+            for word, size, side in zip(link, sizes, ("source", "target"), strict=True):
+                if word >= size:
+                    raise DataError(
+                        f"{path}, line {number:,}: {link[0]}-{link[1]} given, but the {side} has {size} "
+                        f"word{'s' * (size != 1)} there, counted from 0"
+                    )
+
+
+def measure_links(found: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measured]:
+    """What a system's links count for, sentence by sentence: by the keys aer, precision, recall and f1."""
+    rows = []
+    for links, each in zip(found, gold, strict=False):
+        said = set(links)
+        rows.append((len(said), len(each.sure), len(said & each.sure), len(said & each.possible)))
+    if len(rows) != len(gold):
+        raise ArgumentError(f"found: links of {len(rows):,} sentences given, expected those of {len(gold):,}")
+    counts = np.array(rows, np.float64).reshape(-1, 4)
+    ways = {"aer": error_rate, "precision": precision, "recall": recall, "f1": f1}
+    graded = "sure+possible" if any(each.possible != each.sure for each in gold) else "sure"
+    signature = f"links:{int(counts[:, 1].sum())}|gold:{graded}|regard:{regard.__version__}"
+    return {
+        key: Measured(name, counts, ways[key], signature, unit="share", higher=key != "aer")
+        for key, name in VALUES.items()
+    }
+
+
+def error_rate(counts: Sequence[float]) -> float:
+    """AER of |A|, |S|, |A ∩ S| and |A ∩ P|."""
+    said, sure, hit, allowed = counts
+    return 1 - (hit + allowed) / (said + sure) if said + sure else 0.0
+
+
+def precision(counts: Sequence[float]) -> float:
+    """The share of links that are possible."""
+    said, _, _, allowed = counts
+    return allowed / said if said else 1.0
+
+
+def recall(counts: Sequence[float]) -> float:
+    """The share of sure links that were found."""
+    _, sure, hit, _ = counts
+    return hit / sure if sure else 1.0
+
+
+def f1(counts: Sequence[float]) -> float:
+    """The harmonic mean of both."""
+    both = precision(counts), recall(counts)
+    return 2 * both[0] * both[1] / sum(both) if sum(both) else 0.0

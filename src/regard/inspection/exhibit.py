@@ -1,0 +1,127 @@
+"""An exhibit: everything that a page or a picture shows of one input, collected from a model once.
+
+`collect` makes it from a run, `page` and `picture` draw it; nobody who draws asks the model anything.
+"""
+
+# h heads · n rows: who looks · m columns: what is looked at
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+__all__ = ["Ablation", "Candidate", "Exhibit", "Role", "Side", "Stage", "State", "Tree", "View", "Walk"]
+
+Role = Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A sequence that looks or is looked at: pieces of a text, sentences of a document, places of a grid."""
+
+    pieces: tuple[str, ...]
+    words: tuple[int | None, ...]  # the word of each piece, from 0; None for START, END and the like
+    texts: tuple[str, ...]  # the words
+    grid: tuple[int, int] | None = None  # height and width, where the pieces are places of a picture, row by row
+    sentences: tuple[int, ...] | None = None  # of a document: the sentence of each piece, from 0
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One attention of the model, all its heads."""
+
+    name: str  # as `watch` knows it: decoder.blocks.3.cross
+    title: str  # for people: "decoder, layer 4, to the source"
+    role: Role
+    layer: int  # from 0, among those of its role
+    rows: str  # the side that looks, a key of `Exhibit.sides`
+    columns: str  # the side that is looked at
+    weights: Float[Tensor, "h n m"]
+    entropy: Float[Tensor, "h n"] | None = None  # in nats; None where the weights are no distribution
+    centre: Float[Tensor, "h n"] | None = (
+        None  # local attention: where the window stood, in pieces of the columns' side
+    )
+    radius: float | None = None  # of that window, D
+    picked: Int[Tensor, "h n"] | None = None  # hard attention: what was taken, -1 for nothing
+    how: str = ""  # score, span and weighting in words
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A hypothesis that a search considered: one of the step before, and a piece."""
+
+    parent: int  # the row of the step before; 0 at the first
+    piece: str
+    log_prob: float  # of the piece alone, given what stands before it
+    total: float  # of everything so far
+    fate: Literal["kept", "finished", "dropped"]
+    row: int | None  # where it is kept: the parent of the next step's
+    best: bool = False  # on the way to the output that is shown
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a search considered, step by step."""
+
+    beam: int
+    steps: tuple[tuple[Candidate, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A row of numbers on the way from a query to its context, with the formula that gave them."""
+
+    symbol: str  # q, k, e, e/√d, a, Σ a v
+    words: str  # "the query of this word"
+    values: Float[Tensor, "r c"]  # r rows, named by `names`
+    names: tuple[str, ...]  # of the rows: the keys that are looked at, or one name
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a recurrent network held after a word: for the states that arrive one by one."""
+
+    piece: str
+    values: Float[Tensor, " d"]
+    side: Literal["source", "target"]
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """One word walked through its attention, in numbers; and, of a recurrent network, its states as they arrive."""
+
+    view: str  # the name of the view
+    head: int
+    row: int  # of the view's rows
+    stages: tuple[Stage, ...]
+    states: tuple[State, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """How the log-probability of the output changes when one head gives nothing."""
+
+    log_prob: float  # of the output with every head
+    changes: dict[str, tuple[float, ...]]  # by view, head by head: with the head silenced, less that with every head
+
+
+@dataclass(frozen=True, eq=False)
+class Exhibit:
+    """What is shown of one input."""
+
+    kind: str  # of the model
+    task: str
+    title: str  # what was put in, or the name of the file
+    run: str  # the folder's name, and its step
+    sides: dict[str, Side]  # "source", "written" (with END), "read" (with START); "sentences", "places"
+    views: tuple[View, ...]
+    output: str = ""  # what was written or named
+    log_prob: float | None = None  # of the output
+    labels: dict[str, float] = field(default_factory=dict)  # of a classifier: how likely each is
+    aligned: str | None = None  # the view that is nearest to an alignment: lines are drawn from it first
+    head: int | None = None  # of that view; None: the mean of its heads
+    offset: Literal[0, 1] = 0  # 1: a row shows what is aligned with the word read, not with the one written
+    picture: UInt8[Tensor, "3 y x"] | None = None
+    tree: Tree | None = None
+    walk: Walk | None = None
+    ablation: Ablation | None = None

@@ -1,0 +1,120 @@
+"""What of a model reads as a word alignment: which attention, which of its heads, of which step, and how.
+
+The choice is kept in RUN/alignment.json; `choosing` makes it on a development set.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.config import read
+from regard.errors import ArgumentError, DataError
+from regard.models.contract import Model
+
+__all__ = ["FILE", "GUIDED", "JOINS", "Chosen", "usual"]
+
+FILE = "alignment.json"
+KEYS = ("view", "head", "offset", "aer", "by", "threshold", "join", "balance")
+GUIDED = 0.2  # the threshold of a run that was guided: links of a word share its weight, with four each has a quarter
+JOINS = ("intersection", "union", "grow-diag")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The attention that is read as an alignment.
+
+    `offset` 0: a step's row belongs to the word that is written; 1: to the word that is read, which the step before
+    wrote. `threshold`: a target word is linked with every source word that has at least this share of its weight; None:
+    with the one that has the most. `join`: each source word is linked as well, with the target word that looked at it
+    most, and both are made one, as in `symmetry`; None: the target's words alone. `balance`: so many times before, what
+    each source word got, and then what each target word gave, is brought to one in all (Sinkhorn 1967). A noun that its
+    article looks at more than at "the" gets more than its share, and balanced weights show it.
+    """
+
+    view: str  # as `watch` knows it: decoder.blocks.3.cross
+    head: int | None = None  # None: the mean of all
+    offset: Literal[0, 1] = 0
+    aer: float | None = None  # what it reached where it was chosen
+    by: str = ""  # how it was chosen
+    threshold: float | None = None
+    join: Literal["intersection", "union", "grow-diag"] | None = None
+    balance: int = 0
+
+    @classmethod
+    def of(cls, folder: str | Path, model: Model) -> "Chosen":
+        """That of a run: from its alignment.json, else what it was guided in, else the usual one."""
+        path, crossings = Path(folder) / FILE, model.crossings
+        if not crossings:
+            raise ArgumentError(f"{folder}: the model has no attention to its source")
+        if path.is_file():
+            return cls.read(path, crossings)
+        config = Path(folder) / "config.toml"
+        training = read(config).get("training", {}) if config.is_file() else {}
+        if training.get("guided", 0) > 0:
+            layer = training.get("guided_layer")
+            view = usual(model) if layer is None else crossings[min(layer, len(crossings) - 1)]
+            return cls(view, training.get("guided_head", 0), threshold=GUIDED, by="guided in training")
+        return cls(usual(model))
+
+    @classmethod
+    def read(cls, path: str | Path, views: list[str] | None = None) -> "Chosen":
+        """From a file; of `views` it must name one."""
+        try:
+            table = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise DataError(f"{path}: not JSON: {error}") from None
+        if not isinstance(table, dict) or not isinstance(table.get("view"), str):
+            raise DataError(f"{path}: no view in it, expected the name of an attention")
+        if views is not None and table["view"] not in views:
+            raise DataError(f"{path}: view {table['view']!r}, expected one of {', '.join(views)}")
+        chosen: dict[str, Any] = {key: table[key] for key in KEYS if key in table}
+        for key, right, expected in (
+            ("head", lambda each: each is None or (whole(each) and each >= 0), "a head from 0, or null: the mean"),
+            ("offset", lambda each: whole(each) and each in (0, 1), "0 or 1"),
+            ("threshold", lambda each: each is None or (number(each) and 0 < each <= 1), "a share up to 1, or null"),
+            ("aer", lambda each: each is None or number(each), "a number or null"),
+            ("by", lambda each: isinstance(each, str), "words"),
+            ("balance", lambda each: whole(each) and each >= 0, "a number of rounds, at least 0"),
+            ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
+        ):
+            if key in chosen and not right(chosen[key]):
+                raise DataError(f"{path}: {key} {json.dumps(chosen[key])}, expected {expected}")
+        return cls(**chosen)
+
+    def write(self, folder: str | Path) -> Path:
+        """Keep it with the run, whole or not at all."""
+        path = Path(folder) / FILE
+        partial = path.with_name(f".{FILE}.{os.getpid()}")
+        partial.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        return partial.replace(path)
+
+    def __str__(self) -> str:
+        head = "mean of the heads" if self.head is None else f"head {self.head}"
+        row = "the word that is written" if self.offset == 0 else "the word that is read"
+        linked = "the largest weight" if self.threshold is None else f"weights from {self.threshold:g}"
+        both = "" if self.join is None else f", joined with those of source words by {self.join}"
+        evened = f", balanced in {self.balance} rounds" if self.balance else ""
+        return f"{self.view}, {head}, of {row} (offset {self.offset}){evened}, {linked}{both}"
+
+
+def usual(model: Model) -> str:
+    """The attention that is read where nothing was chosen: of more than three the last but one, else the last.
+
+    In a deep Transformer that layer is nearest to an alignment: Garg et al. 2019 (arXiv:1909.02074).
+    """
+    crossings = model.crossings
+    return crossings[-2 if len(crossings) > 3 else -1]
+
+
+def whole(value: object) -> bool:
+    """Whether it is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def number(value: object) -> bool:
+    """Whether it is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

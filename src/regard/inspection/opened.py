@@ -1,0 +1,49 @@
+"""What inspection asks of an opened run: `regard.run.Run` is one, and stands above this layer."""
+
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from regard.data.tokenizer import Tokenizers
+from regard.models.contract import Model
+from regard.training.settings import Settings
+
+__all__ = ["Opened"]
+
+
+@runtime_checkable
+class Opened(Protocol):
+    """A trained model with its settings, tokenizers and labels."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it was read from."""
+
+    @property
+    def settings(self) -> Settings:
+        """What it was trained with."""
+
+    @property
+    def step(self) -> int:
+        """Of the checkpoint."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of a classifier."""
+
+    @property
+    def model(self) -> Model:
+        """What decodes: a model, or an ensemble."""
+
+    @property
+    def aligning(self) -> Model:
+        """What is looked at: of an ensemble the first."""
+
+    @property
+    def texts(self) -> Tokenizers | None:
+        """The tokenizers of source and target; None where there are no texts."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""

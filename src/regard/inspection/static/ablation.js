@@ -1,0 +1,98 @@
+// What is lost without each head.
+
+function ablationSection(exhibit, state) {
+  const { ablation } = exhibit;
+  if (!ablation) return null;
+  const entries = Object.entries(ablation.changes).map(([name, changes]) => ({
+    view: exhibit.views.find((view) => view.name === name) ?? {
+      name,
+      title: name,
+      role: "",
+      layer: 0,
+      heads: changes.length,
+    },
+    changes,
+  }));
+  const all = entries
+    .flatMap(({ view, changes }) => changes.map((change, head) => ({ view, head, change })))
+    .filter((each) => each.change !== null);
+  const most = Math.max(1e-9, ...all.map(({ change }) => Math.abs(change)));
+  const heads = Math.max(1, ...entries.map(({ changes }) => changes.length));
+  const node = section(
+    "ablation",
+    "Without a head",
+    `How the output's log-probability, ${decimal(ablation.logProb)} with every head, changes when one head gives ` +
+      "nothing. The darker, the more it was needed; ▲ marks the few that the output is better off without.",
+  );
+  const table = el(
+    "table",
+    { class: "ablation" },
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        el("th", { scope: "col" }, ""),
+        Array.from({ length: heads }, (_, h) => el("th", { scope: "col", class: "number" }, String(h + 1))),
+      ),
+    ),
+  );
+  const body = el("tbody", {});
+  for (const { view, changes } of entries) {
+    body.append(
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, capital(view.title)),
+        changes.map((change, head) => {
+          const cell = el(
+            "td",
+            { class: "number", title: `${view.title}, head ${head + 1}` },
+            (change > 0.005 ? "▲ " : "") + plus(change),
+          );
+          painted(() => {
+            const level = Math.min(1, Math.abs(change ?? 0) / most),
+              ramp = change < 0 ? palette().up : palette().down;
+            const [red, green, blue] = mixed(ramp, level * 0.9),
+              light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+            cell.style.backgroundColor = `rgb(${red} ${green} ${blue})`;
+            cell.style.color = light > 135 ? RAMPS.light.ink : RAMPS.dark.ink;
+          });
+          return cell;
+        }),
+      ),
+    );
+  }
+  table.append(body);
+  all.sort((a, b) => a.change - b.change);
+  const needed = all.filter(({ change }) => change < -0.005).slice(0, 5);
+  node.append(
+    el("div", { class: "scroll" }, table),
+    needed.length
+      ? el(
+          "p",
+          { class: "readout" },
+          "Needed most: ",
+          needed.flatMap(({ view, head, change }, index) => [
+            index ? ", " : "",
+            el(
+              "button",
+              {
+                type: "button",
+                class: "link",
+                onclick: () => {
+                  state.choose({ view: view.name, head: view.heads > 1 ? head : state.head });
+                  document.querySelector("[data-section=heads]")?.scrollIntoView();
+                },
+              },
+              `${view.title}, head ${head + 1}`,
+            ),
+            " ",
+            el("b", {}, plus(change)),
+          ]),
+        )
+      : "",
+  );
+  return node;
+}

@@ -1,0 +1,194 @@
+// The exhibit as the page holds it: weights unpacked, heads averaged, pieces merged to words, numbers written out.
+
+// ---- weights
+
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// One head of a view between pieces, or the mean of all of them where `head` is null.
+function weightsOf(view, head) {
+  view.kept ??= new Map();
+  if (!view.kept.has(head)) {
+    const size = view.n * view.m;
+    const values = new Float32Array(size);
+    const heads = head === null ? [...Array(view.heads).keys()] : [head];
+    for (const h of heads) {
+      const levels = view.levels.subarray(h * size, (h + 1) * size);
+      const low = view.low[h] / heads.length,
+        step = view.step[h] / heads.length;
+      for (let i = 0; i < size; i++) values[i] += low + step * levels[i];
+    }
+    view.kept.set(head, values);
+  }
+  return view.kept.get(head);
+}
+
+// Numbers that stand beside every row (entropy, centres): of a head, or the mean of them.
+function besideRows(numbers, head) {
+  if (!numbers) return null;
+  if (head !== null) return numbers[head];
+  return numbers[0].map((_, row) => mean(numbers.map((each) => each[row])));
+}
+
+// Of any number of values: a call with all of them as arguments would be too long.
+function largest(values, least = 1e-9) {
+  let most = least;
+  for (const value of values) if (value > most) most = value;
+  return most;
+}
+
+function mean(values) {
+  const known = values.filter((value) => value !== null);
+  return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
+}
+
+// ---- pieces and words
+
+// What stands along an edge: words with the pieces they are made of, or every piece by itself.
+function unitsOf(side, count, merged) {
+  if (!side) return Array.from({ length: count }, (_, i) => ({ text: count === 1 ? "" : String(i + 1), pieces: [i] }));
+  if (!merged || side.grid || side.words.every((word) => word === null)) {
+    return side.pieces.map((text, i) => ({ text, pieces: [i], special: side.words[i] === null }));
+  }
+  const known = side.words.filter((word) => word !== null);
+  const units = Array.from({ length: largest(known, -1) + 1 }, (_, i) => ({ text: side.texts[i] ?? "", pieces: [] }));
+  side.words.forEach((word, piece) => word !== null && units[word].pieces.push(piece));
+  return units;
+}
+
+// A view as it is shown: summed over the pieces of a column's word, averaged over those of a row's.
+function tableOf(exhibit, view, head, merged) {
+  // Content scores may align the word that is read: then a row is named by it.
+  const read = exhibit.offset === 1 && view.name === exhibit.aligned && view.rows === "written" && exhibit.sides.read;
+  const rows = unitsOf(read || exhibit.sides[view.rows], view.n, merged);
+  const columns = unitsOf(exhibit.sides[view.columns], view.m, merged);
+  const pieces = weightsOf(view, head),
+    n = rows.length,
+    m = columns.length;
+  const values = new Float32Array(n * m);
+  rows.forEach((row, i) => {
+    columns.forEach((column, j) => {
+      let sum = 0;
+      for (const p of row.pieces) for (const q of column.pieces) sum += pieces[p * view.m + q];
+      values[i * m + j] = row.pieces.length ? sum / row.pieces.length : 0;
+    });
+  });
+  const entropy = besideRows(view.entropy, head);
+  const beside = (numbers) => numbers && rows.map((row) => mean(row.pieces.map((piece) => numbers[piece])));
+  const along = placesOf(columns, view.m);
+  const centres = beside(besideRows(view.centre, head));
+  const picked = view.picked && rows.map((row) => picksOf(view, head, row, columns));
+  const table = { rows, columns, n, m, values, entropy: beside(entropy), picked, most: Math.log(view.m) };
+  if (centres) {
+    table.windows = centres.map((centre) =>
+      centre === null
+        ? null
+        : {
+            centre: along(centre),
+            from: along(centre - (view.radius ?? 0)),
+            to: along(centre + (view.radius ?? 0)),
+          },
+    );
+  }
+  return finished(table);
+}
+
+function finished(table) {
+  let low = 0,
+    high = 0;
+  for (const value of table.values) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  table.signed = low < -1e-6;
+  table.top = Math.max(-low, high) || 1;
+  table.at = (row, column) => table.values[row * table.m + column];
+  return table;
+}
+
+// From a place between pieces to one between units: the middle of unit j is at j.
+function placesOf(units, pieces) {
+  const edge = Array(pieces + 1).fill(null);
+  units.forEach((unit, j) =>
+    unit.pieces.forEach((piece, k) => {
+      edge[piece] = j - 0.5 + k / unit.pieces.length;
+    }),
+  );
+  edge[pieces] = units.length - 0.5;
+  for (let p = pieces - 1; p >= 0; p--) edge[p] ??= edge[p + 1];
+  return (place) => {
+    const at = Math.min(pieces, Math.max(0, place + 0.5)),
+      low = Math.min(pieces - 1, Math.floor(at));
+    return edge[low] + (edge[low + 1] - edge[low]) * (at - low);
+  };
+}
+
+function picksOf(view, head, row, columns) {
+  const found = new Set();
+  const heads = head === null ? view.picked : [view.picked[head]];
+  for (const each of heads)
+    for (const piece of row.pieces) {
+      const column = columns.findIndex((unit) => unit.pieces.includes(each[piece]));
+      if (column >= 0) found.add(column);
+    }
+  return found;
+}
+
+// Whether any side is cut finer than words.
+function hasPieces(exhibit) {
+  return Object.values(exhibit.sides).some(
+    (side) => !side.grid && side.words.some((word, i) => word === null || side.pieces[i] !== side.texts[word]),
+  );
+}
+
+// ---- numbers as words
+
+// .83 rather than 0.83, with a minus that is as wide as a plus.
+function share(value, digits = 2) {
+  if (value === null || value === undefined) return "–";
+  if (Math.abs(value) >= 10) return signedText(value.toPrecision(3));
+  const text = value.toFixed(digits);
+  return signedText(
+    /\.0+$/.test(text) ? text.replace(/\.0+$/, "").replace(/^-0$/, "0") : text.replace(/^(-?)0\./, "$1."),
+  );
+}
+
+// A probability, which is never quite nothing.
+function chance(logProb, digits = 2) {
+  const value = Math.exp(logProb ?? -Infinity),
+    least = 10 ** -digits;
+  return value < least / 2
+    ? `<${share(least, digits)}`
+    : value < 1 && value > 1 - least / 2
+      ? `>${share(1 - least, digits)}`
+      : share(value, digits);
+}
+
+function signedText(text) {
+  return text.replace(/^-/, "−");
+}
+
+function decimal(value, digits = 2) {
+  return value === null ? "–" : signedText(value.toFixed(digits).replace(/^-(0\.0+)$/, "$1"));
+}
+
+function plus(value) {
+  return value === null ? "–" : value > 0.005 ? `+${decimal(value)}` : decimal(value);
+}
+
+function headName(head) {
+  return head === null ? "mean of heads" : `head ${head + 1}`;
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+// The direction in which a row of words runs: that of its first letter that has one.
+function directionOf(texts) {
+  const first = texts.join(" ").match(/\p{L}/u);
+  return first && /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFF]/u.test(first[0]) ? "rtl" : "ltr";
+}

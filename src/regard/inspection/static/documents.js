@@ -1,0 +1,114 @@
+// Documents: how much every word counts in its sentence, and every sentence in the document.
+
+function documentSection(exhibit, state) {
+  const view = exhibit.views.find((each) => each.role === "words");
+  if (!view) return null;
+  const whole = exhibit.views.find((each) => each.role === "sentences");
+  const side = exhibit.sides[view.columns];
+  const node = section(
+    "document",
+    "What counted",
+    whole
+      ? "The bar before a sentence is its share of the document; a word is as dark as √(sentence) × word."
+      : "The darker a word, the more it counted.",
+  );
+  const bar = el("div", { class: "bar-row" }),
+    list = el("ol", { class: `document${whole ? "" : " plain"}` });
+  const told = readout("Point at a word or a sentence, or Tab to the first word and use the arrows.");
+  let head = view.heads > 1 ? null : 0;
+  if (view.heads > 1)
+    bar.append(
+      headChoice(view, head, (h) => {
+        head = h;
+        render();
+      }).node,
+    );
+  const render = () => {
+    const table = tableOf(exhibit, view, head, state.merged),
+      sums = whole ? weightsOf(whole, whole.heads > 1 ? null : 0) : null;
+    const of = (unit) => (side?.sentences && unit.pieces.length ? side.sentences[unit.pieces[0]] : 0);
+    const groups = new Map();
+    table.columns.forEach((unit, at) => {
+      if (!unit.pieces.length) return;
+      const number = of(unit);
+      if (!groups.has(number)) groups.set(number, []);
+      groups.get(number).push({ unit, at, value: table.at(0, at) });
+    });
+    const strong = (word, number) => (sums ? Math.sqrt(sums[number] ?? 0) * word.value : word.value);
+    let top = 1e-9,
+      most = 1e-9;
+    groups.forEach((words, number) => {
+      words.forEach((word) => {
+        top = Math.max(top, strong(word, number));
+      });
+      most = Math.max(most, sums?.[number] ?? 0);
+    });
+    const buttons = [];
+    list.replaceChildren(
+      ...[...groups].map(([number, words]) => {
+        const line = el("p", { dir: "auto" });
+        for (const word of words) {
+          const button = el(
+            "button",
+            {
+              type: "button",
+              class: `word${word.unit.special ? " special" : ""}`,
+              style: { "--w": (strong(word, number) / top).toFixed(3) },
+            },
+            said(word.unit.text, { class: "text" }),
+          );
+          const tell = () =>
+            told.say(
+              said(word.unit.text, { class: "who" }),
+              " counts ",
+              el("b", {}, share(word.value, 3)),
+              sums
+                ? [
+                    " in its sentence, which counts ",
+                    el("b", {}, share(sums[number], 3)),
+                    " in the document: together ",
+                    el("b", {}, share(sums[number] * word.value, 4)),
+                  ]
+                : "",
+            );
+          button.addEventListener("pointerenter", tell);
+          button.addEventListener("focus", tell);
+          buttons.push(button);
+          line.append(button, " ");
+        }
+        return el(
+          "li",
+          {},
+          sums
+            ? el(
+                "div",
+                {
+                  class: "weight",
+                  onpointerenter: () =>
+                    told.say(`Sentence ${number + 1} counts `, el("b", {}, share(sums[number], 3)), " in the document"),
+                },
+                el(
+                  "span",
+                  { class: "meter", "aria-hidden": "true" },
+                  el("span", { style: { width: `${((100 * sums[number]) / most).toFixed(1)}%` } }),
+                ),
+                el("span", { class: "value" }, share(sums[number])),
+              )
+            : "",
+          line,
+        );
+      }),
+    );
+    roving(buttons);
+  };
+  let merged = state.merged;
+  state.on(() => {
+    if (merged !== state.merged) {
+      merged = state.merged;
+      render();
+    }
+  });
+  node.append(bar, list, told.node);
+  render();
+  return node;
+}

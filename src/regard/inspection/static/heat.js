@@ -1,0 +1,209 @@
+// Heat maps: a table of weights in shades, with its words, and a cursor for pointer and arrows.
+
+// A table, a dot of the canvas a cell; the style sheet stretches it without smoothing.
+function dots(canvas, table) {
+  const { n, m, values, top } = table;
+  canvas.width = m;
+  canvas.height = n;
+  const context = canvas.getContext("2d"),
+    image = context.createImageData(m, n),
+    { up, down } = tints();
+  for (let i = 0; i < n * m; i++) {
+    const level = Math.min(255, Math.round((Math.abs(values[i]) / top) * 255));
+    const [red, green, blue] = (values[i] < 0 ? down : up)[level];
+    image.data.set([red, green, blue, 255], 4 * i);
+  }
+  context.putImageData(image, 0, 0);
+}
+
+// A heat map with its words, a cursor that follows pointer and arrows, entropy a row, windows and picks.
+function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
+  const { rows, columns, n, m } = table;
+  const long = (units) => Math.min(16, Math.max(2, ...units.map((unit) => [...unit.text].length)));
+  const left = Math.min(150, long(rows) * 7.6 + 14),
+    bars = table.entropy ? 74 : 8;
+  const room = Math.min(30, (width - left - bars) / m, 760 / n);
+  // Too small for names, it fills what room there is.
+  const cell = room >= 9 ? Math.floor(room) : Math.max(1, Math.min((width - 48 - bars) / m, 760 / n));
+  const named = cell >= 9,
+    above = named ? Math.min(120, long(columns) * 6.1 + 18) : 26;
+  const margin = named ? left : 40;
+  const wide = margin + m * cell + bars + (named ? 46 : 0),
+    high = above + n * cell + 6;
+  const canvas = el("canvas", {
+    class: "cells",
+    "aria-hidden": "true",
+    style: { left: `${margin}px`, top: `${above}px`, width: `${m * cell}px`, height: `${n * cell}px` },
+  });
+  const cut = (text) => {
+    const letters = [...shown(text)];
+    return letters.length > 16 ? letters.slice(0, 15).join("") + "…" : letters.join("");
+  };
+  const over = svg("svg", { class: "over", width: wide, height: high, "aria-hidden": "true" });
+  const size = Math.max(9, Math.min(13, cell * 0.62 + 2));
+  if (named) {
+    rows.forEach((unit, i) =>
+      over.append(
+        svg(
+          "text",
+          {
+            x: margin - 8,
+            y: above + (i + 0.5) * cell,
+            class: `name of-row${unit.special ? " special" : ""}`,
+            "font-size": size,
+            "data-row": i,
+          },
+          cut(unit.text),
+        ),
+      ),
+    );
+    columns.forEach((unit, j) =>
+      over.append(
+        svg(
+          "text",
+          {
+            x: 0,
+            y: 0,
+            transform: `translate(${margin + (j + 0.5) * cell + 2} ${above - 8}) rotate(-48)`,
+            class: `name of-column${unit.special ? " special" : ""}`,
+            "font-size": size,
+            "data-column": j,
+          },
+          cut(unit.text),
+        ),
+      ),
+    );
+    if (cell >= 5 && n * m < 6000) {
+      const lines = svg("g", { class: "gaps" });
+      for (let i = 1; i < n; i++) lines.append(svg("path", { d: `M${margin} ${above + i * cell}h${m * cell}` }));
+      for (let j = 1; j < m; j++) lines.append(svg("path", { d: `M${margin + j * cell} ${above}v${n * cell}` }));
+      over.append(lines);
+    }
+  }
+  if (table.signed && named) {
+    // Below zero is told by a dash, too: for those who do not see the hue, and on grey paper.
+    for (let i = 0; i < n; i++)
+      for (let j = 0; j < m; j++) {
+        if (table.at(i, j) < -0.12 * table.top)
+          over.append(
+            svg("path", {
+              d: `M${margin + (j + 0.32) * cell} ${above + (i + 0.5) * cell}h${cell * 0.36}`,
+              class: "minus",
+            }),
+          );
+      }
+  }
+  over.append(
+    svg("rect", { x: margin - 0.5, y: above - 0.5, width: m * cell + 1, height: n * cell + 1, class: "frame" }),
+  );
+  if (table.entropy) {
+    const x = margin + m * cell + 10;
+    over.append(svg("text", { x, y: above - 8, class: "tiny" }, "entropy"));
+    table.entropy.forEach(
+      (value, i) =>
+        value !== null &&
+        over.append(
+          svg("rect", {
+            x,
+            y: above + i * cell + cell * 0.22,
+            width: Math.max(1, (value / (table.most || 1)) * (bars - 18)),
+            height: Math.max(1, cell * 0.56),
+            class: "spread",
+          }),
+        ),
+    );
+  }
+  table.windows?.forEach((window, i) => {
+    if (!window) return;
+    const x = (place) => margin + (Math.min(m - 0.5, Math.max(-0.5, place)) + 0.5) * cell,
+      y = above + (i + 0.5) * cell,
+      k = Math.min(5, cell * 0.3);
+    over.append(
+      svg("path", {
+        d: `M${x(window.from)} ${y - k}v${2 * k}m0 ${-k}H${x(window.to)}m0 ${-k}v${2 * k}`,
+        class: "window",
+      }),
+      svg("path", { d: `M${x(window.centre) - k} ${y}l${k} ${-k}l${k} ${k}l${-k} ${k}z`, class: "centre" }),
+    );
+  });
+  table.picked?.forEach((columns_, i) =>
+    columns_.forEach((j) =>
+      over.append(
+        svg("circle", {
+          cx: margin + (j + 0.5) * cell,
+          cy: above + (i + 0.5) * cell,
+          r: Math.max(2, cell * 0.3),
+          class: "picked",
+        }),
+      ),
+    ),
+  );
+  const cursor = svg("rect", { class: "cursor", width: cell, height: cell, visibility: "hidden" });
+  over.append(cursor);
+  const node = el(
+    "div",
+    {
+      class: "heat",
+      tabindex: "0",
+      role: "img",
+      "aria-label": `${label}: ${n} rows, ${m} columns; arrows move from cell to cell`,
+      style: { width: `${wide}px`, height: `${high}px` },
+    },
+    canvas,
+    over,
+  );
+  const paint = () => dots(canvas, table);
+  paint();
+  let at = null;
+  const move = (i, j) => {
+    at = i === null ? null : [Math.min(n - 1, Math.max(0, i)), Math.min(m - 1, Math.max(0, j))];
+    cursor.setAttribute("visibility", at ? "visible" : "hidden");
+    over.querySelectorAll(".lit").forEach((each) => each.classList.remove("lit"));
+    if (at) {
+      cursor.setAttribute("x", margin + at[1] * cell);
+      cursor.setAttribute("y", above + at[0] * cell);
+      over.querySelector(`[data-row="${at[0]}"]`)?.classList.add("lit");
+      over.querySelector(`[data-column="${at[1]}"]`)?.classList.add("lit");
+    }
+    oncell(...(at ?? [null, null]));
+  };
+  node.addEventListener("pointermove", (event) => {
+    const box = canvas.getBoundingClientRect(),
+      j = Math.floor((event.clientX - box.left) / cell),
+      i = Math.floor((event.clientY - box.top) / cell);
+    if (i >= 0 && j >= 0 && i < n && j < m) move(i, j);
+    else move(null);
+  });
+  node.addEventListener("pointerleave", () => move(null));
+  node.addEventListener("blur", () => move(null));
+  node.addEventListener("keydown", (event) => {
+    const by = {
+      ArrowRight: [0, 1],
+      ArrowLeft: [0, -1],
+      ArrowDown: [1, 0],
+      ArrowUp: [-1, 0],
+      Home: [0, -m],
+      End: [0, m],
+    }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    if (at) move(at[0] + by[0], at[1] + by[1]);
+    else move(0, 0);
+  });
+  return { node, paint, move };
+}
+
+// What a heat map's cell says.
+function cellSaid(table, i, j) {
+  if (i === null) return "";
+  return [
+    said(table.rows[i].text, { class: "who" }),
+    " → ",
+    said(table.columns[j].text, { class: "who" }),
+    "  ",
+    el("b", {}, share(table.at(i, j), 3)),
+    table.entropy && table.entropy[i] !== null
+      ? `   entropy of the row ${decimal(table.entropy[i])} of ${decimal(table.most)} nats`
+      : "",
+  ];
+}

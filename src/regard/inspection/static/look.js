@@ -1,0 +1,173 @@
+// The page: reads the exhibits, and puts a section for each thing that they hold.
+
+// What is chosen in one section and shown in others.
+function stateOf(exhibit) {
+  const listeners = [];
+  const first =
+    exhibit.aligned ??
+    matrixViews(exhibit).find((view) => view.role === "cross")?.name ??
+    matrixViews(exhibit)[0]?.name ??
+    null;
+  const state = {
+    view: first,
+    head: exhibit.head,
+    merged: true,
+    on: (listener) => listeners.push(listener),
+    choose: (changes) => {
+      Object.assign(state, changes);
+      const view = exhibit.views.find((each) => each.name === state.view);
+      if (view && view.heads > 1 && state.head !== null && state.head >= view.heads) state.head = null;
+      listeners.forEach((listener) => listener());
+    },
+  };
+  return state;
+}
+
+function headerOf(exhibit, letter) {
+  const lines = [];
+  const long = exhibit.title.length > 420 || (exhibit.labels.length > 0 && exhibit.title.length > 160);
+  if (exhibit.picture && exhibit.title && !letter) lines.push(["picture", said(exhibit.title)]);
+  else if (exhibit.title && !letter) lines.push(["in", said(exhibit.title, { class: long ? "long" : "" })]);
+  if (exhibit.output && exhibit.output !== exhibit.title)
+    lines.push([exhibit.labels.length ? "named" : "out", said(exhibit.output, { class: "output" })]);
+  const pieces = exhibit.sides.written?.pieces.length;
+  const facts = [
+    exhibit.logProb !== null && ["log-probability", decimal(exhibit.logProb)],
+    exhibit.logProb !== null && pieces && ["probability a piece", chance(exhibit.logProb / pieces)],
+    exhibit.views.length > 0 && ["attentions", String(exhibit.views.length)],
+    exhibit.views.length > 0 && ["heads in all", String(exhibit.views.reduce((sum, view) => sum + view.heads, 0))],
+  ].filter(Boolean);
+  const quietly = facts.length > 2 ? facts : facts.filter(([name]) => name === "log-probability");
+  const top = Math.max(1e-9, ...exhibit.labels.map(([, value]) => value ?? 0));
+  const labels = [...exhibit.labels].sort((p, q) => (q[1] ?? 0) - (p[1] ?? 0)).slice(0, 12);
+  return el(
+    "header",
+    {},
+    el(
+      "p",
+      { class: "eyebrow" },
+      letter ? el("b", { class: "letter" }, letter) : "",
+      [exhibit.kind, exhibit.task, exhibit.run].filter(Boolean).join("  ·  ") || "a look",
+    ),
+    lines.length
+      ? el(
+          "dl",
+          { class: "said" },
+          lines.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]),
+        )
+      : "",
+    labels.length
+      ? el(
+          "dl",
+          { class: "labels" },
+          labels.flatMap(([label, value]) => [
+            said(label, { class: label === exhibit.output ? "named" : "" }, "dt"),
+            el(
+              "dd",
+              {},
+              el(
+                "span",
+                { class: "meter", "aria-hidden": "true" },
+                el("span", { style: { width: `${((100 * (value ?? 0)) / Math.max(top, 1)).toFixed(1)}%` } }),
+              ),
+              el("span", { class: "value" }, share(value, 3)),
+            ),
+          ]),
+        )
+      : "",
+    el(
+      "dl",
+      { class: "facts" },
+      quietly.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+    ),
+  );
+}
+
+function unitsChoice(exhibit, state) {
+  if (!hasPieces(exhibit) || !exhibit.views.length) return null;
+  return choice(
+    "Show",
+    [
+      [true, "words"],
+      [false, "pieces"],
+    ],
+    state.merged,
+    (merged) => state.choose({ merged }),
+  ).node;
+}
+
+async function shownIn(column, exhibit, letter) {
+  const state = stateOf(exhibit),
+    image = await loaded(exhibit.picture),
+    header = headerOf(exhibit, letter);
+  const sections = [
+    captionSection(exhibit, state, image),
+    placesSection(exhibit, state, image),
+    documentSection(exhibit, state),
+  ].filter(Boolean);
+  column.append(header);
+  const bar = el("nav", { class: "contents", "aria-label": "sections" });
+  column.append(bar);
+  if (image && !sections.length)
+    column.append(el("section", {}, el("canvas", { class: "picture", role: "img", "aria-label": exhibit.title })));
+  for (const each of sections) {
+    column.append(each);
+    each.ready?.();
+  }
+  for (const make of [pairSection, headsSection, searchSection, walkSection, statesSection, ablationSection]) {
+    const each = make(exhibit, state);
+    if (!each) continue;
+    sections.push(each);
+    column.append(each);
+    each.ready?.();
+  }
+  if (image && !exhibit.views.length)
+    spotlight(column.querySelector("canvas.picture"), image, null, [1, 1], { size: 420 });
+  if (!exhibit.views.length)
+    header.after(el("p", { class: "note" }, "This model has no attention: it looked at nothing in particular."));
+  const links = sections.map((each) => el("a", { href: `#${each.id}` }, each.title_));
+  bar.append(
+    el("div", { class: "links" }, sections.length > 1 ? links : []),
+    ...[unitsChoice(exhibit, state)].filter(Boolean),
+  );
+  if (!bar.textContent) bar.remove();
+}
+
+async function begin() {
+  const data = JSON.parse(document.getElementById("data").textContent),
+    bytes = await unpacked(data.bytes),
+    main = document.getElementById("look");
+  for (const exhibit of data.exhibits)
+    for (const view of exhibit.views) view.levels = bytes.subarray(view.at, view.at + view.heads * view.n * view.m);
+  main.replaceChildren();
+  if (data.exhibits.length === 1) await shownIn(main, data.exhibits[0], "");
+  else {
+    main.classList.add("two");
+    const [a] = data.exhibits;
+    main.append(
+      el(
+        "header",
+        { class: "both" },
+        el("p", { class: "eyebrow" }, "two models on one input"),
+        a.title ? el("h1", {}, said(a.title, { class: a.title.length > 420 ? "long" : "" })) : "",
+      ),
+    );
+    main.append(compareSection(data.exhibits));
+    const columns = el("div", { class: "columns" });
+    main.append(columns);
+    const each = data.exhibits.map((_, k) =>
+      columns.appendChild(el("div", { class: "column", "aria-label": "AB"[k] })),
+    );
+    for (let k = 0; k < 2; k++) await shownIn(each[k], data.exhibits[k], "AB"[k]);
+  }
+  main.append(
+    el(
+      "footer",
+      {},
+      "Made by Regard. Weights are rounded to 256 steps a head; everything on this page is in this file.",
+    ),
+  );
+  document.documentElement.dataset.ready = "true";
+}
+
+begin();

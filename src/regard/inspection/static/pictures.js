@@ -1,0 +1,134 @@
+// Pictures, dimmed where nothing looks: what is looked at stays bright.
+
+function loaded(address) {
+  return new Promise((done) => {
+    if (!address) {
+      done(null);
+      return;
+    }
+    const image = new Image();
+    image.onload = () => done(image);
+    image.onerror = () => done(null);
+    image.src = address;
+  });
+}
+
+// The picture, dimmed where it is not looked at; weights are smoothed from the grid up to its size.
+function spotlight(canvas, image, weights, [height, width], { size, place = null, picked = null, smooth = true }) {
+  const ratio = image ? image.naturalHeight / image.naturalWidth : height / width,
+    context = canvas.getContext("2d");
+  canvas.width = size;
+  canvas.height = Math.max(1, Math.round(size * ratio));
+  const wide = canvas.width,
+    high = canvas.height;
+  context.imageSmoothingEnabled = !image || image.naturalWidth > size;
+  if (image) context.drawImage(image, 0, 0, wide, high);
+  else {
+    context.fillStyle = "#f5f7fa";
+    context.fillRect(0, 0, wide, high);
+  }
+  if (weights) {
+    const top = largest(weights),
+      mask = document.createElement("canvas");
+    // A border of the same values, so that smoothing ends at the middle of a place and not before.
+    mask.width = width + 2;
+    mask.height = height + 2;
+    const small = mask.getContext("2d"),
+      image_ = small.createImageData(width + 2, height + 2);
+    for (let y = 0; y < height + 2; y++)
+      for (let x = 0; x < width + 2; x++) {
+        const own = Math.min(height - 1, Math.max(0, y - 1)) * width + Math.min(width - 1, Math.max(0, x - 1));
+        // A dark veil where nothing looks, a thin light one where all do: seen on dark pictures, too.
+        const bright = Math.sqrt(Math.max(0, weights[own]) / top);
+        const grey = Math.round(12 + 243 * bright),
+          veil = Math.round(180 * (1 - bright) + 46 * bright);
+        image_.data.set([grey, grey, grey, veil], 4 * (y * (width + 2) + x));
+      }
+    small.putImageData(image_, 0, 0);
+    context.imageSmoothingEnabled = smooth;
+    context.imageSmoothingQuality = "high";
+    context.drawImage(mask, 1, 1, width, height, 0, 0, wide, high);
+  }
+  const box = (at) => [
+    ((at % width) * wide) / width,
+    (Math.floor(at / width) * high) / height,
+    wide / width,
+    high / height,
+  ];
+  const thin = Math.max(1.5, size / 160);
+  if (picked !== null && picked >= 0) {
+    const [x, y, w, h] = box(picked),
+      r = Math.min(w, h) * 0.32;
+    for (const [colour, line] of [
+      ["#000", thin * 2.4],
+      ["#fff", thin],
+    ]) {
+      context.beginPath();
+      context.arc(x + w / 2, y + h / 2, r, 0, 7);
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.stroke();
+    }
+  }
+  if (place !== null) {
+    const [x, y, w, h] = box(place);
+    for (const [colour, line] of [
+      ["#000", thin * 2.6],
+      ["#fff", thin * 1.1],
+    ]) {
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.strokeRect(x + 1, y + 1, w - 2, h - 2);
+    }
+  }
+}
+
+// The weights of a row on the grid; of a word, those of its pieces on average.
+function mapOf(view, head, pieces) {
+  const values = weightsOf(view, head),
+    map = new Float32Array(view.m);
+  for (const piece of pieces) for (let j = 0; j < view.m; j++) map[j] += values[piece * view.m + j] / pieces.length;
+  return map;
+}
+
+// What the heads of all layers see of one row, small.
+function headMaps(views, draw, onhead) {
+  const made = views.flatMap((view) =>
+    Array.from({ length: view.heads }, (_, head) => {
+      const canvas = el("canvas", { "aria-hidden": "true" });
+      const node = el(
+        "button",
+        {
+          type: "button",
+          class: "multiple",
+          "aria-label": `${view.title}, head ${head + 1}`,
+          title: `${view.title}, head ${head + 1}`,
+          onclick: () => onhead(view, head),
+        },
+        canvas,
+      );
+      return { view, head, canvas, node };
+    }),
+  );
+  if (made.length < 2) return null;
+  const heads = Math.max(...views.map((view) => view.heads));
+  roving(
+    made.map((each) => each.node),
+    { columns: () => heads },
+  );
+  return {
+    node: el(
+      "div",
+      { class: "maps", style: { "--heads": Math.min(heads, 8) }, role: "group", "aria-label": "layers and heads" },
+      made.map((each) => each.node),
+    ),
+    draw: (chosen, head) =>
+      made.forEach((each) => {
+        draw(each.canvas, each.view, each.head);
+        each.node.setAttribute(
+          "aria-pressed",
+          String(each.view === chosen && (chosen.heads === 1 || each.head === head)),
+        );
+      }),
+  };
+}

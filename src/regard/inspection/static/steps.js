@@ -1,0 +1,193 @@
+// One word walked through its attention in numbers and bars; and the states of a recurrent network as they arrive.
+
+function walkSection(exhibit) {
+  const { walk } = exhibit;
+  if (!walk?.stages.length) return null;
+  const view = exhibit.views.find((each) => each.name === walk.view),
+    side = view && exhibit.sides[view.rows];
+  const node = section("walk", "In numbers", null);
+  node.append(
+    el(
+      "p",
+      { class: "lead" },
+      "One word",
+      side ? [": ", said(side.pieces[walk.row], { class: "who" })] : "",
+      view ? `, ${view.title}${view.heads > 1 ? `, head ${walk.head + 1}` : ""}.` : ".",
+    ),
+  );
+  const list = el("ol", { class: "stages" });
+  for (const stage of walk.stages)
+    list.append(
+      el(
+        "li",
+        {},
+        el(
+          "div",
+          { class: "formula" },
+          el("span", { class: "symbol" }, stage.symbol),
+          el("span", { class: "faint" }, stage.words),
+        ),
+        stageOf(stage),
+      ),
+    );
+  node.append(list);
+  return node;
+}
+
+function stageOf(stage) {
+  let { values, names } = stage;
+  if (values.length === 1 && names.length > 1 && values[0].length === names.length)
+    values = values[0].map((value) => [value]);
+  const flat = values.flat().filter((value) => value !== null),
+    reach = largest(flat.map(Math.abs)),
+    negative = flat.some((value) => value < 0);
+  const single = values[0]?.length === 1;
+  const top = single && largest(flat, -Infinity);
+  const rows = values.map((row, i) =>
+    el(
+      "div",
+      { class: "line" },
+      said(names[i] ?? "", { class: "name" }),
+      single ? barOf(row[0], reach, negative) : stripOf(row, reach, names[i] ?? ""),
+      single ? el("span", { class: `value${row[0] === top ? " most" : ""}` }, share(row[0], 3)) : "",
+    ),
+  );
+  const body = el(
+    "div",
+    { class: single ? "single" : "vectors" },
+    rows.slice(0, 60),
+    rows.length > 60 ? el("p", { class: "faint small" }, `and ${rows.length - 60} more`) : "",
+  );
+  if (single) return body;
+  return el(
+    "div",
+    {},
+    body,
+    el(
+      "details",
+      {},
+      el("summary", {}, "numbers"),
+      el(
+        "div",
+        { class: "scroll" },
+        el(
+          "table",
+          { class: "numbers" },
+          el(
+            "tbody",
+            {},
+            values.slice(0, 60).map((row, i) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row" }, said(names[i] ?? "")),
+                row.slice(0, 128).map((value) => el("td", { class: "number" }, share(value))),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function barOf(value, reach, negative) {
+  const width = (100 * Math.abs(value)) / reach / (negative ? 2 : 1);
+  return el(
+    "span",
+    { class: `meter signed${negative ? " both" : ""}`, "aria-hidden": "true" },
+    el("span", {
+      class: value < 0 ? "below" : "above",
+      style: { width: `${width.toFixed(1)}%`, [value < 0 ? "right" : "left"]: negative ? "50%" : "0" },
+    }),
+  );
+}
+
+// A vector as bars up and down from a line, so that the sign is seen without colour.
+function stripOf(row, reach, name) {
+  const canvas = el("canvas", {
+    class: "strip",
+    role: "img",
+    "aria-label": `${name}: ${row.length} numbers from ${share(Math.min(...row))} to ${share(Math.max(...row))}`,
+  });
+  const high = 30,
+    step = Math.max(2, Math.min(18, Math.floor(620 / row.length))),
+    sharp = 2;
+  canvas.width = row.length * step * sharp;
+  canvas.height = high * sharp;
+  canvas.style.setProperty("width", `${row.length * step}px`);
+  const paint = () => {
+    const context = canvas.getContext("2d"),
+      { up, down, ink } = palette();
+    context.setTransform(sharp, 0, 0, sharp, 0, 0);
+    context.clearRect(0, 0, row.length * step, high);
+    row.forEach((value, k) => {
+      const tall = (Math.abs(value ?? 0) / reach) * (high / 2 - 1);
+      context.fillStyle = value < 0 ? down[3] : up[4];
+      context.fillRect(k * step, value < 0 ? high / 2 : high / 2 - tall, Math.max(1, step - 1), tall);
+    });
+    context.fillStyle = ink;
+    context.globalAlpha = 0.35;
+    context.fillRect(0, high / 2 - 0.25, row.length * step, 0.5);
+    context.globalAlpha = 1;
+  };
+  painted(paint);
+  canvas.addEventListener("pointermove", (event) => {
+    const k = Math.floor((event.offsetX / canvas.clientWidth) * row.length);
+    canvas.title = k in row ? `${k + 1}: ${share(row[k], 3)}` : "";
+  });
+  return canvas;
+}
+
+function statesSection(exhibit) {
+  const states = exhibit.walk?.states ?? [];
+  if (!states.length) return null;
+  const node = section(
+    "states",
+    "States, one by one",
+    "What the network holds after each word: a bar a number, up above zero and down below it.",
+  );
+  const reach = largest(states.flatMap((state) => state.values.map((value) => Math.abs(value ?? 0))));
+  const list = el("ol", { class: "states" });
+  let before = null;
+  const rows = states.map((state) => {
+    const row = el(
+      "li",
+      { class: state.side === before ? "" : "first" },
+      state.side === before
+        ? ""
+        : el("span", { class: "faint small side" }, state.side === "source" ? "reading" : "writing"),
+      said(state.piece, { class: "name" }),
+      stripOf(state.values, reach, state.piece),
+    );
+    before = state.side;
+    return row;
+  });
+  list.append(...rows);
+  const range = el("input", {
+    type: "range",
+    min: 1,
+    max: states.length,
+    value: states.length,
+    "aria-label": "States that have arrived",
+    oninput: () => go(Number(range.value)),
+  });
+  const number = el("span", { class: "faint small counter" });
+  let at = states.length;
+  const go = (to) => {
+    at = Math.min(states.length, Math.max(1, to));
+    range.value = at;
+    number.textContent = `${at} of ${states.length}`;
+    rows.forEach((row, k) => {
+      row.classList.toggle("away", k >= at);
+      row.classList.toggle("now", k === at - 1 && at < states.length);
+    });
+  };
+  const play = player((begun) => {
+    go(begun ? (at === states.length ? 1 : at + 1) : at + 1);
+    return at < states.length;
+  });
+  node.append(el("div", { class: "bar-row" }, range, play.node, number), el("div", { class: "scroll" }, list));
+  go(states.length);
+  return node;
+}

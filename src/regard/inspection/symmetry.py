@@ -1,0 +1,111 @@
+"""One alignment from those of two directions, which see different links: what both say, and what grows out of it.
+
+Koehn, Och and Marcu 2003 (Statistical Phrase-Based Translation), section 3; the final steps as in Koehn et al. 2005
+(Edinburgh System Description for the 2005 IWSLT Speech Translation Evaluation).
+"""
+
+import heapq
+from collections.abc import Callable, Iterable
+
+from regard.errors import ArgumentError
+
+__all__ = [
+    "METHODS",
+    "flipped",
+    "grow_diag",
+    "grow_diag_final",
+    "grow_diag_final_and",
+    "intersection",
+    "symmetrise",
+    "union",
+]
+
+Link = tuple[int, int]  # a source word and a target word
+AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in their order
+
+
+def flipped(links: Iterable[Link]) -> list[Link]:
+    """Links of the other direction as links of this one."""
+    return [(source, target) for target, source in links]
+
+
+def intersection(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
+    """What both directions say: few links, most of them right."""
+    return set(forward) & set(backward)
+
+
+def union(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
+    """What either says."""
+    return set(forward) | set(backward)
+
+
+def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
+    """The intersection, and beside its links those of the union that give a word its first link, again and again."""
+    forward, backward = set(forward), set(backward)
+    return grown(forward & backward, forward | backward)
+
+
+def grow_diag_final(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
+    """The same, and then every link of either direction that gives a word of one side its first."""
+    return finished(forward, backward, lambda source, target: source or target)
+
+
+def grow_diag_final_and(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
+    """The same, and then every link of either direction between two words that have none yet."""
+    return finished(forward, backward, lambda source, target: source and target)
+
+
+METHODS: dict[str, Callable[[Iterable[Link], Iterable[Link]], set[Link]]] = {
+    "intersection": intersection,
+    "union": union,
+    "grow-diag": grow_diag,
+    "grow-diag-final": grow_diag_final,
+    "grow-diag-final-and": grow_diag_final_and,
+}
+
+
+def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = "grow-diag") -> list[Link]:
+    """Both directions as one, in the target's order; the links of both are (source, target) of the forward one."""
+    if method not in METHODS:
+        raise ArgumentError(f"method: {method!r} given, expected one of {', '.join(METHODS)}")
+    return sorted(METHODS[method](list(forward), list(backward)), key=lambda link: (link[1], link[0]))
+
+
+def grown(found: set[Link], every: set[Link]) -> set[Link]:
+    """Links of `every` beside those found, as long as one gives a word its first link.
+
+    The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
+    link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where
+    the loops stand come in the same round, the others in the next.
+    """
+    found = set(found)
+    sources, targets = {source for source, _ in found}, {target for _, target in found}
+    ahead = sorted((target, source) for source, target in found)
+    behind: list[Link] = []
+    while ahead:
+        target, source = heapq.heappop(ahead)
+        for down, right in AROUND:
+            new = (source + right, target + down)
+            if new in every and new not in found and (new[0] not in sources or new[1] not in targets):
+                found.add(new)
+                sources.add(new[0])
+                targets.add(new[1])
+                place = (new[1], new[0])
+                heapq.heappush(ahead, place) if place > (target, source) else behind.append(place)
+        if not ahead:
+            ahead, behind = sorted(behind), []
+    return found
+
+
+def finished(forward: Iterable[Link], backward: Iterable[Link], wanted: Callable[[bool, bool], bool]) -> set[Link]:
+    """What grew, and then the links of each direction that are `wanted`, told which of their words have none yet."""
+    forward, backward = set(forward), set(backward)
+    found = grow_diag(forward, backward)
+    sources, targets = {source for source, _ in found}, {target for _, target in found}
+    for links in (forward, backward):
+        for source, target in sorted(links, key=lambda link: (link[1], link[0])):
+            if wanted(source not in sources, target not in targets):
+                found.add((source, target))
+                sources.add(source)
+                targets.add(target)
+    return found

@@ -1,0 +1,88 @@
+r"""Guided alignment: one head is taught to look at the words that a word translates.
+
+Chen et al. 2016 (arXiv:1607.01628), section 3; of a Transformer's heads one alone, of the last layer but one, after
+Garg et al. 2019 (arXiv:1909.02074), section 3.3:
+
+$L = L_{\text{next token}} - \lambda \sum_i \sum_j G_{ij} \log a_{ij}$
+
+over the target pieces i that are linked, $G_i$ even over the source pieces that i is linked to, $a_i$ what the head
+looks at in the step that writes i. A departure: Garg's head sees the whole target in a pass of its own, and here it
+sees what is written so far, so that one pass does both.
+"""
+
+# b sentences · n target positions · m source positions · d width · l links
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.heads import Heads
+from regard.attention.watch import watch
+from regard.data.batching import Batch
+from regard.data.links import Links
+from regard.errors import ConfigError
+from regard.models.contract import Memory, Model, Tokens
+from regard.training.objective import Prediction, inputs
+from regard.training.settings import TrainingSettings
+from regard.training.task import Loss
+
+__all__ = ["Guided", "guided_at", "missed"]
+
+
+class Guided(Prediction):
+    """The next token, and where one head looks meanwhile."""
+
+    def __init__(self, model: Model, smoothing: float, weight: float, name: str, head: int = 0):
+        """`name` is that of an attention to the source, as `watch` knows it."""
+        super().__init__(model, smoothing)
+        self.weight, self.name, self.head = weight, name, head
+
+    def forward(self, batch: Batch) -> Loss:
+        """Both; `guided` is summed over the linked target pieces, of which there are `guided_count`."""
+        if not self.training:
+            return super().forward(batch)
+        if batch.links is None or not len(batch.links):  # said all the same: every process sums the same parts
+            loss = super().forward(batch)
+            nothing = torch.zeros_like(loss.total)
+            return Loss(loss.total, {**loss.parts, "guided": nothing, "guided_count": nothing})
+        source, target = inputs(batch)
+        hidden, weights = self.looked(self.model.encode(source), target)
+        loss = self.said(hidden, batch, target)
+        guided = missed(weights, batch.links)
+        counted = batch.links.weight.sum()
+        parts = {**loss.parts, "guided": guided.detach(), "guided_count": counted.to(guided.dtype)}
+        return Loss(loss.total + self.weight * guided, parts)
+
+    def looked(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n m"]]:
+        """What the decoder leaves, and what the head looked at; every other attention stays on its fast path."""
+        if self.model.shows:
+            hidden, extra = self.model.decode(memory, target)
+            return hidden, extra["weights"]
+        with watch(self.model, only=[self.name]) as looks:
+            hidden, _ = self.model.decode(memory, target)
+        weights = looks[self.name].weights
+        return hidden, weights[:, self.head] if weights.ndim == 4 else weights
+
+
+def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
+    """-Σ G log a over all links of a batch: how far the weights are from the links."""
+    wide = torch.promote_types(weights.dtype, torch.float32)
+    found = weights[links.row, links.target, links.source].to(wide)
+    # What is too small to be told from nothing has no gradient, and no infinite loss.
+    return -(links.weight * found.clamp(min=torch.finfo(wide).tiny).log()).sum()
+
+
+def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:
+    """The name of the attention that is guided, and its head, or a ConfigError that says what there is."""
+    crossings, layer, head = model.crossings, settings.guided_layer, settings.guided_head
+    if not crossings or not model.projects:
+        why = "no attention to its source" if not crossings else "an attention that is its output"
+        raise ConfigError("training.guided", f"{settings.guided} given, but the model has {why}; expected 0")
+    if layer is None:
+        layer = len(crossings) - (2 if len(crossings) > 3 else 1)
+    if layer >= len(crossings):
+        raise ConfigError("training.guided_layer", f"{layer} given, expected less than {len(crossings)}, the layers")
+    attention = model.get_submodule(crossings[layer])
+    heads = attention.heads if isinstance(attention, Heads) else 1
+    if head >= heads:
+        raise ConfigError("training.guided_head", f"{head} given, expected less than {heads}, the heads of a layer")
+    return crossings[layer], head

@@ -1,0 +1,319 @@
+"""The page of an exhibit in a real browser: opened from a file, without a network, by pointer and by keys."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+from inspection import exhibits
+
+from regard.inspection import Page, page
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+KINDS = {
+    "transformer": lambda: exhibits.transformer(layers=2, heads=3),
+    "luong": exhibits.luong,
+    "captioner": exhibits.captioner,
+    "hard captioner": lambda: exhibits.captioner(hard=True, heads=2, layers=2),
+    "han": exhibits.han,
+    "convnet": exhibits.convnet,
+    "without attention": exhibits.without,
+    "odd": exhibits.odd,
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'regard[dev]'")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on the path")
+    with driver.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page from a file, with the network cut; at the end nothing was asked for and nothing complained of."""
+    contexts, wrong = [], []
+
+    def open_(made, **settings):
+        context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True, **settings)
+        contexts.append(context)
+        tab = context.new_page()
+        path = made.save(tmp_path / f"look-{len(contexts)}.html")
+        tab.on("console", lambda message: wrong.append(f"console: {message.text}"))
+        tab.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+        tab.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        tab.on(
+            "request",
+            lambda sent: sent.url.startswith((path.as_uri(), "data:")) or wrong.append(f"request: {sent.url[:80]}"),
+        )
+        tab.goto(path.as_uri())
+        tab.wait_for_selector("html[data-ready]", state="attached")
+        return tab
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def told(tab, section):
+    return tab.locator(f"[data-section={section}] .readout").first.inner_text()
+
+
+def light(tab, canvas, x, y):
+    """Red, green and blue together of a dot, at a share of a canvas's width and height."""
+    return tab.evaluate(
+        """([name, x, y]) => {
+          const canvas = document.querySelector(name), copy = document.createElement("canvas");
+          [copy.width, copy.height] = [canvas.width, canvas.height];
+          const context = copy.getContext("2d", { willReadFrequently: true });
+          context.drawImage(canvas, 0, 0);
+          const [red, green, blue] = context.getImageData(x * canvas.width, y * canvas.height, 1, 1).data;
+          return red + green + blue;
+        }""",
+        [canvas, x, y],
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_opens_and_fits(opened, kind):
+    tab = opened(page(KINDS[kind]()))
+    assert tab.locator("h2").count() >= 1
+    for width in (1200, 700, 375):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    unnamed = """[...document.querySelectorAll("button, select, input, canvas[role=img], [tabindex]")].filter((each) =>
+      !(each.textContent.trim() || each.getAttribute("aria-label") || each.closest("label"))).length"""
+    assert tab.evaluate(unnamed) == 0
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_hovering_lights_what_a_word_looks_at(opened):
+    exhibit = exhibits.transformer(layers=2, heads=3)
+    tab = opened(page(exhibit))
+    pair = tab.locator("[data-section=pair]")
+    assert pair.locator(".lines .rest path").count() >= len(exhibits.ENGLISH)
+    pair.locator(".below .word").nth(7).hover()  # horse
+    assert told(tab, "pair").startswith("horse looks at Pferd ")
+    assert pair.locator(".lines .live path").count() >= 1
+    lit = pair.locator(".above .word.lit .text").all_inner_texts()
+    assert "Pferd" in lit
+    number = float(pair.locator(".above .word").nth(10).locator(".number").inner_text())
+    view = next(each for each in exhibit.views if each.name == exhibit.aligned)
+    rows = [k for k, word in enumerate(exhibit.sides["written"].words) if word == 7]
+    columns = [k for k, word in enumerate(exhibit.sides["source"].words) if word == 10]
+    assert number == pytest.approx(float(view.weights.mean(0)[rows][:, columns].sum(-1).mean()), abs=0.01)
+    pair.locator(".above .word").nth(10).hover()
+    assert told(tab, "pair").startswith("Pferd is looked at by horse ")
+    tab.mouse.move(5, 5)
+    assert pair.locator(".lines .live path").count() == 0
+
+
+def test_keys_move_from_word_to_word(opened):
+    tab = opened(page(exhibits.transformer(layers=2, heads=3)))
+    tab.locator("[data-section=pair] .below .word").first.focus()
+    assert told(tab, "pair").startswith("The looks at Der")
+    for key, said in [
+        ("ArrowRight", "old looks"),
+        ("End", ". looks"),
+        ("Home", "The looks"),
+        ("ArrowUp", "Der is looked at by"),
+    ]:
+        tab.keyboard.press(key)
+        assert told(tab, "pair").startswith(said)
+    first = tab.locator("[data-section=pair] input:checked").get_attribute("data-value")
+    tab.keyboard.press("h")
+    assert tab.locator("[data-section=pair] input:checked").get_attribute("data-value") != first
+    layer = tab.locator("[data-section=pair] select").input_value()
+    tab.keyboard.press("l")
+    assert tab.locator("[data-section=pair] select").input_value() != layer
+    tab.keyboard.press("Escape")
+    assert tab.locator("[data-section=pair] .lighted").count() == 0
+
+
+def test_a_small_head_becomes_large(opened):
+    exhibit = exhibits.transformer(layers=2, heads=3)
+    tab = opened(page(exhibit))
+    heads = tab.locator("[data-section=heads]")
+    assert heads.locator(".multiple").count() == 3 * 2 * 3
+    heads.get_by_label("encoder, layer 2, head 3").click()
+    assert "layer 2 · head 3" in heads.locator(".large h3").inner_text()
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Enter")
+    assert "layer 2 · head 2" in heads.locator(".large h3").inner_text()
+    heads.locator(".heat").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowDown")
+    said = heads.locator(".large .readout").inner_text()
+    words = exhibit.sides["source"]
+    shown = float(said.split("entropy")[0].split()[-1])
+    assert said.startswith(f"{words.texts[1]} → {words.texts[0]}")
+    assert shown == pytest.approx(float(exhibit.views[1].weights[1, 1, 0]), abs=0.005)
+    assert "entropy of the row" in said
+
+
+def test_pieces_are_merged_or_shown(opened):
+    exhibit = exhibits.transformer(layers=1, heads=2)
+    tab = opened(page(exhibit))
+    above = tab.locator("[data-section=pair] .above .word .text")
+    assert above.all_inner_texts() == list(exhibit.sides["source"].texts)
+    tab.get_by_label("pieces", exact=True).check()
+    assert above.all_inner_texts() == list(exhibit.sides["source"].pieces)
+    below = tab.locator("[data-section=pair] .below .word .text").all_inner_texts()
+    assert below == list(exhibit.sides["written"].pieces)
+
+
+def test_a_row_may_belong_to_the_word_that_is_read(opened):
+    exhibit = exhibits.transformer(layers=1, heads=1)
+    tab = opened(page(replace(exhibit, offset=1)))
+    tab.get_by_label("pieces", exact=True).check()
+    below = tab.locator("[data-section=pair] .below .word .text").all_inner_texts()
+    assert below == list(exhibit.sides["read"].pieces)
+
+
+def test_the_search_is_walked_through(opened):
+    exhibit = exhibits.transformer(layers=1, heads=1)
+    tab = opened(page(exhibit))
+    search = tab.locator("[data-section=search]")
+    assert "step 1 of" in search.locator(".counter").inner_text()
+    search.locator("input[type=range]").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowRight")
+    assert search.locator(".counter").inner_text() == f"step 3 of {len(exhibit.tree.steps)}"
+    rows = search.locator("tbody tr")
+    assert rows.count() == len(exhibit.tree.steps[2])
+    best = next(each for each in exhibit.tree.steps[2] if each.best)
+    assert best.piece in search.locator("tr.best").inner_text()
+    assert search.locator("tr.best .sofar").inner_text() == "The old"
+    kept = sum(each.fate == "kept" for step in exhibit.tree.steps for each in step)
+    assert search.locator(".nodes g.kept").count() == kept
+    assert search.locator(".edges .best").count() == len(exhibit.tree.steps) - 1
+    search.get_by_label("step before").click()
+    assert "step 2 of" in search.locator(".counter").inner_text()
+
+
+def test_windows_picks_and_states(opened):
+    tab = opened(page(exhibits.luong()))
+    tab.locator("[data-section=pair] .below .word").nth(7).hover()
+    assert tab.locator("[data-section=pair] .live .window").count() == 1
+    assert tab.locator("[data-section=heads] .centre").count() == len(exhibits.ENGLISH)
+    assert tab.locator("[data-section=walk] .stages li").count() == 6
+    states = tab.locator("[data-section=states]")
+    states.locator("input[type=range]").fill("3")
+    assert states.locator("li:not(.away)").count() == 3
+
+
+def test_a_caption_looks_word_by_word(opened):
+    exhibit = exhibits.captioner()
+    tab = opened(page(exhibit))
+    caption = tab.locator("[data-section=caption]")
+    caption.locator(".caption .word").nth(8).hover()  # square
+    at = int(exhibit.views[0].weights[0, 8].argmax())
+    assert f"square looked most at row {at // 8 + 1}, column {at % 8 + 1}" in told(tab, "caption")
+    caption.locator(".caption .word").nth(8).focus()
+    tab.keyboard.press("ArrowLeft")
+    assert told(tab, "caption").startswith("blue looked most")
+    assert caption.locator(".frame").count() == len(exhibit.sides["written"].texts)
+    on, off = (light(tab, "canvas.picture", *at) for at in ((0.72, 0.64), (0.05, 0.95)))
+    assert on > off  # a blue square is brighter than grey that nobody looks at
+
+
+def test_a_place_looks_at_others(opened):
+    tab = opened(page(exhibits.convnet()))
+    picture = tab.locator("[data-section=places] canvas.picture")
+    picture.focus()
+    before = told(tab, "places")
+    tab.keyboard.press("ArrowDown")
+    assert told(tab, "places").startswith("Row 4, column 3 looks most at") and told(tab, "places") != before  # noqa: PT018
+    box = picture.bounding_box()
+    tab.mouse.move(box["x"] + 5, box["y"] + 5)
+    assert told(tab, "places").startswith("Row 1, column 1 looks most at")
+
+
+def test_a_document_is_shaded(opened):
+    exhibit = exhibits.han()
+    tab = opened(page(exhibit))
+    document = tab.locator("[data-section=document]")
+    assert document.locator("li").count() == 6
+    words = document.locator(".word")
+    assert words.all_inner_texts() == list(exhibit.sides["source"].texts)
+    words.first.focus()
+    tab.keyboard.press("ArrowRight")
+    assert told(tab, "document").startswith(f"{exhibit.sides['source'].texts[1]} counts ")
+    shades = [
+        float(each)
+        for each in document.evaluate(
+            "(node) => [...node.querySelectorAll('.word')].map((each) => each.style.getPropertyValue('--w'))"
+        )
+    ]
+    share, whole = exhibit.views[0].weights[0, 0], exhibit.views[1].weights[0, 0]
+    wanted = share * whole[list(exhibit.sides["source"].sentences)].sqrt()
+    assert shades == pytest.approx((wanted / wanted.max()).tolist(), abs=0.02)
+
+
+def test_odd_text_comes_out_as_it_went_in(opened):
+    exhibit = exhibits.odd()
+    tab = opened(page(exhibit))
+    above = tab.locator("[data-section=pair] .above .word .text").all_inner_texts()
+    assert above[:-1] == list(exhibit.sides["source"].texts[:-1])  # the last is half a letter
+    assert tab.locator("[data-section=pair] .below").get_attribute("dir") == "rtl"
+    assert tab.locator("[data-section=pair] .above").get_attribute("dir") == "ltr"
+    assert tab.locator("main script, main b:has(script)").count() == 0
+    assert "<script>alert('x')</script>" in tab.locator("header").inner_text()
+    tab.locator("[data-section=pair] .below .word").first.focus()
+    tab.keyboard.press("ArrowLeft")  # onwards, where words run from right to left
+    assert told(tab, "pair").startswith("أيها")
+
+
+def test_a_long_document_is_shaded_in_place(opened):
+    exhibit = exhibits.long(400)
+    tab = opened(page(exhibit))
+    words = tab.locator("[data-section=pair] .word")
+    assert words.count() == 400
+    words.nth(200).hover()
+    assert told(tab, "pair").startswith(f"{exhibit.sides['source'].texts[200]} looks at ")
+    assert tab.locator("[data-section=pair] .word.lit").count() >= 2
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 1200
+
+
+def test_light_and_dark_and_paper(opened):
+    tab = opened(page(exhibits.transformer(layers=1, heads=1)), color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark, cell = tab.evaluate(colour), light(tab, ".cells", 0, 0.4)  # of a word that is not looked at
+    tab.emulate_media(color_scheme="light")
+    assert tab.evaluate(colour) == "rgb(255, 255, 255)" != dark
+    tab.wait_for_timeout(100)
+    assert light(tab, ".cells", 0, 0.4) > cell + 400  # nothing is as light as the paper
+    tab.emulate_media(color_scheme="dark")
+    tab.wait_for_timeout(100)
+    assert light(tab, ".cells", 0, 0.4) == cell
+    assert len(tab.pdf()) > 10_000
+    assert light(tab, ".cells", 0, 0.4) == cell  # back from paper
+
+
+def test_two_models_differ_where_they_do(opened):
+    one = exhibits.transformer(layers=1, heads=1)
+    said = [*exhibits.ENGLISH[:7], "pony", *exhibits.ENGLISH[8:]]
+    other = exhibits.transformer(target=said, links=exhibits.LINKS, layers=2, heads=2, seed=4)
+    tab = opened(page(one, against=other))
+    compare = tab.locator("[data-section=compare]")
+    assert compare.locator("mark").all_inner_texts() == ["horse", "pony"]
+    assert tab.locator(".column").count() == 2
+    assert tab.locator("[data-section=pair]").count() == 2
+    assert compare.locator(".heat").count() == 1
+    apart = compare.locator("tbody tr").count()
+    assert tab.locator(".column:first-child .word.differs").count() == apart
+
+
+def test_a_notebook_shows_it(opened):
+    frame = page(exhibits.captioner())._repr_html_()
+    tab = opened(Page(f"<!doctype html><html data-ready><meta charset=utf-8><title>notebook</title>{frame}"))
+    inner = tab.frame_locator("iframe")
+    inner.locator("html[data-ready]").wait_for(state="attached")
+    assert inner.locator("[data-section=caption] .frame").count() == 13

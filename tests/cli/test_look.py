@@ -1,0 +1,157 @@
+"""`regard look` as a person types it, with mistakes."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from cli.typing_in import Command
+from tiny import caption_table, document_table, table
+
+from regard.inspection import exhibit_of, page
+from regard.run import load
+from regard.training.start import start
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+COMMAND = Command("look")
+typed, refused = COMMAND.typed, COMMAND.refused
+
+
+def said(*arguments, stdin=None) -> list[str]:
+    shown = typed(*arguments, stdin=stdin)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stderr == ""
+    return shown.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory) -> Path:
+    """Runs of four sorts, two of them alike, a picture, and texts."""
+    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
+    start(table(folder, training__steps=2), folder / "run")
+    start(table(folder, "rnnsearch", training__steps=2), folder / "other")
+    start(table(folder, "rnn", training__steps=2), folder / "rnn")
+    start(caption_table(folder / "data"), folder / "captions")
+    start(document_table(folder / "data"), folder / "reviews")
+    torch.set_num_threads(threads)
+    (folder / "photos").mkdir()
+    for i in (0, 1):
+        shutil.copy(folder / "data" / "captioned" / "pictures" / f"{i}.png", folder / "photos" / f"{i}.png")
+    (folder / "lines.txt").write_text("1 2 3\n\n4 5\n6 7 8 9\n")
+    (folder / "blank.txt").write_text("\n \n")
+    return folder
+
+
+@pytest.fixture
+def desk(furnished, monkeypatch) -> Path:
+    monkeypatch.chdir(furnished)
+    return furnished
+
+
+def test_a_text_becomes_a_page(desk, tmp_path):
+    assert said("run", "1 2 3", "--out", tmp_path / "a.html") == [str(tmp_path / "a.html")]
+    expected = page(exhibit_of(load("run"), "1 2 3"))
+    assert (tmp_path / "a.html").read_text() == str(expected)
+    assert said("run", "1 2 3") == ["look.html"]
+    assert (desk / "look.html").read_text() == str(expected)
+
+
+def test_a_file_becomes_a_page_a_line(desk, tmp_path):
+    out = tmp_path / "some.html"
+    assert said("run", "lines.txt", "--out", out) == [str(tmp_path / f"some-{i}.html") for i in (1, 2, 3)]
+    assert (tmp_path / "some-2.html").read_text() == str(page(exhibit_of(load("run"), "4 5")))
+    shown = typed("run", "1", "lines.txt", "--count", 2, "--out", tmp_path)
+    assert shown.exit_code == 0
+    assert shown.stderr == "regard: only the first 2 texts are shown; --count says how many\n"
+    assert shown.stdout.splitlines() == [str(tmp_path / "look-1.html"), str(tmp_path / "look-2.html")]
+    assert said("run", "--out", out, stdin="1 2\n") == [str(out)]
+
+
+def test_pictures_for_papers(desk, tmp_path):
+    for kind, begins in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        assert said("run", "1 2 3", "--format", kind, "--out", tmp_path / f"a.{kind}") == [str(tmp_path / f"a.{kind}")]
+        assert (tmp_path / f"a.{kind}").read_bytes().startswith(begins)
+    said("run", "1 2 3", "--out", tmp_path / "b.svg", "--view", "encoder, layer 1", "--head", 2)
+    said("run", "1 2 3", "--out", tmp_path / "c.svg", "--view", "encoder.blocks.0.attention", "--head", 2)
+    assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "c.svg").read_bytes() != (tmp_path / "a.svg").read_bytes()
+    said("run", "1 2 3", "--out", tmp_path / "d.png", "--against", "other", "--target", "3 2 1")
+    said("captions", "photos", "--out", tmp_path / "e.png", "--longest", 3)
+    assert (tmp_path / "e-2.png").stat().st_size > 1000
+
+
+def test_ablation_is_a_table_too(desk, tmp_path):
+    lines = said("run", "1 2 3", "--ablate", "--out", tmp_path / "a.html", "--target", "3 2 1")
+    assert lines[0].startswith("log-probability -")
+    assert [line.split("  ")[0] for line in lines[2:-1]] == [
+        "encoder, layer 1",
+        "decoder, layer 1",
+        "decoder, layer 1, to the source",
+    ]
+    assert lines[-1] == str(tmp_path / "a.html")
+    assert said("run", "1 2 3", "--ablate", "--out", tmp_path / "a.png")[-1] == str(tmp_path / "a.png")
+    assert refused("rnn", "1 2 3", "--ablate") == "ablate: the model has no attention to silence"
+
+
+def test_steps_walk_a_word(desk, tmp_path):
+    out = tmp_path / "a.html"
+    said("run", "1 2 3", "--steps", "--out", out)
+    first = out.read_text()
+    assert "√d" in first or "\\u221ad" in first
+    said("run", "1 2 3", "--steps", "--word", 2, "--head", 2, "--view", "encoder, layer 1", "--out", out)
+    assert out.read_text() != first
+    said("rnn", "1 2 3", "--steps", "--out", out)
+    assert (
+        refused("run", "1 2 3", "--steps", "--head", 3) == "head: number 3 asked for, and decoder.blocks.0.cross has 2"
+    )
+    assert "expected one of encoder.blocks.0.attention" in refused("run", "1 2 3", "--steps", "--view", "x")
+
+
+def test_two_runs_side_by_side(desk, tmp_path):
+    said("run", "1 2 3", "--against", "other", "--beam", 2, "--out", tmp_path / "a.html")
+    both = [exhibit_of(load(name), "1 2 3", beam=2) for name in ("run", "other")]
+    assert (tmp_path / "a.html").read_text() == str(page(both[0], against=both[1]))
+    assert "is of the task caption, and run of translate" in refused("run", "1", "--against", "captions")
+
+
+def test_pictures_and_documents(desk, tmp_path):
+    paths = said("captions", "photos", "--out", tmp_path, "--longest", 4)
+    assert paths == [str(tmp_path / "look-1.html"), str(tmp_path / "look-2.html")]
+    assert said("captions", "photos/1.png", "--target", "a red circle", "--out", tmp_path / "one.html")
+    assert said("reviews", "the pizza is not too bad .", "--out", tmp_path / "review.html")
+    assert "words of each sentence" in (tmp_path / "review.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "missing.txt"], "missing.txt: no such file"),
+        (["run", "some/where"], "some/where: no such file"),
+        (["run", ""], "text: nothing in it, expected words to look at"),
+        (["run", "blank.txt"], "blank.txt: no text in it"),
+        (["run", "photos"], "photos: a folder given, expected a file"),
+        (["run", "1 " * 1100], "text: 1,100 tokens given, expected at most 1,024 to look at"),
+        (["run", "1 2", "--target", " "], "target: nothing in it, expected words to look at"),
+        (["captions", "missing.png"], "missing.png: no such file"),
+        (["captions"], "which pictures? captions reads pictures; give files, or folders of them"),
+        (["nowhere", "1 2"], "nowhere: not a run folder, it has no config.toml"),
+        (["run", "1", "--out", "look.gif"], "--out: look.gif given, expected a name that ends in .html, .png, .svg, "),
+        (["run", "1", "--format", "gif"], "--format: 'gif' given, expected html, png, svg or pdf"),
+        (["run", "1", "--format", "png", "--out", "a.html"], "--out: a.html given with --format png, expected a name "),
+        (["run", "1", "--out", "no/where.html"], "--out: no/where.html: no folder no to write it into"),
+        (["run", "1", "--word", "2"], "--word: 2 given without --steps, which it is of"),
+        (["run", "1", "--view", "x"], "--view: x given without --steps, which it is of"),
+        (["run", "1", "--steps", "--head", "0"], "--head: 0 given, expected 1 or more"),
+        (["run", "1", "--steps", "--format", "png"], "--steps: given with png, and only a page shows them"),
+        (["run", "1", "--beam", "0"], "--beam: 0 given, expected at least 1"),
+        (["run", "1", "--top-k", "3"], "--top-k: 3 given without --sample, and a beam draws nothing"),
+        (["rnn", "1 2", "--format", "png"], "exhibit: a rnn without attention has nothing to draw"),
+    ],
+    ids=lambda given: " ".join(given)[:40] if isinstance(given, list) else "",
+)
+def test_mistakes(desk, arguments, expected):
+    assert refused(*arguments).startswith(expected)
+
+
+def test_what_is_read_is_not_overwritten(desk, tmp_path):
+    shutil.copy(desk / "photos" / "0.png", tmp_path / "mine.png")
+    assert "is a file that is read" in refused("captions", tmp_path / "mine.png", "--out", tmp_path / "mine.png")

@@ -1,0 +1,68 @@
+"""A model whose attention is known: some heads look where the gold links lead, the others anywhere."""
+
+# b pairs · n rows · m source pieces
+import torch
+from torch import Tensor
+
+from regard.attention.look import Attentive, Look
+from regard.data.tokenizer import Tokenizers
+from regard.data.vocabulary import train
+from regard.models.contract import Memory, Model, Tokens
+
+WORDS = [f"w{number}" for number in range(12)]
+TOKENIZERS = Tokenizers(train([" ".join(WORDS)], "word"))
+
+
+class Cross(Attentive):
+    """Heads that each look at the source word that is the one written (0), the one read (1), or drawn (None)."""
+
+    def __init__(self, heads: tuple[int | None, ...], noise: float = 0.1):
+        super().__init__()
+        self.heads, self.noise = heads, noise
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return source.new_zeros(1)
+
+    def look(self, source: Tensor, target: Tensor) -> Look:
+        """The last row writes END, which no source word is."""
+        written = torch.cat([target[:, 1:], torch.full_like(target[:, :1], 2)], 1)
+        rows = {0: written, 1: target}
+        generator = torch.Generator().manual_seed(int(source.sum()))
+        drawn = [torch.rand(*target.shape, source.shape[1], generator=generator) for _ in self.heads]
+        weights = torch.stack(
+            [
+                self.noise * noise + (0 if which is None else (rows[which][..., None] == source[:, None]).float())
+                for which, noise in zip(self.heads, drawn, strict=True)
+            ],
+            1,
+        )
+        weights = weights / weights.sum(-1, keepdim=True)
+        return Look(context=weights, scores=weights, weights=weights)
+
+
+class Planted(Model):
+    """As many layers as are given, each with its heads. It reads the target whole, as it cheats."""
+
+    def __init__(self, *layers: tuple[int | None, ...]):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.ModuleDict({"cross": Cross(heads)}) for heads in layers)
+        self.nothing = torch.nn.Parameter(torch.zeros(1))
+
+    def encode(self, source: Tokens) -> Memory:
+        return Memory(source.ids[..., None].float(), source.span, {"ids": source.ids})
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Tensor, dict[str, Tensor]]:
+        for layer in self.layers:
+            layer["cross"](memory.sentence["ids"], target.ids)
+        return target.ids[..., None].float(), {}
+
+
+def pairs(sizes, draw) -> tuple[list[tuple[list[int], list[int]]], list[frozenset[tuple[int, int]]]]:
+    """Token numbers of sentences of different words and of the same from behind, or in another order; and the links."""
+    found, gold = [], []
+    for size in sizes:
+        words = draw.sample(range(4, 4 + len(WORDS)), size)
+        said = draw.sample(words, size)
+        found.append((words, said))
+        gold.append(frozenset((words.index(word), i) for i, word in enumerate(said)))
+    return found, gold

@@ -1,0 +1,121 @@
+"""Runs of every kind at toy size, nothing trained: what inspection is asked to look at."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.data.builtin import generate
+from regard.data.tokenizer import Tokenizers
+from regard.data.vocabulary import train
+from regard.models.kinds import KINDS
+from regard.run import Run
+from regard.training.predict import model_of
+from regard.training.settings import read_settings
+
+PAIRS = list(generate("phrasebook", 60, longest=8))
+REVIEWS = list(generate("reviews", 40))
+TEXT = PAIRS[3].source
+REVIEW = min((each.source for each in REVIEWS if each.source.count(" . ") > 1), key=len)
+SMALL = {"size": 6, "embedding": 4}
+STACK = {"size": 8, "heads": 2, "layers": 2, "hidden": 12}
+GRID = {"channels": 8, "stages": 2, "blocks": 1}
+TRANSLATORS: dict[str, dict[str, Any]] = {
+    "rnn": {"kind": "rnn", **SMALL},
+    "rnn-sutskever": {
+        "kind": "rnn",
+        **SMALL,
+        "cell": "lstm",
+        "layers": 2,
+        "context": "start",
+        "start": "copy",
+        "reverse": True,
+    },
+    "rnnsearch": {"kind": "rnnsearch", **SMALL, "hidden": 5, "maxout": 4},
+    "luong": {"kind": "luong", **SMALL, "layers": 2},
+    "luong-dot-unfed": {"kind": "luong", **SMALL, "score": "dot", "input_feeding": False},
+    "luong-concat": {"kind": "luong", **SMALL, "score": "concat"},
+    "luong-location": {"kind": "luong", **SMALL, "score": "location"},
+    "luong-local-m": {"kind": "luong", **SMALL, "span": "local-m", "radius": 2, "reverse": True},
+    "luong-local-p": {"kind": "luong", **SMALL, "span": "local-p", "radius": 2},
+    "transformer": {"kind": "transformer", **STACK},
+    "transformer-rotary": {"kind": "transformer", **STACK, "positions": "rotary", "decoder_layers": 1},
+    "transformer-alibi": {"kind": "transformer", **STACK, "positions": "alibi"},
+    "lstmn": {"kind": "lstmn", **SMALL, "hidden": 5, "layers": 2},
+    "lstmn-deep": {"kind": "lstmn", **SMALL, "hidden": 5, "fusion": "deep"},
+    "lstmn-plain": {"kind": "lstmn", **SMALL, "hidden": 5, "intra": False},
+    "pointer": {"kind": "pointer", **SMALL, "hidden": 5},
+    "pointer-once": {"kind": "pointer", **SMALL, "hidden": 5, "once": True},
+    "ntm": {"kind": "ntm", "size": 6, "embedding": 4, "slots": 7, "width": 5, "heads": 2},
+    "ntm-lstm": {
+        "kind": "ntm",
+        "controller": "lstm",
+        "size": 6,
+        "embedding": 4,
+        "slots": 7,
+        "width": 5,
+        "feed": True,
+    },
+}
+WRITERS = {
+    "encoder-writes": {"kind": "encoder", **STACK},
+    "lstmn-writes": {"kind": "lstmn", **SMALL, "hidden": 5},
+}
+CLASSIFIERS = {
+    "han": {"kind": "han", "size": 4, "embedding": 6, "hidden": 5},
+    "han-mean": {"kind": "han", "size": 4, "embedding": 6, "hidden": 5, "attention": False},
+    "encoder-classifies": {"kind": "encoder", **STACK},
+    "encoder-pools": {"kind": "encoder", **STACK, "pooling": "attention"},
+    "lstmn-classifies": {"kind": "lstmn", **SMALL, "hidden": 5},
+}
+CAPTIONERS = {
+    "captioner": {"kind": "captioner", **GRID, **SMALL, "hidden": 5},
+    "captioner-hard": {"kind": "captioner", **GRID, **SMALL, "hidden": 5, "attention": "hard"},
+    "captioner-none": {"kind": "captioner", **GRID, **SMALL, "hidden": 5, "attention": "none"},
+    "captioner-transformer": {"kind": "captioner", **GRID, **STACK, "decoder": "transformer"},
+}
+CONVNETS = {"convnet": {"kind": "convnet", **GRID, "after": 1}}
+ALL = {**TRANSLATORS, **WRITERS, **CLASSIFIERS, **CAPTIONERS, **CONVNETS}
+ATTENTIVE = [name for name in ALL if name not in ("rnn", "rnn-sutskever", "han-mean", "captioner-none")]
+
+
+@cache
+def tokenizers(kind: str = "bpe") -> Tokenizers:
+    """One for both sides, with subwords."""
+    texts = [each.source for each in PAIRS] + [each.target for each in PAIRS]
+    return Tokenizers(train(texts + [each.source for each in REVIEWS], kind, 300 if kind == "bpe" else "auto"))
+
+
+@cache
+def subject(name: str, words: str = "bpe") -> Run:
+    """A run whose every parameter is random, so that no weight is even and no γ is zero."""
+    task, data = "translate", {"builtin": "phrasebook"}
+    if name in WRITERS:
+        task = "language-model"
+    if name in CLASSIFIERS:
+        task, data = "classify", {"builtin": "reviews"}
+    if name in CAPTIONERS:
+        task, data = "caption", {"builtin": "scenes"}
+    if name in CONVNETS:
+        task, data = "classify", {"builtin": "scenes", "builtin_options": ["question=which-size"]}
+    settings = read_settings({"task": task, "data": data, "tokenizer": {"joint": True}, "model": ALL[name]})
+    labels = ("bad", "good", "neither") if task == "classify" else ()
+    texts = None if name in CONVNETS else tokenizers(words)
+    torch.manual_seed(sum(map(ord, name)))
+    model = model_of(settings, texts, labels).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.5)
+    return Run(Path("toy") / name, settings, texts, model, 40, labels)
+
+
+def item_of(name: str) -> Any:
+    """Something for a run to look at: a text, a document, or pixels."""
+    if name in CAPTIONERS or name in CONVNETS:
+        return torch.randint(256, (3, 16, 24), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    return REVIEW if name in CLASSIFIERS else TEXT
+
+
+def kind_of(name: str) -> str:
+    return KINDS[ALL[name]["kind"]].name
