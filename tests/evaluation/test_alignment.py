@@ -112,13 +112,25 @@ def test_mistakes_are_named_by_file_and_line(tmp_path, content, first, message):
 
 def test_links_to_words_that_are_not_there():
     gold = [parse_links("0-0"), parse_links("1?2")]
-    check_links("gold", gold, ["a", "a b"], ["x", "x y z"])
+    assert check_links("gold", gold, ["a", "a b"], ["x", "x y z"]) == []
     with pytest.raises(DataError, match="gold, line 2: 1-2 given, but the target has 2 words there, counted from 0"):
         check_links("gold", gold, ["a", "a b"], ["x", "x y"])
     with pytest.raises(DataError, match="gold, line 2: 1-2 given, but the source has 1 word there"):
         check_links("gold", gold, ["a", "a"], ["x", "x y z"])
     with pytest.raises(DataError, match="gold has 2 lines and the text has 1"):
         check_links("gold", gold, ["a"], ["x"])
+
+
+def test_a_slip_among_many_lines_is_said_and_missed():
+    gold = [parse_links("0-0")] * 99 + [parse_links("0-0 0-7")]
+    texts = ["a"] * 100
+    (said,) = check_links("gold", gold, texts, texts)
+    assert said.startswith("gold, line 100: 0-7 given, but the target has 1 word there")
+    assert said.endswith("it counts as a link that was missed")
+    scores = measure_links([[(0, 0)]] * 100, gold)
+    assert scores["recall"].score().value == pytest.approx(100 / 101)
+    with pytest.raises(DataError, match="line 97: 0-7 given"):
+        check_links("gold", gold[:96] + [gold[-1]] * 4, texts, texts)
 
 
 def test_as_many_sentences():

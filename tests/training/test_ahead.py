@@ -61,15 +61,15 @@ def test_processes_share_an_update_and_count_it_whole(rank):
 
 
 def test_what_was_loaded_in_time_is_not_waited_for():
-    with Ahead(Numbered(0.02), Position(0, 0), 1, 0, 1, pin=False) as ahead:
+    with Ahead(Numbered(0.3), Position(0, 0), 1, 0, 1, pin=False) as ahead:
         next(ahead)
         first = ahead.waited
-        time.sleep(0.2)  # the loop is busy
+        time.sleep(1.0)  # the loop is busy
         before = time.monotonic()
         next(ahead)
-        assert time.monotonic() - before < 0.02
-        assert first >= 0.02
-        assert ahead.waited - first < 0.02
+        assert time.monotonic() - before < 0.15
+        assert first >= 0.15
+        assert ahead.waited - first < 0.15
 
 
 def test_an_error_comes_when_its_update_is_asked_for():

@@ -204,7 +204,8 @@ def judge(path: Path | None, gold: Any, found: "list[tuple[str, str, Links]]") -
     """Say how the links fare."""
     from regard.evaluation.alignment import check_links, measure_links
 
-    check_links(str(path), gold, [each[0] for each in found], [each[1] for each in found])
+    for slip in check_links(str(path), gold, [each[0] for each in found], [each[1] for each in found]):
+        say(slip)
     scores = [each.score() for each in measure_links([each[2] for each in found], gold).values()]
     say(", ".join(f"{score.name} {score}" for score in scores))
 
@@ -216,7 +217,8 @@ def choose_readings(run: "Run", reverse: "Run | None", source: str, target: str,
 
     triples = list(chain.from_iterable(given(run, source, target, 1)[1]))
     if gold is not None:
-        check_links(str(path), gold, [each[0] for each in triples], [each[1] for each in triples])
+        for slip in check_links(str(path), gold, [each[0] for each in triples], [each[1] for each in triples]):
+            say(slip)
     full = [number for number, (one, two, _) in enumerate(triples) if one.split() and two.split()]
     texts = [triples[number][:2] for number in full]
     forward = encoded(run, texts)

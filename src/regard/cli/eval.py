@@ -186,7 +186,8 @@ def show_links(
             raise CommandError("--alignment: expected a run with --source and --reference, or --hypothesis with links")
         items = read_items(source, reference)
         pairs = [(one, two) for one, (two,) in zip(items.sources or [], items.references, strict=True)]
-        check_links(gold_path, gold, [one for one, _ in pairs], [two for _, two in pairs])
+        for slip in check_links(gold_path, gold, [one for one, _ in pairs], [two for _, two in pairs]):
+            say(slip)
         run = opened(runs, checkpoint, device, {}, lowercase=True)
         found = list(watched(run.links(pairs), len(pairs), f"aligning with {run.folder}"))
         system = f"{run.folder}, {run.chosen}"
