@@ -123,4 +123,5 @@ def picture_of(run: Run, task: Any) -> Seen | None:
     exhibit = exhibit_of(run, item, target=target, tree=False)
     if not exhibit.views:
         return None
-    return Seen(picture(exhibit), f"{SEEN[what]} {exhibit.output}" if what != "translate" else SEEN[what])
+    caption = SEEN[what] if what == "translate" else f"{SEEN[what]} {exhibit.output}"
+    return Seen(picture(exhibit), caption, f"What it looked at: {exhibit.title} → {exhibit.output}")

@@ -124,7 +124,7 @@ def test_links_are_part_of_what_the_cache_hangs_on(files, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0-0\n0_0\n0-0\n", "align, line 2: '0_0' given, expected links source-target, such as 3-4"),
+        ("0-0\n0_0\n0-0\n", "align, line 2: '0_0' given, expected source-target, such as 3-4"),
         ("0-0\n\n0-0 1-\n", "align, line 3: '1-' given"),
         ("0-0\n2-0\n0-0\n", "align, line 2: the link 2-0 given, but its source has 2 words, counted from 0"),
         ("0-0\n0-0\n1?1\n", "align, line 3: the link 1\\?1 given, but its target has 1 words"),

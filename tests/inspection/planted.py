@@ -13,6 +13,16 @@ WORDS = [f"w{number}" for number in range(12)]
 TOKENIZERS = Tokenizers(train([" ".join(WORDS)], "word"))
 
 
+def largest(weights: Tensor) -> list[tuple[int, int]]:
+    """For each row the first column of its largest weight, as (column, row); none where that is nothing or NaN."""
+    found = []
+    for i, row in enumerate(weights.tolist()):
+        best = max(row, default=0.0) if all(value == value for value in row) else 0.0
+        if best > 0:
+            found.append((row.index(best), i))
+    return found
+
+
 class Cross(Attentive):
     """Heads that each look at the source word that is the one written (0), the one read (1), or drawn (None)."""
 

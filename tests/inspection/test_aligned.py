@@ -6,13 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from inspection.planted import TOKENIZERS, Planted, pairs
+from inspection.planted import TOKENIZERS, Planted, largest, pairs
 
 from regard.errors import ArgumentError
 from regard.inspection.aligned import balanced, linked, links_in, looked_at, merged, parts, picked
 from regard.inspection.heads import Chosen
 from regard.inspection.symmetry import symmetrise
-from regard.inspection.words import alignment, merge
+from regard.inspection.words import merge
 
 WORDS = st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=6)
 VIEW = "layers.0.cross"
@@ -40,7 +40,7 @@ def test_a_batch_is_merged_as_each_alone(sentences, heads):
 @given(st.integers(1, 5), st.integers(1, 5))
 def test_the_largest_weights_are_the_links_of_words(i, j):
     weights = torch.rand(i, j).round(decimals=1)
-    assert links_in(weights[None], Chosen(VIEW))[0] == alignment(weights)
+    assert links_in(weights[None], Chosen(VIEW))[0] == largest(weights)
 
 
 def test_weights_that_are_none():
@@ -65,7 +65,7 @@ def test_thresholds_and_joined_directions():
 def test_balanced_weights_give_a_word_its_own():
     """Worked by hand: an article that looks at its noun. Columns sum to 0.2 and 1.8, and then to one."""
     weights = torch.tensor([[0.2, 0.8], [0.0, 1.0]])
-    assert alignment(weights) == [(1, 0), (1, 1)]
+    assert largest(weights) == [(1, 0), (1, 1)]
     once = balanced(weights, 1)
     torch.testing.assert_close(once, torch.tensor([[1 / (1 + 4 / 9), (4 / 9) / (1 + 4 / 9)], [0.0, 1.0]]))
     assert links_in(weights[None], Chosen(VIEW, balance=1)) == [[(0, 0), (1, 1)]]
@@ -91,7 +91,7 @@ def test_the_row_of_the_word_read_is_the_next(offset):
     assert linked(model, TOKENIZERS, found[1:2], Chosen(VIEW, 1, offset)) == right[1:2]
     weights = looked_at(model, TOKENIZERS, found, Chosen(VIEW, 1, offset))
     assert [tuple(each.shape) for each in weights] == [(5, 5), (1, 1), (8, 8)]
-    assert [alignment(each) for each in weights] == right
+    assert [largest(each) for each in weights] == right
 
 
 def test_batches_do_not_matter():

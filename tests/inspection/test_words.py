@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.words import alignment, merge
+from regard.inspection.words import merge
 
 WORDS = st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=9)
 IN_ORDER = st.lists(st.integers(1, 3), min_size=1, max_size=5).map(
@@ -68,7 +68,6 @@ def test_renormalised_rows_sum_to_one_or_to_nothing():
 def test_nothing_but_special_pieces():
     assert merge(torch.rand(2, 3), [None, None], [None] * 3).shape == (0, 0)
     assert merge(torch.rand(5, 2, 3), [None, 1], [None] * 3).shape == (5, 2, 0)
-    assert alignment(torch.zeros(3, 0)) == []
 
 
 def test_merging_has_a_gradient():
@@ -93,10 +92,3 @@ def test_what_does_not_fit_is_named():
         merge(torch.rand(2, 3), [0, -1], [0, 1, 2])
     with pytest.raises(ShapeError, match="weights: "):
         merge(torch.rand(3), [0], [0, 1, 2])
-    with pytest.raises(ShapeError, match="average heads first"):
-        alignment(torch.rand(2, 3, 3))
-
-
-def test_links_are_the_largest_weights():
-    weights = torch.tensor([[0.1, 0.9, 0.0], [0.0, 0.0, 0.0], [0.4, 0.4, 0.2], [math.nan, 0.2, 0.1]])
-    assert alignment(weights) == [(1, 0), (0, 2)]  # nothing to nothing; of equals the first; no number, no link

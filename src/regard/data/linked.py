@@ -5,7 +5,6 @@ words that the tokenizer tells apart: mostly the same, and a tag before the sour
 many, the pair goes on without its links, and is counted.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,14 +13,13 @@ import numpy as np
 
 from regard.data.corpus import linked
 from regard.data.links import Words
+from regard.data.pharaoh import marked_links, parse_pharaoh
 from regard.data.prepare import Pair, Reading, Rows, content
 from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
 
 __all__ = ["Linked", "read_links"]
-
-LINK = re.compile(r"([0-9]+)[-?p]([0-9]+)")  # sure, or possible in two ways of writing it
 
 
 class Linked(Reading):
@@ -53,7 +51,7 @@ class Linked(Reading):
         links = list[list[tuple[int, int]]]()
         for (source_text, target_text, text), words in zip(kept.texts, zip(sources, targets, strict=True), strict=True):
             right = words == (len(source_text.split()), len(target_text.split()))
-            found = [(source + before, target) for source, target in parsed(text)]
+            found = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
             counts["linked"] += bool(found and right)
             counts["unlinked"] += bool(found and not right)
             links.append(found if right else [])
@@ -68,18 +66,14 @@ class Linked(Reading):
 
 def read_links(text: str, sources: int, targets: int, place: str) -> None:
     """Refuse a line of links that cannot be read, or that lead to words that are not there."""
-    for piece in text.split():
-        found = LINK.fullmatch(piece)
-        if found is None:
-            raise DataError(f"{place}: {piece!r} given, expected links source-target, such as 3-4")
-        for side, number, words in (("source", int(found[1]), sources), ("target", int(found[2]), targets)):
+    try:
+        links = marked_links(text)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    for link, _, piece in links:
+        for side, number, words in zip(("source", "target"), link, (sources, targets), strict=True):
             if number >= words:
                 raise DataError(f"{place}: the link {piece} given, but its {side} has {words:,} words, counted from 0")
-
-
-def parsed(text: str) -> list[tuple[int, int]]:
-    """The links of a line that was checked, sorted, each once."""
-    return sorted({(int(source), int(target)) for source, target in LINK.findall(text)})
 
 
 def counted(tokenizer: Tokenizer, rows: list[list[int]]) -> list[int]:

@@ -9,7 +9,6 @@ over all sentences together. F1 is the harmonic mean of the two. Where nothing w
 link is sure none is missed: precision or recall is then 1, and the error of nothing against nothing is 0.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,14 @@ import numpy as np
 
 import regard
 from regard.data.corpus import unequal
+from regard.data.pharaoh import Link, marked_links
 from regard.decoding.lines import chunks
 from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import Measured
 
 __all__ = ["Gold", "Link", "check_links", "measure_links", "parse_links", "read_links"]
 
-Link = tuple[int, int]  # a source word and a target word, from 0
 SLIPS = 50  # a line in so many may lead outside its sentence
-LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
 VALUES = {"aer": "AER", "precision": "alignment precision", "recall": "alignment recall", "f1": "alignment F1"}
 
 
@@ -43,16 +41,12 @@ class Gold:
 
 def parse_links(text: str, *, first: int = 0) -> Gold:
     """A line in Pharaoh's format: `3-4` is sure, `3?4` and `3p4` are possible. `first` is the number of word one."""
-    found: dict[str, set[Link]] = {"-": set(), "?": set(), "p": set()}
-    for piece in text.split():
-        match = LINK.fullmatch(piece)
-        if not match:
-            raise DataError(f"{piece!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
-        source, target = int(match[1]) - first, int(match[3]) - first
-        if min(source, target) < 0:
+    sure, possible = set[Link](), set[Link]()
+    for (source, target), is_sure, piece in marked_links(text):
+        if min(source, target) < first:
             raise DataError(f"{piece!r} given, expected words that are counted from {first}")
-        found[match[2]].add((source, target))
-    return Gold(frozenset(found["-"]), frozenset(found["?"] | found["p"]))
+        (sure if is_sure else possible).add((source - first, target - first))
+    return Gold(frozenset(sure), frozenset(possible))
 
 
 def read_links(path: str | Path, *, first: int = 0) -> list[Gold]:

@@ -12,7 +12,7 @@ from regard.attention.watch import Looks, watch
 from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
 from regard.errors import ArgumentError
-from regard.inspection.heads import Chosen, usual
+from regard.inspection.heads import Chosen
 from regard.inspection.symmetry import symmetrise
 from regard.models.contract import Model
 from regard.training.objective import inputs
@@ -60,8 +60,15 @@ class Part:
 
 
 @torch.no_grad()
-def parts(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], budget: int | None = None) -> Iterator[Part]:
-    """All pairs of token sequences, those of like length together, each read once under `watch`."""
+def parts(
+    model: Model,
+    tokenizers: Tokenizers,
+    pairs: Sequence[Pair],
+    budget: int | None = None,
+    *,
+    only: Sequence[str] | None = None,
+) -> Iterator[Part]:
+    """All pairs of token sequences, those of like length together, each read once under `watch`, of `only` these."""
     device = next(model.parameters()).device
     budget = budget or (BUDGET_CUDA if device.type == "cuda" else BUDGET)
     order = sorted(range(len(pairs)), key=lambda i: -max(map(len, pairs[i])))
@@ -69,7 +76,7 @@ def parts(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], budget: i
         count = max(1, budget // (max(map(len, pairs[order[0]])) + 1))
         chunk, order = order[:count], order[count:]
         source, target = inputs(collate([pairs[i] for i in chunk]).to(device))
-        with watch(model) as looks:
+        with watch(model, only=only) as looks:
             model.decode(model.encode(source), target)
         sides = [
             words_of([words(pairs[i][side]) for i in chunk], device)
@@ -156,7 +163,7 @@ def read(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen
 ) -> Iterator[tuple[list[int], Float[Tensor, "b i j"]]]:
     """Which pairs, and how much their target words looked at their source words, batch by batch."""
-    for part in parts(model, tokenizers, pairs):
+    for part in parts(model, tokenizers, pairs, only=[chosen.view]):
         weights = part.crossing(chosen.view, chosen.head)
         counts = part.target_words, part.source_words
         yield part.pairs, merged(weights, part.rows(chosen.offset), part.source, counts)[:, 0]
@@ -167,11 +174,11 @@ def looked_at(
 ) -> list[Float[Tensor, "i j"]]:
     """How much each target word of a pair of token sequences looked at each source word, by what was chosen to be read.
 
-    Where nothing was, that is the mean over the heads of the usual layer. The model has at least one attention to its
-    source.
+    Where nothing was, that is the mean over the heads of the layer nearest to an alignment. The model has at least one
+    attention to its source.
     """
     found: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
-    for numbers, weights in read(model, tokenizers, pairs, chosen or Chosen(usual(model))):
+    for numbers, weights in read(model, tokenizers, pairs, chosen or Chosen(model.nearest)):
         for number, each in zip(numbers, weights.cpu(), strict=True):
             source, target = pairs[number]
             found[number] = each[: count(tokenizers.target.words, target), : count(tokenizers.source.words, source)]
@@ -180,7 +187,7 @@ def looked_at(
 
 def linked(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen | None = None) -> list[Links]:
     """The links (source word, target word) of each pair of token sequences, in the target's order."""
-    chosen = chosen or Chosen(usual(model))
+    chosen = chosen or Chosen(model.nearest)
     found: list[Links] = [[] for _ in pairs]
     for numbers, weights in read(model, tokenizers, pairs, chosen):
         for number, links in zip(numbers, links_in(weights, chosen), strict=True):

@@ -67,7 +67,7 @@ def choose(
         for join in (None, *JOINS)
     ]
     found: list[list[Links]] = [[[] for _ in pairs] for _ in ways]
-    for part in parts(model, tokenizers, pairs):
+    for part in parts(model, tokenizers, pairs, only=model.crossings):
         for chosen in best:
             weights = between(part, part.crossing(chosen.view, chosen.head), chosen.offset)[:, 0]
             for way, links in zip(ways, found, strict=True):
@@ -85,7 +85,7 @@ def read_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold
     if not pairs or len(pairs) != len(gold):
         raise ArgumentError(f"gold: links of {len(gold):,} pairs given, expected those of {len(pairs):,}, at least one")
     totals: dict[tuple[str, int], Tensor] = {}
-    for part in parts(model, tokenizers, pairs):
+    for part in parts(model, tokenizers, pairs, only=model.crossings):
         sure, possible = (
             matrix([getattr(gold[number], name) for number in part.pairs], part) for name in ("sure", "possible")
         )
@@ -142,7 +142,7 @@ def most_looked_at(
     """Every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
     names: list[tuple[str, int | None, int]] = []
     found: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
-    for part in parts(model, tokenizers, pairs):
+    for part in parts(model, tokenizers, pairs, only=model.crossings):
         names, rows = [], []
         for view in model.crossings:
             weights = with_mean(part.weights(view))

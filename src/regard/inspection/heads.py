@@ -13,7 +13,7 @@ from regard.config import read
 from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
 
-__all__ = ["FILE", "GUIDED", "JOINS", "Chosen", "usual"]
+__all__ = ["FILE", "GUIDED", "JOINS", "Chosen"]
 
 FILE = "alignment.json"
 KEYS = ("view", "head", "offset", "aer", "by", "threshold", "join", "balance")
@@ -44,7 +44,7 @@ class Chosen:
 
     @classmethod
     def of(cls, folder: str | Path, model: Model) -> "Chosen":
-        """That of a run: from its alignment.json, else what it was guided in, else the usual one."""
+        """That of a run: from its alignment.json, else what it was guided in, else the one nearest to an alignment."""
         path, crossings = Path(folder) / FILE, model.crossings
         if not crossings:
             raise ArgumentError(f"{folder}: the model has no attention to its source")
@@ -54,9 +54,9 @@ class Chosen:
         training = read(config).get("training", {}) if config.is_file() else {}
         if training.get("guided", 0) > 0:
             layer = training.get("guided_layer")
-            view = usual(model) if layer is None else crossings[min(layer, len(crossings) - 1)]
+            view = model.nearest if layer is None else crossings[min(layer, len(crossings) - 1)]
             return cls(view, training.get("guided_head", 0), threshold=GUIDED, by="guided in training")
-        return cls(usual(model))
+        return cls(model.nearest)
 
     @classmethod
     def read(cls, path: str | Path, views: list[str] | None = None) -> "Chosen":
@@ -99,15 +99,6 @@ class Chosen:
         both = "" if self.join is None else f", joined with those of source words by {self.join}"
         evened = f", balanced in {self.balance} rounds" if self.balance else ""
         return f"{self.view}, {head}, of {row} (offset {self.offset}){evened}, {linked}{both}"
-
-
-def usual(model: Model) -> str:
-    """The attention that is read where nothing was chosen: of more than three the last but one, else the last.
-
-    In a deep Transformer that layer is nearest to an alignment: Garg et al. 2019 (arXiv:1909.02074).
-    """
-    crossings = model.crossings
-    return crossings[-2 if len(crossings) > 3 else -1]
 
 
 def whole(value: object) -> bool:

@@ -33,12 +33,12 @@ def places_of(
     Of many layers the last but one is taken, and of up to three the last. Words are those of the text as the tokenizer
     writes it.
     """
-    crossings, device = model.crossings, next(model.parameters()).device
-    if not crossings:
+    device = next(model.parameters()).device
+    if not model.crossings:
         raise ArgumentError("model: one without attention given, which looks at no place")
     if len(texts) != len(pixels):
         raise ArgumentError(f"texts: {len(texts)} given, expected one for each of {len(pixels)} pictures")
-    name, found = crossings[-2 if len(crossings) > 3 else -1], list[Tensor]()
+    name, found = model.nearest, list[Tensor]()
     for first in range(0, len(pixels), ROWS):
         ids = tokenizer.encode_batch(list(texts[first : first + ROWS]))
         read = torch.full((len(ids), max(map(len, ids)) + 1), PAD)
@@ -47,7 +47,7 @@ def places_of(
             read[row, 1 : len(each) + 1] = torch.tensor(each, dtype=torch.long)
         target = Tokens.of(read.to(device), torch.tensor([len(each) + 1 for each in ids], device=device))
         memory = model.encode(Pictures(pixels[first : first + ROWS].to(device)))
-        with watch(model) as looks:
+        with watch(model, only=[name]) as looks:
             model.decode(memory, target)
         weights = looks[name].weights
         weights = (weights.mean(1) if weights.ndim == 4 else weights).float().cpu()

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from regard.inspection.curves import capital, curves
 from regard.inspection.html import document, drawing, figure, rows
-from regard.inspection.picture import heatmap
 from regard.inspection.table import Table
 from regard.training.metrics import duration, name_of, read, shown
 from regard.training.sample import MISSING, Sample, differing
@@ -64,6 +63,7 @@ class Seen(NamedTuple):
 
     figure: Figure
     caption: str
+    alt: str  # for those who do not see it
 
 
 def write(
@@ -76,7 +76,6 @@ def write(
     seconds: float | None = None,
     finished: bool | None = None,
     samples: Sequence[Sample] | None = None,
-    alignment: Any = None,
     seen: Seen | None = None,
     signature: Sequence[tuple[str, str]] = (),
     commands: Sequence[tuple[str, str]] = (),
@@ -84,10 +83,9 @@ def write(
     """Write `folder`/report.html from the run's config.toml, its metrics.jsonl and what is given here.
 
     `model` is the kind, by default the configuration's; `seconds` by default the last record's; `samples` by default
-    those of the last validation that recorded any. `alignment` is a figure, or anything with `weights`, `source` and
-    `target`; `seen` is a picture of any other kind, with what it shows. `signature` is what somebody needs to get the
-    same numbers (versions, seed, device, hash of the data), and `commands` what to do next, each a command and what it
-    is for. The same run gives the same bytes.
+    those of the last validation that recorded any. `seen` is a picture of what the model looked at. `signature` is
+    what somebody needs to get the same numbers (versions, seed, device, hash of the data), and `commands` what to do
+    next, each a command and what it is for. The same run gives the same bytes.
     """
     folder = Path(folder)
     text, config = _config(folder / "config.toml")
@@ -104,7 +102,6 @@ def write(
         "<h2>How it went</h2>",
         _curves(steps, valids),
         *_samples(_recorded(valids) if samples is None else samples),
-        *_alignment(alignment),
         *_seen(seen),
         *_validations(valids, story.metric),
         *_commands(commands),
@@ -270,32 +267,14 @@ def _piece(text: str, differs: bool) -> str:
     return f"<mark>{escape(text)}</mark>" if text else f'<mark class="missing" title="missing here">{MISSING}</mark>'
 
 
-def _alignment(alignment: Any) -> list[str]:
-    if alignment is None:
-        return []
-    alt = "Attention weights; rows are target words, columns are source words."
-    if not isinstance(alignment, Figure):
-        source, target = list(alignment.source), list(alignment.target)
-        alt = f"Attention weights between “{' '.join(source)}” (columns) and “{' '.join(target)}” (rows)."
-        alignment = heatmap(alignment.weights, source, target)
-    caption = (
-        "A row is a word of the translation: the stronger a cell's colour, the more that word looked at the source "
-        "word above it."
-    )
-    return _looked(alignment, caption, alt, "alone")
-
-
 def _seen(seen: Seen | None) -> list[str]:
     if seen is None:
         return []
     arrays = [image.get_array() for axes in seen.figure.axes for image in axes.images]
     photographs = any(array is not None and array.ndim == 3 for array in arrays)
-    return _looked(seen.figure, seen.caption, "What it looked at.", "alone as-is" if photographs else "alone")
-
-
-def _looked(drawn: Figure, caption: str, alt: str, kind: str) -> list[str]:
-    size = f'<figure class="{kind}" style="--natural: {drawn.get_figwidth() * 72:.0f}px">'
-    shown = figure(drawn, "-alignment", caption=caption, alt=alt).replace("<figure>", size, 1)
+    kind = "alone as-is" if photographs else "alone"
+    size = f'<figure class="{kind}" style="--natural: {seen.figure.get_figwidth() * 72:.0f}px">'
+    shown = figure(seen.figure, "-seen", caption=seen.caption, alt=seen.alt).replace("<figure>", size, 1)
     return ["<h2>Where it looked</h2>", shown]
 
 

@@ -1,4 +1,4 @@
-"""From pieces to words: attention between subwords as attention between words, and the word alignment that it says.
+"""From pieces to words: attention between subwords as attention between words.
 
 Rows are the target's pieces, columns the source's. A word attends as its pieces do on average, and is attended to as
 much as its pieces are together, as Clark et al. 2019 (arXiv:1906.04341) read BERT's.
@@ -14,9 +14,7 @@ from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["alignment", "merge"]
-
-Links = list[tuple[int, int]]
+__all__ = ["merge"]
 
 
 def merge(
@@ -47,19 +45,6 @@ def merge(
         total = merged.sum(-1, keepdim=True)
         merged = merged / total.masked_fill(total == 0, 1.0)
     return merged
-
-
-def alignment(weights: Float[Tensor, "n m"]) -> Links:
-    """For each target word the source word with the largest weight, as (source, target), in the target's order.
-
-    Of equal weights the first is taken. A target word that looked at nothing (all zeros) or at no number has no link.
-    """
-    if weights.dim() != 2:
-        raise ShapeError(f"weights: one matrix [n, m] was expected, got {list(weights.shape)}; average heads first")
-    if 0 in weights.shape:
-        return []
-    best, at = weights.detach().max(dim=-1)
-    return [(j, i) for i, (j, value) in enumerate(zip(at.tolist(), best.tolist(), strict=True)) if value > 0]
 
 
 def _words(name: str, words: Sequence[int | None], pieces: int) -> tuple[int, Tensor, Tensor]:

@@ -203,6 +203,14 @@ class Model(nn.Module):
         """The names of the attentions from target to source, as `watch` knows them, the first layer first."""
         return [name for name, _ in self.named_modules() if name == "attention" or name.endswith(".cross")]
 
+    @property
+    def nearest(self) -> str:
+        """Of the crossings the one that is nearest to an alignment: of more than three the last but one, else the last.
+
+        So it is in a deep Transformer: Garg et al. 2019 (arXiv:1909.02074).
+        """
+        return self.crossings[-2 if len(self.crossings) > 3 else -1]
+
     def forward(self, source: Source, target: Tokens) -> Float[Tensor, "*b n v"]:
         """Encode, decode and output."""
         hidden, _ = self.decode(self.encode(source), target)

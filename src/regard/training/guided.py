@@ -77,12 +77,11 @@ def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:
     if not crossings or not model.projects:
         why = "no attention to its source" if not crossings else "an attention that is its output"
         raise ConfigError("training.guided", f"{settings.guided} given, but the model has {why}; expected 0")
-    if layer is None:
-        layer = len(crossings) - (2 if len(crossings) > 3 else 1)
-    if layer >= len(crossings):
+    if layer is not None and layer >= len(crossings):
         raise ConfigError("training.guided_layer", f"{layer} given, expected less than {len(crossings)}, the layers")
-    attention = model.get_submodule(crossings[layer])
+    name = model.nearest if layer is None else crossings[layer]
+    attention = model.get_submodule(name)
     heads = attention.heads if isinstance(attention, Heads) else 1
     if head >= heads:
         raise ConfigError("training.guided_head", f"{head} given, expected less than {heads}, the heads of a layer")
-    return crossings[layer], head
+    return name, head

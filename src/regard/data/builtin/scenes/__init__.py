@@ -10,10 +10,10 @@ clear to see, and the caption says all there is: sizes, colours, kinds, and wher
 others. Options: `size`, pixels of a side; `shapes`, the most there are; and `question`, which is "none" for captions.
 
 With a question, one shape wears a ring and another, at least half of the picture away, shares its colour. The target
-is that one's size ("which-size") or kind ("which-shape"); or its colour, where the two share their kind ("which-
-colour"). One to `shapes` others stand about, of other colours, as far from the ring. So no place of the picture tells
-the answer, nor does a list of all that is there: it takes the ringed shape's place to know which of the others is
-meant.
+is that one's size ("which-size") or kind ("which-shape"); or its colour, where the two share their kind
+("which-colour"). One to `shapes` others stand about, of other colours, as far from the ring. So no place of the
+picture tells the answer, nor does a list of all that is there: it takes the ringed shape's place to know which of the
+others is meant.
 """
 
 import dataclasses
