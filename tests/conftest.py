@@ -14,6 +14,8 @@ import pytest
 import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run here as well, slowly; before Triton is loaded
 SEED = int(os.environ.get("REGARD_SEED") or random.SystemRandom().randrange(2**31))
 TYPECHECK = os.environ.get("REGARD_NO_TYPECHECK") != "1"
 

@@ -20,11 +20,13 @@ from torch import Tensor
 
 from regard.config import parse, read
 from regard.data.tokenizer import UNKNOWN, Tokenizers
-from regard.decoding.batches import BUDGET, search_in_batches
+from regard.decoding.batches import search_in_batches
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.found import Output
+from regard.decoding.lines import CHUNK, CHUNK_CUDA
 from regard.decoding.options import Options
 from regard.decoding.pictures import searched
+from regard.decoding.replay import Replay
 from regard.decoding.score import Scored, score
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.inspection.aligned import Links, linked, links_in, looked_at
@@ -39,7 +41,6 @@ from regard.training.start import labels_of, tokenizers_of
 
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
-CHUNK = 1024  # texts that a stream reads ahead
 PAIRS = 8192  # pairs that are aligned together
 SAMPLE = 100  # tokens of a language model's text at most, unless told otherwise
 Picture = str | Path | np.ndarray | Tensor  # a file, or its pixels [3 h w]
@@ -120,17 +121,20 @@ class Run:
         prefixes: Iterable[str] | None = None,
         alignment: bool = False,
         replace_unknown: bool = False,
-        chunk: int = CHUNK,
-        batch_tokens: int = BUDGET,
+        chunk: int | None = None,
+        batch_tokens: int | None = None,
         **options: Any,
     ) -> Iterator[list[Translation]]:
         """The translations of each text, best first, as they are asked for: of an iterable of any size.
 
-        `chunk` texts are read at a time and searched together. Each output begins with the text's prefix where there
-        are `prefixes`, one a text. `replace_unknown` puts the source word that was looked at most in the place of each
-        unknown word. A text without words has one empty translation.
+        `chunk` texts are read at a time, by default 1,024 and on a GPU 16,384, and searched together, in batches of
+        `batch_tokens` source tokens for each hypothesis (8,192, and on a GPU as many as fit). Each output begins with
+        the text's prefix where there are `prefixes`, one a text. `replace_unknown` puts the source word that was looked
+        at most in the place of each unknown word. A text without words has one empty translation.
         """
         check_texts(texts=texts, prefixes=prefixes)
+        if chunk is None:
+            chunk = CHUNK_CUDA if self.device.type == "cuda" else CHUNK
         if chunk < 1:
             raise ArgumentError(f"chunk: {chunk} given, expected at least 1")
         self.check_task("translate")
@@ -146,7 +150,7 @@ class Run:
         alignment: bool,
         replace_unknown: bool,
         chunk: int,
-        budget: int,
+        budget: int | None,
         options: Options,
     ) -> Iterator[list[Translation]]:
         """Chunk by chunk."""
@@ -165,7 +169,15 @@ class Run:
                         )
             done += len(rows)
             sources = self.tokenizers.source.encode_batch(rows)
-            found = search_in_batches(self.model, sources, options, prefixes=begun, device=self.device, budget=budget)
+            found = search_in_batches(
+                self.model,
+                sources,
+                options,
+                prefixes=begun,
+                device=self.device,
+                budget=budget,
+                replay=self.replay if self.device.type == "cuda" else None,
+            )
             outputs = [each.outputs for each in found]
             if alignment or replace_unknown:
                 yield from self.aligned(rows, sources, outputs, alignment, replace_unknown)
@@ -326,6 +338,11 @@ class Run:
             ids = [(sides[0][number], sides[1][number]) for number in full]
             found = dict(zip(full, linked(self.aligning, self.tokenizers, ids, self.chosen), strict=True))
             yield from (found.get(number, []) for number in range(len(some)))
+
+    @functools.cached_property
+    def replay(self) -> Replay:
+        """Searches on a GPU whose graphs are kept for the next texts."""
+        return Replay(self.model)
 
     @functools.cached_property
     def chosen(self) -> Chosen:

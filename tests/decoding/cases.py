@@ -6,8 +6,8 @@ import random
 import torch
 
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.batches import tokens_of
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.rows import tokens_of
 from regard.models.contract import Tokens
 from regard.models.kinds import build, model_config
 

@@ -13,9 +13,10 @@ from regard.attention import cache
 from regard.attention.watch import watch
 from regard.data.batching import collate
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.batches import greedy_in_batches, search_in_batches, tokens_of
+from regard.decoding.batches import greedy_in_batches, search_in_batches
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
+from regard.decoding.rows import tokens_of
 from regard.decoding.score import score
 from regard.decoding.search import greedy, search
 from regard.errors import ArgumentError

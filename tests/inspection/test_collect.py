@@ -28,10 +28,11 @@ from inspection.subjects import (
 from regard.config import parse
 from regard.data.documents import encode_documents
 from regard.data.tokenizer import START, UNKNOWN
-from regard.decoding.batches import search_in_batches, tokens_of
+from regard.decoding.batches import search_in_batches
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.labels import documents_of
 from regard.decoding.options import Options
+from regard.decoding.rows import tokens_of
 from regard.decoding.score import score
 from regard.errors import ArgumentError, DataError
 from regard.inspection import exhibit_of, page

@@ -119,7 +119,10 @@ def test_a_forced_backend_ends_with_its_block_and_stays_in_its_thread():
 
 
 def test_an_unknown_backend_is_named():
-    with pytest.raises(ArgumentError, match="'fast' is not a backend; choose one of varlen, flex"), use_backend("fast"):
+    with (
+        pytest.raises(ArgumentError, match="'fast' is not a backend; choose one of .*varlen, flex"),
+        use_backend("fast"),
+    ):
         pass
 
 

@@ -56,6 +56,23 @@ def test_chunks_equal_the_reference(shape, chunk, smoothing, bias):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("operation", [reference.projection_loss, lambda *given: projection_loss(*given, 6)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_targets_below_zero_count_nothing(smoothing, operation):
+    inputs, targets = draw(20, 5, 33)
+    padded = targets.clone()
+    padded[[0, 3, 4, 19]] = torch.tensor([-1, -1, -100, -7])
+    real = padded >= 0
+    total, plain = operation(*inputs, padded, smoothing)
+    slopes = torch.autograd.grad(total, inputs)
+    alone, alone_plain = definition(inputs[0][real], *inputs[1:], targets[real], smoothing)
+    torch.testing.assert_close((total, plain), (alone, alone_plain))
+    torch.testing.assert_close(slopes, torch.autograd.grad(alone, inputs))
+    nothing, _ = operation(*inputs, torch.full_like(targets, -1), smoothing)
+    assert nothing == 0
+    assert not any(slope.any() for slope in torch.autograd.grad(nothing, inputs))
+
+
 def test_gradients_are_the_numerical_ones():
     inputs, targets = draw(5, 3, 7)
     assert gradcheck(lambda *given: projection_loss(*given, targets, 0.1, 2)[0], inputs)

@@ -61,10 +61,10 @@ def test_equals_the_papers_formulas(name, counted):
     model, (source, target) = model_of(name), pair()
     wanted = formulas.by_sentence(oracle, model, source, target)
     agree(model(source, target)[target.real], wanted, model.parameters())
-    assert len(counted) == (model.config.cell == "gru")
+    assert len(counted) == (model.config.cell in ("gru", "lstm"))
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "rnnsearch-previous"])
+@pytest.mark.parametrize("name", ["rnnsearch", "rnnsearch-lstm", "rnnsearch-previous"])
 def test_the_loop_equals_the_papers_formulas(name, counted):
     model, (source, target) = model_of(name), pair()
     model.attention.register_forward_hook(lambda *_: None)
@@ -89,10 +89,12 @@ def test_a_hook_a_forced_backend_and_autocast_get_the_loop(counted):
     assert len(counted) == 1
 
 
+@pytest.mark.parametrize(("gates", "parts"), [(3, 1), (4, 2)])
 @pytest.mark.parametrize("lengths", [[4, 2, 1], [4, 4, 4], [3, 0, 1]])
-def test_gradients_by_hand(lengths):
+def test_gradients_by_hand(lengths, gates, parts):
     b, n, m, d, h, dv = 3, 2, 4, 3, 5, 4
-    shapes = [(b, n, 3 * d), (b, d), (b, m, h), (b, m, dv), (h, d), (h,), (3 * d, dv), (3 * d, d), (3 * d,)]
+    g = gates * d
+    shapes = [(b, n, g), (b, parts, d), (b, m, h), (b, m, dv), (h, d), (h,), (g, dv), (g, d), (g,)]
     inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     there = torch.arange(m) < torch.tensor(lengths)[:, None]
     assert torch.autograd.gradcheck(lambda *x: recur(*x[:4], there, *x[4:]), inputs)

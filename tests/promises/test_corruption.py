@@ -46,7 +46,7 @@ def run(runs, tmp_path) -> Path:
 
 def logits(run: Path) -> torch.Tensor:
     opened = load(run, checkpoint="last")
-    from regard.decoding.batches import tokens_of
+    from regard.decoding.rows import tokens_of
 
     tokens = tokens_of([[5, 6, 7], [8]])
     with torch.no_grad():

@@ -7,8 +7,8 @@ import torch
 from decoding.cases import every_target, fed_again, next_log_probs, sentences, small
 
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.batches import tokens_of
 from regard.decoding.options import Options
+from regard.decoding.rows import tokens_of
 from regard.decoding.score import score
 from regard.decoding.search import search
 

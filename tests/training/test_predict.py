@@ -41,6 +41,26 @@ def test_the_validation_loss_is_the_mean_over_all_tokens(task):
     assert task.samples() == task.samples()
 
 
+@pytest.mark.parametrize("half", [True, False])
+def test_batches_of_few_shapes_hold_the_same_sentences(task, half):
+    task.objective.eval()
+    plans = first(task.stream(Position()), 5)
+    before = [task.objective(task.batch(plan, position)) for position, plan in plans]
+    task.few_shapes(half)
+    assert task.form == ("packed" if half else "padded")
+    for (position, plan), expected in zip(plans, before, strict=True):
+        batch = task.batch(plan, position)
+        found = task.objective(batch)
+        assert batch.tokens == task.count(plan)
+        assert float(found.parts["tokens"]) == task.count(plan)
+        assert float(found.total.detach()) == pytest.approx(float(expected.total.detach()), rel=1e-4)
+        assert sum(half.tokens for half in task.halves(batch)) == batch.tokens
+    with pytest.raises(TrainingError, match=r"out of memory with one sentence of \d+ tokens"):
+        task.halves(
+            task.batch(plan[:1], position).part(0, 1) if half else task.batch(plan[:1], position).part(slice(1))
+        )
+
+
 def test_one_sentence_cannot_be_halved(task):
     position, plan = next(task.stream(Position()))
     batch = task.batch(plan[:1], position)

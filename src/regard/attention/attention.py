@@ -230,7 +230,7 @@ class Attention(Attentive):
         packed = packed.to(asked.device)
         call = self.packed_call(asked, prepared, packed, rest)
         if packed_natively(self.request(call, packed=True, spans=rest)):
-            return "varlen"
+            return self.choice(call, packed=True, spans=rest).name
         return self.choice(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads)).name
 
     def call(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool) -> Call:
@@ -301,7 +301,7 @@ class Attention(Attentive):
 
     def request(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Request:
         """The call in plain words, for the table of backends."""
-        reach, window = call.reach, call.reach.window
+        reach, window, layout = call.reach, call.reach.window, call.reach.layout
         biases = [bias.requires_grad for bias in reach.biases]
         return Request(
             score=self.score.form,
@@ -309,8 +309,8 @@ class Attention(Attentive):
             device=call.query.device.type,
             dtype=call.query.dtype,
             rows=math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2])),
-            queries=reach.queries,
-            keys=reach.keys,
+            queries=reach.queries if layout is None else layout.longest,
+            keys=reach.keys if layout is None else layout.longest_key,
             width=call.keys.shape[-1],
             value_width=call.values.shape[-1],
             dropout=call.dropout > 0,
@@ -331,7 +331,7 @@ class Attention(Attentive):
             bias_gradient=any(biases),
             gate=len(reach.gates) > 0,
             packed=packed,
-            across=reach.layout is not None and reach.layout.key_offsets is not reach.layout.offsets,
+            across=layout is not None and layout.key_offsets is not layout.offsets,
         )
 
     def choice(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Backend:

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention import fused
 from regard.attention.beam import Beam
 from regard.attention.cache import Cache, Prepared, State
 from regard.attention.checks import check_dropout, positive
@@ -166,6 +167,8 @@ class Encoder(Stack):
         self, x: Float[Tensor, "*b n d"], span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
         """The sequence, re-read by every block."""
+        if isinstance(start, int) and start == 0 and fused.serves(self, x, span):
+            return fused.run(self, x, span)
         for block in self.blocks:
             x = block(x, span=span, start=start)
         return self.final_norm(x)
@@ -202,6 +205,8 @@ class Decoder(Stack):
     ) -> Float[Tensor, "*b n d"]:
         """All steps at once, teacher forced; each sees itself and those before."""
         span = join(Causal(), span)
+        if isinstance(start, int) and start == 0 and fused.serves(self, x, span, memory, memory_span):
+            return fused.run(self, x, span, memory, memory_span)
         for block in self.blocks:
             x = block(x, memory, span=span, memory_span=memory_span, start=start)
         return self.final_norm(x)

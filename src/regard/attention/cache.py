@@ -67,6 +67,7 @@ class Cache(Prepared):
             else:
                 rows = torch.arange(len(self.length), device=self.length.device)[:, None]
                 index = self.length[:, None] + torch.arange(count, device=self.length.device)
+                index = index.clamp(max=size - 1)  # of rows that are done, and step on with the others of a graph
                 for buffer, tensor in pairs:
                     buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
             self.length += count
@@ -102,14 +103,19 @@ class Cache(Prepared):
         assert self.length is not None
         self.length.copy_(self.length[rows])
 
-    def put_(self, rows: Int[Tensor, " r"], other: "Cache") -> None:
-        """Fill these rows with those of another cache of the same size."""
+    def put_(self, rows: Int[Tensor, " r"] | slice, other: "Cache") -> None:
+        """Fill these rows with those of another cache, of the same size or of a smaller one."""
+        assert self.length is not None
+        assert other.length is not None
         other.check_owner(self.owner, "other")
-        for buffer, source in zip(self.buffers, other.buffers, strict=True):
-            if source.shape[1:] != buffer.shape[1:]:
+        pairs = (self.keys, other.keys), (self.values, other.values)
+        parts = [buffer[..., : source.shape[-2], :] for buffer, source in pairs]
+        for part, (buffer, source) in zip(parts, pairs, strict=True):
+            if source.shape[1:] != part.shape[1:]:
                 raise ShapeError(f"other: {list(source.shape)} given, expected rows of {list(buffer.shape[1:])}")
-        for buffer, source in zip(self.buffers, other.buffers, strict=True):
-            buffer[rows] = source
+        for part, (_, source) in zip(parts, pairs, strict=True):
+            part[rows] = source
+        self.length[rows] = other.length
 
     def take(self, rows: Int[Tensor, " r"]) -> "Cache":
         """A new cache of these rows alone."""
@@ -147,8 +153,11 @@ def empty_cache(
     dtype, device = dtype or like.dtype, device or like.device
     length = torch.zeros(keys[0], dtype=torch.long, device=device)
     if length.device.type != "cpu":
+        from regard.attention.lines import Lines
+
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
-        return Cache(buffers[0], buffers[1], owner, length)
+        cache = Cache(buffers[0], buffers[1], owner, length)
+        return Lines.of(cache) if len(keys) == 4 else cache  # those of Heads
     buffers = [torch.zeros(by_step(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
     return with_spare(Cache(buffers[0], buffers[1], owner, length))
 
@@ -164,8 +173,11 @@ def steps(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
 
 
 def with_spare(cache: Cache) -> Cache:
-    """The cache with a second pair of buffers like its own, for its rows in another order."""
-    keys, values = (torch.empty_like(steps(buffer)).movedim(0, -2) for buffer in (cache.keys, cache.values))
+    """The cache with a second pair of buffers like its own, for its rows in another order.
+
+    Zeros, as a row that is not as far as others is multiplied by what lies behind its end, if only with weights of 0.
+    """
+    keys, values = (torch.zeros_like(steps(buffer)).movedim(0, -2) for buffer in (cache.keys, cache.values))
     cache.spare = keys, values
     return cache
 
@@ -192,8 +204,12 @@ class State:
                 for buffer in buffers(part):
                     buffer.copy_(buffer[rows])
 
-    def put_(self, rows: Int[Tensor, " s"], other: "State") -> None:
-        """Fill the place of these sentences, all their rows, with those of another state of the same sizes."""
+    def put_(self, rows: Int[Tensor, " s"] | slice, other: "State") -> None:
+        """Fill the place of these sentences, all their rows, with those of another state.
+
+        It has the same sizes, or fewer keys: a memory of shorter sentences, which says how many there are. What else
+        is told a source position is then followed by zeros.
+        """
         if other.rows != self.rows or other.row.keys() != self.row.keys():
             raise ArgumentError(f"other: a state of {other.rows} rows a sentence given, expected {self.rows}")
         for mine, theirs, index in (
@@ -201,12 +217,22 @@ class State:
             (self.row, other.row, self.rows_of(rows)),
         ):
             for name, part in mine.items():
+                if isinstance(part, Cache):
+                    part.put_(index, theirs[name])
+                    continue
+                keyed = isinstance(part, Prepared)
                 for buffer, source in zip(buffers(part), buffers(theirs[name]), strict=True):
-                    if source.shape[1:] != buffer.shape[1:]:
+                    into = buffer
+                    if keyed and buffer.ndim > 1 and source.shape[-2] < buffer.shape[-2]:
+                        into = buffer[..., : source.shape[-2], :]
+                    elif not keyed and buffer.ndim > 1 and source.shape[1] < buffer.shape[1]:
+                        buffer[index] = 0
+                        into = buffer[:, : source.shape[1]]
+                    if source.shape[1:] != into.shape[1:]:
                         raise ShapeError(
                             f"{name}: {list(source.shape)} given, expected rows of {list(buffer.shape[1:])}"
                         )
-                    buffer[index] = source.to(buffer.dtype)
+                    into[index] = source.to(buffer.dtype)
 
     def take(self, rows: Int[Tensor, " s"]) -> "State":
         """A new state of these sentences alone, with all their rows."""
@@ -226,10 +252,12 @@ class State:
                 row[name] = taken(part, torch.arange(len(part), device=part.device).repeat_interleave(rows))
         return State(self.sentence, row, rows)
 
-    def rows_of(self, sentences: Int[Tensor, " s"]) -> Int[Tensor, " r"]:
+    def rows_of(self, sentences: Int[Tensor, " s"] | slice) -> Any:
         """The rows of these sentences."""
         if self.rows == 1:
             return sentences
+        if isinstance(sentences, slice):
+            return slice(sentences.start * self.rows, sentences.stop * self.rows)
         return (sentences[:, None] * self.rows + torch.arange(self.rows, device=sentences.device)).flatten()
 
     def together(self, x: Float[Tensor, "r n d"]) -> Float[Tensor, "s m d"]:

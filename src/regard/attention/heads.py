@@ -16,12 +16,14 @@ from regard.attention.attention import Attention
 from regard.attention.beam import Beam
 from regard.attention.cache import Cache, Prepared, empty_cache
 from regard.attention.checks import check_alike, check_parameters, positive
+from regard.attention.lines import Lines
 from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, places
 from regard.attention.score import Dot, Score
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
+from regard.kernels.backends import forced
 from regard.kernels.linear import Linear
 from regard.kernels.linear import linear as apply_linear
 
@@ -120,15 +122,37 @@ class Heads(Attentive):
         Queries, keys and values are one product; the rows of a beam look at what they share together.
         """
         asked, prepared = self.inputs(x, None, span, start)
+        if isinstance(past, Lines) and span is None and self.follows_directly(past, asked):
+            from regard.kernels.dot.step import follow
+
+            scale = self.attention.score.scale(asked.shape[-1]) / self.attention.weighting.temperature
+            assert past.length is not None
+            context = follow(
+                asked, prepared.keys, prepared.values, past.keys, past.values, past.table, past.length, scale
+            )
+            past.length += 1
+            return self.merged(context)
         past.extend(prepared)
         if not isinstance(past, Beam):
-            return self.merged(self.attention.context(asked, past, x, span, heads=True))
+            return self.merged(self.attention.context(asked, own_past(past), x, span, heads=True))
         if span is not None:
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
         together = asked[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
         x = x.view(-1, past.rows, x.shape[-1])
         context = self.attention.context(together, past.filled(), x, Mask(past.seen()), heads=True)
         return self.merged(context).view(len(asked), 1, -1)
+
+    def follows_directly(self, past: Lines, asked: Tensor) -> bool:
+        """Whether one kernel writes the step's key and value and looks at all of them, where they lie."""
+        return (
+            past.direct
+            and asked.dtype == past.keys.dtype
+            and self.attention.score.form == "bilinear"
+            and self.attention.weighting.name == "softmax"
+            and self.attention.span is None
+            and not self.training
+            and getattr(forced, "name", None) in (None, "step")
+        )
 
     def look(
         self,
@@ -192,7 +216,7 @@ class Heads(Attentive):
             memory.check_owner(self, "memory")
             check_alike(x=x, memory=memory.keys)
             query = self.query(x)
-            return self.asked(query, self.table(query, start, span)), memory
+            return self.asked(query, self.table(query, start, span)), own_past(memory)
         if memory is None or memory is x:
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
@@ -341,6 +365,11 @@ def linear(size: int, out: int, bias: bool) -> nn.Linear:
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[*b n d] -> [*b a n d/a]."""
     return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+
+def own_past(memory: Prepared) -> Prepared:
+    """What a row looks at, in the row itself."""
+    return memory.filled() if isinstance(memory, Lines) else memory
 
 
 def untouched(part: nn.Module) -> bool:

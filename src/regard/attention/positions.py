@@ -36,7 +36,13 @@ class Sinusoidal(nn.Module):
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n e"]:
         """x with its positions."""
-        return joined(x, sinusoids(places(x.shape[-2], x.device, start, span), self.size), self.join)
+        index = places(x.shape[-2], x.device, start, span)
+        packed, _ = split_packed(span)
+        if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
+            return joined(x, sinusoids(index, self.size), self.join)
+        # Sequences end to end have the same few positions over and over.
+        table = sinusoids(torch.arange(start + packed.longest, device=x.device), self.size)
+        return joined(x, table.to(x.dtype)[index], self.join)
 
     def extra_repr(self) -> str:
         return f"{self.size}, join={self.join!r}"

@@ -247,16 +247,22 @@ class Packed(Span):
 
     `key_offsets` gives the keys' bounds where they differ (a target over its source). Other spans count within each
     sequence. Scores and weights that are looked at are block-diagonal, [ΣN, ΣM].
+
+    `sizes` says how many tokens there are and what no sequence is longer than, `key_sizes` the same of the keys: where
+    they are given, nothing is read back from a device, and nothing about the offsets is checked.
     """
 
     def __init__(
         self,
         offsets: Int[Tensor, " s1"] | Sequence[int],
         key_offsets: Int[Tensor, " s1"] | Sequence[int] | None = None,
+        *,
+        sizes: tuple[int, int] | None = None,
+        key_sizes: tuple[int, int] | None = None,
     ):
-        self.offsets, queries = check_offsets("offsets", offsets)
+        self.offsets, queries = known("offsets", offsets, sizes)
         self.key_offsets, keys = (
-            (self.offsets, queries) if key_offsets is None else check_offsets("key_offsets", key_offsets)
+            (self.offsets, queries) if key_offsets is None else known("key_offsets", key_offsets, key_sizes)
         )
         if len(self.key_offsets) != len(self.offsets):
             raise ShapeError(
@@ -350,6 +356,11 @@ class Packed(Span):
         return f"Packed({len(self.offsets) - 1} sequences)"
 
 
+def known(name: str, offsets: Tensor | Sequence[int], sizes: tuple[int, int] | None) -> tuple[Tensor, tuple[int, int]]:
+    """The offsets as a tensor, the number of tokens and the longest sequence's, read only where they are not given."""
+    return (offsets, sizes) if sizes is not None and isinstance(offsets, Tensor) else check_offsets(name, offsets)
+
+
 def padded(x: Tensor, offsets: Tensor, longest: int, heads: bool) -> Tensor:
     """Rows of a packed tensor, a sequence each."""
     cut = x[..., within(offsets, longest), :]  # [(a) s N d]
@@ -364,7 +375,7 @@ def within(offsets: Tensor, longest: int) -> Tensor:
 
 def places(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
     """Sequence and position of every token."""
-    token = torch.arange(total, device=offsets.device)
+    token = torch.arange(total, device=offsets.device, dtype=offsets.dtype)
     row = torch.searchsorted(offsets[1:].contiguous(), token, right=True)
     return row, token - offsets[row]
 

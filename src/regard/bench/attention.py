@@ -17,8 +17,13 @@ __all__ = ["run"]
 MIB = 1024 * 1024
 
 
-def run(rounds: int = 9, seed: int = 0) -> Iterator[Result]:
-    """Every comparison, one after the other, on this machine's CPU in float32."""
+def run(rounds: int = 9, seed: int = 0, device: str = "cpu") -> Iterator[Result]:
+    """Every comparison, one after the other, on this machine's CPU in float32, or those of a GPU."""
+    if device == "cuda":
+        from regard.bench import attention_cuda
+
+        yield from attention_cuda.run(rounds, seed)
+        return
     torch.manual_seed(seed)
     yield heads_beside_torch(rounds)
     yield from additive_beside_plain(rounds)

@@ -59,9 +59,19 @@ GOALS = {  # × the peer's speed, greedy and with a beam; what is not here is fo
 
 
 def run(
-    rounds: int = 9, seed: int = 0, sizes: Sizes | None = None, rows: int = ROWS, length: int = LENGTH
+    rounds: int = 9,
+    seed: int = 0,
+    sizes: Sizes | None = None,
+    rows: int = ROWS,
+    length: int = LENGTH,
+    device: str = "cpu",
 ) -> Iterator[Result]:
-    """Every comparison, one after the other, on this machine's CPU."""
+    """Every comparison, one after the other, on this machine's CPU, or those of a GPU."""
+    if device == "cuda":
+        from regard.bench import decoding_cuda
+
+        yield from decoding_cuda.run(rounds, seed)
+        return
     sizes = Sizes() if sizes is None else sizes
     batches = make_batches(rounds * IN_A_ROW, rows, sizes.vocabulary, seed)
     shape = f"batch {rows}, {length + 1} tokens with END"

@@ -23,13 +23,15 @@ FIRST = UNKNOWN + 1  # of the words
 SHORTEST, LONGEST = 4, 60
 
 
-def make_pairs(count: int, vocabulary: int, seed: int = 0) -> list[Pair]:
+def make_pairs(
+    count: int, vocabulary: int, seed: int = 0, means: tuple[float, float] = MEANS, longest: int = LONGEST
+) -> list[Pair]:
     """Encoded pairs, without start and end."""
     random = np.random.default_rng(seed)
     common, own = random.standard_normal((count, 1)), random.standard_normal((count, 2))
     logs = math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * own
-    lengths = np.array(MEANS) * np.exp(SPREAD * logs - SPREAD**2 / 2)
-    lengths = lengths.round().astype(np.int64).clip(SHORTEST, LONGEST)
+    lengths = np.array(means) * np.exp(SPREAD * logs - SPREAD**2 / 2)
+    lengths = lengths.round().astype(np.int64).clip(SHORTEST, longest)
     words = vocabulary - FIRST
     frequency = 1 / np.arange(1, words + 1)
     renumbered = random.permutation(words)

@@ -102,14 +102,14 @@ class TorchTransformer(Learner):
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
         """The mean loss."""
-        there = torch.arange(batch.source.shape[1]) < batch.source_lengths[:, None]
+        there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
         # A padding mask is left out where nothing is padded, and always for the target, whose padding comes last.
         padding = None if bool(there.all()) else ~there
         read = batch.target[:, :-1]
         hidden = self.net(
             self.embed(self.source, batch.source),
             self.embed(self.target, read),
-            tgt_mask=nn.Transformer.generate_square_subsequent_mask(read.shape[1]),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(read.shape[1], device=read.device),
             tgt_is_causal=True,
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
@@ -188,7 +188,7 @@ class Marian(Learner):
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
         """The mean loss."""
-        there = torch.arange(batch.source.shape[1]) < batch.source_lengths[:, None]
+        there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
         logits = self.net(
             input_ids=batch.source, attention_mask=there.long(), decoder_input_ids=batch.target[:, :-1]
         ).logits
@@ -215,7 +215,7 @@ class Joey(Learner):
         """The batch as JoeyNMT's loader hands it over."""
         made = self.batch(
             batch.source, batch.source_lengths, None, batch.target, None, torch.arange(len(batch)),
-            torch.device("cpu"), PAD, END,
+            batch.source.device, PAD, END,
         )  # fmt: skip
         made.sort_by_src_length()  # its trainer does, and its encoder packs
         return made

@@ -59,8 +59,15 @@ RNNS: dict[str, Callable[[Sizes], Learner]] = {"Regard rnnsearch": rnnsearch, "J
 PACKAGES = {"Marian": "transformers", "JoeyNMT": "joeynmt", "JoeyNMT GRU": "joeynmt"}
 
 
-def run(rounds: int = 9, seed: int = 0, sizes: Sizes | None = None, budget: int = BUDGET) -> Iterator[Result]:
-    """Every comparison, one after the other, on this machine's CPU."""
+def run(
+    rounds: int = 9, seed: int = 0, sizes: Sizes | None = None, budget: int = BUDGET, device: str = "cpu"
+) -> Iterator[Result]:
+    """Every comparison, one after the other, on this machine's CPU, or those of a GPU."""
+    if device == "cuda":
+        from regard.bench import training_cuda
+
+        yield from training_cuda.run(rounds, seed)
+        return
     sizes = Sizes() if sizes is None else sizes
     torch.manual_seed(seed)
     pairs = make_pairs(PAIRS, sizes.vocabulary, seed)

@@ -1,6 +1,7 @@
 """`regard bench`: Regard beside its peers, on this machine."""
 
 import importlib
+import inspect
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ def bench(
     name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are shown.", min=3)] = 9,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
+    device: Annotated[str, typer.Option(help="cpu, or cuda where there are figures of a GPU.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
 ) -> None:
     """Measure speed and memory beside peers; results are compared first, and must agree.
@@ -25,12 +27,17 @@ def bench(
     """
     if name not in NAMES:
         raise CommandError(f"bench: {name!r} cannot be measured; what can: {', '.join(NAMES)}")
+    if device not in ("cpu", "cuda"):
+        raise CommandError(f"bench: --device {device} given, expected cpu or cuda")
     import torch
     from rich.console import Console
 
     from regard.bench.measure import save, signature
 
     run = importlib.import_module(f"regard.bench.{name}").run
+    if device != "cpu" and "device" not in inspect.signature(run).parameters:
+        raise CommandError(f"bench: --device {device} given, and {name} is measured on a CPU only")
+    where = {} if device == "cpu" else {"device": device}
 
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)  # known before the work, not after
@@ -38,7 +45,7 @@ def bench(
     console, notes = Console(highlight=False), Console(stderr=True)
     results = []
     with notes.status("measuring …"):
-        for result in run(rounds):
+        for result in run(rounds, **where):
             results.append(result)
             mark = "reached" if result.reached else "NOT REACHED"
             mark = "not measured" if result.ratio is None else "for comparison" if result.goal == "none" else mark
@@ -46,7 +53,7 @@ def bench(
             console.print(f"[bold]{result.what}[/bold]", soft_wrap=True)
             console.print(f"  {result.ours} · {result.peer}", soft_wrap=True)
             console.print(f"  ratio {ratio} · goal: {result.goal} · {mark}", soft_wrap=True)
-    signed = signature("cpu", threads)
+    signed = signature(device, threads)
     console.print(" · ".join(f"{key} {value}" for key, value in signed.items()), soft_wrap=True)
     if out is not None:
         save(out, results, signed)

@@ -9,6 +9,7 @@ import typer
 
 from regard.decoding.options import Options
 
+BATCH_TOKENS = "Source tokens of a batch, for each hypothesis; default: 8192, and on a GPU as many as fit."
 HELP = {field.name: str(field.metadata["help"]) for field in fields(Options)}
 
 
@@ -56,7 +57,8 @@ def translate(
     seed: Annotated[int, search("seed")] = Options.seed,
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens of a batch, for each hypothesis.")] = 8192,
+    precision: Annotated[str, search("precision")] = Options.precision,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help=BATCH_TOKENS, show_default=False)] = None,
 ) -> None:
     """Translate a text, line by line, with a trained run; several runs make an ensemble.
 
@@ -74,11 +76,14 @@ def translate(
     given = Input(file, prefix, prefixes, processes.world)
 
     from regard.decoding.bar import bar
+    from regard.decoding.lines import CHUNK_CUDA
     from regard.decoding.long import Fit
     from regard.run import load
 
     with processes:
         opened = load(*runs, checkpoint=checkpoint, device=processes.device(device))
+        if opened.device.type == "cuda" and processes.world == 1:
+            given.size = CHUNK_CUDA
         source, wanted = opened.tokenizers.source, {"alignment": alignment, "replace_unknown": replace_unknown}
         done = translate_file(
             given,

@@ -24,7 +24,7 @@ from regard.data.links import Linking, Links
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
 
-__all__ = ["Batch", "Order", "Position", "collate", "load"]
+__all__ = ["Batch", "Order", "Position", "collate", "load", "read"]
 
 T = TypeVar("T")
 WINDOW = 100_000
@@ -193,6 +193,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Batches of equal shape differ in their numbers alone; those with links have none."""
+        return None if self.links is not None else (*self.source.shape, *self.target.shape)
+
     def halves(self) -> tuple["Batch", "Batch"]:
         """The first and the last rows, each no wider than need be."""
         if len(self) < 2:
@@ -262,6 +267,22 @@ def load(
     Pairs that are cut anew are longer than the lengths that the budget was filled by, about a quarter at 0.1; one that
     would be longer than `longest` stays as it was. `linking` puts the links of the pairs' words to it.
     """
+    sides, lengths, same = read(encoded, indices, dropout, epoch, longest, linking)
+    batch = padded(sides[0], sides[1], lengths)
+    if linking is None:
+        return batch
+    return replace(batch, links=linking.links(encoded, np.asarray(indices, np.int64), sides, lengths, same))
+
+
+def read(
+    encoded: Encoded,
+    indices: Int[np.ndarray, " b"] | Sequence[int],
+    dropout: BpeDropout | None = None,
+    epoch: int = 0,
+    longest: int | None = None,
+    linking: Linking | None = None,
+) -> tuple[list[np.ndarray], Int64[np.ndarray, "b 2"], Bool[np.ndarray, " b"] | None]:
+    """The tokens of both sides, end to end, the lengths of all, and which have their links' words still."""
     indices = np.asarray(indices, np.int64)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
@@ -277,10 +298,7 @@ def load(
         if linking is not None:  # a tokenizer made elsewhere may tell other words apart then
             cuts = zip(linking.cuts(*before), linking.cuts(sides, lengths), strict=True)
             same = np.all([old.counts == new.counts for old, new in cuts], 0)
-    batch = padded(sides[0], sides[1], lengths)
-    if linking is None:
-        return batch
-    return replace(batch, links=linking.links(encoded, indices, sides, lengths, same))
+    return sides, lengths, same
 
 
 def spread(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, " t"]:

@@ -16,9 +16,10 @@ from typing import Protocol, cast, runtime_checkable
 from regard.data.corpus import GZIP, UTF8_MARK, UTF16_MARKS
 from regard.errors import CommandError, DataError
 
-__all__ = ["CHUNK", "chunks", "count_lines", "is_pipe", "name_of"]
+__all__ = ["CHUNK", "CHUNK_CUDA", "chunks", "count_lines", "is_pipe", "name_of"]
 
 CHUNK = 1024  # lines that are searched together: enough to sort by length, few enough to see them come
+CHUNK_CUDA = 16 * CHUNK
 STANDARD = "-"
 BYTES = 1 << 16
 UNZIPPED = 16 + zlib.MAX_WBITS  # with gzip's header

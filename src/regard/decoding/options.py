@@ -1,6 +1,7 @@
 """How to search: one table of options for every model and every command."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from regard.config import option
 from regard.errors import ConfigError
@@ -30,6 +31,9 @@ class Options:
         1.0, "of sampling: only the likeliest tokens that have this probability together", above=0, most=1
     )
     seed: int = option(0, "of sampling", least=0)
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "of many sentences on a GPU: bf16, or fp32; auto is bf16 there, and fp32 elsewhere"
+    )
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

@@ -15,11 +15,12 @@ from regard.config import parse
 from regard.data.documents import encode_documents
 from regard.data.pictures import read_for
 from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer, Tokenizers
-from regard.decoding.batches import search_in_batches, tokens_of
+from regard.decoding.batches import search_in_batches
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.found import Found
 from regard.decoding.labels import log_probabilities, source_of
 from regard.decoding.options import Options
+from regard.decoding.rows import tokens_of
 from regard.decoding.search import search
 from regard.errors import ArgumentError
 from regard.inspection.exhibit import Side, Tree

@@ -16,9 +16,13 @@ from torch import Tensor
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import reference
 from regard.kernels.additive import chunked
+from regard.kernels.additive import few as few_additive
+from regard.kernels.additive import triton as fused_additive
 from regard.kernels.dot import few, flex, sdpa, varlen
 from regard.kernels.reference import Call
+from regard.kernels.triton import installed
 from regard.kernels.window import local
+from regard.kernels.window import triton as predicted_window
 
 __all__ = ["BACKENDS", "Backend", "Request", "choose", "packed_natively", "use_backend"]
 
@@ -49,7 +53,7 @@ class Request:
     slopes: str | None = None  # "zero", "number", "rows" or "several": how ALiBi's start is given
     bias_gradient: bool = False
     gate: bool = False
-    packed: bool = False  # sequences end to end; every backend but varlen is given them padded
+    packed: bool = False  # sequences end to end, the longest of which queries and keys are; most are given them padded
     across: bool = False  # keys lie in sequences of their own, which may be longer or shorter
 
 
@@ -88,9 +92,53 @@ def few_refusal(request: Request) -> str | None:
     return plain_bilinear(request)
 
 
+def step_refusal(request: Request) -> str | None:
+    """A decoding step on CUDA: few queries, over keys of which some are not there yet."""
+    if request.device != "cuda":
+        return f"it runs on CUDA, not on {request.device}"
+    if not installed():
+        return "Triton is not installed"
+    if request.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f"it takes float32, float16 and bfloat16, not {request.dtype}"
+    if request.queries > STEP or request.packed:
+        return f"it serves at most {STEP} queries of a padded row, not {request.queries}"
+    if request.causal or request.window or request.mask or request.bias or request.slopes:
+        return "it serves Lengths, not a mask, a bias or a window"
+    if max(request.width, request.value_width) > WIDEST:
+        return f"it serves widths up to {WIDEST}, not {request.width} and {request.value_width}"
+    return few_refusal(request)
+
+
+def attend_step(call: Call) -> Tensor:
+    """The kernel is loaded when it is first asked for: Triton need not be there."""
+    from regard.kernels.dot import step
+
+    return step.attend(call)
+
+
 def few_wins(request: Request) -> bool:
     """Whether two small products are faster than one fused kernel, as measured on two cores of a CPU."""
     return request.device == "cpu" and 1 < request.queries <= FEW and request.keys <= FEW_KEYS
+
+
+def few_additive_refusal(request: Request) -> str | None:
+    if request.score != "additive":
+        return f"it serves additive scores, not {request.score} ones"
+    if request.weighting != "softmax":
+        return f"it serves Softmax, not {request.weighting}"
+    if request.device != "cuda":
+        return f"it runs on CUDA, not on {request.device}"
+    if request.dtype == torch.float64:
+        return "it computes in float32 and takes no float64"
+    if request.dropout:
+        return "it has no dropout on the weights"
+    if request.gradient:
+        return "it keeps nothing for a backward pass"
+    if request.queries > few_additive.FEW:
+        return f"it serves up to {few_additive.FEW} queries, not {request.queries}"
+    if request.causal or request.window or request.mask or request.bias or request.slopes or request.gate:
+        return "it serves Lengths, no other span"
+    return None if installed() else "Triton is not installed"
 
 
 def flex_refusal(request: Request) -> str | None:
@@ -131,6 +179,80 @@ def varlen_refusal(request: Request) -> str | None:
     return None
 
 
+def short_refusal(request: Request) -> str | None:
+    if refused := plain_bilinear(request):
+        return refused
+    if request.device != "cuda":
+        return f"it runs on CUDA, not on {request.device}"
+    if not installed():
+        return "Triton is not installed"
+    if request.dtype not in (torch.float16, torch.bfloat16):
+        return f"it takes float16 and bfloat16, not {request.dtype}"
+    if max(request.queries, request.keys) > SHORT:
+        return f"it serves sequences up to {SHORT}, not {request.queries} queries and {request.keys} keys"
+    if request.width != request.value_width or request.width > SHORT_WIDTH:
+        return f"it serves equal widths up to {SHORT_WIDTH}, not {request.width} and {request.value_width}"
+    if request.mask or request.bias or request.slopes or request.window:
+        return "it serves Packed, Lengths and Causal, not a mask, a bias or a window"
+    if request.causal not in (None, "zero"):
+        return "its causal form starts at 0"
+    return None
+
+
+def short_wins(request: Request) -> bool:
+    """Whether one tile a sequence is the fastest, as measured on an H200.
+
+    Of plain rows of 128 keys, cuDNN's forward is faster by a sixth, and its backward slower.
+    """
+    return request.gradient or request.packed or request.lengths or max(request.queries, request.keys) <= 64
+
+
+def attend_short(call: Call) -> Tensor:
+    """Loaded when it is first asked for, as Triton need not be there."""
+    from regard.kernels.dot import short
+
+    return short.attend(call)
+
+
+def triton_refusal(request: Request) -> str | None:
+    """Additive scores, and either score around predicted centres."""
+    predicted = request.window == "predicted"
+    if request.score != "additive" and not (predicted and request.score == "bilinear"):
+        return f"it serves additive scores, and bilinear ones under Predictive, not {request.score} ones"
+    if request.weighting != "softmax":
+        return f"it serves Softmax, not {request.weighting}"
+    if request.device != "cuda":
+        return f"it runs on CUDA, not on {request.device}"
+    if not installed():
+        return "Triton is not installed"
+    if request.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f"it takes float32, float16 and bfloat16, not {request.dtype}"
+    if request.dropout:
+        return "it has no dropout on the weights"
+    if request.bias or request.slopes or request.gate or request.windows > 1:
+        return "it serves no bias, no gate and one window"
+    if predicted and (request.mask or request.radius > predicted_window.RADIUS):
+        return f"around predicted centres it serves no mask, and a radius up to {predicted_window.RADIUS}"
+    if request.rows > GRID:
+        return f"it serves up to {GRID} rows, not {request.rows}"
+    return None
+
+
+def triton_wins(request: Request) -> bool:
+    """Whether tiles of 64 by 64 are not mostly padding; a few queries without gradients have a kernel of their own."""
+    if request.window == "predicted":
+        return True
+    tile = fused_additive.BLOCK
+    fill = request.queries * request.keys * SPARSE >= -(-request.queries // tile) * -(-request.keys // tile) * tile**2
+    return fill and few_additive_refusal(request) is not None
+
+
+def attend_triton(call: Call) -> Tensor:
+    """Whichever of the two kernels the call is for."""
+    window = call.reach.window
+    return (fused_additive if window is None or window.centre is None else predicted_window).attend(call)
+
+
 def window_refusal(request: Request) -> str | None:
     if request.window is None:
         return "it serves windows (Monotonic, Predictive) only"
@@ -148,6 +270,10 @@ def chunked_refusal(request: Request) -> str | None:
 
 
 FEW, FEW_KEYS = 16, 512
+STEP = 16
+GRID = 32_767  # rows, queries' and keys', that one launch can have
+SPARSE = 16  # how much padding the kernel may carry and still be faster than the plain expression
+SHORT, SHORT_WIDTH = 128, 128
 FLEX_WIDTHS = (16, 32, 64, 128, 256)
 WIDEST = 256
 LARGE = 1 << 20  # numbers of [b n m h] from which recomputing them is worth its overhead
@@ -171,6 +297,8 @@ def attend_chunked(call: Call) -> Tensor:
 
 
 BACKENDS = (
+    Backend("step", step_refusal, lambda request: True, attend_step),
+    Backend("short", short_refusal, short_wins, attend_short),
     Backend("varlen", varlen_refusal, lambda request: True, varlen.attend),
     Backend(
         "flex",
@@ -178,8 +306,10 @@ BACKENDS = (
         lambda request: request.device == "cuda" and bool(request.window or request.slopes),
         flex.attend,
     ),
+    Backend("triton", triton_refusal, triton_wins, attend_triton),
     Backend("window", window_refusal, window_wins, local.attend),
     Backend("few", few_refusal, few_wins, few.attend),
+    Backend("few-additive", few_additive_refusal, lambda request: True, few_additive.attend),
     Backend("sdpa", sdpa_refusal, lambda request: True, sdpa.attend),
     Backend(
         "chunked",
@@ -190,6 +320,7 @@ BACKENDS = (
     Backend("dense", lambda request: None, lambda request: True, reference.attend),
 )
 NAMES = tuple(backend.name for backend in BACKENDS)
+NATIVE = ("short", "varlen")  # those that serve Packed sequences as they lie
 
 # A threading.local, not a ContextVar: torch.compile(fullgraph=True) can trace it.
 forced = threading.local()
@@ -224,4 +355,4 @@ def choose(request: Request) -> Backend:
 
 def packed_natively(request: Request) -> bool:
     """Whether a Packed call is served as it lies; otherwise it is padded first and asked for again."""
-    return getattr(forced, "name", None) in (None, "varlen") and choose(request).name == "varlen"
+    return getattr(forced, "name", None) in (None, *NATIVE) and choose(request).name in NATIVE

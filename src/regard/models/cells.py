@@ -24,9 +24,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.kernels.cells.layer import run
 from regard.kernels.dropout.quick import dropout as dropped
 from regard.kernels.linear import linear
+from regard.kernels.triton import available
 from regard.models.options import Cell
+from regard.models.recurrent import unwatched
 
 __all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last", "turn"]
 
@@ -208,11 +211,32 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n dd"]:
         """The annotation of every position."""
+        fused = self.fused(x)
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
                 x = self.dropout(x)
+            if fused:
+                x = both_ways(x, lengths, cast(Layer, forwards), cast(Layer, backwards))
+                continue
             x = torch.cat([forwards(x)[0], turn(backwards(turn(x, lengths))[0], lengths)], -1)
         return x
+
+    def fused(self, x: Tensor) -> bool:
+        """Whether both directions run at once, in bfloat16: autocast's choice, which cuDNN has no cells for."""
+        return (
+            available(x)
+            and torch.is_autocast_enabled("cuda")
+            and torch.get_autocast_dtype("cuda") == torch.bfloat16
+            and all(layer.kind != "rnn" for layer in self.layers)
+            and x.shape[1] > 0
+            and not torch.compiler.is_compiling()
+            and unwatched(self.forwards, self.backwards)
+        )
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Those of both directions."""
+        return cast(list[Layer], [*self.forwards, *self.backwards])
 
     def with_ends(
         self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
@@ -226,6 +250,22 @@ class Bidirectional(nn.Module):
             x = torch.cat([there[0], turn(back[0], lengths)], -1)
             ends.append(torch.cat([there[1], back[1]], -1))
         return x, torch.stack(ends, 1)
+
+
+def both_ways(
+    x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"], forwards: Layer, backwards: Layer
+) -> Float[Tensor, "b n dd"]:
+    """[h→; h←] on a GPU, step by step for both directions at once."""
+    nets = forwards.net, backwards.net
+    weight = torch.cat([net.weight_ih_l0 for net in nets])
+    bias = torch.cat([net.bias_ih_l0 for net in nets])
+    recurrent, hidden_bias = (
+        torch.stack(list(each)) for each in ((net.weight_hh_l0 for net in nets), (net.bias_hh_l0 for net in nets))
+    )
+    if forwards.kind == "lstm":
+        bias = bias + hidden_bias.flatten()
+    projected = linear(x, weight, bias).unflatten(-1, (2, -1))
+    return run(projected, recurrent, hidden_bias, lengths.to(x.device))
 
 
 class Turn(torch.autograd.Function):

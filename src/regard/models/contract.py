@@ -139,7 +139,8 @@ class Memory:
     def seen_from(self, target: Tokens) -> Lengths | Packed:
         """The span of the target's attention to this memory."""
         if isinstance(self.span, Packed) and isinstance(target.span, Packed):
-            return Packed(target.span.offsets, self.span.offsets)
+            sizes, key_sizes = (target.span.total, target.span.longest), (self.span.total, self.span.longest)
+            return Packed(target.span.offsets, self.span.offsets, sizes=sizes, key_sizes=key_sizes)
         if isinstance(self.span, Packed) or isinstance(target.span, Packed):
             raise ShapeError("target: one of memory and target is packed, expected both or neither")
         return self.span
@@ -155,6 +156,7 @@ class Model(nn.Module):
     readout: nn.Linear
     projects: bool = True
     limit: int | None = None  # the most target positions there can be, where there is such a number
+    replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
 
     def inherit(self) -> None:
         """What a new model does before it is trained, and one of a run does not: read weights that a person has."""
@@ -189,6 +191,11 @@ class Model(nn.Module):
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """Read one token a row; the scores of the next. The state moves on in place."""
         raise NotImplementedError
+
+    @property
+    def packs(self) -> bool:
+        """Whether sentences end to end are served as they lie on a GPU, in half precision; others would be padded."""
+        return False
 
     @property
     def shows(self) -> bool:

@@ -14,6 +14,7 @@ from regard.models.contract import Memory, Tokens
 
 __all__ = [
     "embedding",
+    "halved",
     "kept",
     "linear",
     "looked",
@@ -72,6 +73,13 @@ def unwatched(*parts: nn.Module) -> bool:
         for part in parts
         for module in part.modules()
     )
+
+
+def halved(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+    """Under autocast on a GPU the same in its dtype at once: what reads it would cast it, each for itself."""
+    if x.is_cuda and torch.is_autocast_enabled("cuda"):
+        return x.to(torch.get_autocast_dtype("cuda"))
+    return x
 
 
 def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:

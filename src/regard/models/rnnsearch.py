@@ -14,8 +14,9 @@ Dropout falls on embeddings, between the encoder's layers and before the readout
 Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
 
 Teacher forced, all that does not hang on the state is computed for all steps at once: the words' part of the cell's
-input before the recurrence, and the deep output after it. The recurrence of a GRU has a backward pass of its own
-(`recurrence`); everything else, and whoever watches or hooks the attention, gets the plain loop.
+input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
+own (`recurrence`, on a GPU `recurrence_fused`); everything else, and whoever watches or hooks the attention, gets the
+plain loop.
 """
 
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
@@ -26,12 +27,15 @@ from torch import Tensor
 from regard.attention import Attention
 from regard.attention.cache import Prepared, State
 from regard.attention.score import Additive
-from regard.models import recurrence
+from regard.kernels.linear import linear as product
+from regard.kernels.triton import available
+from regard.models import recurrence, recurrence_fused
 from regard.models.cells import PARTS, Bidirectional, Dropout, Layer
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.options import RNNSearch
 from regard.models.recurrent import (
     embedding,
+    halved,
     kept,
     linear,
     looked,
@@ -71,26 +75,27 @@ class RNNSearchModel(Model):
     def encode(self, source: Tokens) -> Memory:
         """Annotations, and the decoder's first state."""
         lengths = source.lengths
-        annotations = self.encoder(self.dropout(self.source(padded_ids(source))), lengths)
+        annotations = self.encoder(self.dropout(halved(self.source(padded_ids(source)))), lengths)
         backwards = annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
         start = torch.tanh(self.begin(backwards)).unflatten(-1, (-1, self.config.size))
         return Memory(unpadded(annotations, source), source.span, {"start": start})
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps, one after the other where they must be."""
-        words = self.dropout(self.target(padded_ids(target)))
-        states, contexts, extra = self.recur(self.cell.project(words), prepared(self.attention, memory), memory)
+        words = self.dropout(halved(self.target(padded_ids(target))))
+        states, contexts, extra = self.recur(words, prepared(self.attention, memory), memory)
         if self.config.output == "previous":
             states = torch.cat([memory.sentence["start"][:, :1, :], states[:, :-1]], 1)
         return unpadded(self.read(states, words, contexts), target), extra
 
     def recur(
-        self, projected: Float[Tensor, "b n g"], keys: Prepared, memory: Memory
+        self, words: Float[Tensor, "b n e"], keys: Prepared, memory: Memory
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """The state and the context of every step; by hand, the weights as well."""
         state = memory.sentence["start"]
-        if self.by_hand(projected):
-            return self.recur_by_hand(projected, keys, state[:, 0])
+        if self.by_hand(words):
+            return self.recur_fused(words, keys, state) if available(words) else self.recur_by_hand(words, keys, state)
+        projected = self.cell.project(words)
         states, contexts = [], []
         for word in projected.unbind(1):
             state, context = self.move(word, state, self.attention(state[:, :1], keys)[:, 0])
@@ -103,39 +108,48 @@ class RNNSearchModel(Model):
         """So does the recurrence by hand, which has the weights anyway."""
         return self.by_hand(self.readout.weight)
 
-    def by_hand(self, projected: Tensor) -> bool:
+    def by_hand(self, words: Tensor) -> bool:
         """Whether the recurrence is the one that is written by hand, and nobody looks on."""
         return (
-            self.config.cell == "gru"
-            and (projected.is_cuda or (projected.dtype in WHOLE and not torch.is_autocast_enabled("cpu")))
+            self.config.cell in ("gru", "lstm")
+            and (words.is_cuda or (words.dtype in WHOLE and not torch.is_autocast_enabled("cpu")))
             and not torch.compiler.is_compiling()
             and unwatched(self.attention, self.cell)
         )
 
     def recur_by_hand(
-        self, projected: Float[Tensor, "b n g"], keys: Prepared, start: Float[Tensor, "b d"]
+        self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
         """The same, in float32 or float64."""
-        if torch.is_autocast_enabled(projected.device.type):
-            with torch.autocast(projected.device.type, enabled=False):
-                return self.recur_by_hand(projected.float(), whole(keys), start.float())
-        score, net = self.attention.score, self.cell.net
-        assert isinstance(score, Additive)
+        if torch.is_autocast_enabled(words.device.type):
+            with torch.autocast(words.device.type, enabled=False):
+                return self.recur_by_hand(words.float(), whole(keys), start.float())
         assert keys.length is not None
-        there = torch.arange(keys.keys.shape[1], device=projected.device) < keys.length[:, None]
+        there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
         states, contexts, weights = recurrence.recur(
-            projected,
-            start,
-            keys.keys,
-            keys.values,
-            there,
-            score.query.weight,
-            score.v,
-            net.weight_ih_l0[:, self.config.embedding :],
-            net.weight_hh_l0,
-            net.bias_hh_l0,
+            self.cell.project(words), start, keys.keys, keys.values, there, *self.matrices()
         )
         return states[:, 1:], contexts, {"weights": weights}
+
+    def recur_fused(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """The same on a GPU, its products in the words' dtype, or autocast's."""
+        assert keys.length is not None
+        net, matrices = self.cell.net, self.matrices()
+        bias = net.bias_ih_l0 + net.bias_hh_l0 if self.config.cell == "lstm" else net.bias_ih_l0
+        projected = product(words.transpose(0, 1), net.weight_ih_l0[:, : self.config.embedding], bias)
+        states, contexts, weights = recurrence_fused.recur(
+            projected, start.float(), keys.keys, keys.values, keys.length, *matrices
+        )
+        return states, contexts, {"weights": weights}
+
+    def matrices(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """W and v of the score, and of the cell what contexts and states meet, with the states' bias."""
+        score, net = self.attention.score, self.cell.net
+        assert isinstance(score, Additive)
+        read = net.weight_ih_l0[:, self.config.embedding :]
+        return score.query.weight, score.v, read, net.weight_hh_l0, net.bias_hh_l0
 
     def move(
         self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]

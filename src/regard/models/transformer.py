@@ -16,11 +16,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.blocks import Block, Decoder, Encoder
-from regard.attention.positions import Embedded, Sinusoidal
-from regard.attention.span import Alibi, Lengths, Span, Start, join
+from regard.attention.fused import heard
+from regard.attention.positions import Embedded, Sinusoidal, sinusoids
+from regard.attention.span import Alibi, Lengths, Span, Start, join, split_packed
 from regard.errors import ArgumentError
 from regard.kernels.dropout.quick import dropout
 from regard.kernels.linear import Linear
+from regard.kernels.triton import installed
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.options import Transformer
 
@@ -44,12 +46,42 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
         """What the blocks read."""
+        if (embedded := self.fused(ids, span, start)) is not None:
+            return embedded
         x: Tensor = self.tokens(ids) * self.scale
         if self.positions is not None:
             x = self.positions(x, start=start, span=span)
         if self.mix is not None:
             x = self.mix(x)
         return dropout(x, self.dropout) if self.training else x
+
+    def fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
+        """The same for sequences end to end on a GPU under autocast, in its dtype: one pass, where nobody listens."""
+        packed, rest = split_packed(span)
+        served = (
+            packed is not None
+            and not rest
+            and ids.is_cuda
+            and torch.is_autocast_enabled("cuda")
+            and not torch.compiler.is_compiling()
+            and isinstance(start, int)
+            and start == 0
+            and type(self.positions) is Sinusoidal
+            and self.mix is None
+            and type(self.tokens) is nn.Embedding
+            and self.tokens.padding_idx is None
+            and installed()
+            and not heard(self)
+        )
+        if not served or packed is None:
+            return None
+        from regard.kernels.dropout.triton import draw_seed, embed
+
+        dropout = self.dropout if self.training else 0.0
+        table = sinusoids(torch.arange(packed.longest, device=ids.device), self.tokens.embedding_dim).float()
+        seed = draw_seed(ids.device) if dropout else None
+        half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
+        return embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
 
 
 class TransformerModel(Model):
@@ -78,6 +110,11 @@ class TransformerModel(Model):
         initialise(self)
         if config.tied != "none":
             self.readout.weight = self.target.tokens.weight
+
+    @property
+    def packs(self) -> bool:
+        """Whether sentences end to end are served as they lie: not with ALiBi's biases."""
+        return self.config.positions != "alibi"
 
     def bias(self, start: Start = 0) -> Span | None:
         """ALiBi's, where positions are told that way."""

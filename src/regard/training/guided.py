@@ -19,6 +19,7 @@ from regard.attention.heads import Heads
 from regard.attention.watch import watch
 from regard.data.batching import Batch
 from regard.data.links import Links
+from regard.data.packing import PackedBatch
 from regard.errors import ConfigError
 from regard.models.contract import Memory, Model, Tokens
 from regard.training.objective import Prediction, inputs
@@ -31,14 +32,16 @@ __all__ = ["Guided", "guided_at", "missed"]
 class Guided(Prediction):
     """The next token, and where one head looks meanwhile."""
 
+    replays = False  # the head is watched, and no two batches have as many links
+
     def __init__(self, model: Model, smoothing: float, weight: float, name: str, head: int = 0):
         """`name` is that of an attention to the source, as `watch` knows it."""
         super().__init__(model, smoothing)
         self.weight, self.name, self.head = weight, name, head
 
-    def forward(self, batch: Batch) -> Loss:
+    def forward(self, batch: Batch | PackedBatch) -> Loss:
         """Both; `guided` is summed over the linked target pieces, of which there are `guided_count`."""
-        if not self.training:
+        if not self.training or isinstance(batch, PackedBatch):
             return super().forward(batch)
         if batch.links is None or not len(batch.links):  # said all the same: every process sums the same parts
             loss = super().forward(batch)

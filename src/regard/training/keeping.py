@@ -12,7 +12,7 @@ from regard.errors import CheckpointError
 from regard.training.distributed import like
 from regard.training.task import Position, Task
 
-__all__ = ["Counters", "check_fits", "optimiser_tensors", "restore_optimiser"]
+__all__ = ["Counters", "begin_optimiser", "check_fits", "optimiser_tensors", "restore_optimiser"]
 
 
 @dataclass
@@ -64,6 +64,17 @@ def restore_optimiser(
                 state[key] = tensor.to(parameter.device) if key == "step" else like(tensor, parameter)
         if state:
             optimiser.state[parameter] = state
+
+
+def begin_optimiser(optimiser: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
+    """What AdamW keeps of a weight, made now, where it would be made in its first step."""
+    for parameter in parameters:
+        if not optimiser.state[parameter]:
+            optimiser.state[parameter] = {
+                "step": torch.zeros((), device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+            }
 
 
 def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import CheckpointError, TrainingError
+from regard.attention.fused import heard
+from regard.errors import CheckpointError, ConfigError, TrainingError
+from regard.kernels.linear.mixed import Copies
 from regard.training.ahead import Ahead, Share
 from regard.training.average import Average, mean_weights
 from regard.training.checkpoint import (
@@ -29,9 +31,10 @@ from regard.training.checkpoint import (
     weights_of,
 )
 from regard.training.distributed import Group, full, full_of, like
-from regard.training.keeping import Counters, check_fits, optimiser_tensors, restore_optimiser
+from regard.training.keeping import Counters, begin_optimiser, check_fits, optimiser_tensors, restore_optimiser
 from regard.training.memory import attempt_in_parts, out_of_memory, pieces
 from regard.training.progress import Metrics, Progress
+from regard.training.replay import Replay, unsynchronised
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.stopping import Stopping
@@ -79,6 +82,7 @@ class Trainer:
         self.device = group.device
         self.bf16 = in_bf16(settings, self.device)
         self.saved_step = -1
+        self.first = 0  # the step that this process began after
 
     # ---- from the first step to the last
 
@@ -155,16 +159,46 @@ class Trainer:
             eps=1e-9,
             weight_decay=settings.weight_decay,
             fused=not self.group.shard,
+            capturable=self.device.type == "cuda" and not self.group.shard,
         )
         self.ema = Average(self.parameters, settings.ema) if settings.ema is not None else None
         self.call = torch.compile(objective) if settings.compile else objective
         self.lost = torch.zeros((), device=self.device)
         self.device_sums: dict[str, Tensor] = {}
+        self.summed: set[str] = set()  # of these since they were read
+        # On a GPU what changes from update to update is in its memory, where a replay reads it.
+        self.count = torch.ones((), device=self.device)
+        self.rate = torch.zeros((), device=self.device) if self.optimiser.defaults["capturable"] else None
+        packs = getattr(getattr(objective, "model", None), "packs", False)  # such a model takes weights in bf16
+        halved = self.bf16 and self.rate is not None and packs
+        self.copies = Copies(self.parameters, torch.bfloat16) if halved else None
+        self.replay = self.replayed()
         if found is not None:
             self.restore(found)
             if self.group.first:
                 self.checkpoints.mend(found.folder.name, self.now.best_step)
+        if self.replay is not None:
+            begin_optimiser(self.optimiser, self.parameters)
         return found is not None
+
+    def replayed(self) -> Replay | None:
+        """What replays updates, where the settings want it and it can be done."""
+        wanted, settings = self.settings.replay, self.settings
+        if not wanted:
+            return None
+        problem = (
+            "a run on a CPU" if self.device.type != "cuda"
+            else f"{self.group.world} processes" if self.group.world > 1
+            else f"training.accumulate = {settings.accumulate}" if settings.accumulate > 1
+            else "an objective that does not say that it can be" if not getattr(self.objective, "replays", False)
+            else None
+        )  # fmt: skip
+        if problem is None:
+            self.task.few_shapes(self.bf16)
+            return Replay(self.whole_update, self.device)
+        if wanted is True:
+            raise ConfigError("training.replay", f"true given, but updates of {problem} are not replayed")
+        return None
 
     # ---- one update
 
@@ -179,22 +213,62 @@ class Trainer:
         step = now.step + 1
         torch.manual_seed(mixed(settings.seed, step, group.rank))
         share = next(shares)
-        for name, value in attempt_in_parts(lambda parts: self.backward(share, parts), self.redo).items():
-            if self.device.type == "cpu" and group.world == 1:  # reading is free, and the order always the same
-                now.sums[name] = now.sums.get(name, 0.0) + float(value)
-            else:
-                value = value.double()
-                self.device_sums[name] = self.device_sums[name] + value if name in self.device_sums else value
-        now.sums["count"] = now.sums.get("count", 0) + share.count
-        group.sum_gradients(self.parameters)
         rate = rate_at(step, settings)
         for each in self.optimiser.param_groups:
-            each["lr"] = rate
-        self.apply()
-        self.optimiser.zero_grad(set_to_none=True)
+            each["lr"] = rate if self.rate is None else self.rate.fill_(rate)
+        self.count.fill_(share.count)
+        if not self.done_again(share):
+            self.add_up(attempt_in_parts(lambda parts: self.backward(share, parts), self.redo))
+            group.sum_gradients(self.parameters)
+            self.apply()
+            self.optimiser.zero_grad(set_to_none=True)
+        now.sums["count"] = now.sums.get("count", 0) + share.count
         if self.ema is not None:
             self.ema.update(self.parameters, step)
         now.step, now.position = step, share.end
+
+    def done_again(self, share: Share) -> bool:
+        """Whether the update was a replay of what was done for another batch of its shape."""
+        if self.replay is None or not self.replay.on or heard(self.objective):
+            return False  # a replay runs no Python, and would not call who listens
+        if self.now.step == self.first + 1:  # the second update, with everything compiled, says whether it may be
+            drawn = torch.get_rng_state(), torch.cuda.get_rng_state(self.device)
+            try:
+                there = self.task.move(share.batches[0], self.device)
+                with unsynchronised():
+                    self.whole_update(there)
+                return True
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    self.replay.forget()
+                    if "synchronizing" not in str(error):
+                        raise
+                    self.progress.say("updates are not replayed: this model waits for the GPU in between")
+            self.optimiser.zero_grad(set_to_none=True)
+            torch.set_rng_state(drawn[0])
+            torch.cuda.set_rng_state(drawn[1], self.device)
+            return False
+        done = self.replay(share.batches[0])
+        if done:  # no Python was run
+            self.summed.update(self.device_sums)
+        return done
+
+    def whole_update(self, batch: Any) -> None:
+        """All that a GPU does for an update on one batch, which is there already."""
+        self.add_up(self.differentiated(batch))
+        self.apply()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def add_up(self, sums: Mapping[str, Tensor]) -> None:
+        """Losses to be told of later."""
+        for name, value in sums.items():
+            if self.device.type == "cpu" and self.group.world == 1:  # reading is free, and the order always the same
+                self.now.sums[name] = self.now.sums.get(name, 0.0) + float(value)
+                continue
+            if name not in self.device_sums:
+                self.device_sums[name] = torch.zeros((), dtype=torch.float64, device=self.device)
+            self.device_sums[name] += value
+            self.summed.add(name)
 
     def backward(self, share: Share, parts: int) -> dict[str, Tensor]:
         """Gradients of this process's share, its batches cut into so many parts."""
@@ -203,23 +277,30 @@ class Trainer:
             cut, whole = pieces(self.task, batch, parts)
             for piece in cut:
                 try:
-                    with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-                        loss = self.call(self.task.move(piece, self.device))
-                    (loss.total / share.count).backward()
+                    found = self.differentiated(self.task.move(piece, self.device))
                 except (RuntimeError, MemoryError) as error:
                     if whole is not None and out_of_memory(error):
                         raise whole from None
                     raise
-                for name, value in {"loss": loss.total, **loss.parts}.items():
-                    value = value.detach()
+                for name, value in found.items():
                     sums[name] = sums[name] + value if name in sums else value
         return sums
+
+    def differentiated(self, batch: Any) -> dict[str, Tensor]:
+        """Gradients of a batch's share of the update's loss, and the sums that it reports."""
+        copies = contextlib.nullcontext() if self.copies is None else self.copies.used()
+        with copies, torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            loss = self.call(batch)
+        (loss.total / self.count).backward()
+        return {name: value.detach() for name, value in {"loss": loss.total, **loss.parts}.items()}
 
     def redo(self, parts: int) -> None:
         """Before a share that did not fit into memory is tried again in smaller parts."""
         if self.group.shard:
             raise TrainingError("out of memory: make training.batch_tokens smaller (sharded runs cannot redo a batch)")
         self.optimiser.zero_grad(set_to_none=True)
+        if self.replay is not None:  # what graphs hold may be what is wanting
+            self.replay.forget()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.progress.say(f"step {self.now.step + 1}: out of memory, the batch is redone in {parts} parts")
@@ -280,9 +361,10 @@ class Trainer:
     def read_sums(self) -> None:
         """Bring what the device summed to the host."""
         for name, value in self.device_sums.items():
-            total = float(self.group.sum(value.clone()))
-            self.now.sums[name] = self.now.sums.get(name, 0.0) + total
-        self.device_sums = {}
+            if name in self.summed:
+                self.now.sums[name] = self.now.sums.get(name, 0.0) + float(self.group.sum(value.clone()))
+                value.zero_()  # in place: a replay adds to it
+        self.summed.clear()
         lost = int(self.lost)
         self.now.sums["bad"] = self.now.sums.get("bad", 0) + lost
         self.now.skipped += lost
@@ -363,6 +445,7 @@ class Trainer:
                 for name, parameter in zip(self.names, self.parameters, strict=True)
             ]
         self.now = Counters.of(found.step, found.manifest["counters"])
+        self.first = found.step
         self.saved_step = found.step
         if self.checkpoints.linked("best") == "average":  # it came after the last step, and is the one to beat
             kept = read_manifest(self.checkpoints.folder / "average")["counters"]

@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.span import Packed
 from regard.data.batching import Batch
+from regard.data.packing import PackedBatch
 from regard.kernels.projection_loss.chunked import projection_loss
 from regard.models.contract import Model, Tokens
 from regard.training.task import Loss
@@ -22,36 +24,54 @@ class Prediction(nn.Module):
     Szegedy et al. 2016 (arXiv:1512.00567), section 7: a share of the probability is spread evenly over all tokens.
     """
 
+    replays = True  # an update may be a CUDA graph: nothing is read back from the device
+
     def __init__(self, model: Model, smoothing: float = 0.0):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
 
-    def forward(self, batch: Batch) -> Loss:
+    def forward(self, batch: Batch | PackedBatch) -> Loss:
         """The sum over the batch's target tokens; `nll` is the same without smoothing, `tokens` how many there are."""
         source, target = inputs(batch)
         hidden, _ = self.model.decode(self.model.encode(source), target)
         return self.said(hidden, batch, target)
 
-    def said(self, hidden: Float[Tensor, "b n d"], batch: Batch, target: Tokens) -> Loss:
+    def said(self, hidden: Float[Tensor, "*b n d"], batch: Batch | PackedBatch, target: Tokens) -> Loss:
         """The loss of what the decoder leaves after each token of `target`."""
-        expected, real = batch.target[:, 1:], target.real
-        total, nll = next_token(self.model, hidden[real], expected[real], self.smoothing if self.training else 0.0)
+        smoothing = self.smoothing if self.training else 0.0
+        if isinstance(batch, PackedBatch):
+            expected = batch.expected.long()
+            real = expected >= 0
+        else:
+            expected, real = batch.target[:, 1:], target.real
+            if hidden.is_cuda and self.model.projects:  # how many are real is not waited for
+                hidden, expected = hidden.flatten(0, 1), expected.masked_fill(~real, -1).flatten()
+            else:
+                hidden, expected = hidden[real], expected[real]
+        total, nll = next_token(self.model, hidden, expected, smoothing)
         return Loss(total, {"nll": nll, "tokens": real.sum().to(total.dtype)})
 
 
 def next_token(
     model: Model, hidden: Float[Tensor, "t d"], expected: Int[Tensor, " t"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The sum of the smoothed cross-entropy, and of the negative log-likelihood, which alone is reported."""
+    """The sum of the smoothed cross-entropy, and of the negative log-likelihood, which alone is reported.
+
+    Where a negative number is expected nothing counts.
+    """
     if model.projects:
         return projection_loss(hidden, model.readout.weight, model.readout.bias, expected, smoothing)
     # What such a model cannot say has no probability to be smoothed into.
-    nll = F.cross_entropy(model.output(hidden).float(), expected, reduction="sum")
+    nll = F.cross_entropy(model.output(hidden).float(), expected, reduction="sum", ignore_index=-1)
     return nll, nll.detach()
 
 
-def inputs(batch: Batch) -> tuple[Tokens, Tokens]:
+def inputs(batch: Batch | PackedBatch) -> tuple[Tokens, Tokens]:
     """Source, and target as it is read: START first, without the END."""
+    if isinstance(batch, PackedBatch):
+        ids, read, _, *offsets = batch.parts()
+        spans = [Packed(each, sizes=(size, batch.longest)) for each, size in zip(offsets, batch.sizes, strict=True)]
+        return Tokens(ids, spans[0]), Tokens(read, spans[1])
     source = Tokens.of(batch.source, batch.source_lengths)
     return source, Tokens.of(batch.target[:, :-1], batch.target_lengths)

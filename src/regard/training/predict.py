@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.batching import Order, Position, load
+from regard.data.batching import Order, Position, load, read
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.links import Linking
+from regard.data.packing import PackedBatch, pack, pad_up, step_of
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import greedy_in_batches
@@ -48,6 +49,7 @@ class Translate(Task):
             starts=prepared.train.starts,
             weights=prepared.weights,
         )
+        self.form: str | None = None  # of batches, where it is not as it comes
         dropout = settings.tokenizer.dropout
         self.dropout = BpeDropout(tokenizers, dropout, seed=training.seed) if dropout else None
 
@@ -73,14 +75,25 @@ class Translate(Task):
     def batch(self, plan: Any, position: Position) -> Any:
         """The pairs' tokens, with their links where a head is guided."""
         train, longest = self.prepared.train, self.settings.data.longest
-        return load(train, plan, self.dropout, position.epoch, longest, self.linking)
+        if self.form == "packed":
+            sides, lengths, _ = read(train, plan, self.dropout, position.epoch, longest)
+            return pack(sides[0], sides[1], lengths, step_of(self.order.budget))
+        batch = load(train, plan, self.dropout, position.epoch, longest, self.linking)
+        return batch if self.form is None else pad_up(batch)
+
+    def few_shapes(self, half: bool) -> None:
+        """Packed where the model serves such batches as they lie, otherwise padded by a little more."""
+        if self.linking is None:
+            self.form = "packed" if half and self.model.packs else "padded"
 
     def halves(self, batch: Any) -> Sequence[Any]:
         """Half of the sentences each."""
         try:
             halves: tuple[Any, Any] = batch.halves()
         except ArgumentError:
-            size = max(batch.source.shape[1], batch.target.shape[1])
+            size = (
+                batch.longest if isinstance(batch, PackedBatch) else max(batch.source.shape[1], batch.target.shape[1])
+            )
             raise TrainingError(
                 f"out of memory with one sentence of {size} tokens: set data.longest or the model's size lower"
             ) from None

@@ -63,6 +63,9 @@ class TrainingSettings:
     device: Literal["auto", "cpu", "cuda"] = option("auto", "auto takes a GPU where there is one")
     precision: Literal["auto", "fp32", "bf16"] = option("auto", "auto: bf16 on a GPU, fp32 on a CPU")
     compile: bool = option(False, "compile the objective (torch.compile)")
+    replay: bool | Literal["auto"] = option(
+        "auto", "on a GPU, replay a whole update as one CUDA graph a shape of batch; auto: where that can be done"
+    )
     shard: bool = option(False, "with torchrun: shard weights, gradients and optimiser over the processes (FSDP2)")
     threads: int | None = option(None, "CPU threads; default: what torch chooses", least=1)
 

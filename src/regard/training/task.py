@@ -66,6 +66,12 @@ class Task:
         """The tensors of a plan, on the host."""
         return plan
 
+    def few_shapes(self, half: bool) -> None:
+        """Told before the first batch where each shape of batch is prepared for: let there be few of them.
+
+        `half`: matrix products are in half precision.
+        """
+
     def halves(self, batch: Any) -> Sequence[Any]:
         """The batch in two, for when it does not fit into memory."""
         raise TrainingError("out of memory, and this task's batches cannot be split: make them smaller")

@@ -18,7 +18,8 @@ def attend(call: Call) -> Tensor:
     layout = call.reach.layout
     assert layout is not None
     # varlen_attn scales by 1/√d by itself; the rest of the wanted scale goes into the query.
-    query = call.query * (call.scale / call.temperature * math.sqrt(call.query.shape[-1]))
+    rest = call.scale / call.temperature * math.sqrt(call.query.shape[-1])
+    query = call.query if rest == 1.0 else call.query * rest
     query, keys, values = (
         x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1) for x in (query, call.keys, call.values)
     )

@@ -5,17 +5,26 @@ $\ell_t = (1 - \varepsilon) \cdot -\log p_t(y_t) + \varepsilon \cdot \frac{1}{v}
 """
 
 # t tokens · d width · v classes
+from typing import Any
+
 import torch.nn.functional as F
 from torch import Tensor
 
 __all__ = ["projection_loss"]
 
+IGNORED = -100
+
 
 def projection_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """[t d], [v d], [v], [t] -> the sum of the smoothed losses, and of the plain ones, which carries no gradient."""
+    """[t d], [v d], [v], [t] -> the sum of the smoothed losses, and of the plain ones, which carries no gradient.
+
+    Targets below zero count nothing.
+    """
+    targets = targets.where(targets >= 0, IGNORED)
     logits = F.linear(hidden, weight, bias)
     logits = logits if logits.element_size() > 2 else logits.float()
-    total = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
-    return total, F.cross_entropy(logits.detach(), targets, reduction="sum")
+    options: dict[str, Any] = {"reduction": "sum", "ignore_index": IGNORED}
+    total = F.cross_entropy(logits, targets, label_smoothing=smoothing, **options)
+    return total, F.cross_entropy(logits.detach(), targets, **options)

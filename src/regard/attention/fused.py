@@ -1,0 +1,223 @@
+"""Stacks of blocks on a GPU in half precision: matrix products, and one kernel for what lies between two of them.
+
+`Block.forward` is the specification. Here the same parts are computed for sequences that lie end to end: a residual,
+its dropout, the bias before it and the norm after it are one pass over memory, and attention takes queries, keys and
+values where their product wrote them. What crosses from block to block is in half precision too.
+"""
+
+# t tokens of all sequences · u those of the memory · d width
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from regard.attention.heads import Heads
+from regard.attention.score import Dot
+from regard.attention.span import Causal, Packed, Span, split_packed
+from regard.attention.weighting import Softmax
+from regard.kernels.backends import forced
+from regard.kernels.linear import Linear
+from regard.kernels.linear.mixed import handed_on, product, products
+from regard.kernels.residual import residual
+from regard.kernels.triton import installed
+
+if TYPE_CHECKING:
+    from regard.attention.blocks import Block, Stack
+
+__all__ = ["heard", "run", "serves"]
+
+LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
+
+
+Work = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class Part(NamedTuple):
+    """One part of a block: what it makes of what it reads, the bias that is left to its residual, its norm.
+
+    `work` hands on what it read, for the residual.
+    """
+
+    work: Work
+    bias: Tensor | None
+    norm: nn.LayerNorm
+    dropout: float
+
+
+def serves(
+    stack: "Stack", x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
+) -> bool:
+    """Whether a call of the stack is served here: half precision, short sequences end to end, and nobody listening."""
+    return (
+        x.is_cuda
+        and x.ndim == 2
+        and torch.is_autocast_enabled("cuda")
+        and not torch.compiler.is_compiling()
+        and getattr(forced, "name", None) is None
+        and installed()
+        and short(span)
+        and (memory is None or (memory.is_cuda and memory.ndim == 2 and short(across)))
+        and not heard(stack)
+        and all(map(plain, stack.blocks))
+    )
+
+
+def short(span: Span | None) -> bool:
+    """Whether sequences lie end to end, short enough, under nothing but a causal mask from the first on."""
+    packed, rest = split_packed(span)
+    causal = all(isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0 for part in rest)
+    return packed is not None and causal and max(packed.longest, packed.longest_key) <= LONGEST
+
+
+def heard(module: nn.Module) -> bool:
+    """Whether somebody listens to a part of a module."""
+    return _has_any_global_hook() or any(
+        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+        for part in module.modules()
+    )
+
+
+def plain(block: nn.Module) -> bool:
+    """Whether a block is still made of the parts that it was made of, all of which are known here."""
+    from regard.attention.blocks import Block, DroppedReLU
+
+    if type(block) is not Block or not all(
+        heads is None or plain_heads(heads) for heads in (block.attention, block.cross)
+    ):
+        return False
+    feed, norms = block.feed, (block.attention_norm, block.cross_norm, block.feed_norm)
+    return (
+        type(feed) is nn.Sequential
+        and [type(part) for part in feed] == [Linear, DroppedReLU, Linear]
+        and all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms)
+        and all(parameter.dtype == torch.float32 for parameter in block.parameters())
+    )
+
+
+def plain_heads(heads: nn.Module) -> bool:
+    """Whether these are heads of scaled dot products under a softmax, with a projection that is one matrix."""
+    if type(heads) is not Heads or type(heads.projection) is not Linear or type(heads.output) is not Linear:
+        return False
+    inner = heads.attention
+    return (
+        heads.rotary is None
+        and heads.query_size == heads.value_size
+        and heads.width in WIDTHS
+        and type(inner.score) is Dot
+        and type(inner.weighting) is Softmax
+        and inner.span is None
+        and inner.query is None
+    )
+
+
+def run(
+    stack: "Stack", x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
+) -> Tensor:
+    """What the stack makes of x [t d], and of a memory [u d]."""
+    from regard.kernels.dropout.triton import draw_seed
+
+    half = torch.get_autocast_dtype("cuda")
+    with torch.autocast("cuda", enabled=False):
+        blocks: Any = list(stack.blocks)
+        # One draw for all that is dropped: three residuals, two attentions and a feed-forward net a block at the most.
+        seeds = iter(draw_seed(x.device, 6 * len(blocks)).split(1)) if stack.training else iter(())
+        kept = [] if memory is None else [memory.to(half)]
+        parts = [part for block in blocks for part in parts_of(block, span, kept, across, seeds)]
+        norms = [part.norm for part in parts]
+        pre = blocks[0].norm == "pre"
+        if pre:  # a part's residual comes with the norm before the next part
+            norms = [*norms[1:], stack.final_norm]  # type: ignore[list-item]
+            first = parts[0].norm
+            y = F.layer_norm(x.float(), first.normalized_shape, first.weight, first.bias, first.eps).to(half)
+        else:
+            y = x.to(half)
+        for part, norm in zip(parts, norms, strict=True):
+            made, on = part.work(y)
+            x = x if pre else on
+            seed = next(seeds) if part.dropout else None
+            x, normed = residual(
+                x, made, part.bias, part.dropout, norm.weight, norm.bias, norm.eps, seed=seed, dtype=half
+            )
+            assert normed is not None
+            y = normed
+        return y
+
+
+def parts_of(
+    block: "Block", span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
+) -> Iterator[Part]:
+    """The parts of a block, in order; a memory is handed on from block to block."""
+    dropout = block.dropout if block.training else 0.0
+    itself: Any = block.attention.output
+    yield Part(looks_at_itself(block.attention, span, seeds), itself.bias, block.attention_norm, dropout)
+    if block.cross is not None:
+        assert block.cross_norm is not None
+        output: Any = block.cross.output
+        yield Part(looks_at_memory(block.cross, memory, across, seeds), output.bias, block.cross_norm, dropout)
+    outer: Any = block.feed[2]
+    yield Part(feeds(block.feed, seeds), outer.bias, block.feed_norm, dropout)
+
+
+def looks_at_itself(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) -> Work:
+    """Self-attention, without the bias of its output."""
+    from regard.kernels.dot.short import self_attention
+
+    packed, rest = split_packed(span)
+    assert isinstance(packed, Packed)
+    assert heads.projection is not None
+    assert heads.output is not None
+    projection, output = heads.projection, heads.output
+
+    def work(x: Tensor) -> tuple[Tensor, Tensor]:
+        qkv, x = handed_on(x, projection.weight, projection.bias)
+        how = weighed(heads, seeds)
+        context = self_attention(qkv, packed.offsets, packed.longest, heads.heads, causal=len(rest) > 0, **how)
+        return product(context, output.weight), x
+
+    return work
+
+
+def looks_at_memory(heads: Heads, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
+    """Attention to a memory, without the bias of its output."""
+    from regard.kernels.dot.short import cross_attention
+
+    packed, _ = split_packed(across)
+    assert isinstance(packed, Packed)
+    assert heads.projection is not None
+    assert heads.output is not None
+    projection, output = heads.projection, heads.output
+
+    def work(x: Tensor) -> tuple[Tensor, Tensor]:
+        query, kv, x, memory[0] = products(x, memory[0], projection.weight, projection.bias, heads.query_size)
+        where = packed.offsets, packed.key_offsets, packed.longest, packed.longest_key
+        context = cross_attention(query, kv, *where, heads.heads, **weighed(heads, seeds))
+        return product(context, output.weight), x
+
+    return work
+
+
+def weighed(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
+    """How scores become weights."""
+    inner = heads.attention
+    dropout = inner.dropout if inner.training else 0.0
+    scale = inner.score.scale(heads.width) / inner.weighting.temperature
+    return {"scale": scale, "dropout": dropout, "seed": next(seeds) if dropout else None}
+
+
+def feeds(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
+    """The feed-forward net, without the bias of its output."""
+    from regard.kernels.dropout.triton import relu_dropped
+
+    layers: Any = feed
+    inner, between, outer = layers
+    dropout: float = between.dropout if between.training else 0.0
+
+    def work(x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden, x = handed_on(x, inner.weight)
+        hidden = relu_dropped(hidden, inner.bias, dropout, next(seeds) if dropout else None)
+        return product(hidden, outer.weight), x
+
+    return work

@@ -1,0 +1,93 @@
+"""The cache of a beam on a GPU: keys stay where they were written, and a table says which row each position lies in.
+
+At every step some hypotheses die and others fork. Copying their keys and values costs more than looking at them, and
+lasts longer the longer the sentence; here only `line` [r t], a number a position, is put in another order. The kernel
+reads through it.
+"""
+
+# r rows · a heads · t positions · d width of a head
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.attention.cache import Cache, Prepared
+from regard.errors import ShapeError
+from regard.kernels.triton import available
+
+__all__ = ["Lines"]
+
+
+@dataclass(eq=False)
+class Lines(Cache):
+    """Keys and values [r a t d], of which row r's position t lies in row line[r, t]."""
+
+    line: Int[Tensor, "r t"] | None = None
+
+    @classmethod
+    def of(cls, cache: Cache) -> "Lines":
+        """A cache whose rows each have their own past."""
+        return cls(cache.keys, cache.values, cache.owner, cache.length, alone=cache.alone, line=own(cache.keys))
+
+    @property
+    def table(self) -> Int[Tensor, "r t"]:
+        """Where every position lies."""
+        assert self.line is not None
+        return self.line
+
+    @property
+    def direct(self) -> bool:
+        """Whether a kernel reads it as it lies."""
+        return available(self.keys) and max(self.keys.shape[-1], self.values.shape[-1]) <= 256
+
+    def extend(self, new: Prepared) -> None:
+        """Write new keys and values behind what each row has, into the row itself."""
+        assert self.length is not None
+        count, rows = new.keys.shape[-2], torch.arange(len(self.length), device=self.length.device)
+        index = self.length[:, None] + torch.arange(count, device=self.length.device)
+        super().extend(new)
+        self.table[rows[:, None], index.clamp(max=len(self) - 1)] = rows[:, None].to(self.table.dtype)
+
+    def filled(self) -> Prepared:
+        """All of it, each row's past in the row itself: what attention without a kernel of ours looks at."""
+        size = self.keys.shape[-2]
+        lies, at = self.table.long(), torch.arange(size, device=self.keys.device)
+        keys, values = (buffer[lies, :, at].transpose(1, 2) for buffer in (self.keys, self.values))
+        return Prepared(keys, values, self.owner, self.length)
+
+    def select_(self, rows: Int[Tensor, " r"]) -> None:
+        """Row i descends from what row rows[i] did."""
+        assert self.length is not None
+        if len(rows) != len(self.keys):
+            raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
+        self.table.copy_(self.table[rows])
+        self.length.copy_(self.length[rows])
+
+    def put_(self, rows: Int[Tensor, " r"] | slice, other: Cache) -> None:
+        """Fill these rows, all of their sentences', with those of another cache, of the same size or of a smaller one.
+
+        The past of another row of the sentence may lie in them: it would be lost.
+        """
+        if isinstance(other, Lines):
+            whole = other.filled()
+            other = Cache(whole.keys, whole.values, whole.owner, whole.length)
+        super().put_(rows, other)
+        self.table[rows, : other.keys.shape[-2]] = own(self.keys[..., :1, :])[rows]
+
+    def take(self, rows: Int[Tensor, " r"]) -> "Lines":
+        """A new cache of these rows alone, each with its own past."""
+        assert self.length is not None
+        whole = self.filled()
+        keys, values = whole.keys[rows].contiguous(), whole.values[rows].contiguous()
+        return Lines(keys, values, self.owner, self.length[rows], alone=self.alone, line=own(keys))
+
+    def __len__(self) -> int:
+        """Positions there is room for."""
+        return self.keys.shape[-2]
+
+
+def own(keys: Tensor) -> Tensor:
+    """The table of rows whose positions lie in themselves."""
+    rows, size = len(keys), keys.shape[-2]
+    return torch.arange(rows, dtype=torch.int32, device=keys.device)[:, None].repeat(1, size)

@@ -1,0 +1,258 @@
+"""What attention costs on a GPU: additive attention beside the plain expression, eager and compiled; short sequences.
+
+Additive: B 32, N = M = 512, hidden 256, values 256, the size at which public code has no fused kernel. Short sequences:
+B 256, 16 heads of 64, N 64, where translation lives. Times are the card's, by its own clock, of calls one after the
+other; results are compared with float64 before any of them is printed.
+"""
+
+# b batch · n queries · m keys · h hidden · d width
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from regard.attention import Attention
+from regard.attention.cache import Prepared
+from regard.attention.score import Additive, Dot
+from regard.attention.span import Causal
+from regard.bench.measure import Result
+from regard.bench.training_cuda import ceilings, timed
+from regard.errors import RegardError
+
+__all__ = ["run"]
+
+MIB = 1 << 20
+ROWS, LENGTH, HIDDEN = 32, 512, 256
+GOALS = {"forward": 0.45e-3, "backward": 2.5e-3}  # seconds
+MEMORY = 256 * MIB
+CLOSE = 2e-3
+SHORT = (256, 16, 64, 64)  # rows, heads, positions, width
+FUSED = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "cuDNN": SDPBackend.CUDNN_ATTENTION,
+    "memory-efficient": SDPBackend.EFFICIENT_ATTENTION,
+}
+
+
+def run(rounds: int = 9, seed: int = 0) -> Iterator[Result]:
+    """Every comparison, one after the other."""
+    if not torch.cuda.is_available():
+        raise RegardError("bench: --device cuda given, and torch sees no CUDA device here")
+    torch.manual_seed(seed)
+    for dtype in (torch.float32, torch.bfloat16):
+        yield from additive(rounds, dtype)
+    for causal in (False, True):
+        yield from short(rounds, causal)
+
+
+# ---- additive attention
+
+
+class Sides:
+    """Projected queries and keys, values, and v: an additive attention with its inputs, in one dtype."""
+
+    def __init__(self, dtype: torch.dtype):
+        self.attention = Attention(Additive(HIDDEN, HIDDEN, hidden=HIDDEN)).to("cuda", dtype)
+        self.inputs = [
+            torch.randn(ROWS, LENGTH, HIDDEN, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)
+        ]
+        self.gradient = torch.randn(ROWS, LENGTH, HIDDEN, device="cuda", dtype=dtype)
+        with torch.no_grad():
+            asked = self.attention.score.ask(self.inputs[0])
+            self.prepared = self.attention.prepare(*self.inputs[1:])
+        self.leaves = [x.detach().requires_grad_() for x in (asked, self.prepared.keys, self.inputs[2])]
+        vector = self.attention.score.vector
+        assert vector is not None
+        self.leaves.append(vector)
+
+    def ours(self) -> Tensor:
+        """Behind the projections, as every backend is given them."""
+        asked, keys, values, _ = self.leaves
+        return self.attention.context(asked, Prepared(keys, values, self.attention), self.inputs[0], None)
+
+    def by(self, call: Callable[..., Tensor]) -> Tensor:
+        """The formula, by whoever computes it."""
+        return call(*self.leaves)
+
+
+def plain(asked: Tensor, keys: Tensor, values: Tensor, vector: Tensor) -> Tensor:
+    """The formula."""
+    scores = torch.tanh(asked[:, :, None] + keys[:, None]) @ vector
+    return scores.softmax(-1) @ values
+
+
+def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
+    """Forward, backward and memory."""
+    products, copies = ceilings()
+    card = f"card: {products:.0f} TFLOP/s, {copies:.2f} TB/s"
+    what = f"additive attention, [{ROWS}, {LENGTH}, {LENGTH}], hidden {HIDDEN}, values {HIDDEN}"
+    what = f"{what}, {str(dtype).removeprefix('torch.')}"
+    sides = Sides(dtype)
+    error = errors(sides.ours, sides.leaves, sides.gradient)
+    bound = CLOSE
+    if dtype != torch.float32:  # no worse than the formula in the same precision
+        bound = errors(partial(sides.by, plain), sides.leaves, sides.gradient)
+    if not error <= bound:
+        raise RegardError(f"bench: {what}: an error of {error:.1e}, expected {bound:.1e}, so no speed is compared")
+    compiled = torch.compile(plain)
+    ours = both(sides.ours, sides, rounds)
+    theirs = {
+        name: both(partial(sides.by, call), sides, 3) for name, call in (("eager", plain), ("compiled", compiled))
+    }
+    for i, direction in enumerate(("forward", "backward")):
+        told = f"Regard ({served(sides)}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
+        beside = ", ".join(f"{key} {value[i] * 1e3:.2f} ms" for key, value in theirs.items()) + f" ({card})"
+        goal = GOALS[direction]
+        details = {"ours_s": ours[i], "error": error, **{f"{key}_s": value[i] for key, value in theirs.items()}}
+        ratio = ours[i] / theirs["compiled"][i]
+        yield Result(
+            f"{what}, {direction}", told, beside, ratio, f"at most {goal * 1e3:g} ms", ours[i] <= goal, details
+        )
+    peak = memory(sides.ours, sides.gradient)
+    other = memory(partial(sides.by, compiled), sides.gradient)
+    yield Result(
+        f"{what}, peak extra memory, forward and backward",
+        f"Regard {peak / MIB:,.0f} MiB",
+        f"compiled {other / MIB:,.0f} MiB",
+        peak / other,
+        f"at most {MEMORY // MIB} MiB",
+        peak <= MEMORY,
+        {"ours_bytes": float(peak), "compiled_bytes": float(other)},
+    )
+
+
+def served(sides: Sides) -> str:
+    """Which backend it is."""
+    return sides.attention.served_by(sides.leaves[0], sides.prepared, sides.inputs[0], None)
+
+
+def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, rows: int = 2) -> float:
+    """The largest relative error, by norm, of the result and every gradient but v's, against float64 on some rows."""
+    found = call()
+    gradients = torch.autograd.grad(found, leaves[:3], gradient)
+    wide = [leaf.detach()[:rows].double().requires_grad_() for leaf in leaves[:3]]
+    exact = plain(wide[0], wide[1], wide[2], leaves[3].detach().double())
+    expected = torch.autograd.grad(exact, wide, gradient[:rows].double())
+    pairs = zip((found, *gradients), (exact, *expected), strict=True)
+    return max(float((one[:rows].double() - other).norm() / other.norm()) for one, other in pairs)
+
+
+def both(call: Callable[[], Tensor], sides: Sides, rounds: int) -> tuple[float, float]:
+    """Seconds of a forward without and of a backward with gradients: calls one after the other, by the card's clock."""
+
+    def forward() -> None:
+        with torch.no_grad():
+            call()
+
+    def backward() -> None:
+        torch.autograd.grad(found, sides.leaves, sides.gradient, retain_graph=True)
+
+    ahead = repeated(forward, rounds)
+    found = call()
+    return ahead, repeated(backward, rounds)
+
+
+def repeated(call: Callable[[], None], rounds: int, times: int = 10) -> float:
+    """Seconds a call, of `times` in a row: what the host does for one it does while the card works on another."""
+
+    def several() -> None:
+        for _ in range(times):
+            call()
+
+    return timed(several, rounds) / times
+
+
+def memory(call: Callable[[], Tensor], gradient: Tensor) -> int:
+    """Bytes at the peak of a forward and a backward beyond what stood before."""
+    for _ in range(2):  # the first may compile
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        found = call()
+        found.backward(gradient)
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        del found
+    return int(peak)
+
+
+# ---- short sequences
+
+
+def short(rounds: int, causal: bool) -> Iterator[Result]:
+    """Scaled dot products over few positions, beside the kernels that torch has."""
+    rows, heads, n, d = SHORT
+    attention = Attention(Dot(scaled=True))
+    query, keys, values = (
+        torch.randn(rows, heads, n, d, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)
+    )
+    gradient = torch.randn_like(query)
+    span = Causal() if causal else None
+
+    def ours() -> Tensor:
+        return attention.context(query, Prepared(keys, values, attention), query, span)
+
+    wide = [x.detach()[:4].double() for x in (query, keys, values)]
+    exact = F.scaled_dot_product_attention(wide[0], wide[1], wide[2], is_causal=causal)
+    error = float((ours()[:4].double() - exact).norm() / exact.norm())
+    backend = attention.served_by(query, Prepared(keys, values, attention), query, span)
+    times: dict[str, tuple[float, float]] = {
+        f"Regard ({backend})": timings(ours, (query, keys, values), gradient, rounds)
+    }
+    errors_of = {}
+    for name, kernel in FUSED.items():
+
+        def theirs(kernel: Any = kernel) -> Tensor:
+            with sdpa_kernel(kernel):
+                return F.scaled_dot_product_attention(query, keys, values, is_causal=causal)
+
+        errors_of[name] = float((theirs()[:4].double() - exact).norm() / exact.norm())
+        times[name] = timings(theirs, (query, keys, values), gradient, rounds)
+    if not error <= 1.5 * max(errors_of.values()):
+        raise RegardError(f"bench: short sequences: an error of {error:.1e}, so no speed is compared")
+    work = 4 * rows * heads * n * n * d * (0.5 if causal else 1.0)
+    mine, *others = times
+    for i, (direction, factor) in enumerate((("forward", 1.0), ("backward", 2.5))):
+        rates = {name: work * factor / seconds[i] / 1e12 for name, seconds in times.items()}
+        best = max(rates[name] for name in others)
+        yield Result(
+            f"B {rows}, {heads} heads of {d}, N {n}{', causal' if causal else ''}, bf16, {direction}",
+            f"{mine} {rates[mine]:.0f} TFLOP/s, error {error:.1e}",
+            ", ".join(f"{name} {rates[name]:.0f}" for name in others) + " TFLOP/s",
+            rates[mine] / best,
+            "above the best of torch's",
+            rates[mine] > best,
+            {"ours_tflops": rates[mine], **{f"{name}_tflops": rates[name] for name in others}},
+        )
+
+
+def timings(
+    call: Callable[[], Tensor], leaves: tuple[Tensor, ...], gradient: Tensor, rounds: int
+) -> tuple[float, float]:
+    """Seconds of a forward and of a backward, of replayed graphs: the host would be slower than the card."""
+    found = call()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    graphs = []
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            found = call()
+            torch.autograd.grad(found, leaves, gradient)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(10):
+            with torch.no_grad():
+                call()
+    graphs.append(graph)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(10):
+            torch.autograd.grad(call(), leaves, gradient)
+    graphs.append(graph)
+    ahead, whole = (timed(graph.replay, rounds) / 10 for graph in graphs)
+    return ahead, whole - ahead

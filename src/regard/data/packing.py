@@ -1,0 +1,170 @@
+"""Packed batches: sentences end to end, filled up to counts of tokens that come again, so that few shapes occur.
+
+A GPU computes nothing for the padding of a rectangle, and what is the same for all batches of a shape is done once for
+each shape. What fills up lies in sentences of its own behind the real ones; nothing is expected of it.
+
+s source tokens · t target tokens · r1 rows + 1
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int32, Int64
+from torch import Tensor
+
+from regard.data.batching import Batch
+from regard.data.tokenizer import END, PAD, START
+from regard.errors import ArgumentError
+
+__all__ = ["PackedBatch", "pack", "pad_up", "step_of"]
+
+NOTHING = -1  # what is expected where nothing is
+PARTS = 24  # a count is rounded up by at most such a part of the budget, and by half of that on average
+LEAST_ROWS, LEAST_LONGEST = 8, 16
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Sentences end to end. All numbers lie in one piece of memory, so that one copy brings them to a device."""
+
+    numbers: Int32[Tensor, " k"]
+    sizes: tuple[int, int]  # tokens of source and target, those that fill up among them
+    rows: int  # sentences, those that fill up and empty ones among them
+    longest: int  # what no sentence is longer than
+    tokens: int  # to predict
+    real: int  # sentences that are real; they come first
+
+    def __len__(self) -> int:
+        return self.real
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Batches of equal shape differ in their numbers alone."""
+        return *self.sizes, self.rows, self.longest
+
+    def parts(self) -> tuple[Tensor, ...]:
+        """Source, target as it is read, what is expected after each, and the offsets of source and target."""
+        source, target = self.sizes
+        return self.numbers.split([source, target, target, self.rows + 1, self.rows + 1])
+
+    @property
+    def source(self) -> Int32[Tensor, " s"]:
+        """The source's tokens."""
+        return self.parts()[0]
+
+    @property
+    def target(self) -> Int32[Tensor, " t"]:
+        """What the decoder reads: START first, without the END."""
+        return self.parts()[1]
+
+    @property
+    def expected(self) -> Int32[Tensor, " t"]:
+        """What follows each target token; -1 where nothing counts."""
+        return self.parts()[2]
+
+    @property
+    def source_offsets(self) -> Int32[Tensor, " r1"]:
+        """Where each sentence's source begins, and where the last one's ends."""
+        return self.parts()[3]
+
+    @property
+    def target_offsets(self) -> Int32[Tensor, " r1"]:
+        """Where each sentence's target begins, and where the last one's ends."""
+        return self.parts()[4]
+
+    def halves(self) -> tuple["PackedBatch", "PackedBatch"]:
+        """The first and the last sentences, each no larger than need be. On the host only."""
+        if self.real < 2:
+            raise ArgumentError("a batch of one row cannot be halved")
+        middle = (self.real + 1) // 2
+        return self.part(0, middle), self.part(middle, self.real)
+
+    def part(self, first: int, last: int) -> "PackedBatch":
+        """The sentences from `first` to before `last`; filled up little, as it is made for want of memory."""
+        source, _, expected, *offsets = (part.numpy() for part in self.parts())
+        bounds = [offset[first : last + 1].astype(np.int64) for offset in offsets]
+        lengths = np.stack([np.diff(bound) for bound in bounds], 1)
+        lengths[:, 1] -= 1
+        cut = [side[bound[0] : bound[-1]] for side, bound in zip((source, expected), bounds, strict=True)]
+        inside = np.ones(len(cut[1]), bool)
+        inside[np.cumsum(lengths[:, 1] + 1) - 1] = False  # the ENDs
+        return pack(cut[0], cut[1][inside], lengths, 1)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedBatch":
+        """The same on a device."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "PackedBatch":
+        """The same in memory that a device can copy from by itself."""
+        return self.each(Tensor.pin_memory)
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> "PackedBatch":
+        """The same with its numbers moved."""
+        return PackedBatch(move(self.numbers), self.sizes, self.rows, self.longest, self.tokens, self.real)
+
+
+def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b 2"], step: int) -> PackedBatch:
+    """Tokens of all rows, one after the other, without start and end; counts are rounded up to multiples of `step`."""
+    lengths = lengths + np.array([0, 1])
+    real = lengths.sum(0)
+    longest = round_up(int(lengths.max()), LEAST_LONGEST)
+    sizes = -(-real // step) * step
+    # What fills up, in as few sentences as there can be, which are of about equal lengths on each side.
+    filling = int((-(-(sizes - real) // longest)).max())
+    more = np.stack([np.diff(np.linspace(0, gap, filling + 1).astype(np.int64)) for gap in sizes - real], 1)
+    rows = round_up(len(lengths) + filling, LEAST_ROWS)
+    all_lengths = np.zeros((rows + 1, 2), np.int64)
+    all_lengths[1 : len(lengths) + 1] = lengths
+    all_lengths[len(lengths) + 1 : len(lengths) + filling + 1] = more
+    offsets = np.cumsum(all_lengths, 0)
+    source = np.full(sizes[0], PAD)
+    source[: real[0]] = sources
+    read, expected = np.full(sizes[1], PAD), np.full(sizes[1], NOTHING)
+    begins, ends = offsets[: len(lengths), 1], offsets[1 : len(lengths) + 1, 1] - 1
+    first, last = np.ones(real[1], bool), np.ones(real[1], bool)
+    first[begins], last[ends] = False, False
+    read[begins], expected[ends] = START, END
+    read[: real[1]][first] = targets
+    expected[: real[1]][last] = targets
+    numbers = np.concatenate([source, read, expected, offsets[:, 0], offsets[:, 1]]).astype(np.int32)
+    return PackedBatch(
+        torch.from_numpy(numbers), (int(sizes[0]), int(sizes[1])), rows, longest, int(real[1]), len(lengths)
+    )
+
+
+def step_of(budget: int) -> int:
+    """What counts of tokens are rounded up to multiples of: a power of two, about a part of the budget."""
+    return max(16, 1 << max(0, (budget // PARTS).bit_length() - 1))
+
+
+def round_up(number: int, least: int) -> int:
+    """The next power of two."""
+    return max(least, 1 << (number - 1).bit_length())
+
+
+def pad_up(batch: Batch, columns: int = 4, parts: int = 16) -> Batch:
+    """A padded batch with lengths rounded up to multiples of `columns`, and rows by at most such a part of them.
+
+    Rows that fill up read one token of padding, and nothing is expected of them.
+    """
+    rows = len(batch)
+    grain = max(8, round_up(rows, 8) // (2 * parts))
+    wanted = -(-rows // grain) * grain
+    if batch.links is not None:
+        raise ArgumentError("links: given, expected none: they are as many as they are")
+    m, n = (-(-size // columns) * columns for size in (batch.source.shape[1], batch.target.shape[1] - 1))
+
+    def grown(tensor: Tensor, size: int, filling: int) -> Tensor:
+        result = tensor.new_full((wanted, *([size] if tensor.ndim == 2 else [])), filling)
+        result[: len(tensor), ..., : tensor.shape[-1]] = tensor
+        return result
+
+    return Batch(
+        grown(batch.source, m, PAD),
+        torch.cat([batch.source_lengths, batch.source_lengths.new_ones(wanted - rows)]),
+        grown(batch.target, n + 1, PAD),
+        torch.cat([batch.target_lengths, batch.target_lengths.new_zeros(wanted - rows)]),
+        batch.tokens,
+    )

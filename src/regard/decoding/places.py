@@ -1,0 +1,181 @@
+"""A beam search that never leaves its device: places for sentences, all stepped together, each at a step of its own.
+
+What `Searching` decides on the host is decided here by tensors of fixed shapes, so that a step can be captured once and
+replayed: which hypotheses end, which of them stay among the best, when a sentence is done. Nothing is read back. A
+hypothesis is a row and a step; what it said is found again along the parents when its sentence is collected. A place
+that is done steps on without effect until another sentence is put there.
+"""
+
+# s places · r rows of each · k candidates · t steps · p prefix
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.attention.cache import Cache
+from regard.data.tokenizer import END, PAD, START
+from regard.decoding.found import Found, Output
+from regard.decoding.options import Options
+from regard.kernels.likeliest import likeliest
+from regard.models.contract import Memory, Model
+
+__all__ = ["Ended", "Places"]
+
+FREE = -1  # behind a prefix
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """What was found in some places, on its way to the host: hypotheses by rank, and everybody's past."""
+
+    scores: Tensor  # [s r]; -∞ where there is none
+    log_probs: Tensor
+    lengths: Tensor  # tokens before END
+    rows: Tensor  # that END followed
+    natural: Tensor  # whether END came by itself
+    parents: Tensor  # [s t r]
+    words: Tensor  # [s t r]
+
+    def found(self, nbest: int) -> list[Found]:
+        """The outputs of each place; this waits for the device."""
+        scores, log_probs, natural = (x[:, :nbest].tolist() for x in (self.scores, self.log_probs, self.natural))
+        lengths, row = self.lengths[:, :nbest].cpu().numpy(), self.rows[:, :nbest].cpu().numpy().astype(np.int64)
+        longest = int(lengths.max(initial=0))
+        parents, words = (x[:, :longest].cpu().numpy() for x in (self.parents, self.words))
+        said = np.full((*lengths.shape, longest), PAD, dtype=np.int64)
+        place = np.arange(len(lengths))[:, None]
+        for step in range(longest - 1, -1, -1):  # from the last word to the first, all hypotheses side by side
+            there = step < lengths
+            said[..., step] = np.where(there, words[place, step, row], PAD)
+            row = np.where(there, parents[place, step, row], row)
+        rows = said.tolist()
+        return [
+            Found(
+                [
+                    Output(rows[i][j][: lengths[i, j]], log_probs[i][j], score, natural[i][j])
+                    for j, score in enumerate(each)
+                    if score > -np.inf
+                ]
+            )
+            for i, each in enumerate(scores)
+        ]
+
+
+class Places:
+    """A search under way in `count` places, with room for `size` steps and `keys` source positions each."""
+
+    def __init__(self, model: Model, memory: Memory, count: int, size: int, options: Options, prefix: int = 0):
+        """`memory` is one sentence's, with the most source positions there can be: what all states are shaped like."""
+        self.model, self.options, self.count, self.size = model, options, count, size
+        self.rows = options.beam
+        device = memory.states.device
+        one = model.start(memory, self.rows, size)
+        self.state = one.take(torch.zeros(count, dtype=torch.long, device=device))
+        self.caches = [part for part in self.state.row.values() if isinstance(part, Cache)]
+        wide = torch.float64 if memory.states.dtype == torch.float64 else torch.float32
+
+        def full(value: float, dtype: torch.dtype, *shape: int) -> Tensor:
+            return torch.full((count, *shape), value, dtype=dtype, device=device)
+
+        self.tokens = full(START, torch.long, self.rows)
+        self.total = full(-torch.inf, wide, self.rows)  # of all hypotheses; a place with none is done
+        self.step = full(0, torch.long)
+        self.most = full(0, torch.long)  # tokens of an output
+        self.prefix = full(FREE, torch.long, prefix + 1)
+        self.parents = full(0, torch.int16, size, self.rows)
+        self.words = full(PAD, torch.int32, size, self.rows)
+        # The best that have ended, in order: a pool of as many as there are rows.
+        self.scores, self.log_probs = full(-torch.inf, wide, self.rows), full(-torch.inf, wide, self.rows)
+        self.lengths, self.ends = full(0, torch.long, self.rows), full(0, torch.long, self.rows)
+        self.natural = full(False, torch.bool, self.rows)
+        self.first = torch.arange(0, count * self.rows, self.rows, device=device)[:, None]
+
+    @property
+    def going(self) -> Bool[Tensor, " s"]:
+        """The places that are not done."""
+        return (self.total > -torch.inf).any(1)
+
+    def put(
+        self,
+        places: Int[Tensor, " k"] | slice,
+        memory: Memory,
+        most: Int[Tensor, " k"],
+        prefix: Int[Tensor, "k p"] | None = None,
+    ) -> None:
+        """Begin with other sentences in some places; neighbours, given as a slice, are quicker to write."""
+        self.state.put_(places, self.model.start(memory, self.rows, 1))
+        self.tokens[places] = START
+        self.total[places] = -torch.inf
+        self.total[places, 0] = 0.0  # the others are the same hypothesis
+        self.step[places], self.most[places] = 0, most
+        self.prefix[places] = FREE
+        if prefix is not None:
+            self.prefix[places, : prefix.shape[1]] = prefix
+        self.scores[places] = -torch.inf
+
+    def ended(self, places: Int[Tensor, " k"] | slice) -> Ended:
+        """What was found in these places."""
+        parts = self.scores, self.log_probs, self.lengths, self.ends, self.natural, self.parents, self.words
+        return Ended(*(part[places] for part in parts))
+
+    def advance(self) -> None:
+        """One step of every place. All shapes are fixed, and nothing is read."""
+        logits, _ = self.model.step(self.tokens.flatten(), self.state)
+        rows, step = self.rows, self.step
+        wanted = 1 if rows == 1 else 2 * rows
+        each = min(wanted, logits.shape[-1])  # of a row
+        forced = self.prefix.gather(1, step[:, None].clamp(max=self.prefix.shape[1] - 1))[:, 0]
+        forced = torch.where(step >= self.most, END, forced).repeat_interleave(rows)
+        early = (step < self.options.shortest).repeat_interleave(rows)
+        best, tokens, norm = likeliest(logits, each, never=(PAD, START), end=END, early=early, forced=forced)
+        totals = (best + (self.total.flatten() - norm)[:, None]).view(self.count, -1)
+        tokens = tokens.view(self.count, -1)
+        penalty = ((6.0 + step.to(totals.dtype)) / 6.0).pow(self.options.length_penalty)[:, None]  # END counts
+        if rows == 1:
+            parents = torch.zeros_like(tokens)
+        else:
+            totals, place = totals.topk(min(wanted, totals.shape[1]))
+            parents, tokens = place // each, tokens.gather(1, place)
+        ends = tokens == END
+        finished = ends & (totals > -torch.inf)
+        self.finish(finished[:, :rows], totals[:, :rows], parents[:, :rows], penalty)
+        totals = totals.masked_fill(ends, -torch.inf)
+        if rows > 1:
+            totals, kept = totals.topk(min(rows, totals.shape[1]))
+            parents, tokens = parents.gather(1, kept), tokens.gather(1, kept)
+        full = self.scores[:, -1] > -torch.inf
+        over = full if rows == 1 else full & ((totals / penalty).amax(1) <= self.scores[:, -1])
+        self.move(parents, tokens, totals.masked_fill(over[:, None], -torch.inf))
+
+    def finish(self, finished: Tensor, totals: Tensor, parents: Tensor, penalty: Tensor) -> None:
+        """Put the hypotheses that ended among the best of their sentence."""
+        new = (totals / penalty).masked_fill(~finished, -torch.inf)
+        scores, kept = torch.cat([self.scores, new], 1).topk(self.rows)
+        step, natural = self.step[:, None].expand_as(parents), (self.step < self.most)[:, None].expand_as(parents)
+        for pool, given in (
+            (self.log_probs, totals),
+            (self.lengths, step),
+            (self.ends, parents),
+            (self.natural, natural),
+        ):
+            pool.copy_(torch.cat([pool, given], 1).gather(1, kept))
+        self.scores.copy_(scores)
+
+    def move(self, parents: Tensor, tokens: Tensor, totals: Tensor) -> None:
+        """The chosen hypotheses become the rows."""
+        if tokens.shape[1] < self.rows:  # a small vocabulary gives fewer candidates than there are rows
+            fill = (0, self.rows - tokens.shape[1])
+            parents, tokens = (torch.nn.functional.pad(x, fill) for x in (parents, tokens))
+            totals = torch.nn.functional.pad(totals, fill, value=-torch.inf)
+        at = self.step[:, None, None].expand(-1, 1, self.rows)
+        self.parents.scatter_(1, at, parents[:, None].to(self.parents.dtype))
+        self.words.scatter_(1, at, tokens[:, None].to(self.words.dtype))
+        if self.rows > 1:
+            self.state.select_((self.first + parents).flatten())
+        self.tokens.copy_(tokens)
+        self.total.copy_(totals)
+        self.step.add_(1).clamp_(max=self.size - 1)  # a place that is done goes no further than its room
+        if self.caches:
+            torch._foreach_clamp_max_([cache.length for cache in self.caches], self.size - 1)  # type: ignore[misc]

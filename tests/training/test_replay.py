@@ -1,0 +1,235 @@
+"""Replayed updates: the same as eager ones, to the last bit; and where they cannot be, eager ones."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from tiny import Line, records, training
+from torch import nn
+
+from regard.data.batching import collate
+from regard.data.packing import pack, pad_up
+from regard.errors import ConfigError
+from regard.models.kinds import build, model_config
+from regard.training.distributed import Group
+from regard.training.loop import Trainer, train
+from regard.training.objective import Prediction
+from regard.training.progress import Progress
+from regard.training.task import Loss, Position, Task
+
+gpu = pytest.mark.gpu
+MODEL = {"kind": "transformer", "size": 64, "heads": 2, "layers": 2, "hidden": 64, "dropout": 0.1, "tied": "all"}
+
+
+class Sentences(Task):
+    """Three batches of made-up pairs, over and over."""
+
+    ahead = True
+
+    def __init__(self, form, model=MODEL):
+        torch.manual_seed(0)
+        self.model = build(model["kind"], model_config(model), 50, 50)
+        self.objective, self.form = Prediction(self.model, 0.1), form
+
+    def epoch(self, number):
+        draw = np.random.default_rng(number)
+        return [
+            [tuple(draw.integers(4, 50, draw.integers(3, 9)).tolist() for _ in range(2)) for _ in range(rows)]
+            for rows in (20, 19, 30)
+        ]
+
+    def count(self, plan):
+        return sum(len(target) + 1 for _, target in plan)
+
+    def batch(self, plan, position):
+        if self.form == "padded":
+            return pad_up(collate(plan), 16)
+        lengths = np.array([[len(source), len(target)] for source, target in plan])
+        return pack(*(np.concatenate([np.array(pair[side]) for pair in plan]) for side in (0, 1)), lengths, 64)
+
+    def move(self, batch, device):
+        return batch.to(device, non_blocking=True)
+
+    def fingerprint(self):
+        return {"form": self.form}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    x: torch.Tensor
+
+    @property
+    def shape(self):
+        return tuple(self.x.shape)
+
+    def to(self, device, non_blocking=False):
+        return replace(self, x=self.x.to(device, non_blocking=non_blocking))
+
+
+class Error(nn.Module):
+    replays = True
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.calls = nn.Linear(3, 1), 0
+
+    def forward(self, batch):
+        self.calls += 1
+        return Loss(nn.functional.dropout(self.net(batch.x), 0.5).square().sum())
+
+
+class Waiting(Error):
+    def forward(self, batch):
+        loss = super().forward(batch)
+        return Loss(loss.total * (1.0 if loss.total.item() >= 0 else 2.0))
+
+
+class Full(Error):
+    def forward(self, batch):
+        loss = super().forward(batch)
+        if torch.cuda.is_current_stream_capturing():
+            raise torch.OutOfMemoryError("CUDA out of memory (so this test says)")
+        return loss
+
+
+class Late(Error):
+    def forward(self, batch):
+        loss = super().forward(batch)
+        if torch.cuda.is_current_stream_capturing():
+            loss.total.item()
+        return loss
+
+
+class Points(Task):
+    def __init__(self, objective, bad=()):
+        torch.manual_seed(0)
+        self.objective, self.bad = objective(), bad
+
+    def stream(self, position):
+        for i in range(position.batch, 10**6):
+            x = torch.randn(4, 3, generator=torch.Generator().manual_seed(i))
+            x[0, 0] = float("nan") if i in self.bad else x[0, 0]
+            yield Position(0, i), Numbers(x)
+
+    def count(self, plan):
+        return len(plan.x)
+
+    def move(self, batch, device):
+        return batch.to(device)
+
+
+def stepped(task, count, folder, **settings):
+    given = training(**{"device": "cuda", "warmup": 4, "schedule": "noam", **settings})
+    trainer = Trainer(task, given, folder, Progress(), Group("cuda"))
+    trainer.prepare(False)
+    trainer.objective.train()
+    with trainer.shares() as shares:
+        for _ in range(count):
+            trainer.update(shares)
+    trainer.read_sums()
+    return trainer
+
+
+def same(one, other):
+    assert one.now.sums == other.now.sums
+    for mine, theirs in zip(one.parameters, other.parameters, strict=True):
+        assert torch.equal(mine, theirs)
+        for key, value in one.optimiser.state[mine].items():
+            assert torch.equal(value, other.optimiser.state[theirs][key]), key
+
+
+def test_a_cpu_replays_nothing(tmp_path):
+    trainer = Trainer(Line(), training(), tmp_path, Progress(), Group("cpu"))
+    trainer.prepare(False)
+    assert trainer.replay is None
+    with pytest.raises(ConfigError, match=r"training\.replay: true given, but updates of a run on a CPU"):
+        train(Line(), training(replay=True), tmp_path)
+
+
+@gpu
+@pytest.mark.parametrize("form", ["packed", "padded"])
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_replayed_is_eager(form, precision, ema, tmp_path):
+    options = {"precision": precision, "ema": ema}
+    eager = stepped(Sentences(form), 10, tmp_path, replay=False, **options)
+    replayed = stepped(Sentences(form), 10, tmp_path, replay=True, **options)
+    assert eager.replay is None
+    assert replayed.replay.on
+    assert replayed.replay.graphs
+    same(replayed, eager)
+    if ema:
+        assert all(map(torch.equal, replayed.ema.values, eager.ema.values))
+
+
+@gpu
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_recurrence_is_replayed(cell, tmp_path):
+    model = {"kind": "rnnsearch", "size": 32, "embedding": 32, "hidden": 32, "maxout": 32, "dropout": 0.1, "cell": cell}
+    eager = stepped(Sentences("padded", model), 10, tmp_path, replay=False, precision="bf16")
+    replayed = stepped(Sentences("padded", model), 10, tmp_path, replay=True, precision="bf16")
+    assert replayed.replay.graphs
+    same(replayed, eager)
+
+
+@gpu
+@pytest.mark.parametrize("form", ["packed", "padded"])
+def test_resumed_is_not_stopped(form, tmp_path):
+    options = {"device": "cuda", "replay": True, "precision": "bf16", "validate_every": 5, "keep": 9}
+    whole, cut, rest = Sentences(form), Sentences(form), Sentences(form)
+    train(whole, training(steps=14, **options), tmp_path / "whole")
+    train(cut, training(steps=10, **options), tmp_path / "cut")
+    train(rest, training(steps=14, **options), tmp_path / "cut", resume=True)
+    for name, tensor in whole.objective.state_dict().items():
+        assert torch.equal(tensor, rest.objective.state_dict()[name]), name
+
+
+@gpu
+def test_what_is_recorded_is_the_same(tmp_path):
+    options = {"device": "cuda", "precision": "bf16", "steps": 13, "validate_every": 5, "log_every": 2}
+    for name in ("eager", "replayed"):
+        train(Sentences("packed"), training(replay=name == "replayed", **options), tmp_path / name)
+    found, expected = (records(tmp_path / name) for name in ("replayed", "eager"))
+    assert len(found) > 5
+    assert found == expected
+
+
+@gpu
+def test_a_step_that_is_not_finite_is_skipped(tmp_path):
+    replayed = stepped(Points(Error, bad=(5, 7)), 8, tmp_path, replay=True)
+    assert replayed.replay.graphs
+    assert replayed.now.skipped == 2
+    eager = stepped(Points(Error, bad=(5, 7)), 8, tmp_path, replay=False)
+    assert replayed.objective.calls < eager.objective.calls
+    assert all(torch.isfinite(each).all() for each in replayed.parameters)
+    assert all(map(torch.equal, replayed.parameters, eager.parameters))
+
+
+@gpu
+@pytest.mark.parametrize("objective", [Waiting, Full, Late])
+def test_what_cannot_be_captured_is_done_eagerly(objective, tmp_path):
+    trainer = stepped(Points(objective), 8, tmp_path, replay=True)
+    assert not trainer.replay.graphs
+    same(trainer, stepped(Points(objective), 8, tmp_path, replay=False))
+
+
+@gpu
+def test_who_listens_hears_every_update(tmp_path):
+    task, heard = Points(Error), []
+    task.objective.net.register_forward_hook(lambda *_: heard.append(1))
+    trainer = stepped(task, 8, tmp_path, replay=True)
+    assert len(heard) == 8
+    assert not trainer.replay.graphs
+
+
+@gpu
+def test_there_are_few_graphs_and_only_of_what_comes_again(tmp_path):
+    task = Points(Error)
+    trainer = stepped(task, 1, tmp_path, replay=True)
+    replay = trainer.replay
+    replay.most = 2
+    for rows in (1, 2, 3, 5, 1, 2, 3, 5, 1, 2, 3):
+        torch.manual_seed(0)
+        replay(Numbers(torch.randn(rows, 3)))
+    assert list(replay.graphs) == [(1, 3), (2, 3)]
