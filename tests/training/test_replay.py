@@ -86,11 +86,21 @@ class Waiting(Error):
 
 
 class Full(Error):
+    """Has no room in the middle of the backward pass, when some weights have gradients already."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+
     def forward(self, batch):
-        loss = super().forward(batch)
+        hidden = self.first(batch.x)
         if torch.cuda.is_current_stream_capturing():
-            raise torch.OutOfMemoryError("CUDA out of memory (so this test says)")
-        return loss
+            hidden.register_hook(self.fail)
+        return super().forward(Numbers(hidden))
+
+    def fail(self, grad):
+        assert self.net.weight.grad is not None
+        raise torch.OutOfMemoryError("CUDA out of memory (so this test says)")
 
 
 class Late(Error):

@@ -251,6 +251,8 @@ class Trainer:
         done = self.replay(share.batches[0])
         if done:  # no Python was run
             self.summed.update(self.device_sums)
+        else:  # a capture that failed may leave some gradients, which nobody computed
+            self.optimiser.zero_grad(set_to_none=True)
         return done
 
     def whole_update(self, batch: Any) -> None:

@@ -9,6 +9,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
@@ -17,17 +18,8 @@ __all__ = ["attend"]
 
 BLOCK = 64  # queries and keys of a tile
 ROOM = 1 << 28  # bytes of scores held at once where no backward pass needs them
-TILE = {
-    "QR": 8,
-    "QT": 8,
-    "KR": 4,
-    "KT": 16,
-    "PREFETCH": False,
-    "num_warps": 4,
-    "num_stages": 1,
-    "maxnreg": 128,
-}  # BLOCK queries, BLOCK keys
-SWEEP = {"OR": 4, "OT": 4, "DR": 4, "DT": 16, "FOURS": False, "PREFETCH": False, "num_warps": 4, "num_stages": 1}
+TILE = {"QR": 8, "QT": 8, "KR": 4, "KT": 16, "num_warps": 4, "num_stages": 1, "maxnreg": 128}  # BLOCK by BLOCK
+SWEEP = {"OR": 4, "OT": 4, "DR": 4, "DT": 16, "num_warps": 4, "num_stages": 1}
 SUM = {"BV": 128, "num_warps": 4, "num_stages": 2}
 GRADIENT = {"BV": 64, "num_warps": 4, "num_stages": 2}
 
@@ -42,15 +34,11 @@ def attend(call: Call) -> Tensor:
         return x.expand(*batch, *x.shape[-2:]).reshape(rows, *x.shape[-2:])
 
     vector = call.vector if call.vector.ndim == 2 else call.vector[None]
-    context, _, _ = additive(
-        flat(call.query),
-        flat(call.keys),
-        flat(call.values),
-        vector,
-        *limits(call, batch),
-        call.temperature,
-        torch.is_grad_enabled() and any(x.requires_grad for x in (call.query, call.keys, call.values, call.vector)),
-    )
+    inputs = (call.query, call.keys, call.values, call.vector)
+    kept = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    serve = additive if torch.compiler.is_compiling() else Eager.apply if kept else compute
+    tensors = (flat(call.query), flat(call.keys), flat(call.values), vector)
+    context = serve(*tensors, *limits(call, batch), call.temperature, kept)[0]
     return context.reshape(*batch, *context.shape[-2:])
 
 
@@ -88,8 +76,7 @@ def limits(
 NONE = -(1 << 62)
 
 
-@torch.library.custom_op("regard::additive_attention", mutates_args=())
-def additive(
+def compute(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -126,6 +113,9 @@ def additive(
     return context, none, none.clone()
 
 
+additive = torch.library.custom_op("regard::additive_attention", mutates_args=())(compute)
+
+
 @additive.register_fake
 def _(query, keys, values, vector, lengths, causal, start, centre, middle, radius, mask, temperature, kept):  # type: ignore[no-untyped-def]
     rows, n, m = query.shape[0], query.shape[1], keys.shape[1]
@@ -137,8 +127,7 @@ def _(query, keys, values, vector, lengths, causal, start, centre, middle, radiu
     return context, *(query.new_empty(shape, dtype=torch.float32) for shape in shapes)
 
 
-@torch.library.custom_op("regard::additive_attention_backward", mutates_args=())
-def additive_backward(
+def compute_backward(
     grad: Tensor,
     query: Tensor,
     keys: Tensor,
@@ -165,6 +154,9 @@ def additive_backward(
     return d_query, d_keys, d_values, d_vector
 
 
+additive_backward = torch.library.custom_op("regard::additive_attention_backward", mutates_args=())(compute_backward)
+
+
 @additive_backward.register_fake
 def _(grad, query, keys, values, vector, *others):  # type: ignore[no-untyped-def]
     return tuple(x.new_empty(x.shape) for x in (query, keys, values, vector))
@@ -178,19 +170,39 @@ def keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
     ctx.set_materialize_grads(False)
 
 
-def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
+def gradients(ctx, grad, backward):  # type: ignore[no-untyped-def]
     query, keys, values, vector, lengths, causal, centre, mask, context, scored, lse = ctx.saved_tensors
     start, middle, radius, temperature = ctx.numbers
     if grad is None:
         return (None,) * 13
-    found = additive_backward(
+    found = backward(
         grad, query, keys, values, vector, lengths, causal, start, centre, middle, radius, mask, temperature,
         context, scored, lse,
     )  # fmt: skip
     return *found, *(None,) * 9
 
 
+def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
+    return gradients(ctx, grad, additive_backward)
+
+
 additive.register_autograd(differentiate, setup_context=keep)
+
+
+class Eager(torch.autograd.Function):
+    """The same without the dispatcher's ceremony, which a compiler needs and a call of half a millisecond feels."""
+
+    @staticmethod
+    def forward(ctx, *inputs):  # type: ignore[no-untyped-def]
+        output = compute(*inputs)
+        keep(ctx, inputs, output)
+        ctx.mark_non_differentiable(*output[1:])
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad, *unused):  # type: ignore[no-untyped-def]
+        return gradients(ctx, grad, compute_backward)
 
 
 # ---- launches
@@ -242,17 +254,19 @@ def halved(x: Tensor) -> tuple[Tensor, Tensor, bool]:
     return high, low, True
 
 
-def exponentials(x: Tensor) -> tuple[Tensor, Tensor]:
-    """e^{2x}, two hidden units to 64 bits; and the largest 2x of each block."""
+def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> tuple[Tensor, Tensor]:
+    """e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
     from regard.kernels.additive.fused import forward
 
     rows, n, h = x.shape
     n_pad, h_pad = padded(n), -(-h // 4) * 4
-    out = x.new_empty((rows, n_pad, h_pad // 2), dtype=torch.int64)
+    shape = (rows, h_pad // 2, n_pad) if major else (rows, n_pad, h_pad // 2)
+    out = x.new_empty(shape, dtype=torch.int64)
     most = x.new_empty((rows, n_pad // BLOCK, h_pad), dtype=torch.float32)
     forward.exponentials[(n_pad // BLOCK, -(-h_pad // 64), rows)](
-        x, out.view(torch.float32), most, n, n_pad, h, h_pad, *x.stride(), BN=BLOCK, BP=32, num_warps=4
-    )
+        x, inverse, out if major else out.view(torch.float32), most, n, n_pad, h, h_pad, heads, *x.stride(),
+        SCALED=inverse is not None, MAJOR=major, BN=BLOCK, BP=32, num_warps=4,
+    )  # fmt: skip
     return out, most
 
 
@@ -262,15 +276,12 @@ def score(query, keys, vector, out, given, temperature):  # type: ignore[no-unty
 
     (rows, n, h), m, heads = query.shape, keys.shape[1], vector.shape[0]
     n_pad, m_pad, h_pad = padded(n), padded(m), -(-h // 4) * 4
+    inverse, cost = (query.new_empty((heads, h_pad), dtype=torch.float32) for _ in range(2))
+    top = query.new_empty(heads, dtype=torch.float32)
     block = 1 << (h_pad - 1).bit_length()
-    a, b = (query.new_empty((rows, h_pad // 2, size), dtype=torch.int64) for size in (n_pad, m_pad))
-    most_q, most_k = (out.new_empty((rows, size // BLOCK, h_pad)) for size in (n_pad, m_pad))
-    inverse, cost = out.new_empty((2, heads, h_pad))
-    top = out.new_empty(heads)
-    forward.prepare[(max(n_pad, m_pad) // BLOCK, -(-h_pad // 64), 2 * rows)](
-        query, keys, vector, a, b, most_q, most_k, inverse, cost, top, rows, n, m, n_pad, m_pad, h, h_pad, heads,
-        *query.stride(), *keys.stride(), vector.stride(0), BN=BLOCK, BP=32, BLOCK=block, num_warps=4,
-    )  # fmt: skip
+    forward.vectors[(heads,)](vector, inverse, cost, top, h, h_pad, vector.stride(0), BLOCK=block)
+    a, most_q = exponentials(query, inverse, heads, True)
+    b, most_k = exponentials(keys, None, heads, True)
     grid = m_pad // (TILE["KR"] * TILE["KT"]), n_pad // (TILE["QR"] * TILE["QT"]), rows
     again = torch.empty(grid, dtype=torch.int32, device=query.device)
     partial = [out.new_empty((rows, grid[0], n_pad)) for _ in range(2)]
@@ -331,7 +342,7 @@ def scores_backward(g, turned, query, keys, vector, given):  # type: ignore[no-u
 
     rows, (heads, h) = query.shape[0], vector.shape
     h_pad = -(-h // 4) * 4
-    sides = [(x, *exponentials(x)) for x in (query, keys)]
+    sides = [(x, *exponentials(x, None, heads, False)) for x in (query, keys)]
     found = []
     own, wide = SWEEP["OR"] * SWEEP["OT"], 2 * SWEEP["DR"] * SWEEP["DT"]
     for turn, gradient in enumerate((g, turned)):

@@ -9,6 +9,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
@@ -34,7 +35,9 @@ def attend(call: Call) -> Tensor:
         return value.expand(batch).reshape(rows)
 
     tensors = (call.query, call.keys, call.values, window.centre, call.vector)
-    context, _, _ = predicted(
+    kept = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    serve = predicted if torch.compiler.is_compiling() else Eager.apply if kept else compute
+    context = serve(
         *(flat(x) for x in tensors[:3]),
         window.centre.float().expand(*batch, reach.queries).reshape(rows, reach.queries),
         call.vector if call.vector is None or call.vector.ndim == 2 else call.vector[None],
@@ -44,13 +47,12 @@ def attend(call: Call) -> Tensor:
         window.radius,
         0.0 if window.sigma is None else 0.5 / window.sigma**2,
         (1.0 if call.vector is not None else call.scale) / call.temperature,
-        torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors),
-    )
+        kept,
+    )[0]
     return context.reshape(*batch, *context.shape[-2:])
 
 
-@torch.library.custom_op("regard::predicted_window", mutates_args=())
-def predicted(
+def compute(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -92,13 +94,15 @@ def saved(query: Tensor, radius: int, kept: bool) -> tuple[Tensor, Tensor]:
     return plain, query.new_empty((rows, n, 2), dtype=torch.int32)
 
 
+predicted = torch.library.custom_op("regard::predicted_window", mutates_args=())(compute)
+
+
 @predicted.register_fake
 def _(query, keys, values, centre, vector, lengths, causal, start, radius, spread, scale, kept):  # type: ignore[no-untyped-def]
     return values.new_empty(*query.shape[:2], values.shape[-1]), *saved(query, radius, kept)
 
 
-@torch.library.custom_op("regard::predicted_window_backward", mutates_args=())
-def predicted_backward(
+def compute_backward(
     grad: Tensor,
     query: Tensor,
     keys: Tensor,
@@ -165,6 +169,9 @@ def blocks(radius: int) -> dict[str, int]:
     return {"BW": window, "BD": max(16, min(128, 4096 // window))}
 
 
+predicted_backward = torch.library.custom_op("regard::predicted_window_backward", mutates_args=())(compute_backward)
+
+
 @predicted_backward.register_fake
 def _(grad, query, keys, values, centre, vector, *others):  # type: ignore[no-untyped-def]
     found = (x.new_empty(x.shape) for x in (query, keys, values, centre))
@@ -178,14 +185,34 @@ def keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
     ctx.set_materialize_grads(False)
 
 
-def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
+def gradients(ctx, grad, backward):  # type: ignore[no-untyped-def]
     if grad is None:
         return (None,) * 12
     *inputs, plain, places = ctx.saved_tensors
-    found = list(predicted_backward(grad, *inputs, *ctx.numbers, plain, places))
+    found = list(backward(grad, *inputs, *ctx.numbers, plain, places))
     if inputs[-1] is None:
         found[-1] = None
     return *found, *(None,) * 7
 
 
+def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
+    return gradients(ctx, grad, predicted_backward)
+
+
 predicted.register_autograd(differentiate, setup_context=keep)
+
+
+class Eager(torch.autograd.Function):
+    """The same without the dispatcher's ceremony, which only a compiler needs."""
+
+    @staticmethod
+    def forward(ctx, *inputs):  # type: ignore[no-untyped-def]
+        output = compute(*inputs)
+        keep(ctx, inputs, output)
+        ctx.mark_non_differentiable(*output[1:])
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad, *unused):  # type: ignore[no-untyped-def]
+        return gradients(ctx, grad, compute_backward)

@@ -118,13 +118,13 @@ def sweep(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, VECTOR: tl.constexpr, BLOCK: tl.constexpr,
     OR: tl.constexpr, OT: tl.constexpr, DR: tl.constexpr, DT: tl.constexpr,
-    FOURS: tl.constexpr, PREFETCH: tl.constexpr, RESCUE: tl.constexpr,
+    RESCUE: tl.constexpr,
 ):  # fmt: skip
     """Σ_j g_ij v (1 - tanh²(q_i + k_j)) of OR·OT queries and 2·DR·DT hidden units, keys walked two at a time.
 
     With KEYS the roles are changed: n, own and x are the keys', and g is [m n]. With VECTOR also Σ_ij g_ij tanh of this
-    block. Two keys share one reciprocal (with FOURS two hidden units as well), from which r = 1/x follows for each, and
-    (1 - tanh²)/4 = 1/4 - (r - 1/2)². RESCUE is the second launch, for blocks where such a product could overflow.
+    block. Two keys share one reciprocal, from which r = 1/x follows for both, and (1 - tanh²)/4 = 1/4 - (r - 1/2)².
+    RESCUE is the second launch, for blocks where a product of two could overflow.
     """
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     BO: tl.constexpr = OR * OT
@@ -171,7 +171,7 @@ def sweep(
                     odd_v -= 0.5 * tl.sum(one * t, 2, keep_dims=True)
                 py += y_m
     else:
-        # is a product safe here?
+        # is a product of two safe here?
         d = piece * BD + tl.arange(0, BD)
         grows = tl.load(
             most_own + (row * (n_pad // BLOCK) + block * BO // BLOCK) * h_pad + d, mask=d < h_pad, other=0.0
@@ -180,11 +180,8 @@ def sweep(
         for b in range(0, m_pad // BLOCK):
             near = most_other + (row * (m_pad // BLOCK) + b) * h_pad + d
             other_grows = tl.maximum(other_grows, tl.load(near, mask=d < h_pad, other=0.0))
-        grows = 2.0 * (tl.maximum(grows, 0.0) + other_grows) + 1.4
-        if FOURS:
-            grows = tl.sum(tl.reshape(grows, (DR * DT, 2)), 1)
-        worst = tl.max(grows, 0)
-        safe = worst <= SAFE
+        worst = tl.max(2.0 * (tl.maximum(grows, 0.0) + other_grows), 0)
+        safe = worst <= SAFE - 2.0
         tl.store(place, tl.where(safe, 0, 1))
         if not safe:
             return
@@ -193,42 +190,27 @@ def sweep(
         low = tl.where(low < high, low, 0)
         pg = g + ((row * n_pad + block * BO) * m_pad + low) // 2
         pb = other + (row * m_pad + low) * pairs
-        if PREFETCH:
+        for _ in range(low, high, 2):
             pair, first, second = tl.load(pg + og), tl.load(pb + ob), tl.load(pb + pairs + ob)
-        for j in range(low, high, 2):
-            if not PREFETCH:
-                pair, first, second = tl.load(pg + og), tl.load(pb + ob), tl.load(pb + pairs + ob)
-                pg += 1
-                pb += 2 * pairs
+            pg += 1
+            pb += 2 * pairs
             g1, g2 = halves(pair)
             b1, b2 = halves(first)
             c1, c2 = halves(second)
-            if PREFETCH:
-                # the next two are asked for before these are worked on; after the last, the last again
-                more = tl.where(j + 2 < high, 1, 0)
-                pg += more
-                pb += more * 2 * pairs
-                pair, first, second = tl.load(pg + og), tl.load(pb + ob), tl.load(pb + pairs + ob)
             x1 = a1 * b1 + 1.0
             y1 = a1 * c1 + 1.0
-            x2 = a2 * b2 + 1.0
-            y2 = a2 * c2 + 1.0
-            if FOURS:
-                one = x1 * y1
-                two = x2 * y2
-                shared = reciprocal(one * two)
-                one, two = shared * two, shared * one
-            else:
-                one = reciprocal(x1 * y1)
-                two = reciprocal(x2 * y2)
-            r = one * y1 - 0.5
-            s = one * x1 - 0.5
+            shared = reciprocal(x1 * y1)
+            r = shared * y1 - 0.5
+            s = shared * x1 - 0.5
             even += g1 * (0.25 - r * r)
             even += g2 * (0.25 - s * s)
             if VECTOR:
                 even_v += tl.sum(g1 * r + g2 * s, 2, keep_dims=True)
-            r = two * y2 - 0.5
-            s = two * x2 - 0.5
+            x2 = a2 * b2 + 1.0
+            y2 = a2 * c2 + 1.0
+            shared = reciprocal(x2 * y2)
+            r = shared * y2 - 0.5
+            s = shared * x2 - 0.5
             odd += g1 * (0.25 - r * r)
             odd += g2 * (0.25 - s * s)
             if VECTOR:

@@ -23,86 +23,59 @@ from regard.kernels.additive.fused.arithmetic import (
 
 @triton.jit
 @no_type_check
-def share_of(v, h, BLOCK: tl.constexpr, d):
-    """v_d / max|v| of one head at hidden units d, kept from zero by what float32 would not notice; and max|v|.
+def vectors(v, inverse, cost, top, h, h_pad, stride, BLOCK: tl.constexpr):
+    """Of v, [heads h]: max|v|, max|v| / v, and ln of that with the 2 of 1 + e^{2q} e^{2k} <= 2 max(1, e^{2q} e^{2k}).
 
     v/x = max|v| / (x · max|v|/v): with v inside the denominator, sharing a reciprocal saves a multiplication.
     """
-    every = tl.arange(0, BLOCK)
-    most = tl.max(tl.abs(tl.load(v + every, mask=every < h, other=0.0).to(tl.float32)), 0)
-    most = tl.maximum(most, 1e-30)
-    share = tl.load(v + d, mask=d < h, other=0.0).to(tl.float32) / most
-    share = tl.where(share < 0, -1.0, 1.0) * tl.maximum(tl.abs(share), 1e-7)
-    return tl.where(d < h, share, 1.0), most
-
-
-@triton.jit
-@no_type_check
-def exponentiate(x, most, i, d, n, h, h_pad, x_n, x_h):
-    """e^{2x} of one block, and the largest 2x of every hidden unit. Padding is zero."""
-    inside = (i < n)[:, None] & (d < h)[None, :]
-    raw = tl.load(x + i[:, None].to(tl.int64) * x_n + d[None, :] * x_h, mask=inside, other=0.0).to(tl.float32)
-    twice = tl.where(tl.abs(raw) <= WIDEST, 2.0 * raw, 1e30)  # NaN too
-    tl.store(most + d, tl.max(tl.where(inside, twice, -1e30), 0), mask=d < h_pad)
-    raised = tl.exp2(2.8853900817779268 * tl.minimum(tl.maximum(raw, -WIDEST), WIDEST))
-    return tl.where(inside, tl.where(raw == raw, raised, raw), 0.0)
-
-
-@triton.jit
-@no_type_check
-def store_packed(out, both, i, p, n_pad, pairs):
-    """[n h/2] of 64 bits, hidden first."""
-    tl.store(out + p[:, None] * n_pad + i[None, :], tl.trans(both), mask=(p < pairs)[:, None] & (i < n_pad)[None, :])
-
-
-@triton.jit(do_not_specialize=["rows", "n", "m"])
-@no_type_check
-def prepare(
-    query, keys, v, a, b, most_q, most_k, inverse, cost, top,
-    rows, n, m, n_pad, m_pad, h, h_pad, heads, q_r, q_n, q_h, k_r, k_m, k_h, v_a,
-    BN: tl.constexpr, BP: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """e^{2q} max|v|/v and e^{2k}, hidden first, two of it to 64 bits: [r h/2 n 2]; the largest of every block.
-
-    Of v, [heads h]: max|v|, max|v|/v, and ln of that with the 2 of 1 + e^{2q} e^{2k} <= 2 max(1, e^{2q} e^{2k}). Keys
-    are packed the other way round: a multiply-add reads three registers, and not all three of one bank then.
-    """
-    block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
-    i = block * BN + tl.arange(0, BN)
-    d = piece * (2 * BP) + tl.arange(0, 2 * BP)
-    p = piece * BP + tl.arange(0, BP)
-    pairs = h_pad // 2
-    if row < rows:
-        if block * BN < n_pad:
-            head = row % heads
-            share, most = share_of(v + head * v_a, h, BLOCK, d)
-            if (block == 0) & (row < heads):
-                tl.store(inverse + head * h_pad + d, 1.0 / share, mask=d < h_pad)
-                tl.store(cost + head * h_pad + d, 0.7 - tl.log(tl.abs(share)), mask=d < h_pad)
-                tl.store(top + head, most)
-            at = most_q + (row * (n_pad // BN) + block) * h_pad
-            raised = exponentiate(query + row * q_r, at, i, d, n, h, h_pad, q_n, q_h) / share[None, :]
-            low, high = tl.split(tl.reshape(raised, (BN, BP, 2)))
-            store_packed(a + row * pairs * n_pad, packed(low, high), i, p, n_pad, pairs)
-    elif block * BN < m_pad:
-        row -= rows
-        at = most_k + (row * (m_pad // BN) + block) * h_pad
-        raised = exponentiate(keys + row * k_r, at, i, d, m, h, h_pad, k_m, k_h)
-        low, high = tl.split(tl.reshape(raised, (BN, BP, 2)))
-        store_packed(b + row * pairs * m_pad, packed(high, low), i, p, m_pad, pairs)
+    head = tl.program_id(0)
+    d = tl.arange(0, BLOCK)
+    inside = d < h
+    value = tl.load(v + head * stride + d, mask=inside, other=0.0).to(tl.float32)
+    most = tl.maximum(tl.max(tl.abs(value), 0), 1e-30)
+    share = value / most
+    sign = tl.where(share < 0, -1.0, 1.0)
+    share = tl.where(inside, sign * tl.maximum(tl.abs(share), 1e-7), 1.0)  # beyond float32's digits
+    tl.store(inverse + head * h_pad + d, 1.0 / share, mask=d < h_pad)
+    tl.store(cost + head * h_pad + d, 0.7 - tl.log(tl.abs(share)), mask=d < h_pad)
+    tl.store(top + head, most)
 
 
 @triton.jit(do_not_specialize=["n"])
 @no_type_check
-def exponentials(x, out, most, n, n_pad, h, h_pad, x_r, x_n, x_h, BN: tl.constexpr, BP: tl.constexpr):
-    """e^{2x} as x lies, [r n h], padded; and the largest 2x of every block."""
+def exponentials(
+    x, inverse, out, most, n, n_pad, h, h_pad, heads, x_r, x_n, x_h,
+    SCALED: tl.constexpr, MAJOR: tl.constexpr, BN: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """e^{2x}, times max|v|/v where SCALED; and the largest 2x of every block of queries or keys.
+
+    MAJOR: hidden first, two of it to 64 bits, [r h/2 n 2]; otherwise as x lies, [r n h]. Padding is zero. What is not
+    SCALED is packed the other way round: a multiply-add reads three registers, and not all three of one bank then.
+    """
     block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     i = block * BN + tl.arange(0, BN)
     d = piece * (2 * BP) + tl.arange(0, 2 * BP)
-    at = most + (row * tl.num_programs(0) + block) * h_pad
-    raised = exponentiate(x + row * x_r, at, i, d, n, h, h_pad, x_n, x_h)
-    there = out + (row * n_pad + i[:, None]) * h_pad + d[None, :]
-    tl.store(there, raised, mask=(i < n_pad)[:, None] & (d < h_pad)[None, :])
+    inside = (i < n)[:, None] & (d < h)[None, :]
+    at = x + row * x_r + i[:, None].to(tl.int64) * x_n + d[None, :] * x_h
+    raw = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+    twice = tl.where(tl.abs(raw) <= WIDEST, 2.0 * raw, 1e30)  # NaN too
+    highest = tl.max(tl.where(inside, twice, -1e30), 0)
+    tl.store(most + (row * tl.num_programs(0) + block) * h_pad + d, highest, mask=d < h_pad)
+    raised = tl.exp2(2.8853900817779268 * tl.minimum(tl.maximum(raw, -WIDEST), WIDEST))
+    raised = tl.where(inside, tl.where(raw == raw, raised, raw), 0.0)
+    if SCALED:
+        factor = tl.load(inverse + (row % heads) * h_pad + d, mask=d < h_pad, other=0.0)
+        raised = raised * factor[None, :]
+    if MAJOR:
+        low, high = tl.split(tl.reshape(raised, (BN, BP, 2)))
+        both = packed(low, high) if SCALED else packed(high, low)
+        pairs = h_pad // 2
+        p = piece * BP + tl.arange(0, BP)
+        there = out + (row * pairs + p[:, None]) * n_pad + i[None, :]
+        tl.store(there, tl.trans(both), mask=(p < pairs)[:, None] & (i < n_pad)[None, :])
+    else:
+        there = out + (row * n_pad + i[:, None]) * h_pad + d[None, :]
+        tl.store(there, raised, mask=(i < n_pad)[:, None] & (d < h_pad)[None, :])
 
 
 @triton.jit
@@ -130,7 +103,7 @@ def scores(
     lengths, causal, centre, radius, mask, mask_outer, mask_inner, mask_i, mask_j, inner,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, MASK: tl.constexpr,
     QR: tl.constexpr, QT: tl.constexpr, KR: tl.constexpr, KT: tl.constexpr, HB: tl.constexpr,
-    BLOCK: tl.constexpr, PREFETCH: tl.constexpr, RESCUE: tl.constexpr,
+    BLOCK: tl.constexpr, RESCUE: tl.constexpr,
 ):  # fmt: skip
     """Σ_d v_d (tanh(q_i + k_j) - 1) / temperature of one tile, -inf where nobody may look; the -1 is every key's.
 
@@ -201,28 +174,17 @@ def scores(
         tl.store(tile, tl.where(safe, 0, tl.where(two <= SAFE, 1, 2)))
         if not safe:
             return
-        if PREFETCH:
+        for d in range(0, pairs, 2):
             q12, q34 = tl.load(pa + qi), tl.load(pa + n_pad + qi)
             k12, k34 = tl.load(pb + kj), tl.load(pb + m_pad + kj)
-        for d in range(0, pairs, 2):
-            if not PREFETCH:
-                q12, q34 = tl.load(pa + qi), tl.load(pa + n_pad + qi)
-                k12, k34 = tl.load(pb + kj), tl.load(pb + m_pad + kj)
-                pa += 2 * n_pad
-                pb += 2 * m_pad
+            pa += 2 * n_pad
+            pb += 2 * m_pad
             a1, a2 = halves(q12)
             a3, a4 = halves(q34)
             b2, b1 = halves(k12)
             b4, b3 = halves(k34)
             w1, w2 = halves(tl.load(w + d))
             w3, w4 = halves(tl.load(w + d + 1))
-            if PREFETCH:
-                # the next four are asked for before these are worked on; after the last, the last again
-                more = tl.where(d + 2 < pairs, 2, 0)
-                pa += more * n_pad
-                pb += more * m_pad
-                q12, q34 = tl.load(pa + qi), tl.load(pa + n_pad + qi)
-                k12, k34 = tl.load(pb + kj), tl.load(pb + m_pad + kj)
             # 1/x1 + 1/x2 + 1/x3 + 1/x4 as one fraction, an x at a time: three instructions an element in all
             x = a1 * b1 + w1
             y = a2 * b2 + w2
