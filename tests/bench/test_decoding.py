@@ -7,10 +7,13 @@ from functools import partial
 import pytest
 import torch
 
-from regard.bench import apart, decoders, decoding, peers, training
+from regard.bench import apart, attention, decoders, decoding, decoding_cuda, peers, training
 from regard.bench.apart import Apart, timed
 from regard.bench.peers import Sizes
 from regard.data.tokenizer import END, PAD, START
+from regard.decoding.options import Options
+from regard.decoding.rows import tokens_of
+from regard.decoding.search import search
 from regard.errors import ArgumentError, RegardError
 from regard.models import kinds
 from regard.models.contract import Tokens
@@ -280,3 +283,23 @@ def test_what_a_peer_cannot_be_is_refused(tmp_path):
     torch.nn.init.ones_(biased.readout.bias)
     with pytest.raises(ArgumentError, match="JoeyNMT's tied output layer has none"):
         decoders.copy_to_joey(biased, None)
+
+
+@pytest.mark.parametrize("peer", decoding_cuda.PEERS, ids=lambda peer: peer.package)
+def test_peers_of_a_gpu_say_the_same_here(peer):
+    """Their weights and their order are right, wherever they run."""
+    pytest.importorskip(peer.package)
+    sizes = Sizes(vocabulary=60, size=32, heads=2, layers=1, hidden=48)
+    model = decoding.transformer(sizes).eval()
+    sources = [[4 + (7 * i + j) % 50 for j in range(9)] for i in range(3)]
+    options = Options(beam=1, length_penalty=0.0, shortest=decoding_cuda.OUT, longest=decoding_cuda.OUT)
+    ours = [found.outputs[0].tokens for found in search(model, tokens_of(sources), options)]
+    assert decoding_cuda.alike(peer.make(model, sizes, "cpu"), sources, ours, "cpu") == 1.0
+    assert decoding_cuda.alike(peer.make(model, sizes, "cpu"), sources, [[9], *ours[1:]], "cpu") < 1.0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.parametrize("run", [attention.run, decoding.run, training.run])
+def test_no_gpu_is_said(run):
+    with pytest.raises(RegardError, match="torch sees no CUDA device here"):
+        next(iter(run(3, device="cuda")))

@@ -174,16 +174,17 @@ def test_predicted_windows_equal_dense_with_gradients(score):
     compare(found, expected, TOLERANCE[torch.float32])
 
 
-def test_additive_in_chunks_equals_dense_with_gradients():
+def test_additive_by_its_kernel_and_in_chunks_equals_dense_with_gradients():
     attention = Attention(Additive(64, 64, hidden=64)).to(DEVICE)
     twins = {torch.float32: attention, torch.float64: Attention(Additive(64, 64, hidden=64)).to(DEVICE).double()}
     twins[torch.float64].load_state_dict(attention.state_dict())
     inputs = [torch.randn(5, 100, 64, device=DEVICE) for _ in range(3)]
-    assert attention.backend(*inputs) == "chunked"
-    found, expected = both(
-        lambda kind, q, k, v: twins[kind](q, k, v, span=Lengths([1, 100, 7, 50, 0])), inputs, torch.float32
-    )
-    compare(found, expected, TOLERANCE[torch.float32])
+    assert attention.backend(*inputs) == "triton"
+    for name in (None, "chunked"):
+        found, expected = both(
+            lambda kind, q, k, v: twins[kind](q, k, v, span=Lengths([1, 100, 7, 50, 0])), inputs, torch.float32, name
+        )
+        compare(found, expected, TOLERANCE[torch.float32])
 
 
 @pytest.mark.parametrize("weighting", [Hard(), Gumbel(), Sparsemax()])

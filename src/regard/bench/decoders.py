@@ -116,7 +116,7 @@ class Marian(Decoder):
 
     def prepare(self, batch: Batch) -> dict[str, Tensor]:
         """Rows and a mask of what is there."""
-        there = torch.arange(batch.source.shape[1]) < batch.source_lengths[:, None]
+        there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
         return {"input_ids": batch.source, "attention_mask": there.long()}
 
     def __call__(self, given: dict[str, Tensor], beam: int) -> Tensor:
@@ -181,7 +181,7 @@ class Joey(Decoder):
         """Longest sources first, and where each was before."""
         made = self.learner.batch(
             batch.source, batch.source_lengths, None, None, None, torch.arange(len(batch)),
-            torch.device("cpu"), PAD, END,
+            batch.source.device, PAD, END,
         )  # fmt: skip
         return made, made.sort_by_src_length()
 
@@ -235,7 +235,7 @@ def copy_to_joey(model: TransformerModel, net: Any) -> None:
 class CTranslate2(Decoder):
     """CTranslate2's translate_batch with a converted Regard Transformer."""
 
-    def __init__(self, model: TransformerModel, length: int, compute: str = "float32"):
+    def __init__(self, model: TransformerModel, length: int, compute: str = "float32", device: str = "cpu"):
         super().__init__(length)
         library = importlib.import_module("ctranslate2")
         words = [special(i) for i in range(model.readout.out_features)]
@@ -244,7 +244,7 @@ class CTranslate2(Decoder):
         with tempfile.TemporaryDirectory() as folder:
             convert(model, Path(folder), self.words, words)
             self.translator = library.Translator(
-                folder, "cpu", compute_type=compute, inter_threads=1, intra_threads=torch.get_num_threads()
+                folder, device, compute_type=compute, inter_threads=1, intra_threads=torch.get_num_threads()
             )
 
     def prepare(self, batch: Batch) -> list[list[str]]:

@@ -1,25 +1,29 @@
-"""What a translation costs on a GPU: Regard's replayed search beside Transformers' Marian.
+"""What a translation costs on a GPU: Regard's replayed search beside Transformers', JoeyNMT's and CTranslate2's.
 
 Sources of 25 tokens, 28 tokens for each, END forbidden before the last and forced there, so that every system takes the
-same number of steps. Before anything is timed, results are compared in float32: greedy outputs with Marian's, which has
-the same weights, and beams with Regard's own search, step by step. Timed is bfloat16, from lists of token numbers to
-lists of outputs, everything on the host included; every system at the batch size that suits it best.
+same number of steps. Before anything is timed, results are compared in float32: greedy outputs with those of the peers,
+which have the same weights, and beams with Regard's own search, step by step. Timed is half precision, of Regard from
+lists of token numbers to lists of outputs, everything on the host included; peers at the better of two batch sizes.
 """
 
+import copy
 import importlib.util
 import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from regard.bench import decoders, training_cuda
+from regard.bench import decoders, peers, training_cuda
+from regard.bench.decoders import Decoder
 from regard.bench.decoding import transformer
-from regard.bench.measure import Result
+from regard.bench.measure import Result, elsewhere
 from regard.bench.peers import Sizes
+from regard.data.batching import Batch, collate
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.options import Options
 from regard.decoding.replay import Replay
@@ -27,6 +31,7 @@ from regard.decoding.rows import tokens_of
 from regard.decoding.search import search
 from regard.errors import RegardError
 from regard.models.contract import Model
+from regard.models.transformer import TransformerModel
 
 __all__ = ["run"]
 
@@ -34,8 +39,8 @@ SENTENCES = 16_384
 IN, OUT = 25, 28  # tokens, END among the latter
 CHECKED = 64  # sentences whose outputs are compared
 TIE = 1e-3  # scores this close may fall either way in float32
-ALIKE = 0.9  # the share of greedy outputs that must be Marian's, token by token: the rest may follow a tie
-MARIAN = (256, 1024)  # sentences of a batch that are tried
+ALIKE = 0.9  # the share of greedy outputs that must be a peer's, token by token: the rest may follow a tie
+SIZES = (256, 1024)  # sentences of a peer's batch: both are tried
 GOALS = {("Transformer", 1): 40_000, ("Transformer", 5): 10_000, ("rnnsearch", 1): 50_000, ("rnnsearch", 5): 10_000}
 
 
@@ -62,7 +67,8 @@ def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> It
             told, details = f"Regard {mine:,.0f} sentences/s", {"ours_sentences_s": mine, "beam": float(beam)}
             yield Result(what, told, card, mine / goal, f"{goal:,} sentences/s", mine >= goal, details)
             if name == "Transformer":
-                yield beside_marian(what, told, model, sizes, sources, beam, mine, rounds)
+                assert isinstance(model, TransformerModel)
+                yield from beside(what, told, model, sizes, sources, beam, mine)
 
 
 def options(beam: int, precision: str = "auto") -> Options:
@@ -101,46 +107,118 @@ def same_search(name: str, model: Model, sources: Sequence[Sequence[int]]) -> No
         torch.backends.cudnn.allow_tf32 = before
 
 
-def beside_marian(
+class Peer(NamedTuple):
+    """A system that has the weights of a Regard Transformer."""
+
+    name: str
+    package: str
+    make: Callable[[TransformerModel, Sizes, str], Decoder]
+    halve: Callable[[Decoder], Decoder]  # in half precision, as its users would have it
+    exact: bool = True  # in float32 before: its greedy outputs must be Regard's
+
+
+def marian(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
+    """MarianMTModel.generate."""
+    peer = decoders.Marian(model, sizes, OUT - 1)
+    peer.net.to(device)
+    return peer
+
+
+def marian_in_half(peer: Decoder) -> Decoder:
+    """Weights in bfloat16."""
+    assert isinstance(peer, decoders.Marian)
+    peer.net.to(torch.bfloat16)
+    return peer
+
+
+def joey(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
+    """JoeyNMT's search."""
+    peer = decoders.Joey(peers.JoeyTransformer(sizes, "post"), OUT - 1, model)
+    peer.learner.to(device)
+    return peer
+
+
+class Cast(Decoder):
+    """Another under autocast."""
+
+    def __init__(self, other: Decoder):
+        super().__init__(other.length)
+        self.other, self.prepare, self.tokens = other, other.prepare, other.tokens  # type: ignore[method-assign]
+
+    def __call__(self, given: Any, beam: int) -> Any:
+        """The same in bfloat16."""
+        with torch.autocast("cuda", torch.bfloat16):
+            return self.other(given, beam)
+
+
+def ctranslate2(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
+    """CTranslate2 in half precision from the beginning."""
+    return decoders.CTranslate2(model, OUT - 1, "float16" if device == "cuda" else "float32", device)
+
+
+PEERS = (
+    Peer("Transformers' Marian, bf16", "transformers", marian, marian_in_half),
+    Peer("JoeyNMT, bf16", "joeynmt", joey, Cast),
+    Peer("CTranslate2, float16", "ctranslate2", ctranslate2, lambda peer: peer, exact=False),
+)
+
+
+def beside(
     what: str,
     told: str,
-    model: Any,
+    model: TransformerModel,
     sizes: Sizes,
     sources: Sequence[Sequence[int]],
     beam: int,
     mine: float,
-    rounds: int,
-) -> Result:
-    """The same weights in MarianMTModel.generate."""
-    goal = "none"
-    if importlib.util.find_spec("transformers") is None:
-        return Result(what, told, "Transformers' Marian is not installed", None, goal, False)
-    peer = decoders.Marian(model.cpu(), sizes, OUT - 1)
-    model.cuda()
-    peer.net.cuda()
-    details = {"ours_sentences_s": mine, "beam": float(beam)}
-    if beam == 1:
-        longer = Options(beam=1, length_penalty=0.0, shortest=OUT, longest=OUT, precision="fp32")
-        ours = [found.outputs[0].tokens for found in Replay(model).search(sources[:CHECKED], longer)]
-        said = peer.tokens(peer(prepared(sources[:CHECKED]), 1), None)  # type: ignore[arg-type]
-        details["equal_outputs"] = sum(a == b for a, b in zip(ours, said, strict=True)) / CHECKED
-        if details["equal_outputs"] < ALIKE:
-            raise RegardError(
-                f"bench: {details['equal_outputs']:.0%} of the greedy outputs are Marian's, with the same weights, so "
-                "no speed is compared"
-            )
-    peer.net.to(torch.bfloat16)
-    rates = {}
-    for size in MARIAN:
-        given = prepared(sources[:size])
-        rates[size] = rate(partial(peer, given, beam), size, min(rounds, 3))
-    best = max(rates, key=lambda size: rates[size])
-    details |= {"peer_sentences_s": rates[best], "peer_batch": float(best)}
-    peer_told = f"Transformers' Marian in bf16 {rates[best]:,.0f} sentences/s (batch {best})"
-    return Result(what, told, peer_told, mine / rates[best], goal, True, details)
+) -> Iterator[Result]:
+    """The same weights in every peer that is installed."""
+    for peer in PEERS:
+        if importlib.util.find_spec(peer.package) is None:
+            yield Result(what, told, f"{peer.name.split(',')[0]} is not installed", None, "none", False)
+            continue
+        elsewhere.add(peer.package)
+        decoder = peer.make(copy.deepcopy(model).cpu(), sizes, "cuda")
+        details = {"ours_sentences_s": mine, "beam": float(beam)}
+        if beam == 1:
+            longer = Options(beam=1, length_penalty=0.0, shortest=OUT, longest=OUT, precision="fp32")
+            ours = [found.outputs[0].tokens for found in Replay(model).search(sources[:CHECKED], longer)]
+            details["equal_outputs"] = alike(decoder, sources[:CHECKED], ours)
+            if peer.exact and details["equal_outputs"] < ALIKE:
+                raise RegardError(
+                    f"bench: {details['equal_outputs']:.0%} of the greedy outputs are those of {peer.name}, with the "
+                    "same weights, so no speed is compared"
+                )
+        rates = speeds(peer.halve(decoder), sources, beam)
+        best = max(rates, key=lambda size: rates[size])
+        details |= {"peer_sentences_s": rates[best], "peer_batch": float(best)}
+        yield Result(
+            what,
+            told,
+            f"{peer.name} {rates[best]:,.0f} sentences/s (batch {best})",
+            mine / rates[best],
+            "none",
+            True,
+            details,
+        )
 
 
-def prepared(sources: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
-    """Rows and a mask of what is there, which is all of it."""
-    ids = tokens_of(sources, "cuda").ids
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+def batch_of(sources: Sequence[Sequence[int]], device: str = "cuda") -> Batch:
+    """Sources as peers are given them."""
+    return collate([(np.array(source), np.array([], dtype=np.int64)) for source in sources]).to(device)
+
+
+def alike(decoder: Decoder, sources: Sequence[Sequence[int]], ours: list[list[int]], device: str = "cuda") -> float:
+    """The share of greedy outputs that are a peer's."""
+    given = decoder.prepare(batch_of(sources, device))
+    theirs = decoder.tokens(decoder(given, 1), given)
+    return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
+
+
+def speeds(decoder: Decoder, sources: Sequence[Sequence[int]], beam: int) -> dict[int, float]:
+    """Sentences a second, by the size of a batch."""
+    found = {}
+    for size in SIZES:
+        given = decoder.prepare(batch_of(sources[:size]))
+        found[size] = rate(partial(decoder, given, beam), size, 3)
+    return found

@@ -6,6 +6,7 @@ of their own; they stand in memory in float32, [*b n m], once for the backward p
 
 # b batch · r rows: all leading dimensions as one · a heads · n queries · m keys · h hidden · dv value width
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -36,7 +37,11 @@ def attend(call: Call) -> Tensor:
     vector = call.vector if call.vector.ndim == 2 else call.vector[None]
     inputs = (call.query, call.keys, call.values, call.vector)
     kept = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
-    serve = additive if torch.compiler.is_compiling() else Eager.apply if kept else compute
+    serve: Callable[..., tuple[Tensor, ...]] = compute
+    if torch.compiler.is_compiling():
+        serve = additive
+    elif kept:
+        serve = Eager.apply
     tensors = (flat(call.query), flat(call.keys), flat(call.values), vector)
     context = serve(*tensors, *limits(call, batch), call.temperature, kept)[0]
     return context.reshape(*batch, *context.shape[-2:])

@@ -6,6 +6,7 @@ and asks which queries reach it, in a fixed order: the same bits every time.
 
 # b batch · r rows: all leading dimensions as one · a heads · n queries · m keys · d width · dv value width
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -36,7 +37,11 @@ def attend(call: Call) -> Tensor:
 
     tensors = (call.query, call.keys, call.values, window.centre, call.vector)
     kept = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
-    serve = predicted if torch.compiler.is_compiling() else Eager.apply if kept else compute
+    serve: Callable[..., tuple[Tensor, ...]] = compute
+    if torch.compiler.is_compiling():
+        serve = predicted
+    elif kept:
+        serve = Eager.apply
     context = serve(
         *(flat(x) for x in tensors[:3]),
         window.centre.float().expand(*batch, reach.queries).reshape(rows, reach.queries),
