@@ -39,7 +39,10 @@ def computed(encoder, decoder, source, target, dtype):
     parameters = [*encoder.parameters(), *decoder.parameters()]
     generator = torch.Generator("cuda").manual_seed(1)
     along = torch.randn(result.shape, generator=generator, device="cuda")
-    return [result.detach().float(), *torch.autograd.grad((result.float() * along).sum(), [source, target, *parameters])]
+    return [
+        result.detach().float(),
+        *torch.autograd.grad((result.float() * along).sum(), [source, target, *parameters]),
+    ]
 
 
 def error(found, exact):

@@ -8,8 +8,9 @@ from decoding.cases import SMALL, WORDS, sentences, small
 
 from regard.attention import watch
 from regard.decoding.batches import replayed, search_in_batches
+from regard.decoding.half import in_half
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.replay import CLASSES, FEW, Replay, class_of, in_half, limits_of, serves
+from regard.decoding.replay import CLASSES, FEW, Replay, class_of, limits_of, serves
 from regard.decoding.rows import tokens_of
 from regard.decoding.search import limits, search
 from regard.errors import ArgumentError

@@ -127,9 +127,10 @@ class Heads(Attentive):
 
             scale = self.attention.score.scale(asked.shape[-1]) / self.attention.weighting.temperature
             assert past.length is not None
-            context = follow(
-                asked, prepared.keys, prepared.values, past.keys, past.values, past.table, past.length, scale
-            )
+            with torch.cuda.device_of(asked):  # which need not be the current one
+                context = follow(
+                    asked, prepared.keys, prepared.values, past.keys, past.values, past.table, past.length, scale
+                )
             past.length += 1
             return self.merged(context)
         past.extend(prepared)

@@ -6,7 +6,6 @@ Products are in bfloat16 (`precision`), with a copy of the model's weights; scor
 """
 
 # s places · r rows of each · b sentences that begin · n tokens
-import copy
 import gc
 import itertools
 import threading
@@ -23,13 +22,14 @@ from regard.attention.cache import buffers
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.allowed import Allowed
 from regard.decoding.found import Found, Output
+from regard.decoding.half import in_half
 from regard.decoding.options import Options
 from regard.decoding.places import Ended, Places
 from regard.decoding.rows import tokens_of
 from regard.decoding.search import check_prefixes, limits
 from regard.models.contract import Model
 
-__all__ = ["FEW", "Replay", "in_half", "serves"]
+__all__ = ["FEW", "Replay", "serves"]
 
 ROWS = 10240  # hypotheses that are stepped together, at most
 PLACES = 4096  # sentences, at most
@@ -39,7 +39,6 @@ CROWD = 8  # places are filled again when one in this many is done
 SHARE = 4  # of the memory that is free, one part in this many is for states
 CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their places
 GRAPHS = 4  # that are kept for the next call
-MORE = 8  # columns behind a readout's weights: two are used, and products want a multiple of eight
 
 
 def serves(options: Options) -> bool:
@@ -66,7 +65,7 @@ class Replay:
         """What `search` finds for each of the sentences; `budget` limits source tokens, counted a hypothesis."""
         if prefixes is not None:
             self.check(sources, options, prefixes)
-        with self.turn:
+        with self.turn, torch.cuda.device_of(next(self.model.parameters())):
             return self.in_turn(sources, options, prefixes, budget)
 
     def in_turn(
@@ -289,69 +288,3 @@ def room(model: Model, keys: int, options: Options, prefixes: list[Sequence[int]
     """Steps that the sentences of a class may take, END's among them."""
     longest = max(prefixes or [()], key=len)
     return limits_of(model, keys, options, longest) + 1
-
-
-class WideReadout(nn.Module):
-    """An output projection whose scores are in float32: in bfloat16 those of likely tokens would often be equal.
-
-    The bias is two more columns of the weights, what bfloat16 has of it and what that leaves, so that it is in the same
-    product: added to the scores it would cost twice as much as they do.
-    """
-
-    def __init__(self, linear: nn.Linear):
-        super().__init__()
-        weight = linear.weight.detach().to(torch.bfloat16)
-        bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias.detach()
-        high = bias.to(torch.bfloat16)
-        more = weight.new_zeros(len(weight), MORE)
-        more[:, 0], more[:, 1] = high, (bias.float() - high.float()).to(torch.bfloat16)
-        self.register_buffer("weight", torch.cat([weight, more], 1), persistent=False)
-        ones = torch.zeros(MORE)
-        ones[:2] = 1
-        self.register_buffer("ones", ones.to(weight), persistent=False)
-        self.out_features = linear.out_features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x Wᵀ + b, summed and kept in float32."""
-        assert isinstance(self.ones, Tensor)
-        assert isinstance(self.weight, Tensor)
-        wide = torch.cat([x, self.ones.expand(*x.shape[:-1], -1)], -1).flatten(0, -2)
-        if not x.is_cuda:
-            return (wide.float() @ self.weight.t().float()).unflatten(0, x.shape[:-1])
-        return torch.mm(wide, self.weight.t(), out_dtype=torch.float32).unflatten(0, x.shape[:-1])
-
-
-def in_half(model: Model) -> Model:
-    """A copy with weights in bfloat16."""
-    half = copy.deepcopy(model)
-    wide = {
-        name: WideReadout(part.readout)
-        for name, part in half.named_modules()
-        if isinstance(part, Model) and part.projects and isinstance(getattr(part, "readout", None), nn.Linear)
-    }
-    half = half.to(torch.bfloat16).eval().requires_grad_(False)
-    for name, readout in wide.items():
-        half.get_submodule(name).readout = readout
-    for part in half.modules():
-        if isinstance(part, nn.RNNBase):
-            flatten(part)
-    return half
-
-
-def flatten(part: nn.RNNBase) -> None:
-    """Put the weights side by side, as cuDNN wants them; `flatten_parameters` does not know that it takes bfloat16."""
-    if not part.weight_ih_l0.is_cuda or not torch._use_cudnn_rnn_flatten_weight():
-        return
-    from torch.backends.cudnn.rnn import get_cudnn_mode
-
-    torch._cudnn_rnn_flatten_weight(
-        part._flat_weights,  # type: ignore[arg-type]
-        4 if part.bias else 2,
-        part.input_size,
-        get_cudnn_mode(part.mode),
-        part.hidden_size,
-        part.proj_size,
-        part.num_layers,
-        part.batch_first,
-        bool(part.bidirectional),
-    )

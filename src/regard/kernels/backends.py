@@ -92,6 +92,18 @@ def few_refusal(request: Request) -> str | None:
     return plain_bilinear(request)
 
 
+def where_it_is(attend: Callable[[Call], Tensor]) -> Callable[[Call], Tensor]:
+    """The kernel on the device of its tensors: Triton launches on the current one, which may be another GPU."""
+
+    def attended(call: Call) -> Tensor:
+        if torch.compiler.is_compiling():
+            return attend(call)
+        with torch.cuda.device_of(call.query):
+            return attend(call)
+
+    return attended
+
+
 def step_refusal(request: Request) -> str | None:
     """A decoding step on CUDA: few queries, over keys of which some are not there yet."""
     if request.device != "cuda":
@@ -297,8 +309,8 @@ def attend_chunked(call: Call) -> Tensor:
 
 
 BACKENDS = (
-    Backend("step", step_refusal, lambda request: True, attend_step),
-    Backend("short", short_refusal, short_wins, attend_short),
+    Backend("step", step_refusal, lambda request: True, where_it_is(attend_step)),
+    Backend("short", short_refusal, short_wins, where_it_is(attend_short)),
     Backend("varlen", varlen_refusal, lambda request: True, varlen.attend),
     Backend(
         "flex",
@@ -306,10 +318,10 @@ BACKENDS = (
         lambda request: request.device == "cuda" and bool(request.window or request.slopes),
         flex.attend,
     ),
-    Backend("triton", triton_refusal, triton_wins, attend_triton),
+    Backend("triton", triton_refusal, triton_wins, where_it_is(attend_triton)),
     Backend("window", window_refusal, window_wins, local.attend),
     Backend("few", few_refusal, few_wins, few.attend),
-    Backend("few-additive", few_additive_refusal, lambda request: True, few_additive.attend),
+    Backend("few-additive", few_additive_refusal, lambda request: True, where_it_is(few_additive.attend)),
     Backend("sdpa", sdpa_refusal, lambda request: True, sdpa.attend),
     Backend(
         "chunked",

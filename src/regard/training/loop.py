@@ -9,7 +9,7 @@ and the optimiser's state, a resumed run is the run that was not stopped, bit by
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from regard.training.checkpoint import (
 from regard.training.distributed import Group, full, full_of, like
 from regard.training.keeping import Counters, begin_optimiser, check_fits, optimiser_tensors, restore_optimiser
 from regard.training.memory import attempt_in_parts, out_of_memory, pieces
+from regard.training.precision import describe, in_bf16, products_in_tf32
 from regard.training.progress import Metrics, Progress
 from regard.training.replay import Replay, unsynchronised
 from regard.training.schedule import rate_at
@@ -496,31 +497,3 @@ def mixed(*numbers: int) -> int:
         state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
         state ^= state >> 31
     return state
-
-
-def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
-    """Whether matrix products are computed in bfloat16."""
-    return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
-
-
-@contextlib.contextmanager
-def products_in_tf32(wanted: bool) -> Iterator[None]:
-    """Inside, products of what stays in float32 beside bfloat16 are in TF32: still finer, and on tensor cores."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if wanted else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def describe(device: torch.device, world: int, bf16: bool) -> str:
-    """The device in words."""
-    threads = torch.get_num_threads()
-    name = (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"CPU, {threads} thread{'' if threads == 1 else 's'}"
-    )
-    processes = f", {world} processes" if world > 1 else ""
-    return f"{name}{processes}, {'bf16' if bf16 else 'fp32'}"

@@ -21,7 +21,8 @@ from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoin
 from regard.training.defaults import data_defaults, model_defaults, training_defaults
 from regard.training.distributed import Group
 from regard.training.keeping import check_fits
-from regard.training.loop import Result, describe, in_bf16, train
+from regard.training.loop import Result, train
+from regard.training.precision import describe, in_bf16
 from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
 from regard.training.tasks import prepare_for, task_of

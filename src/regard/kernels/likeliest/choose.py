@@ -1,6 +1,7 @@
 """Who finds the likeliest tokens: a kernel on CUDA, where Triton is there, and the plain expression elsewhere."""
 
 # r rows · v vocabulary · k tokens
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -28,5 +29,6 @@ def likeliest(
     if available(scores) and count <= min(MOST, scores.shape[-1]):
         from regard.kernels.likeliest import triton
 
-        return triton.likeliest(scores, count, never, end, early, forced)
+        with torch.cuda.device_of(scores):  # which need not be the current one
+            return triton.likeliest(scores, count, never, end, early, forced)
     return reference.likeliest(scores, count, never, end, early, forced)

@@ -1,0 +1,38 @@
+"""How exactly a run computes, and on what."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from regard.training.settings import TrainingSettings
+
+__all__ = ["describe", "in_bf16", "products_in_tf32"]
+
+
+def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
+    """Whether matrix products are computed in bfloat16."""
+    return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
+
+
+@contextlib.contextmanager
+def products_in_tf32(wanted: bool) -> Iterator[None]:
+    """Inside, products of what stays in float32 beside bfloat16 are in TF32: still finer, and on tensor cores."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if wanted else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def describe(device: torch.device, world: int, bf16: bool) -> str:
+    """The device in words."""
+    threads = torch.get_num_threads()
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"CPU, {threads} thread{'' if threads == 1 else 's'}"
+    )
+    processes = f", {world} processes" if world > 1 else ""
+    return f"{name}{processes}, {'bf16' if bf16 else 'fp32'}"
