@@ -57,7 +57,7 @@ def compare(
     as_json: Json = False,
     beam: Beam = 5,
     length_penalty: Penalty = 0.6,
-    batch_tokens: BatchTokens = 8192,
+    batch_tokens: BatchTokens = None,
     checkpoint: Checkpoint = "best",
     device: Device = "auto",
 ) -> None:
@@ -101,7 +101,7 @@ def compare(
 
 
 def outputs_of(
-    systems: list[Path], runs: "dict[Path, Run]", items: "Items", search: dict[str, Any], batch_tokens: int
+    systems: list[Path], runs: "dict[Path, Run]", items: "Items", search: dict[str, Any], batch_tokens: int | None
 ) -> list[list[str]]:
     """What each system says; files are read, and found wrong, before any run translates."""
     found = {system: items.read_outputs(system) for system in systems if system not in runs}

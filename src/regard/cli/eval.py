@@ -35,7 +35,14 @@ Tokenize = Annotated[str, typer.Option(help="What words are to BLEU: 13a, intl, 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Beam = Annotated[int, typer.Option(help="Hypotheses a sentence; 1 is greedy search.")]
 Penalty = Annotated[float, typer.Option(help="0 prefers short outputs, 1 long ones.")]
-BatchTokens = Annotated[int, typer.Option(min=1, help="Source tokens of a batch, for each hypothesis.")]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Source tokens of a batch, for each hypothesis; default: 8192, and on a GPU as many as fit.",
+        show_default=False,
+    ),
+]
 Checkpoint = Annotated[str, typer.Option(help="best, last, or a name such as step-000500.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
 
@@ -85,7 +92,7 @@ def eval(
     as_json: Json = False,
     beam: Beam = 5,
     length_penalty: Penalty = 0.6,
-    batch_tokens: BatchTokens = 8192,
+    batch_tokens: BatchTokens = None,
     checkpoint: Checkpoint = "best",
     device: Device = "auto",
 ) -> None:
@@ -339,7 +346,7 @@ def opened(runs: Sequence[Path], checkpoint: str, device: str, search: dict[str,
     return run
 
 
-def translated(run: "Run", sources: Sequence[str], search: dict[str, Any], batch_tokens: int) -> list[str]:
+def translated(run: "Run", sources: Sequence[str], search: dict[str, Any], batch_tokens: int | None) -> list[str]:
     """The best translation of each source; one that is longer than the run takes is cut, as `regard translate` does."""
     from regard.decoding.long import Fit
 
@@ -347,7 +354,8 @@ def translated(run: "Run", sources: Sequence[str], search: dict[str, Any], batch
     fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], most)
     starts = range(0, len(sources), CHUNK)
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
-    stream = run.stream(texts, chunk=CHUNK, batch_tokens=batch_tokens, **search)
+    chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together
+    stream = run.stream(texts, chunk=chunk, batch_tokens=batch_tokens, **search)
     outputs = [best[0].text for best in watched(stream, len(sources), f"translating with {run.folder}")]
     if fit.cut:
         say(f"{fit.cut:,} of {len(sources):,} sources were cut to the {most:,} tokens that {run.folder} takes")

@@ -39,6 +39,7 @@ CROWD = 8  # places are filled again when one in this many is done
 SHARE = 4  # of the memory that is free, one part in this many is for states
 CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their places
 GRAPHS = 4  # that are kept for the next call
+WIDER = 4  # times as many places as are needed: an earlier graph is better than a new one up to here
 
 
 def serves(options: Options) -> bool:
@@ -128,14 +129,16 @@ class Replay:
     def graph(
         self, model: Model, count: int, keys: int, size: int, prefix: int, options: Options, rows: int
     ) -> "Graph":
-        """The graph of places that fit, an earlier one where it does."""
+        """The graph of places that fit: an earlier one, if it is not much too large, or a new one."""
         most = max(1, min(rows // options.beam, PLACES, 1 << (count - 1).bit_length()))
-        key = (id(model), keys, size, prefix, most, options)
-        if key not in self.graphs:
-            while len(self.graphs) >= GRAPHS:
-                del self.graphs[next(iter(self.graphs))]
-            self.graphs[key] = Graph(model, most, keys, size, prefix, options)
-        return self.graphs[key]
+        same = (id(model), keys, size, prefix, options)
+        for key, graph in self.graphs.items():
+            if key[:-1] == same and most <= key[-1] <= WIDER * most:
+                return graph
+        while len(self.graphs) >= GRAPHS:
+            del self.graphs[next(iter(self.graphs))]
+        self.graphs[*same, most] = Graph(model, most, keys, size, prefix, options)
+        return self.graphs[*same, most]
 
 
 class Graph:
