@@ -37,10 +37,10 @@ def test_the_list_names_every_study(tmp_path):
     [
         (
             ["gradeint"],
-            "there is no study 'gradeint'; did you mean 'gradient'? (there are scaling, gradient, positions)",
+            "there is no study 'gradeint'; did you mean 'gradient'? (there are scaling, gradient, positions, parallel)",
         ),
-        (["xyz"], "there is no study 'xyz' (there are scaling, gradient, positions)"),
-        ([], "which study? there are scaling, gradient, positions"),
+        (["xyz"], "there is no study 'xyz' (there are scaling, gradient, positions, parallel)"),
+        ([], "which study? there are scaling, gradient, positions, parallel"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, said, tmp_path):

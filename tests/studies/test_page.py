@@ -167,4 +167,7 @@ def test_every_study_writes_a_page(name, tmp_path):
     assert found.tables
     assert found.plots
     again = run(name, seed=1, quick=True)
-    assert again.results()["tables"] == found.results()["tables"]
+    # A clock does not say the same twice.
+    tables = [[each for each in page.results()["tables"] if "Milli" not in each["caption"]] for page in (found, again)]
+    assert tables[0] == tables[1]
+    assert tables[0]

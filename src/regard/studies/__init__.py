@@ -26,6 +26,7 @@ STUDIES = {
     "scaling": Study("dot products are divided by √d to keep the softmax where its gradient lives", "scaling"),
     "gradient": Study("gradients fade with distance in a recurrent network and do not in attention", "gradient"),
     "positions": Study("attention does not see order: what is blind to it, and what breaks that", "positions"),
+    "parallel": Study("self-attention takes one step, and one layer from the first word to the last", "parallel"),
 }
 
 
