@@ -32,15 +32,16 @@ def test_the_list_names_every_study(tmp_path):
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(STUDIES)
 
 
+THERE_ARE = "there are scaling, gradient, positions, fixed-context, parallel"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ["gradeint"],
-            "there is no study 'gradeint'; did you mean 'gradient'? (there are scaling, gradient, positions, parallel)",
-        ),
-        (["xyz"], "there is no study 'xyz' (there are scaling, gradient, positions, parallel)"),
-        ([], "which study? there are scaling, gradient, positions, parallel"),
+        (["gradeint"], f"there is no study 'gradeint'; did you mean 'gradient'? ({THERE_ARE})"),
+        (["xyz"], f"there is no study 'xyz' ({THERE_ARE})"),
+        ([], f"which study? {THERE_ARE}"),
+        (["fixed-context", "--seeds", "1,x"], "--seeds: '1,x' given, expected numbers, as in 0,1,2"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, said, tmp_path):

@@ -158,7 +158,7 @@ def test_an_unknown_study_is_named_with_the_nearest():
     assert all(name in str(caught.value) for name in STUDIES)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if not study.trained])
 def test_every_study_writes_a_page(name, tmp_path):
     found = run(name, seed=1, quick=True)
     assert found.name == name

@@ -13,20 +13,27 @@ def study(
     name: Annotated[str | None, typer.Argument(help="Which study; --list shows them.", show_default=False)] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the pages.")] = Path("studies"),
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, for a first look.")] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="Of what is trained, as in 0,1,2; default: 0, and 0,1,2 without --quick."),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, or auto.")] = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, or a short training, for a first look.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
 ) -> None:
     """Run a claim from the literature, and write a page with its table and its plot."""
     from regard.studies import STUDIES, run
+    from regard.studies.setting import Setting
 
     if show:
-        for each, (claim, _) in STUDIES.items():
-            print(f"{each:12}{claim}")
+        for each, (claim, *_) in STUDIES.items():
+            print(f"{each:15}{claim}")
         return
     if name is None:
         raise CommandError(f"which study? there are {', '.join(STUDIES)}")
 
-    page = run(name, seed=seed, quick=quick)
+    setting = Setting(numbers(seeds, seed, quick), quick, device, out, lambda text: print(text, file=sys.stderr))
+    page = run(name, seed=seed, quick=quick, setting=setting)
     written = page.write(out)
 
     from rich.console import Console
@@ -44,3 +51,13 @@ def study(
         print(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}")
     print(f"\n{page.signature}")
     print(f"page: {written}", file=sys.stderr)
+
+
+def numbers(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
+    """The seeds of a study that trains."""
+    if given is None:
+        return (seed,) if quick else (seed, seed + 1, seed + 2)
+    parts = given.split(",")
+    if not all(part.strip().isdigit() for part in parts):
+        raise CommandError(f"--seeds: {given!r} given, expected numbers, as in 0,1,2")
+    return tuple(int(part) for part in parts)

@@ -30,8 +30,7 @@ def render(page: Page) -> str:
             *[f"<li>{escape(each)}</li>" for each in page.caveats],
             "</ul>",
         ]
-    quick = " --quick" if page.signature.quick else ""
-    again = f"regard study {page.name} --seed {page.signature.seed}{quick}"
+    again = page.signature.again(page.name)
     body.append(f"<footer><p>{escape(str(page.signature))}</p><p>Again: <code>{escape(again)}</code></p></footer>")
     return document(page.title, body)
 

@@ -18,12 +18,10 @@ def render(page: Page) -> str:
             parts.append(each.note)
     if page.caveats:
         parts += ["## What this does not show", "\n".join(f"- {caveat}" for caveat in page.caveats)]
-    quick = " --quick" if page.signature.quick else ""
     parts += [
         "## Signature",
         str(page.signature),
-        f"Again with `regard study {page.name} --seed {page.signature.seed}{quick}`; every number "
-        f"is in `results.json`.",
+        f"Again with `{page.signature.again(page.name)}`; every number is in `results.json`.",
     ]
     return "\n\n".join(parts) + "\n"
 

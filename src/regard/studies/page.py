@@ -21,6 +21,8 @@ from regard.inspection.table import Cell, Table, show
 if typing.TYPE_CHECKING:
     import torch
 
+    from regard.studies.setting import Setting
+
 __all__ = ["Page", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed"]
 
 
@@ -61,10 +63,17 @@ class Signature:
     quick: bool
     threads: int
     seconds: float
+    seeds: tuple[int, ...] = ()  # of what was trained
+
+    def again(self, name: str) -> str:
+        """The command that does it again."""
+        drawn = f"--seeds {','.join(map(str, self.seeds))}" if self.seeds else f"--seed {self.seed}"
+        return f"regard study {name} {drawn}{' --quick' * self.quick}"
 
     def __str__(self) -> str:
         parts = [f"regard {self.regard}", f"torch {self.torch}", f"Python {self.python}", self.device, self.dtype]
-        parts.append(f"seed {self.seed}")
+        several = len(self.seeds) > 1
+        parts.append(f"seeds {', '.join(map(str, self.seeds))}" if several else f"seed {self.seed}")
         if self.quick:
             parts.append("quick")
         threads = "thread" if self.threads == 1 else "threads"
@@ -129,18 +138,21 @@ class Page:
 
 
 @contextmanager
-def signed(*, seed: int, quick: bool, dtype: str) -> Iterator["Clock"]:
+def signed(*, seed: int, quick: bool, dtype: str, setting: "Setting | None" = None) -> Iterator["Clock"]:
     """Fix the seed and the number of threads for a study, and time it; what was set before is set again after.
 
-    One thread: the matrices are small, and sums then come out the same however many cores there are.
+    One thread: the matrices are small, and sums then come out the same however many cores there are. What is trained,
+    in a `setting`, takes the threads there are.
     """
     import torch
 
     threads, state = torch.get_num_threads(), torch.get_rng_state()
-    torch.set_num_threads(1)
+    if setting is None:
+        torch.set_num_threads(1)
     torch.manual_seed(seed)
+    seeds, device = ((), "cpu") if setting is None else (setting.seeds, setting.device)
     try:
-        yield Clock(seed=seed, quick=quick, dtype=dtype, began=time.perf_counter())
+        yield Clock(seed=seed, quick=quick, dtype=dtype, began=time.perf_counter(), seeds=seeds, device=device)
     finally:
         torch.set_num_threads(threads)
         torch.set_rng_state(state)
@@ -167,6 +179,8 @@ class Clock:
     quick: bool
     dtype: str
     began: float
+    seeds: tuple[int, ...] = ()
+    device: str = "cpu"
 
     def signature(self) -> Signature:
         """Sign now."""
@@ -174,16 +188,18 @@ class Clock:
 
         import regard
 
+        on_gpu = self.device != "cpu" and torch.cuda.is_available()
         return Signature(
             regard=regard.__version__,
             torch=torch.__version__,
             python=platform.python_version(),
-            device=f"CPU ({platform.machine()})",
+            device=torch.cuda.get_device_name() if on_gpu else f"CPU ({platform.machine()})",
             dtype=self.dtype,
             seed=self.seed,
             quick=self.quick,
             threads=torch.get_num_threads(),
             seconds=round(time.perf_counter() - self.began, 2),
+            seeds=self.seeds,
         )
 
 
