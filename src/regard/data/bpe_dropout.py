@@ -51,7 +51,8 @@ class Draws:
         """A geometric number."""
         if self.scale == -math.inf:
             return math.inf
-        return math.floor(math.log(1 - self.generator.random()) * self.scale)
+        count = math.log(1 - self.generator.random()) * self.scale
+        return math.floor(count) if count < math.inf else count  # of a probability of nearly nothing
 
     def keep(self, most: int) -> int:
         """How many of the next `most` are kept before one is left out; the one left out is not asked for yet."""
