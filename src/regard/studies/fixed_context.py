@@ -77,10 +77,10 @@ def run(setting: Setting) -> Page:
         source="Cho et al. 2014, section 5 (arXiv:1409.1259); Bahdanau et al. 2015, figure 2 (arXiv:1409.0473)",
         measured=[
             f"English to German, {len(tests):,} unseen sentences of the built-in phrasebook, {BINS[0][0]} to {LONGEST} "
-            "words: how many are translated exactly, greedily, by the number of their words. Six systems with the same "
-            f"batches in the same order ({systems[0].step:,} updates), the same widths and rates.",
+            "words, translated greedily: BLEU by the number of their words, and how many are exactly right. Six "
+            f"systems with the same number of batches ({systems[0].step:,}), the same widths and rates.",
         ],
-        tables=[exact_table(found, counts), bleu_table(found)],
+        tables=[bleu_table(found), exact_table(found, counts)],
         plots=[drawn(found, counts)],
         verdicts=verdicts(found),
         caveats=[
@@ -91,7 +91,7 @@ def run(setting: Setting) -> Page:
     )
 
 
-Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all
+Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
 
 
 def names(systems: Sequence[Trained]) -> list[str]:
@@ -108,8 +108,9 @@ def bins(tests: Sequence[Example], outputs: Sequence[str]) -> Figures:
 
 
 def translated(system: Trained, tests: Sequence[Example]) -> Figures:
-    """What a system makes of the tests, greedily."""
-    return bins(tests, system.run.translate([example.source for example in tests], beam=1))
+    """What a system makes of the tests, greedily, and how long its training took."""
+    outputs = system.run.translate([example.source for example in tests], beam=1)
+    return {**bins(tests, outputs), "seconds": [system.seconds]}
 
 
 def averaged(found: Sequence[Figures]) -> Figures:
@@ -130,33 +131,35 @@ def share(right: Sequence[bool]) -> float:
 
 
 def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
-    """Of exact translations: how much is lost from the shortest to the longest."""
-    lost = {name: figures["exact"][0] - figures["exact"][len(BINS) - 1] for name, figures in found.items()}
-    ends = {name: figures["exact"][len(BINS) - 1] for name, figures in found.items()}
+    """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest."""
+    ends = {name: figures["bleu"][len(BINS) - 1] for name, figures in found.items()}
+    lost = {name: 100 * (1 - ends[name] / max(figures["bleu"][0], 1e-9)) for name, figures in found.items()}
 
-    def told(values: Mapping[str, float], kind: str) -> str:
-        return ", ".join(f"{CELLS[cell]} {show(values[f'{kind}-{cell}'], '.0f')}" for cell in CELLS)
+    def told(values: Mapping[str, float], kind: str, unit: str = "") -> str:
+        return ", ".join(f"{CELLS[cell]} {show(values[f'{kind}-{cell}'], '.0f')}{unit}" for cell in CELLS)
 
     return [
         Verdict(
-            "with a fixed context, long sentences are translated worse than short ones",
-            all(lost[f"rnn-{cell}"] > 30 for cell in CELLS),
-            f"points lost from the shortest to the longest: {told(lost, 'rnn')}",
+            "with a fixed context, long sentences are translated far worse than short ones",
+            all(lost[f"rnn-{cell}"] > 50 for cell in CELLS),
+            f"of the shortest sentences' BLEU the longest have lost: {told(lost, 'rnn', ' %')}",
         ),
         Verdict(
-            "with attention, less is lost",
-            all(lost[f"rnnsearch-{cell}"] < lost[f"rnn-{cell}"] - 10 for cell in CELLS),
-            f"points lost: {told(lost, 'rnnsearch')}",
+            "with attention, less than half as much is lost",
+            all(lost[f"rnnsearch-{cell}"] < lost[f"rnn-{cell}"] / 2 for cell in CELLS),
+            f"lost: {told(lost, 'rnnsearch', ' %')}",
         ),
         Verdict(
-            "of the longest sentences, attention translates more, whatever the cell",
+            "the longest sentences are translated better with attention, whatever the cell",
             all(ends[f"rnnsearch-{cell}"] > ends[f"rnn-{cell}"] + 10 for cell in CELLS),
-            f"exact, %: with attention {told(ends, 'rnnsearch')}; without {told(ends, 'rnn')}",
+            f"BLEU with attention: {told(ends, 'rnnsearch')}; without: {told(ends, 'rnn')}",
         ),
         Verdict(
             "a better cell does not take the place of attention",
-            max(ends[f"rnn-{cell}"] for cell in CELLS) < min(ends[f"rnnsearch-{cell}"] for cell in ("gru", "lstm")),
-            f"the best fixed context {show(max(ends[f'rnn-{cell}'] for cell in CELLS), '.0f')} %",
+            max(ends[f"rnn-{cell}"] for cell in CELLS) < min(ends[f"rnnsearch-{cell}"] for cell in CELLS),
+            f"of the longest sentences the best fixed context has BLEU "
+            f"{show(max(ends[f'rnn-{cell}'] for cell in CELLS), '.0f')}, the plainest cell with attention "
+            f"{show(min(ends[f'rnnsearch-{cell}'] for cell in CELLS), '.0f')}",
         ),
     ]
 
@@ -182,9 +185,9 @@ def exact_table(found: Mapping[str, Figures], counts: Sequence[int]) -> Table:
 def bleu_table(found: Mapping[str, Figures]) -> Table:
     return Table(
         caption="BLEU, by source words",
-        columns=["system", *map(span, BINS), "all"],
-        rows=rows_of(found, "bleu"),
-        formats=["", *[".1f"] * (len(BINS) + 1)],
+        columns=["system", *map(span, BINS), "all", "seconds of training"],
+        rows=[[*row, found[name]["seconds"][0]] for name, row in zip(found, rows_of(found, "bleu"), strict=True)],
+        formats=["", *[".1f"] * (len(BINS) + 1), ".0f"],
     )
 
 
@@ -198,16 +201,16 @@ def drawn(found: Mapping[str, Figures], counts: Sequence[int]) -> Plot:
     known = [i for i, count in enumerate(counts) if count]
     for panel, kind in zip(axes, KINDS, strict=True):
         for cell in CELLS:
-            values = [found[f"{kind}-{cell}"]["exact"][i] for i in known]
+            values = [found[f"{kind}-{cell}"]["bleu"][i] for i in known]
             panel.plot(known, values, color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell])
         panel.set_xticks(known, [span(BINS[i]) for i in known])
         panel.set_ylim(0, 103)
         panel.set_xlabel("source words")
-    axes[0].set_ylabel("translated exactly, %")
-    plot.legend(axes[0], loc="lower left")
+    axes[0].set_ylabel("BLEU")
+    plot.legend(axes[0], loc="upper right")
     return Plot(
         "length",
         figure,
-        "Exact translations by the length of the sentence.",
+        "BLEU by the length of the sentence.",
         "Two panels of three lines: with a fixed context they fall with the number of words, with attention less.",
     )
