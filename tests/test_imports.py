@@ -12,8 +12,8 @@ import regard
 SOURCE = Path(regard.__file__).parent
 LAYERS = [
     {"cli", "__main__"},
-    {"run", "measured", "report", "demo"},
-    {"serving", "studies", "interop", "inspection", "bench"},
+    {"run", "measured", "report", "demo", "studies"},
+    {"serving", "interop", "inspection", "bench"},
     {"training", "decoding", "evaluation"},
     {"models", "data"},
     {"attention"},
@@ -93,6 +93,6 @@ def test_the_reader_sees_each_kind(tmp_path, path, line, said):
 
 
 def test_the_reader_sees_a_circle(tmp_path):
-    (tmp_path / "studies.py").write_text("import regard.inspection")
-    (tmp_path / "inspection.py").write_text("import regard.studies")
+    (tmp_path / "bench.py").write_text("import regard.inspection")
+    (tmp_path / "inspection.py").write_text("import regard.bench")
     assert "circle" in complaints(tmp_path)[0]
