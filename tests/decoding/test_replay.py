@@ -10,9 +10,9 @@ from regard.attention import watch
 from regard.decoding.batches import replayed, search_in_batches
 from regard.decoding.half import in_half
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.replay import CLASSES, FEW, Replay, class_of, limits_of, serves
+from regard.decoding.replay import CLASSES, FEW, Replay, class_of, serves
 from regard.decoding.rows import tokens_of
-from regard.decoding.search import limits, search
+from regard.decoding.search import search
 from regard.errors import ArgumentError
 from regard.models.kinds import build, model_config
 
@@ -35,17 +35,6 @@ def test_which_searches_are_replayed():
 def test_classes_of_length():
     assert [class_of(length) for length in (1, 16, 17, 1024, 1025)] == [16, 16, 32, 1024, 1025]
     assert list(CLASSES) == sorted(CLASSES)
-
-
-def test_limits_on_the_host_are_those_of_a_batch():
-    model = small("transformer")
-    for limit in (None, 9):
-        model.limit = limit
-        for options in (Options(), Options(longest=5), Options(longest=5, shortest=5), Options(shortest=30)):
-            sources = [[3] * length for length in (1, 4, 8)]
-            prefixes = [[3] * length for length in (0, 1, 3)]
-            found = [limits_of(model, len(s), options, p) for s, p in zip(sources, prefixes, strict=True)]
-            assert found == limits(model, tokens_of(sources), options, prefixes).tolist()
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])

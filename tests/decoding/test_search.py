@@ -18,7 +18,7 @@ from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.rows import tokens_of
 from regard.decoding.score import score
-from regard.decoding.search import greedy, search
+from regard.decoding.search import greedy, limit, limits, search
 from regard.errors import ArgumentError
 from regard.models.kinds import build, model_config
 from regard.training.objective import inputs
@@ -318,6 +318,20 @@ def test_finished_sentences_leave():
     few = Script([[5] * (1 + i // 2) for i in range(20)])  # two of them at a time
     assert greedy(few, tokens_of([[4]] * 20)) == few.answers
     assert few.asked == [20, 20, 20, 16, 14, 12, 10, 8, 6, 4, 2]
+
+
+def test_the_limit_of_one_source():
+    """By hand: twice its tokens and twenty, a prefix and twenty, what is asked for, and what the model can."""
+    model = small("transformer")
+    assert [limit(model, length, Options()) for length in (1, 4, None)] == [22, 28, 60]
+    assert [limit(model, 4, Options(), prefix) for prefix in (0, 8, 9, 30)] == [28, 28, 29, 50]
+    assert limit(model, None, Options(), 50) == 70
+    assert limit(model, 4, Options(longest=5), 30) == 5
+    assert limit(model, 4, Options(shortest=33)) == 33
+    model.limit = 9
+    assert [limit(model, length, Options(shortest=33)) for length in (1, 4)] == [8, 8]
+    found = limits(model, tokens_of([[3], [3, 4]]), Options(longest=3), [[3], []])
+    assert found.tolist() == [3, 3]
 
 
 @pytest.mark.unchecked

@@ -20,8 +20,8 @@ from regard.attention import Attention
 from regard.attention.cache import Prepared
 from regard.attention.score import Additive, Dot
 from regard.attention.span import Causal
+from regard.bench.card import ceilings, timed
 from regard.bench.measure import Result
-from regard.bench.training_cuda import ceilings, timed
 from regard.errors import RegardError
 
 __all__ = ["run"]

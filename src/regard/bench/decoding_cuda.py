@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from regard.bench import decoders, peers, training_cuda
+from regard.bench.card import ceilings
 from regard.bench.decoders import Decoder
 from regard.bench.decoding import transformer
 from regard.bench.measure import Result, elsewhere
@@ -50,7 +51,7 @@ def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> It
         raise RegardError("bench: --device cuda given, and torch sees no CUDA device here")
     torch.manual_seed(seed)
     random.seed(seed)
-    products, copies = training_cuda.ceilings()
+    products, copies = ceilings()
     card = f"of {products:.0f} TFLOP/s and {copies:.2f} TB/s"
     sources = [[random.randrange(UNKNOWN + 1, sizes.vocabulary) for _ in range(IN)] for _ in range(SENTENCES)]
     models: dict[str, Model] = {

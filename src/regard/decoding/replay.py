@@ -7,7 +7,6 @@ Products are in bfloat16 (`precision`), with a copy of the model's weights; scor
 
 # s places · r rows of each · b sentences that begin · n tokens
 import gc
-import itertools
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from regard.decoding.half import in_half
 from regard.decoding.options import Options
 from regard.decoding.places import Ended, Places
 from regard.decoding.rows import tokens_of
-from regard.decoding.search import check_prefixes, limits
+from regard.decoding.search import check_prefixes, limit
 from regard.models.contract import Model
 
 __all__ = ["FEW", "Replay", "serves"]
@@ -94,7 +93,7 @@ class Replay:
     def check(self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]]) -> None:
         """Refuse prefixes that do not fit."""
         pairs = [(len(source), prefix) for source, prefix in zip(sources, prefixes, strict=True) if len(source)]
-        most = torch.tensor([limits_of(self.model, length, options, prefix) for length, prefix in pairs])
+        most = torch.tensor([limit(self.model, length, options, len(prefix)) for length, prefix in pairs])
         begun = [prefix for _, prefix in pairs]
         check_prefixes(begun, most)
         readout = getattr(self.model, "readout", None)  # an ensemble has none of its own
@@ -218,14 +217,14 @@ class Graph:
     ) -> list[int]:
         """Begin with sentences in these places; how many steps each may take."""
         batch = tokens_of(sources, device)
-        most = limits(self.model, batch, self.options, prefixes)
+        lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
+        pairs = zip(sources, lengths, strict=True)
+        most = [limit(self.model, len(source), self.options, length) for source, length in pairs]
         begun = None
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], device, fill=-1).ids
-        self.places.put(index_of(places, device), self.model.encode(batch), most, begun)
-        begins = itertools.repeat(()) if prefixes is None else prefixes
-        pairs = zip(sources, begins, strict=False)
-        return [limits_of(self.model, len(source), self.options, prefix) + 1 for source, prefix in pairs]
+        self.places.put(index_of(places, device), self.model.encode(batch), torch.tensor(most, device=device), begun)
+        return [steps + 1 for steps in most]
 
 
 @dataclass
@@ -278,16 +277,6 @@ def pick(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]) -> list[S
     return None if prefixes is None else [prefixes[i] for i in numbers]
 
 
-def limits_of(model: Model, length: int, options: Options, prefix: Sequence[int] = ()) -> int:
-    """`limits` of one sentence, on the host."""
-    most = 2 * length + 20 if options.longest is None else options.longest
-    if options.longest is None and prefix:
-        most = max(most, len(prefix) + 20)
-    most = max(most, options.shortest)
-    return most if model.limit is None else min(most, model.limit - 1)
-
-
 def room(model: Model, keys: int, options: Options, prefixes: list[Sequence[int]] | None) -> int:
     """Steps that the sentences of a class may take, END's among them."""
-    longest = max(prefixes or [()], key=len)
-    return limits_of(model, keys, options, longest) + 1
+    return limit(model, keys, options, max(map(len, prefixes or [()]))) + 1

@@ -39,6 +39,7 @@ __all__ = ["Found", "Output", "greedy", "search"]
 NONE = -1  # no token, and no row
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 PACK = 16  # rows from which weights are worth packing for the steps to come
+ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless told otherwise
 CAPTION = 60  # the most tokens that are said of a picture, unless told otherwise
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
 
@@ -306,17 +307,26 @@ def ranked(
 def limits(
     model: Model, source: Tokens | Pictures, options: Options, prefixes: Sequence[Sequence[int]] | None = None
 ) -> Int[Tensor, " s"]:
-    """The most tokens of each output, without END; where no number is given, a prefix leaves room for twenty more."""
+    """The most tokens of each output, without END."""
     pictures = isinstance(source, Pictures)
-    lengths = source.lengths.to(source.pixels.device if isinstance(source, Pictures) else source.ids.device)
-    if options.longest is not None:
-        most = torch.full_like(lengths, options.longest)
-    else:
-        most = torch.full_like(lengths, CAPTION) if pictures else 2 * lengths + 20
-        if prefixes is not None and len(prefixes) == len(lengths):
-            most = torch.maximum(most, torch.tensor([len(prefix) + 20 for prefix in prefixes]).to(most))
-    most = most.clamp(min=options.shortest)
-    return most if model.limit is None else most.clamp(max=model.limit - 1)
+    device = source.pixels.device if isinstance(source, Pictures) else source.ids.device
+    lengths = source.lengths.tolist()
+    begun = prefixes if prefixes is not None and len(prefixes) == len(lengths) else [()] * len(lengths)
+    most = [limit(model, None if pictures else n, options, len(p)) for n, p in zip(lengths, begun, strict=True)]
+    return torch.tensor(most, dtype=torch.long, device=device)
+
+
+def limit(model: Model, length: int | None, options: Options, prefix: int = 0) -> int:
+    """The same of one source, of so many tokens or a picture (None).
+
+    Where no number is given, a prefix leaves room for twenty more.
+    """
+    most = options.longest
+    if most is None:
+        most = CAPTION if length is None else 2 * length + ROOM
+        most = max(most, prefix + ROOM) if prefix else most
+    most = max(most, options.shortest)
+    return most if model.limit is None else min(most, model.limit - 1)
 
 
 def names(source: Tokens | Pictures) -> list[list[int]]:

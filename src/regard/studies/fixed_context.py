@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.data.builtin import Example, generate
+from regard.demo.lineage import BINS, LONGEST
 from regard.evaluation.text import bleu
 from regard.inspection import plot
 from regard.inspection.table import Cell
@@ -22,8 +23,6 @@ __all__ = ["CELLS", "bins", "run", "tables"]
 
 CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
 KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
-BINS = ((1, 5), (6, 8), (9, 11), (12, 14), (15, 99))  # source words
-LONGEST = 18
 COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
 
 

@@ -7,11 +7,12 @@ and asks which queries reach it, in a fixed order: the same bits every time.
 # b batch · r rows: all leading dimensions as one · a heads · n queries · m keys · d width · dv value width
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from regard.kernels.eager import eager
 from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
 
@@ -207,17 +208,4 @@ def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
 predicted.register_autograd(differentiate, setup_context=keep)
 
 
-class Eager(torch.autograd.Function):
-    """The same without the dispatcher's ceremony, which only a compiler needs."""
-
-    @staticmethod
-    def forward(ctx, *inputs):  # type: ignore[no-untyped-def]
-        output = compute(*inputs)
-        keep(ctx, inputs, output)
-        ctx.mark_non_differentiable(*output[1:])
-        return output
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad, *unused):  # type: ignore[no-untyped-def]
-        return gradients(ctx, grad, compute_backward)
+Eager = eager(compute, keep, partial(gradients, backward=compute_backward))
