@@ -15,7 +15,7 @@ def regard(*arguments, cwd):
 
 
 def test_a_study_prints_its_table_and_says_where_the_page_is(tmp_path):
-    done = regard("study", "positions", "--quick", "--seed", "5", cwd=tmp_path)
+    done = regard("study", "positions", "--quick", "--untrained", "--seed", "5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "heads + causal mask" in done.stdout
     assert "agrees  " in done.stdout
@@ -32,7 +32,7 @@ def test_the_list_names_every_study(tmp_path):
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(STUDIES)
 
 
-THERE_ARE = "there are scaling, gradient, positions, fixed-context, parallel"
+THERE_ARE = f"there are {', '.join(STUDIES)}"
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,12 @@ THERE_ARE = "there are scaling, gradient, positions, fixed-context, parallel"
         (["gradeint"], f"there is no study 'gradeint'; did you mean 'gradient'? ({THERE_ARE})"),
         (["xyz"], f"there is no study 'xyz' ({THERE_ARE})"),
         ([], f"which study? {THERE_ARE}"),
+        (["fixed-context", "--data", "nowhere"], "--data: nowhere is not a folder"),
+        (
+            ["fixed-context", "--quick", "--data", "."],
+            "--data: given with --quick, which takes what is built in; leave out one of them",
+        ),
+        (["heads", "--untrained"], "--untrained: heads trains all that it measures"),
         (["fixed-context", "--seeds", "1,x"], "--seeds: '1,x' given, expected numbers, as in 0,1,2"),
     ],
 )
@@ -51,7 +57,7 @@ def test_a_mistake_is_one_sentence(arguments, said, tmp_path):
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "taken").write_text("")
-    done = regard("study", "positions", "--quick", "--out", "taken", cwd=tmp_path)
+    done = regard("study", "positions", "--quick", "--untrained", "--out", "taken", cwd=tmp_path)
     assert done.returncode == 2
     assert "taken" in done.stderr
     assert "Traceback" not in done.stderr

@@ -17,7 +17,12 @@ def study(
         str | None,
         typer.Option("--seeds", help="Of what is trained, as in 0,1,2; default: 0, and 0,1,2 without --quick."),
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder of real corpora; without it what is built in is taken.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, or auto.")] = "auto",
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Systems that are trained at the same time.")] = 1,
+    untrained: Annotated[bool, typer.Option("--untrained", help="Only what is measured without training.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, or a short training, for a first look.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
 ) -> None:
@@ -31,10 +36,22 @@ def study(
         return
     if name is None:
         raise CommandError(f"which study? there are {', '.join(STUDIES)}")
+    if data is not None and quick:
+        raise CommandError("--data: given with --quick, which takes what is built in; leave out one of them")
+    if data is not None and not data.is_dir():
+        raise CommandError(f"--data: {data} is not a folder")
+    if untrained and name in STUDIES and STUDIES[name].trained:
+        raise CommandError(f"--untrained: {name} trains all that it measures")
 
-    setting = Setting(numbers(seeds, seed, quick), quick, device, out, lambda text: print(text, file=sys.stderr))
-    page = run(name, seed=seed, quick=quick, setting=setting)
+    setting = Setting(
+        numbers(seeds, seed, quick), quick, device, out, lambda text: print(text, file=sys.stderr), data, jobs
+    )
+    page = run(name, seed=seed, quick=quick, setting=None if untrained else setting)
     written = page.write(out)
+
+    from regard.studies.index import write_index
+
+    write_index(out)
 
     from rich.console import Console
     from rich.table import Table

@@ -23,7 +23,7 @@ if typing.TYPE_CHECKING:
 
     from regard.studies.setting import Setting
 
-__all__ = ["Page", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed"]
+__all__ = ["Page", "Part", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,20 +64,34 @@ class Signature:
     threads: int
     seconds: float
     seeds: tuple[int, ...] = ()  # of what was trained
+    corpus: str = ""  # a real one that was trained on
 
     def again(self, name: str) -> str:
         """The command that does it again."""
         drawn = f"--seeds {','.join(map(str, self.seeds))}" if self.seeds else f"--seed {self.seed}"
-        return f"regard study {name} {drawn}{' --quick' * self.quick}"
+        return f"regard study {name} {drawn}{' --quick' * self.quick}{' --data FOLDER' * bool(self.corpus)}"
 
     def __str__(self) -> str:
         parts = [f"regard {self.regard}", f"torch {self.torch}", f"Python {self.python}", self.device, self.dtype]
         several = len(self.seeds) > 1
         parts.append(f"seeds {', '.join(map(str, self.seeds))}" if several else f"seed {self.seed}")
+        parts += [self.corpus] * bool(self.corpus)
         if self.quick:
             parts.append("quick")
         threads = "thread" if self.threads == 1 else "threads"
         return " · ".join([*parts, f"{self.threads} {threads}", f"{self.seconds:.1f} s"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What a study adds to its page by training."""
+
+    measured: Sequence[str]
+    tables: Sequence[Table]
+    plots: Sequence[Plot]
+    verdicts: Sequence[Verdict]
+    caveats: Sequence[str]
+    signature: Signature
 
 
 @dataclasses.dataclass
@@ -95,6 +109,13 @@ class Page:
     caveats: Sequence[str]
     signature: Signature
 
+    def joined(self, part: Part) -> "Page":
+        """The page with what was trained, first: signed with the training, and with the time of both."""
+        names = ("measured", "tables", "plots", "verdicts", "caveats")
+        both: dict[str, typing.Any] = {name: [*getattr(part, name), *getattr(self, name)] for name in names}
+        seconds = round(self.signature.seconds + part.signature.seconds, 2)
+        return dataclasses.replace(self, **both, signature=dataclasses.replace(part.signature, seconds=seconds))
+
     def html(self) -> str:
         """One file, no network: for a browser, a phone or a printer."""
         from regard.studies.html import render
@@ -111,6 +132,7 @@ class Page:
         """Every number, in types that JSON has."""
         return {
             "name": self.name,
+            "title": self.title,
             "claim": self.claim,
             "source": self.source,
             "tables": [
@@ -138,11 +160,13 @@ class Page:
 
 
 @contextmanager
-def signed(*, seed: int, quick: bool, dtype: str, setting: "Setting | None" = None) -> Iterator["Clock"]:
+def signed(
+    *, seed: int, quick: bool, dtype: str, setting: "Setting | None" = None, corpus: str = ""
+) -> Iterator["Clock"]:
     """Fix the seed and the number of threads for a study, and time it; what was set before is set again after.
 
     One thread: the matrices are small, and sums then come out the same however many cores there are. What is trained,
-    in a `setting`, takes the threads there are.
+    in a `setting`, takes the threads there are; `corpus` is the real one that it was trained on.
     """
     import torch
 
@@ -152,7 +176,9 @@ def signed(*, seed: int, quick: bool, dtype: str, setting: "Setting | None" = No
     torch.manual_seed(seed)
     seeds, device = ((), "cpu") if setting is None else (setting.seeds, setting.device)
     try:
-        yield Clock(seed=seed, quick=quick, dtype=dtype, began=time.perf_counter(), seeds=seeds, device=device)
+        yield Clock(
+            seed=seed, quick=quick, dtype=dtype, began=time.perf_counter(), seeds=seeds, device=device, corpus=corpus
+        )
     finally:
         torch.set_num_threads(threads)
         torch.set_rng_state(state)
@@ -181,6 +207,7 @@ class Clock:
     began: float
     seeds: tuple[int, ...] = ()
     device: str = "cpu"
+    corpus: str = ""
 
     def signature(self) -> Signature:
         """Sign now."""
@@ -200,6 +227,7 @@ class Clock:
             threads=torch.get_num_threads(),
             seconds=round(time.perf_counter() - self.began, 2),
             seeds=self.seeds,
+            corpus=self.corpus,
         )
 
 

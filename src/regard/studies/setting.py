@@ -9,10 +9,17 @@ __all__ = ["Setting"]
 
 @dataclass(frozen=True)
 class Setting:
-    """Seeds, a device, and a folder for what is trained."""
+    """Seeds, a device, a folder for what is trained, and one of real corpora."""
 
     seeds: tuple[int, ...] = (0,)
     quick: bool = False
     device: str = "auto"
     out: Path = Path("studies")
     say: Callable[[str], None] = lambda text: None
+    data: Path | None = None  # real corpora, a folder each; without it what is built in is taken
+    jobs: int = 1  # systems that are trained at the same time, a process each
+
+    @property
+    def corpora(self) -> Path | None:
+        """The folder of real corpora, where they are to be taken: not for a first look."""
+        return None if self.quick else self.data

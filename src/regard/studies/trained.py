@@ -4,20 +4,25 @@ A run that is there already and whole is not trained again, and one that was int
 systems may be stopped at any time, and its page be written anew from what is there.
 """
 
+import multiprocessing
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from regard.config import read
-from regard.errors import CommandError
+from regard.errors import CommandError, RegardError
 from regard.run import Run, load
 from regard.studies.setting import Setting
 from regard.training.checkpoint import Checkpoints, read_manifest
 from regard.training.settings import read_settings
 from regard.training.start import start
 
-__all__ = ["Trained", "taught", "taught_all"]
+__all__ = ["Trained", "by_name", "taught", "taught_all"]
+
+Tables = Mapping[str, Mapping[str, Any]]  # a configuration a system
 
 
 @dataclass(frozen=True)
@@ -31,31 +36,78 @@ class Trained:
     step: int
 
 
-def taught_all(study: str, tables: Mapping[str, Mapping[str, Any]], setting: Setting) -> list[Trained]:
-    """Every system with every seed, one after the other."""
-    return [taught(study, name, table, seed, setting) for name, table in tables.items() for seed in setting.seeds]
+def taught_all(study: str, tables: Tables, setting: Setting) -> list[Trained]:
+    """Every system with every seed, one after the other, or `setting.jobs` at a time."""
+    wanted = [(name, table, seed) for name, table in tables.items() for seed in setting.seeds]
+    if setting.jobs > 1:
+        apart = replace(setting, say=silent)
+        # A process that has used a GPU cannot be forked.
+        with ProcessPoolExecutor(setting.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            waiting = [pool.submit(alone, study, *each, apart) for each in wanted]
+            try:
+                for (name, _, seed), each in zip(wanted, waiting, strict=True):
+                    done, told = each.result()
+                    if not done:
+                        raise CommandError(told)
+                    setting.say(f"{name}, seed {seed}: {told}")
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    return [taught(study, *each, setting) for each in wanted]
 
 
 def taught(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> Trained:
     """One system, trained now or found."""
-    folder = setting.out / study / "runs" / f"{'quick-' * setting.quick}{name}-{seed}"
-    whole = {**table, "training": {**table["training"], "seed": seed, "device": setting.device}}
-    steps = read_settings(whole).training.steps
-    found = Checkpoints(folder).last() if folder.exists() else None
-    if found is not None:
-        check_same(folder, whole)
-    if found is None or read_manifest(found)["step"] < steps:
-        setting.say(f"training {name}, seed {seed}" + ("" if found is None else ", from where it stopped"))
-        result = start(whole, folder, resume=found is not None).result
-        if result.why == "signal":
-            raise CommandError(f"stopped; the same command goes on from {folder}")
-    else:
-        setting.say(f"{name}, seed {seed}: found in {folder}")
+    folder = folder_of(study, name, seed, setting)
+    setting.say(f"{name}, seed {seed}: {learn(folder, table, seed, setting)}")
     last = Checkpoints(folder).last()
     assert last is not None
     manifest = read_manifest(last)
     device = "cuda" if setting.device != "cpu" and cuda() else "cpu"
     return Trained(name, seed, load(folder, device=device), float(manifest["counters"]["seconds"]), manifest["step"])
+
+
+def by_name(systems: Sequence[Trained]) -> dict[str, list[Trained]]:
+    """The systems of each name, one a seed, in order."""
+    found: dict[str, list[Trained]] = {}
+    for each in systems:
+        found.setdefault(each.name, []).append(each)
+    return found
+
+
+def folder_of(study: str, name: str, seed: int, setting: Setting) -> Path:
+    """Where a system's run is."""
+    return setting.out / study / "runs" / f"{'quick-' * setting.quick}{name}-{seed}"
+
+
+def learn(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting) -> str:
+    """Train into a folder what is not there yet, and say what was done."""
+    whole = {**table, "training": {**table["training"], "seed": seed, "device": setting.device}}
+    steps = read_settings(whole).training.steps
+    found = Checkpoints(folder).last() if folder.exists() else None
+    if found is not None:
+        check_same(folder, whole)
+        if read_manifest(found)["step"] >= steps:
+            return f"found in {folder}"
+    result = start(whole, folder, resume=found is not None).result
+    if result.why == "signal":
+        raise CommandError(f"stopped; the same command goes on from {folder}")
+    return "trained" if found is None else "trained, from where it stopped"
+
+
+def alone(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:
+    """The same in a process of its own, with its share of the machine: whether it was done, and what is to be said."""
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // setting.jobs))
+    try:
+        return True, learn(folder_of(study, name, seed, setting), table, seed, setting)
+    except RegardError as error:
+        return False, str(error)
+
+
+def silent(text: str) -> None:
+    """Say nothing; a function that another process can be given."""
 
 
 def check_same(folder: Path, table: Mapping[str, Any]) -> None:

@@ -1,0 +1,148 @@
+"""The corpora of studies: built in, or real ones in a folder that `--data` names.
+
+The folder holds a folder a corpus: `multi30k/{train,val,test_2016_flickr}.{en,de}.gz`, raw text;
+`europarl/{train,dev,test,test.para}.{de,en}.gz`, raw text; `alignment/de-en/test.{de,en}` and `de-en.wa`, sentences of
+Europarl that people have aligned, tokenised and in lower case; `flickr8k/`, `imdb/` and others as their studies say.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.data.builtin import generate
+from regard.decoding.lines import chunks
+from regard.decoding.out import destination
+from regard.errors import CommandError
+from regard.evaluation.alignment import Gold, read_links
+from regard.evaluation.items import read_texts
+from regard.evaluation.text import measure_bleu
+from regard.studies.setting import Setting
+
+__all__ = ["Aligned", "Pairs", "aligned", "europarl", "file_in", "multi30k", "phrasebook", "tokenised"]
+
+JOINED = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|\S")  # words, with hyphens and apostrophes inside; all else by itself
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A parallel corpus: what [data] and [tokenizer] say of it, and its test set."""
+
+    name: str  # as a page names it
+    tables: dict[str, dict[str, Any]]  # data, tokenizer
+    sources: list[str]
+    references: list[str]
+    lowercase: bool = False
+
+    def bleu(self, outputs: list[str]) -> float:
+        """BLEU of the test set's translations."""
+        references = [(text,) for text in self.references]
+        return measure_bleu(outputs, references, lowercase=self.lowercase).score().value
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Pairs with the links that people, or a grammar, gave them."""
+
+    sources: list[str]
+    targets: list[str]
+    gold: list[Gold]
+
+
+def phrasebook(count: int, tests: int, pair: str = "en-de", **options: Any) -> Pairs:
+    """The built-in phrasebook."""
+    examples = list(generate("phrasebook", tests, split="test", pair=pair, seed=0, **options))
+    data = {"builtin": "phrasebook", "pair": pair, "count": count}
+    if options:
+        data["builtin_options"] = [f"{key}={value}" for key, value in options.items()]
+    sources, references = [each.source for each in examples], [each.target for each in examples]
+    return Pairs("the built-in phrasebook, English to German", {"data": data}, sources, references)
+
+
+def multi30k(folder: Path) -> Pairs:
+    """Multi30k, English to German, in lower case; its test set of 2016."""
+    files = {
+        key: str(file_in(folder, f"multi30k/{part}.{side}.gz"))
+        for key, part, side in (
+            ("source", "train", "en"),
+            ("target", "train", "de"),
+            ("valid_source", "val", "en"),
+            ("valid_target", "val", "de"),
+        )
+    }
+    tables: dict[str, dict[str, Any]] = {
+        "data": {**files, "lowercase": True},
+        "tokenizer": {"kind": "bpe", "joint": True, "size": 8000},
+    }
+    sources, references = (read_texts(file_in(folder, f"multi30k/test_2016_flickr.{side}.gz")) for side in ("en", "de"))
+    return Pairs("Multi30k, English to German, test 2016", tables, sources, references, lowercase=True)
+
+
+def europarl(setting: Setting, source: str = "de", target: str = "en", *, pieces: int = 8000) -> Pairs:
+    """Europarl, tokenised and in lower case as the aligned sentences are; written once into the studies' folder."""
+    assert setting.data is not None
+    made = setting.out / "data" / "europarl"
+    for part in ("train", "dev", "test", "test.para"):
+        for side in (source, target):
+            written(file_in(setting.data, f"europarl/{part}.{side}.gz"), made / f"{part}.{side}")
+    tables: dict[str, dict[str, Any]] = {
+        "data": {
+            "source": str(made / f"train.{source}"),
+            "target": str(made / f"train.{target}"),
+            "valid_source": str(made / f"dev.{source}"),
+            "valid_target": str(made / f"dev.{target}"),
+        },
+        "tokenizer": {"kind": "bpe", "joint": True, "size": pieces},
+    }
+    names = {"de": "German", "en": "English"}
+    return Pairs(
+        f"Europarl, {names[source]} to {names[target]}, tokenised, in lower case",
+        tables,
+        read_texts(made / f"test.{source}"),
+        read_texts(made / f"test.{target}"),
+        lowercase=True,
+    )
+
+
+def paragraphs(setting: Setting, source: str = "de", target: str = "en") -> tuple[list[str], list[str]]:
+    """Whole paragraphs of Europarl, as `europarl` has written them."""
+    made = setting.out / "data" / "europarl"
+    return read_texts(made / f"test.para.{source}"), read_texts(made / f"test.para.{target}")
+
+
+def aligned(folder: Path, source: str = "de", target: str = "en") -> Aligned:
+    """Sentences of Europarl that people have aligned, German to English or the other way round."""
+    texts = {side: read_texts(file_in(folder, f"alignment/de-en/test.{side}")) for side in ("de", "en")}
+    gold = read_links(file_in(folder, "alignment/de-en/de-en.wa"))
+    if (source, target) == ("en", "de"):
+        gold = [Gold(turned(each.sure), turned(each.possible)) for each in gold]
+    return Aligned([text.lstrip("\ufeff") for text in texts[source]], texts[target], gold)
+
+
+def turned(links: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """The same links from the other side."""
+    return frozenset((j, i) for i, j in links)
+
+
+def tokenised(text: str) -> str:
+    """In lower case, with punctuation apart from its words."""
+    return " ".join(JOINED.findall(text.lower()))
+
+
+def written(source: Path, made: Path) -> None:
+    """A tokenised copy of a file, unless it is there."""
+    if made.exists():
+        return
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with destination(made, real=True) as write:
+        for chunk in chunks(source):
+            write("".join(f"{tokenised(line)}\n" for line in chunk))
+
+
+def file_in(folder: Path, name: str) -> Path:
+    """A file of a corpus; what is missing is named."""
+    path = folder / name
+    if not path.exists():
+        raise CommandError(f"--data: {path} is not there, and this study reads it")
+    return path

@@ -1,0 +1,75 @@
+"""The studies of a folder in one table: what was claimed, by whom, and what came out."""
+
+import json
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from regard.errors import DataError
+from regard.inspection.html import document
+from regard.inspection.table import Table
+from regard.studies import STUDIES
+from regard.studies.markdown import table
+
+__all__ = ["read_results", "write_index"]
+
+TITLE = "The papers' claims, reproduced"
+ABOUT = (
+    "Each line is a study that `regard study NAME` runs: systems side by side on the same data with the same budget. "
+    "Its page has the tables and plots, what agrees and what does not, and the command that does it again."
+)
+COLUMNS = ["study", "claim", "source", "agrees", "does not agree", "measured on"]
+
+
+def write_index(out: Path) -> Path:
+    """Write index.md and index.html into the folder of the studies; return the Markdown file."""
+    found = read_results(out)
+    rows = [[f"[{each['name']}]({each['name']}/README.md)", *told(each)] for each in found]
+    text = "\n\n".join([f"# {TITLE}", ABOUT, table(Table(TITLE, COLUMNS, rows))]) + "\n"
+    markdown = out / "index.md"
+    markdown.write_text(text, encoding="utf-8")
+    head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
+    body = [
+        '<p class="eyebrow">Regard · studies</p>',
+        f"<h1>{escape(TITLE)}</h1>",
+        f"<p>{escape(ABOUT.replace('`', ''))}</p>",
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>',
+        *[row_of(each) for each in found],
+        "</tbody></table></div>",
+    ]
+    (out / "index.html").write_text(document(TITLE, body), encoding="utf-8")
+    return markdown
+
+
+def read_results(out: Path) -> list[dict[str, Any]]:
+    """What each study in the folder has found, in the order of the list of studies."""
+    found = {}
+    for path in out.glob("*/results.json"):
+        try:
+            results = json.loads(path.read_text(encoding="utf-8"))
+            found[str(results["name"])] = results
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{path}: not the results of a study; remove it, or run the study again") from None
+    order = list(STUDIES)
+    return sorted(found.values(), key=lambda each: order.index(each["name"]) if each["name"] in order else len(order))
+
+
+def told(results: Mapping[str, Any]) -> list[str]:
+    """The cells of a study behind its name."""
+    verdicts, signed = results["verdicts"], results["signature"]
+    agreeing = [each for each in verdicts if each["agrees"]]
+    differing = [each["claim"] for each in verdicts if not each["agrees"]]
+    seeds = signed.get("seeds") or [signed["seed"]]
+    where = [signed.get("corpus") or "what is built in", signed["device"]]
+    where.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
+    where += ["quick"] * bool(signed["quick"])
+    counted = f"{len(agreeing)} of {len(verdicts)}"
+    return [results["claim"], results["source"], counted, "; ".join(differing) or "–", ", ".join(where)]
+
+
+def row_of(results: Mapping[str, Any]) -> str:
+    """A row of the HTML table."""
+    name = escape(results["name"])
+    cells = "".join(f"<td>{escape(cell)}</td>" for cell in told(results))
+    return f'<tr><td><a href="{name}/index.html">{name}</a></td>{cells}</tr>'

@@ -1,0 +1,37 @@
+"""A figure of several seeds: its mean, and how far they lie apart."""
+
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from regard.inspection.table import show
+from regard.studies.trained import Trained
+
+__all__ = ["Spread", "spread"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One figure, a value a seed."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean of the seeds."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation between seeds; of one seed none is known, and 0 is said."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+    def told(self, style: str = ".1f") -> str:
+        """As a table or a sentence has it: 37.2 ± 0.3, and 37.2 of one seed."""
+        mean = show(self.mean, style)
+        return f"{mean} ± {show(self.deviation, style)}" if len(self.values) > 1 else mean
+
+
+def spread(systems: Iterable[Trained], figure: Callable[[Trained], float]) -> Spread:
+    """A figure of each of the systems, which differ in their seed."""
+    return Spread(tuple(figure(each) for each in systems))
