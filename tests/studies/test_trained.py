@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.errors import CommandError, RegardError
+from regard.errors import CommandError
 from regard.studies import trained
 from regard.studies.setting import Setting
 from regard.studies.trained import differing, taught, taught_all
@@ -81,9 +81,6 @@ def test_at_the_same_time_is_the_same(said, tmp_path):
 
 def test_what_fails_beside_others_is_told(said):
     _, setting = said
-    with pytest.raises(RegardError, match="nowhere"):
-        taught_all(
-            "some",
-            {"a": changed("data", builtin=None, count=None, source="nowhere", target="nowhere")},
-            replace(setting, jobs=2),
-        )
+    lost = {**TABLE, "data": {"source": "nowhere.en", "target": "nowhere.de"}}
+    with pytest.raises(CommandError, match=r"nowhere\.en"):
+        taught_all("some", {"a": lost}, replace(setting, jobs=2))

@@ -2,165 +2,209 @@
 
 Cho et al. 2014 (arXiv:1409.1259), figure 4, and Bahdanau et al. 2015 (arXiv:1409.0473), figure 2: the encoder's last
 state has to hold the whole sentence, and does not. Three cells (Elman's, GRU, LSTM), each with a fixed context and
-with additive attention, are trained on the phrasebook with the same number of batches, and translate unseen sentences
-of every length.
+with additive attention, are trained with the same number of batches, and translate unseen sentences of every length: of
+the phrasebook, or of Europarl with whole paragraphs beside them, longer than anything they were trained on.
 """
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from regard.data.builtin import Example, generate
 from regard.demo.lineage import BINS, LONGEST
 from regard.evaluation.text import bleu
 from regard.inspection import plot
 from regard.inspection.table import Cell
+from regard.studies.corpora import Pairs, europarl, paragraphs, phrasebook
 from regard.studies.page import Page, Plot, Table, Verdict, show, signed
 from regard.studies.setting import Setting
-from regard.studies.trained import Trained, taught_all
+from regard.studies.spread import Spread, spread
+from regard.studies.trained import Trained, by_name, taught_all
 
-__all__ = ["CELLS", "bins", "run", "tables"]
+__all__ = ["CELLS", "Lengths", "bins", "run", "tables"]
 
 CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
 KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
 COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
+EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
+PIECES = 80  # of a sentence in training, about sixty words of Europarl
+Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
 
 
-def tables(quick: bool) -> dict[str, dict[str, Any]]:
+class Lengths(NamedTuple):
+    """Groups of sentences by their words, of which the first `seen` are of lengths that were trained on."""
+
+    limits: Sequence[tuple[int, int]]
+    seen: int
+
+
+def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration a system: all the same but for cell and kind."""
-    steps, pairs, size = (900, 30_000, 128) if quick else (5000, 200_000, 256)
+    real = "source" in pairs.tables["data"]
+    steps, size, tokens = (900, 128, 1024) if quick else (2500, 512, 16_384) if real else (5000, 256, 4096)
     found = {}
     for cell in CELLS:
         for kind in KINDS:
             found[f"{kind}-{cell}"] = {
-                "data": {
-                    "builtin": "phrasebook",
-                    "pair": "en-de",
-                    "count": pairs,
-                    "builtin_options": [f"longest={LONGEST}"],
-                },
-                "model": {"kind": kind, "cell": cell, "size": size, "embedding": size, "dropout": 0.0}
+                **pairs.tables,
+                "model": {"kind": kind, "cell": cell, "size": size, "embedding": size, "dropout": 0.1 * real}
                 | ({"hidden": size, "maxout": size // 2} if kind == "rnnsearch" else {}),
                 "training": {
                     "steps": steps,
-                    "batch_tokens": 1024 if quick else 4096,
-                    "rate": 3e-3 if quick else 2e-3,
+                    "batch_tokens": tokens,
+                    "rate": 3e-3 if quick else 1e-3 if real else 2e-3,
                     "schedule": "cosine",
                     "warmup": max(1, steps // 10),
                     "smoothing": 0.05,
                     "validate_every": steps,
                     "validate_rows": 50,
-                    "metric": "exact",
+                    "metric": "loss",
                 },
             }
     return found
 
 
+def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
+    """What is trained on and translated, and how its sentences are grouped."""
+    if setting.corpora is None:
+        counts = (30_000, 400) if setting.quick else (200_000, 2000)
+        return phrasebook(*counts, longest=LONGEST), Lengths(BINS, len(BINS))
+    found = europarl(setting, "de", "en")
+    sources, references = paragraphs(setting, "de", "en")
+    tables = {**found.tables, "data": {**found.tables["data"], "longest": PIECES}}
+    whole = Pairs(found.name, tables, found.sources + sources, found.references + references, found.lowercase)
+    return whole, Lengths(EUROPARL, 5)
+
+
 def run(setting: Setting) -> Page:
     """Train six systems, translate, and judge."""
-    tests = list(
-        generate("phrasebook", 400 if setting.quick else 2000, split="test", pair="en-de", seed=0, longest=LONGEST)
-    )
-    with signed(seed=setting.seeds[0], quick=setting.quick, dtype="float32", setting=setting) as clock:
-        systems = taught_all("fixed-context", tables(setting.quick), setting)
-        found = {
-            name: averaged([translated(each, tests) for each in systems if each.name == name])
-            for name in names(systems)
-        }
+    pairs, lengths = corpus(setting)
+    real = setting.corpora is not None
+    with signed(
+        seed=setting.seeds[0],
+        quick=setting.quick,
+        dtype="bfloat16 and float32 on a GPU, else float32",
+        setting=setting,
+        corpus=pairs.name if real else "",
+    ) as clock:
+        systems = by_name(taught_all("fixed-context", tables(pairs, setting.quick), setting))
+        found = {name: [translated(each, pairs, lengths) for each in some] for name, some in systems.items()}
         signature = clock.signature()
-    counts = [len(within(tests, *limits)) for limits in BINS]
+    updates = next(iter(systems.values()))[0].step
     return Page(
         name="fixed-context",
         title="A fixed context forgets long sentences",
         claim="Translation by a fixed context gets worse as sentences grow longer, and with attention it does not.",
         source="Cho et al. 2014, section 5 (arXiv:1409.1259); Bahdanau et al. 2015, figure 2 (arXiv:1409.0473)",
         measured=[
-            f"English to German, {len(tests):,} unseen sentences of the built-in phrasebook, {BINS[0][0]} to {LONGEST} "
+            f"{pairs.name}: {len(pairs.sources):,} unseen texts of up to {lengths.limits[-1][1] if real else LONGEST} "
             "words, translated greedily: BLEU by the number of their words, and how many are exactly right. Six "
-            f"systems with the same number of batches ({systems[0].step:,}), the same widths and rates.",
+            f"systems with the same number of batches ({updates:,}), the same widths and rates."
+            + f" Trained on sentences of at most {PIECES} pieces, about sixty words; longer ones are whole paragraphs."
+            * real,
         ],
-        tables=[bleu_table(found), exact_table(found, counts)],
-        plots=[drawn(found, counts)],
-        verdicts=verdicts(found),
+        tables=[bleu_table(found, lengths), exact_table(found, counts(pairs, lengths), lengths)],
+        plots=[drawn(found, counts(pairs, lengths), lengths)],
+        verdicts=verdicts(found, lengths),
         caveats=[
-            "The phrasebook's sentences are made by a grammar: they are regular, and much easier than the papers'.",
+            *(
+                ["200,000 pairs and minutes of training: the papers had 12 million sentences and days."]
+                if real
+                else [
+                    "The phrasebook's sentences are made by a grammar: they are regular, and easier than the papers'."
+                ]
+            ),
             "Equal updates are not equal time: a system with attention takes longer for each.",
         ],
         signature=signature,
     )
 
 
-Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
+def within(sources: Sequence[str], low: int, high: int) -> list[int]:
+    """The numbers of the sentences of a length."""
+    return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
 
 
-def names(systems: Sequence[Trained]) -> list[str]:
-    """Each system once, in order."""
-    return list(dict.fromkeys(each.name for each in systems))
+def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
+    """How many sentences each group has."""
+    return [len(within(pairs.sources, *limits)) for limits in lengths.limits]
 
 
-def bins(tests: Sequence[Example], outputs: Sequence[str]) -> Figures:
+def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
     """The share that is exact, and BLEU, of each length and of all."""
-    chosen = [within(tests, *limits) for limits in BINS] + [list(range(len(tests)))]
-    exact = [100 * share([outputs[i] == tests[i].target for i in each]) for each in chosen]
-    scores = [bleu([outputs[i] for i in each], [tests[i].target for i in each]) if each else 0.0 for each in chosen]
-    return {"exact": exact, "bleu": scores}
-
-
-def translated(system: Trained, tests: Sequence[Example]) -> Figures:
-    """What a system makes of the tests, greedily, and how long its training took."""
-    outputs = system.run.translate([example.source for example in tests], beam=1)
-    return {**bins(tests, outputs), "seconds": [system.seconds]}
-
-
-def averaged(found: Sequence[Figures]) -> Figures:
-    """The mean over seeds."""
+    chosen = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
+    right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
     return {
-        key: [statistics.fmean(values) for values in zip(*(each[key] for each in found), strict=True)]
-        for key in found[0]
+        "exact": [100 * share([right[i] for i in each]) for each in chosen],
+        "bleu": [
+            bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0 for each in chosen
+        ],
     }
 
 
-def within(tests: Sequence[Example], low: int, high: int) -> list[int]:
-    """The numbers of the sentences of a length."""
-    return [i for i, example in enumerate(tests) if low <= len(example.source.split()) <= high]
+def translated(system: Trained, pairs: Pairs, lengths: Lengths) -> Figures:
+    """What a system makes of the tests, greedily, and how long its training took."""
+    outputs = system.run.translate(pairs.sources, beam=1)
+    return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
 
 
 def share(right: Sequence[bool]) -> float:
     return sum(right) / len(right) if right else 0.0
 
 
-def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
-    """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest."""
-    ends = {name: figures["bleu"][len(BINS) - 1] for name, figures in found.items()}
-    lost = {name: 100 * (1 - ends[name] / max(figures["bleu"][0], 1e-9)) for name, figures in found.items()}
+def mean(found: Sequence[Figures], key: str) -> list[float]:
+    """The mean over seeds."""
+    return [statistics.fmean(values) for values in zip(*(each[key] for each in found), strict=True)]
 
-    def told(values: Mapping[str, float], kind: str, unit: str = "") -> str:
-        return ", ".join(f"{CELLS[cell]} {show(values[f'{kind}-{cell}'], '.0f')}{unit}" for cell in CELLS)
 
-    return [
+def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
+    """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
+    last = lengths.seen - 1
+    scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in found.items()}
+    ends = {name: spread(each, lambda bleu: bleu[last]) for name, each in scores.items()}
+    lost = {
+        name: spread(each, lambda bleu: 100 * (1 - bleu[last] / max(bleu[0], 1e-9))) for name, each in scores.items()
+    }
+
+    def told(values: Mapping[str, Spread], kind: str, unit: str = "") -> str:
+        return ", ".join(f"{CELLS[cell]} {values[f'{kind}-{cell}'].told()}{unit}" for cell in CELLS)
+
+    plain, attentive = ([f"{kind}-{cell}" for cell in CELLS] for kind in KINDS)
+    best, worst = max(ends[name].mean for name in plain), min(ends[name].mean for name in attentive)
+    made = [
         Verdict(
             "with a fixed context, long sentences are translated far worse than short ones",
-            all(lost[f"rnn-{cell}"] > 50 for cell in CELLS),
-            f"of the shortest sentences' BLEU the longest have lost: {told(lost, 'rnn', ' %')}",
+            all(lost[name].mean > 50 for name in plain),
+            f"of the shortest sentences' BLEU those of {span(lengths.limits[last])} words have lost: "
+            f"{told(lost, 'rnn', ' %')}",
         ),
         Verdict(
             "with attention, less than half as much is lost",
-            all(lost[f"rnnsearch-{cell}"] < lost[f"rnn-{cell}"] / 2 for cell in CELLS),
+            all(lost[f"rnnsearch-{cell}"].mean < lost[f"rnn-{cell}"].mean / 2 for cell in CELLS),
             f"lost: {told(lost, 'rnnsearch', ' %')}",
         ),
         Verdict(
-            "the longest sentences are translated better with attention, whatever the cell",
-            all(ends[f"rnnsearch-{cell}"] > ends[f"rnn-{cell}"] + 10 for cell in CELLS),
+            "long sentences are translated better with attention, whatever the cell",
+            all(ends[f"rnnsearch-{cell}"].mean > ends[f"rnn-{cell}"].mean for cell in CELLS),
             f"BLEU with attention: {told(ends, 'rnnsearch')}; without: {told(ends, 'rnn')}",
         ),
         Verdict(
             "a better cell does not take the place of attention",
-            max(ends[f"rnn-{cell}"] for cell in CELLS) < min(ends[f"rnnsearch-{cell}"] for cell in CELLS),
-            f"of the longest sentences the best fixed context has BLEU "
-            f"{show(max(ends[f'rnn-{cell}'] for cell in CELLS), '.0f')}, the plainest cell with attention "
-            f"{show(min(ends[f'rnnsearch-{cell}'] for cell in CELLS), '.0f')}",
+            best < worst,
+            f"of long sentences the best fixed context has BLEU {show(best, '.1f')}, the plainest cell with attention "
+            f"{show(worst, '.1f')}",
         ),
     ]
+    if len(lengths.limits) > lengths.seen:
+        longest = {name: spread(each, lambda bleu: bleu[len(lengths.limits) - 1]) for name, each in scores.items()}
+        made.append(
+            Verdict(
+                "paragraphs, longer than anything that was trained on, are translated better with attention, too",
+                all(longest[f"rnnsearch-{cell}"].mean > longest[f"rnn-{cell}"].mean for cell in CELLS),
+                f"BLEU of {span(lengths.limits[-1])} words with attention: {told(longest, 'rnnsearch')}; without: "
+                f"{told(longest, 'rnn')}",
+            )
+        )
+    return made
 
 
 def labelled(name: str) -> str:
@@ -168,42 +212,46 @@ def labelled(name: str) -> str:
     return f"{CELLS[cell]}, {KINDS[kind]}"
 
 
-def rows_of(found: Mapping[str, Figures], key: str) -> list[list[Cell]]:
-    return [[labelled(name), *each[key]] for name, each in found.items()]
+def rows_of(found: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
+    return [[labelled(name), *mean(each, key)] for name, each in found.items()]
 
 
-def exact_table(found: Mapping[str, Figures], counts: Sequence[int]) -> Table:
+def exact_table(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
     return Table(
         caption="Translated exactly, %, by source words",
-        columns=["system", *map(span, BINS), "all"],
-        rows=[["sentences", *counts, sum(counts)], *rows_of(found, "exact")],
-        formats=["", *[".0f"] * (len(BINS) + 1)],
+        columns=["system", *map(span, lengths.limits), "all"],
+        rows=[["sentences", *counted, sum(counted)], *rows_of(found, "exact")],
+        formats=["", *[",.0f"] * (len(counted) + 1)],
     )
 
 
-def bleu_table(found: Mapping[str, Figures]) -> Table:
+def bleu_table(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Table:
+    rows = rows_of(found, "bleu")
     return Table(
         caption="BLEU, by source words",
-        columns=["system", *map(span, BINS), "all", "seconds of training"],
-        rows=[[*row, found[name]["seconds"][0]] for name, row in zip(found, rows_of(found, "bleu"), strict=True)],
-        formats=["", *[".1f"] * (len(BINS) + 1), ".0f"],
+        columns=["system", *map(span, lengths.limits), "all", "seconds of training"],
+        rows=[[*row, mean(each, "seconds")[0]] for row, each in zip(rows, found.values(), strict=True)],
+        formats=["", *[".1f"] * (len(lengths.limits) + 1), ".0f"],
     )
 
 
 def span(limits: tuple[int, int]) -> str:
     low, high = limits
-    return f"{low}–{high}" if high < 99 else f"{low}–{LONGEST}"
+    return f"{low}–{LONGEST if limits == BINS[-1] else high}"
 
 
-def drawn(found: Mapping[str, Figures], counts: Sequence[int]) -> Plot:
+def drawn(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
     figure, axes = plot.panels(2, titles=["With a fixed context", "With attention"], height=3.2)
-    known = [i for i, count in enumerate(counts) if count]
+    known = [i for i, count in enumerate(counted) if count]
+    top = max(value for each in found.values() for value in mean(each, "bleu"))
     for panel, kind in zip(axes, KINDS, strict=True):
         for cell in CELLS:
-            values = [found[f"{kind}-{cell}"]["bleu"][i] for i in known]
-            panel.plot(known, values, color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell])
-        panel.set_xticks(known, [span(BINS[i]) for i in known])
-        panel.set_ylim(0, 103)
+            values = mean(found[f"{kind}-{cell}"], "bleu")
+            panel.plot(
+                known, [values[i] for i in known], color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell]
+            )
+        panel.set_xticks(known, [span(lengths.limits[i]) for i in known], rotation=30 * (len(known) > 5))
+        panel.set_ylim(0, 1.06 * top)
         panel.set_xlabel("source words")
     axes[0].set_ylabel("BLEU")
     plot.legend(axes[0], loc="upper right")
@@ -211,5 +259,5 @@ def drawn(found: Mapping[str, Figures], counts: Sequence[int]) -> Plot:
         "length",
         figure,
         "BLEU by the length of the sentence.",
-        "Two panels of three lines: with a fixed context they fall with the number of words, with attention less.",
+        "Two panels of three lines: BLEU against the number of words, with a fixed context and with attention.",
     )

@@ -3,11 +3,13 @@
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from regard.inspection.table import show
-from regard.studies.trained import Trained
 
 __all__ = ["Spread", "spread"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,6 @@ class Spread:
         return f"{mean} ± {show(self.deviation, style)}" if len(self.values) > 1 else mean
 
 
-def spread(systems: Iterable[Trained], figure: Callable[[Trained], float]) -> Spread:
-    """A figure of each of the systems, which differ in their seed."""
-    return Spread(tuple(figure(each) for each in systems))
+def spread(seeds: Iterable[T], figure: Callable[[T], float]) -> Spread:
+    """A figure of each of some systems, or of what was measured of them, which differ in their seed."""
+    return Spread(tuple(figure(each) for each in seeds))

@@ -19,6 +19,7 @@ from regard.studies.setting import Setting
 from regard.training.checkpoint import Checkpoints, read_manifest
 from regard.training.settings import read_settings
 from regard.training.start import start
+from regard.training.tasks import prepare_for
 
 __all__ = ["Trained", "by_name", "taught", "taught_all"]
 
@@ -40,6 +41,7 @@ def taught_all(study: str, tables: Tables, setting: Setting) -> list[Trained]:
     """Every system with every seed, one after the other, or `setting.jobs` at a time."""
     wanted = [(name, table, seed) for name, table in tables.items() for seed in setting.seeds]
     if setting.jobs > 1:
+        share_data(tables)
         apart = replace(setting, say=silent)
         # A process that has used a GPU cannot be forked.
         with ProcessPoolExecutor(setting.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -93,6 +95,17 @@ def learn(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting) -
     if result.why == "signal":
         raise CommandError(f"stopped; the same command goes on from {folder}")
     return "trained" if found is None else "trained, from where it stopped"
+
+
+def share_data(tables: Tables) -> None:
+    """Encode each corpus once, into the cache, before several processes would do it at the same time."""
+    every = [read_settings(table) for table in tables.values()]
+    done: list[tuple[Any, ...]] = []
+    for settings in every:
+        what = (settings.task, settings.data, settings.tokenizer)
+        if what not in done:
+            prepare_for(settings)
+            done.append(what)
 
 
 def alone(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:
