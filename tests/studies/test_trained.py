@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.errors import CommandError
+from regard.errors import CommandError, RegardError
 from regard.studies import trained
 from regard.studies.setting import Setting
 from regard.studies.trained import differing, taught, taught_all
@@ -81,6 +81,9 @@ def test_at_the_same_time_is_the_same(said, tmp_path):
 
 def test_what_fails_beside_others_is_told(said):
     _, setting = said
+    short = changed("model", kind="luong", score="location", length=1)
+    with pytest.raises(CommandError, match=r"model\.length: 1 given"):
+        taught_all("some", {"a": short}, replace(setting, jobs=2))
     lost = {**TABLE, "data": {"source": "nowhere.en", "target": "nowhere.de"}}
-    with pytest.raises(CommandError, match=r"nowhere\.en"):
+    with pytest.raises(RegardError, match=r"nowhere\.en"):
         taught_all("some", {"a": lost}, replace(setting, jobs=2))
