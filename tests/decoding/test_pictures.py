@@ -97,7 +97,7 @@ def test_samples_hang_on_the_picture_and_the_seed():
     assert drawn(2) != first
 
 
-@pytest.mark.parametrize("name", ["soft", "hard", "transformer"])
+@pytest.mark.parametrize("name", ["soft", "hard", "straight-through", "transformer"])
 def test_what_was_not_looked_at_costs(name):
     model, source = captioner(name), pictures(2)
     plain = search(model, source, Options(beam=3, nbest=3, longest=5, length_penalty=0.0))

@@ -65,6 +65,7 @@ WRITERS = {
 CLASSIFIERS = {
     "han": {"kind": "han", "size": 4, "embedding": 6, "hidden": 5},
     "han-mean": {"kind": "han", "size": 4, "embedding": 6, "hidden": 5, "attention": False},
+    "han-flat": {"kind": "han", "size": 4, "embedding": 6, "hidden": 5, "levels": 1},
     "encoder-classifies": {"kind": "encoder", **STACK},
     "encoder-pools": {"kind": "encoder", **STACK, "pooling": "attention"},
     "lstmn-classifies": {"kind": "lstmn", **SMALL, "hidden": 5},
@@ -72,6 +73,7 @@ CLASSIFIERS = {
 CAPTIONERS = {
     "captioner": {"kind": "captioner", **GRID, **SMALL, "hidden": 5},
     "captioner-hard": {"kind": "captioner", **GRID, **SMALL, "hidden": 5, "attention": "hard"},
+    "captioner-through": {"kind": "captioner", **GRID, **SMALL, "hidden": 5, "attention": "straight-through"},
     "captioner-none": {"kind": "captioner", **GRID, **SMALL, "hidden": 5, "attention": "none"},
     "captioner-transformer": {"kind": "captioner", **GRID, **STACK, "decoder": "transformer"},
 }

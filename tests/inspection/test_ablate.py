@@ -70,6 +70,9 @@ EDITS = {
     ("captioner-hard", "decoder.cross"): lambda model: zero(
         model.decoder.shown.weight, model.decoder.cells.each[0].net.weight_ih_l0[:, 4:]
     ),
+    ("captioner-through", "decoder.cross"): lambda model: zero(
+        model.decoder.shown.weight, model.decoder.cells.each[0].net.weight_ih_l0[:, 4:]
+    ),
     ("han", "sentences"): lambda model: zero(model.readout.weight),
     ("han", "words"): lambda model: zero(
         *(each[0].net.weight_ih_l0 for each in (model.sentence_states.forwards, model.sentence_states.backwards))

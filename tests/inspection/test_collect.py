@@ -249,8 +249,9 @@ def test_windows_are_told():
     assert "local-p, D = 2" in predicted.how
 
 
-def test_hard_attention_takes_the_likeliest():
-    (view,) = looked("captioner-hard").views
+@pytest.mark.parametrize("name", ["captioner-hard", "captioner-through"])
+def test_hard_attention_takes_the_likeliest(name):
+    (view,) = looked(name).views
     assert view.picked.dtype == torch.int64
     assert torch.equal(view.weights.argmax(-1), view.picked)
     assert ((view.weights == 0) | (view.weights == 1)).all()
@@ -423,11 +424,12 @@ def test_what_cannot_be_looked_at():
         exhibit_of(short, "up up", target="up " * 6)
 
 
-def test_a_model_in_training_is_looked_at_as_it_would_decode():
-    run = subject("captioner-hard")
-    before = looked("captioner-hard").views[0].weights
+@pytest.mark.parametrize("name", ["captioner-hard", "captioner-through"])
+def test_a_model_in_training_is_looked_at_as_it_would_decode(name):
+    run = subject(name)
+    before = looked(name).views[0].weights
     run.model.train()
-    exhibit = exhibit_of(run, item_of("captioner-hard"), **SHORT)
+    exhibit = exhibit_of(run, item_of(name), **SHORT)
     torch.testing.assert_close(exhibit.views[0].weights, before)
 
 

@@ -131,6 +131,28 @@ def test_joined_projections_equal_parts(causal):
     )
 
 
+@pytest.mark.parametrize("radius", [0, 3, 40])
+def test_a_window_hides_what_is_further_away(radius):
+    heads, width, offsets = 2, 16, bounds(4, 0, 33, 1)
+
+    def oracle(qkv):
+        query, keys, values = qkv.unflatten(1, (3, heads, width)).unbind(1)
+        rows = []
+        for a, b in pairwise(offsets):
+            for i in range(a, b):
+                near = slice(max(a, i - radius), min(b, i + radius + 1))
+                rows.append(one(query[i : i + 1], keys[near], values[near], 0.25, False))
+        return torch.cat(rows).flatten(1)
+
+    where = torch.tensor(offsets, device=DEVICE)
+    agree(
+        lambda qkv: short.self_attention(qkv, where, 33, heads, scale=0.25, radius=radius),
+        oracle,
+        [torch.randn(offsets[-1], 3 * heads * width)],
+        DTYPE,
+    )
+
+
 def test_a_memory_of_its_own_lengths():
     heads, width = 2, 16
     offsets, key_offsets = bounds(4, 9, 1), bounds(7, 2, 33)

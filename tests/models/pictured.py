@@ -12,6 +12,7 @@ CASES = {
     "soft-ungated": {"gate": False},
     "soft-two-layers": {"layers": 2},
     "hard": {"attention": "hard"},
+    "straight-through": {"attention": "straight-through", "tau": 0.7},
     "none": {"attention": "none"},
     "transformer": {"decoder": "transformer", "size": 8, "heads": 2, "layers": 2, "hidden": 12},
 }

@@ -12,7 +12,7 @@ from regard.attention.look import Attentive
 from regard.attention.positions import Sinusoidal2D
 from regard.errors import ConfigError, ShapeError
 from regard.models.contract import Pictures
-from regard.models.kinds import KINDS, build
+from regard.models.kinds import KINDS, build, model_config
 from regard.models.options import Captioner
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -201,9 +201,9 @@ def oracle(model, places, read, seen=None):
             ]
             total = sum(torch.exp(each) for each in e)
             alpha = [torch.exp(each) / total for each in e]
-            if config.attention == "hard":
+            if config.attention in ("hard", "straight-through"):
                 best = max(range(len(e)), key=lambda i: alpha[i].item())
-                alpha = [each * 0 + float(i == best) for i, each in enumerate(alpha)]
+                alpha = [float(i == best) + slope(e, i, config) for i in range(len(e))]
             z = sum(weight * a for weight, a in zip(alpha, places, strict=True))
             if seen is not None:
                 seen.append(torch.stack(alpha))
@@ -213,6 +213,15 @@ def oracle(model, places, read, seen=None):
         said = decoder.said.weight @ top + decoder.said.bias
         hidden.append(x + said + decoder.shown.weight @ z)
     return torch.stack([model.readout.weight @ one + model.readout.bias for one in hidden])
+
+
+def slope(scores, i, config):
+    """Nothing, with the gradient that a chosen place's weight has: none, or that of the softmax at τ."""
+    if config.attention == "hard":
+        return scores[i] * 0
+    powers = [torch.exp(each / config.tau) for each in scores]
+    soft = powers[i] / sum(powers)
+    return soft - soft.detach()
 
 
 @pytest.mark.parametrize("name", LSTMS)
@@ -225,7 +234,7 @@ def test_equals_the_papers_formulas(name):
     agree(model(source, target)[target.real], torch.cat(wanted), model.parameters())
 
 
-@pytest.mark.parametrize("name", ["soft", "soft-two-layers", "hard"])
+@pytest.mark.parametrize("name", ["soft", "soft-two-layers", "hard", "straight-through"])
 def test_watching_gives_the_weights_of_every_word(name):
     model, source, target = captioner(name), pictures(1), captions([5])
     with watch(model) as looks:
@@ -234,7 +243,7 @@ def test_watching_gives_the_weights_of_every_word(name):
     oracle(model, list(model.backbone(source.pixels)[0].flatten(-2).T), target.ids[0], wanted)
     agree(looks["decoder.cross"].weights[0], torch.stack(wanted))
     agree(hidden, model.decode(model.encode(source), target)[0])
-    if name != "hard":
+    if name.startswith("soft"):
         agree(extra["weights"][0], torch.stack(wanted))
         agree(model.decode(model.encode(source), target)[1]["weights"][0], torch.stack(wanted))
 
@@ -303,6 +312,32 @@ def test_some_captions_take_the_expectation():
     agree(hidden[~drawn], soft.decode(memory, target)[0][~drawn])
 
 
+def test_straight_through_draws_from_the_first_batch_on():
+    model, source, target = captioner("straight-through"), pictures(1), captions([1] * 4000)
+    wanted = model.decoder.cross.look(
+        model.encode(source).sentence["start"][:, -1, :1], model.decoder.cross.prepare(model.encode(source).states)
+    ).probabilities[0, 0]
+    model.decoder.train()
+    memory = model.encode(source).rows(torch.zeros(4000, dtype=torch.long))
+    weights = model.decode(memory, target)[1]["weights"]
+    assert set(weights.unique().tolist()) == {0.0, 1.0}
+    share = weights[:, 0].mean(0)
+    assert (share - wanted).abs().max() < 4 * 0.5 / 4000**0.5
+    assert model.decoder.cross.weighting.tau == 0.7
+
+
+def test_straight_through_learns_where_to_look_and_a_draw_does_not():
+    """What a word costs reaches the scores of all places, the drawn and the others."""
+    for name, learns in (("straight-through", True), ("hard", False)):
+        model, source, target = captioner(name, settle=0, sampled=1.0), pictures(3), captions([4, 6, 1])
+        model.decoder.train()
+        hidden, _ = model.decode(model.encode(source), target)
+        (gained,) = torch.autograd.grad(
+            hidden[target.real].square().sum(), model.decoder.cross.score.v, allow_unused=True
+        )
+        assert (gained is not None and bool(gained.any())) == learns
+
+
 def test_nothing_is_drawn_at_first_and_more_and_more_later():
     model = captioner("hard", settle=10, sampled=0.8)
     shares = []
@@ -319,3 +354,7 @@ def test_nothing_is_drawn_at_first_and_more_and_more_later():
 def test_what_a_transformer_cannot_be_is_refused():
     with pytest.raises(ConfigError, match='expected "soft"'):
         Captioner(decoder="transformer", attention="hard")
+    with pytest.raises(ConfigError, match='expected "soft"'):
+        Captioner(decoder="transformer", attention="straight-through")
+    with pytest.raises(ConfigError, match="tau"):
+        model_config({"kind": "captioner", "attention": "straight-through", "tau": 0})

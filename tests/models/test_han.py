@@ -6,10 +6,10 @@ from models.formulas import read
 
 from regard.attention import watch
 from regard.decoding.labels import documents_of
-from regard.errors import ArgumentError
+from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Documents, Tokens
 from regard.models.han import alike, weighed
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, filled, model_config
 
 WORDS, LABELS, END = 11, 3, 2
 SHAPES = {
@@ -54,8 +54,10 @@ def both_ways(states, xs):
     return [torch.cat(pair) for pair in zip(there, back[::-1], strict=True)]
 
 
-def summed(hs, layer, vector):
+def summed(hs, layer, vector, pooling):
     """Equations 5 to 7: u = tanh(W h + b), α ∝ exp(uᵀ u_w), Σ α h."""
+    if pooling == "max":
+        return torch.stack([max(h[i] for h in hs) for i in range(len(hs[0]))]), None
     if vector is None:
         return sum(hs) / len(hs), None
     us = [torch.tanh(layer.weight @ h + layer.bias) for h in hs]
@@ -66,20 +68,36 @@ def summed(hs, layer, vector):
 
 def by_the_paper(model, row):
     """The scores of one document, the weights of its words and of its sentences."""
-    attends = model.config.attention
+    attends, pooling = model.config.attention, model.config.pooling
     vectors, weights = [], []
+    if model.config.levels == 1:
+        hs = both_ways(model.word_states, [model.embedding.weight[i] for i in row if i != END])
+        layer, query = (model.word_layer, model.pooling.query.vectors[0]) if attends else (None, None)
+        document, own = summed(hs, layer, query, pooling)
+        return model.readout.weight @ document + model.readout.bias, own, None
     for sentence in sentences_of(row):
         hs = both_ways(model.word_states, [model.embedding.weight[i] for i in sentence])
         layer, query = (model.word_layer, model.words.query.vectors[0]) if attends else (None, None)
-        vector, own = summed(hs, layer, query)
+        vector, own = summed(hs, layer, query, pooling)
         vectors, weights = [*vectors, vector], [*weights, own]
     hs = both_ways(model.sentence_states, vectors)
     layer, query = (model.sentence_layer, model.sentences.query.vectors[0]) if attends else (None, None)
-    document, own = summed(hs, layer, query)
+    document, own = summed(hs, layer, query, pooling)
     return model.readout.weight @ document + model.readout.bias, weights, own
 
 
-@pytest.mark.parametrize("options", [{}, {"cell": "lstm"}, {"attention": False}], ids=["gru", "lstm", "mean"])
+OPTIONS = {
+    "gru": {},
+    "lstm": {"cell": "lstm"},
+    "mean": {"attention": False},
+    "max": {"attention": False, "pooling": "max"},
+    "flat": {"levels": 1},
+    "flat-max": {"attention": False, "pooling": "max", "levels": 1},
+}
+each_form = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+
+
+@each_form
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_the_formulas(options, shape):
     model, rows = han(**options), rows_of(shape)
@@ -94,8 +112,9 @@ def test_the_formulas(options, shape):
         torch.testing.assert_close(one, other, msg=lambda said, name=name: f"{name}: {said}")
 
 
-def test_padding_and_company_change_nothing():
-    model, rows = han(), rows_of([[3, 1, 9], [2], [30, 1]])
+@each_form
+def test_padding_and_company_change_nothing(options):
+    model, rows = han(**options), rows_of([[3, 1, 9], [2], [30, 1]])
     whole = documents_of(rows)
     expected = scores(model, whole)
     for i, row in enumerate(rows):
@@ -108,13 +127,17 @@ def test_padding_and_company_change_nothing():
     torch.testing.assert_close(scores(model, documents_of([rows[i] for i in other])), expected[other])
 
 
-def test_a_document_without_words_is_no_accident():
-    model, rows = han(), rows_of([[2, 3], [4]])
+@each_form
+def test_a_document_without_words_is_no_accident(options):
+    model, rows = han(**options), rows_of([[2, 3], [4]])
     expected = scores(model, documents_of(rows))
     found = scores(model, documents_of([rows[0], [], rows[1]]))
     torch.testing.assert_close(found[[0, 2]], expected)
     torch.testing.assert_close(found[1], model.readout.bias)
-    torch.testing.assert_close(scores(model, documents_of([[], []])), model.readout.bias.expand(2, -1))
+    none = scores(model, documents_of([[], []]))
+    torch.testing.assert_close(none, model.readout.bias.expand(2, -1))
+    (found.sum() + none.sum()).backward()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 def test_weights_are_those_of_the_paper():
@@ -136,6 +159,38 @@ def test_weights_are_those_of_the_paper():
         weighed(han(attention=False), documents)
 
 
+def test_weights_of_one_level_are_those_of_the_formulas():
+    """A word counts in the document as much as its sentence in it times the word in its sentence."""
+    model, rows = han(levels=1), rows_of([[3, 1, 25], [2, 2]])
+    documents = documents_of(rows)
+    words, sentences = weighed(model, documents)
+    torch.testing.assert_close(words.sum(1), torch.ones(5).double())
+    torch.testing.assert_close(sentences.sum(1), torch.ones(2).double())
+    first = 0
+    for i, (row, count) in enumerate(zip(rows, (3, 2), strict=True)):
+        own = words[first : first + count] * sentences[i, :count, None]
+        real = documents.words.real[first : first + count]
+        torch.testing.assert_close(own[real], torch.stack(by_the_paper(model, row)[1]))
+        assert not own[~real].any()
+        first += count
+    found, shares = weighed(model, documents_of([rows[0], []]))
+    torch.testing.assert_close(found, words[:3])
+    assert not shares[1].any()
+
+
+def test_what_older_runs_have_written_is_read_as_before():
+    """Their tables say nothing of keys that came later."""
+    for attention in (True, False):
+        table = {"kind": "han", "dropout": 0.1, "cell": "gru", "size": 3, "embedding": 4, "hidden": 5}
+        assert filled({**table, "attention": attention}) == {
+            **table, "attention": attention, "pooling": "mean", "levels": 2
+        }  # fmt: skip
+    with pytest.raises(ConfigError, match="attention = true"):
+        model_config({"kind": "han", "pooling": "max"})
+    with pytest.raises(ConfigError, match="levels: 3 given"):
+        model_config({"kind": "han", "levels": 3})
+
+
 def test_watching_changes_nothing_and_names_are_plain():
     model, documents = han(), documents_of(rows_of([[3, 1, 25], [2, 2]]))
     expected = scores(model, documents)
@@ -145,6 +200,9 @@ def test_watching_changes_nothing_and_names_are_plain():
     assert looks["words"].weights.shape == (5, 1, 25)
     with watch(han(attention=False)) as looks:
         assert not list(looks)
+    with watch(flat := han(levels=1)) as looks:
+        scores(flat, documents)
+    assert list(looks) == ["pooling"]
 
 
 def test_rows_that_are_read_together_are_alike():

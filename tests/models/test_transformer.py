@@ -1,11 +1,13 @@
 """The Transformer against the paper's formulas, written out; what it shares with other kinds is in test_contract.py."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
-from regard.errors import ArgumentError
+from regard.attention.score import Dot
+from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build, model_config
 
@@ -30,20 +32,22 @@ def small(**options):
 
 def attend(heads, x, memory, causal=False):
     """MultiHead(Q, K, V) of section 3.2.2, one head and one query at a time."""
-    size, width = x.shape[-1], x.shape[-1] // heads.heads
+    deep, wide = heads.query_size // heads.heads, x.shape[-1] // heads.heads
+    scale = math.sqrt(deep) if heads.attention.score.scaled else 1.0
     weight, bias = heads.projection.weight, heads.projection.bias
+    cuts = (0, heads.query_size, 2 * heads.query_size, len(weight))
     q, k, v = (
-        y @ weight[i * size : (i + 1) * size].T + bias[i * size : (i + 1) * size]
-        for i, y in enumerate((x, memory, memory))
+        y @ weight[first:last].T + bias[first:last]
+        for y, (first, last) in zip((x, memory, memory), itertools.pairwise(cuts), strict=True)
     )
     rows = []
     for i in range(len(x)):
         parts = []
         for h in range(heads.heads):
-            cut = slice(h * width, (h + 1) * width)
+            cut, given = slice(h * deep, (h + 1) * deep), slice(h * wide, (h + 1) * wide)
             seen = i + 1 if causal else len(memory)
-            weights = torch.softmax(torch.stack([q[i, cut] @ k[j, cut] for j in range(seen)]) / math.sqrt(width), 0)
-            parts.append(sum(weights[j] * v[j, cut] for j in range(seen)))
+            weights = torch.softmax(torch.stack([q[i, cut] @ k[j, cut] for j in range(seen)]) / scale, 0)
+            parts.append(sum(weights[j] * v[j, given] for j in range(seen)))
         rows.append(torch.cat(parts))
     return torch.stack(rows) @ heads.output.weight.T + heads.output.bias
 
@@ -86,10 +90,21 @@ def embed(embedding, ids, join):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize(("join", "tied"), [("add", "all"), ("concatenate", "none"), ("add", "output")])
-def test_it_is_the_papers_formula(norm, join, tied):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tied": "all"},
+        {"join": "concatenate", "tied": "none"},
+        {"tied": "output"},
+        {"scaled": False},
+        {"depth": 3},
+        {"depth": 7, "scaled": False},
+    ],
+    ids=str,
+)
+def test_it_is_the_papers_formula(norm, options):
     """Forward and every gradient."""
-    model = small(norm=norm, join=join, tied=tied)
+    model, join = small(norm=norm, **options), options.get("join", "add")
     source, target = torch.randint(4, 9, (5,)), torch.randint(4, 9, (4,))
     memory = stack(model.encoder, embed(model.source, source, join), causal=False)
     hidden = stack(model.decoder, embed(model.target, target, join), memory, causal=True)
@@ -110,6 +125,36 @@ def test_base_has_as_many_parameters_as_the_paper_says():
             "transformer", model_config({"kind": "transformer", "preset": "base", "tied": "all"}), 37_000, 37_000
         )
     assert sum(parameter.numel() for parameter in model.parameters()) / 1e6 == pytest.approx(65, rel=0.03)
+
+
+def test_depth_is_the_width_of_queries_and_keys_alone():
+    heads = small(depth=3).decoder.blocks[0].cross
+    assert (heads.query_size, heads.value_size, heads.width) == (6, 8, 3)
+    assert heads.projection.weight.shape == (6 + 6 + 8, 8)
+
+
+def test_heads_that_see_a_slice_start_with_the_spread_of_their_own_matrix():
+    """Glorot and Bengio's limit is that of a matrix of 32 by 32, whatever the number of heads."""
+    table = {"kind": "transformer", "size": 256, "heads": 8, "layers": 1, "split": "input"}
+    weight = build("transformer", model_config(table), 9, 9).encoder.blocks[0].attention.query.weight
+    assert weight.shape == (8, 32, 32)
+    assert weight.std().item() == pytest.approx(math.sqrt(2 / 64), rel=0.05)
+    assert weight.abs().max().item() <= math.sqrt(6 / 64)
+
+
+def test_unscaled_dot_products_are_served_by_the_kernels_of_scaled_ones():
+    heads = small(scaled=False).encoder.blocks[0].attention
+    assert type(heads.attention.score) is Dot
+    assert not heads.attention.score.scaled
+    x = torch.randn(2, 40, 8, dtype=torch.float64)
+    assert heads.backend(x) == small().encoder.blocks[0].attention.backend(x)
+
+
+def test_options_that_cannot_be_met_are_refused():
+    with pytest.raises(ConfigError, match="scaled: false given"):
+        model_config({"kind": "transformer", "score": "additive", "scaled": False})
+    with pytest.raises(ConfigError, match="3 is odd"):
+        model_config({"kind": "transformer", "positions": "rotary", "depth": 3})
 
 
 def test_what_is_tied_is_one_tensor():

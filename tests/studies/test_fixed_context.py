@@ -4,7 +4,7 @@ import pytest
 
 from regard.studies import fixed_context, run
 from regard.studies.corpora import Pairs, phrasebook
-from regard.studies.fixed_context import BINS, CELLS, EUROPARL, KINDS, Lengths, bins, mean, tables, verdicts
+from regard.studies.fixed_context import BINS, CELLS, EUROPARL, KINDS, Lengths, bins, mean, poor, tables, verdicts
 from regard.studies.setting import Setting
 from regard.training.settings import read_settings
 
@@ -43,6 +43,14 @@ def test_verdicts_follow_the_figures():
     other = {f"{kind}-{cell}": figures(95.0, 94.0, 20.0) for kind in KINDS for cell in CELLS}
     assert [verdict.agrees for verdict in verdicts(other, lengths)] == [False] * 5
     assert len(verdicts(papers, Lengths(EUROPARL, 7))) == 4
+
+
+def test_what_has_learned_nothing_is_said():
+    assert poor({"rnn-gru": figures(12.0, 5.0, 1.0)}) == []
+    assert poor({"rnn-rnn": figures(1.3, 1.2, 1.0), "rnn-gru": figures(12.0, 5.0, 1.0)}) == [
+        "Has hardly learned to translate short sentences, so that it has little to lose: tanh RNN, fixed context "
+        "(BLEU 1.3)."
+    ]
 
 
 def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):

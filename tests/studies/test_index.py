@@ -5,6 +5,7 @@ import json
 import pytest
 
 from regard.errors import DataError
+from regard.studies import STUDIES
 from regard.studies.index import read_results, write_index
 
 SIGNED = {"device": "A card", "seed": 0, "seeds": [0, 1], "quick": False, "corpus": "A corpus"}
@@ -28,16 +29,19 @@ def put(out, name, agrees, **signed):
 
 def test_a_line_a_study_in_the_order_of_the_list(tmp_path):
     put(tmp_path, "positions", [True, False, False])
-    put(tmp_path, "fixed-context", [True, True], corpus="", seeds=[], quick=True)
-    put(tmp_path, "one of mine", [True])
+    put(tmp_path, "fixed-context", [True, True], corpus="", seeds=[3], quick=True)
+    put(tmp_path, "one of mine", [True], corpus="", seeds=[])
     text = write_index(tmp_path).read_text()
     lines = [line for line in text.splitlines() if line.startswith("| [")]
     assert [line.split("]")[0] for line in lines] == ["| [fixed-context", "| [positions", "| [one of mine"]
+    claim = STUDIES["fixed-context"].claim
     assert lines[0] == (
-        "| [fixed-context](fixed-context/README.md) | A \\| B < C | S 2017 | 2 of 2 | – | what is built in, A card, "
-        "seed 0, quick |"
+        f"| [fixed-context](fixed-context/README.md) | {claim} | S 2017 | 2 of 2 | – | what is built in, A card, "
+        "seed 3, quick |"
     )
     assert lines[1].endswith("| 1 of 3 | claim 1; claim 2 | A corpus, A card, seeds 0, 1 |")
+    assert lines[2].endswith("| nothing trained, A card, seed 0 |")
+    assert "A \\| B < C" in lines[2]
     page = (tmp_path / "index.html").read_text()
     assert page.count("<tr><td>") == 3
     assert "A | B &lt; C" in page

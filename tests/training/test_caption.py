@@ -55,7 +55,7 @@ def log_probs(model, batch) -> list[torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("name", ["soft", "hard", "none", "transformer"])
+@pytest.mark.parametrize("name", ["soft", "hard", "straight-through", "none", "transformer"])
 def test_measured_it_is_the_likelihood_of_all_captions(name):
     model, batch = captioner(name), small_batch()
     loss = Captioning(model, 0.1).eval()(batch)
@@ -243,10 +243,11 @@ def test_a_plan_counts_the_tokens_of_its_batch(tmp_path):
         assert float(task.objective(batch).parts["tokens"]) == batch.tokens
 
 
-def test_hard_attention_resumes_where_it_was(tmp_path):
+@pytest.mark.parametrize("attention", ["hard", "straight-through"])
+def test_hard_attention_resumes_where_it_was(tmp_path, attention):
     """Draws, dropout and the baseline: bit by bit the run that nobody stopped."""
     threads = torch.get_num_threads()
-    table = caption_table(tmp_path, attention="hard", settle=1, dropout=0.2)
+    table = caption_table(tmp_path, attention=attention, settle=1, dropout=0.2)
     whole = {**table, "training": {**table["training"], "steps": 6, "validate_every": 3}}
     start(whole, tmp_path / "whole")
     start(whole, tmp_path / "parts", progress=StopAt(2))
@@ -257,6 +258,9 @@ def test_hard_attention_resumes_where_it_was(tmp_path):
     assert one.step == other.step == 6
     assert same_tensors(one.model, other.model)
     assert same_tensors(one.trainer, other.trainer)
+    if attention != "hard":
+        assert "model.decoder.baseline" not in one.model
+        return
     assert one.model["model.decoder.baseline"] < 0
     stopped = read_checkpoint(Checkpoints(tmp_path / "parts").steps()[0]).model["model.decoder.baseline"]
     assert stopped != one.model["model.decoder.baseline"]

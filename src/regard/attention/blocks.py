@@ -5,6 +5,7 @@ x + f(LayerNorm(x)), with one more norm at the end of a stack, which trains with
 """
 
 # b batch · n positions of x · m positions of memory · d width
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from jaxtyping import Float
@@ -16,21 +17,42 @@ from regard.attention.cache import Cache, Prepared, State
 from regard.attention.checks import check_dropout, positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
+from regard.attention.score import Score
 from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.dropout import add_dropped, relu_dropped
 from regard.kernels.linear import Linear
 
-__all__ = ["Block", "Decoder", "Encoder"]
+__all__ = ["Block", "Decoder", "Encoder", "Mixed"]
 
 Norm = Literal["pre", "post"]
+Split = Literal["projection", "input"]
 
 
-class Block(nn.Module):
+class Residual(nn.Module):
+    """What all blocks do: each part has its residual, its norm and its dropout."""
+
+    norm: Norm
+    dropout: float
+
+    def residual(self, x: Tensor, part: Callable[[Tensor], Tensor], norm: nn.LayerNorm) -> Tensor:
+        """One part with its residual and its norm, before or after."""
+        if self.norm == "pre":
+            return self.plus(x, part(norm(x)))
+        normed: Tensor = norm(self.plus(x, part(x)))
+        return normed
+
+    def plus(self, x: Tensor, y: Tensor) -> Tensor:
+        """The residual: x + y, some of y dropped in training."""
+        return add_dropped(x, y, self.dropout if self.training else 0.0)
+
+
+class Block(Residual):
     """Self-attention, then (with `cross`) attention to a memory, then a feed-forward net, each with its residual.
 
     `hidden` is the feed-forward net's width, by default 4 × size. Dropout falls on each part's output, before the
     residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after the ReLU.
+    `depth` is the width of a head's queries and keys (by default size / heads); `score` and `split` are those of Heads.
     """
 
     def __init__(
@@ -46,17 +68,22 @@ class Block(nn.Module):
         feed_dropout: float = 0.0,
         rotary: bool = False,
         memory_size: int | None = None,
+        depth: int | None = None,
+        score: Callable[[int], Score] | None = None,
+        split: Split = "projection",
     ):
         super().__init__()
-        if norm not in ("pre", "post"):
-            raise ArgumentError(f"norm: {norm!r} given, expected 'pre' or 'post'")
+        check_norm(norm)
         self.norm = norm
         self.dropout = check_dropout(dropout)
         size, heads = positive(size=size, heads=heads)
         hidden = 4 * size if hidden is None else positive(hidden=hidden)[0]
-        self.attention = Heads(size, heads, dropout=attention_dropout, rotary=Rotary(size // heads) if rotary else None)
+        depth = None if depth is None else positive(depth=depth)[0]
+        options: dict[str, Any] = {"dropout": attention_dropout, "score": score, "split": split}
+        options["query_size"] = None if depth is None else heads * depth
+        self.attention = Heads(size, heads, **options, rotary=Rotary(depth or size // heads) if rotary else None)
         self.attention_norm = nn.LayerNorm(size)
-        self.cross = Heads(size, heads, dropout=attention_dropout, memory_size=memory_size) if cross else None
+        self.cross = Heads(size, heads, **options, memory_size=memory_size) if cross else None
         self.cross_norm = nn.LayerNorm(size) if cross else None
         self.feed = nn.Sequential(Linear(size, hidden), DroppedReLU(feed_dropout), Linear(hidden, size))
         self.feed_norm = nn.LayerNorm(size)
@@ -102,15 +129,42 @@ class Block(nn.Module):
             x = self.residual(x, look_at_memory, self.cross_norm)
         return self.residual(x, self.feed, self.feed_norm)
 
-    def residual(self, x: Tensor, part, norm: nn.LayerNorm) -> Tensor:  # type: ignore[no-untyped-def]
-        """One part with its residual and its norm, before or after."""
-        if self.norm == "pre":
-            return self.plus(x, part(norm(x)))
-        return norm(self.plus(x, part(x)))
 
-    def plus(self, x: Tensor, y: Tensor) -> Tensor:
-        """The residual: x + y, some of y dropped in training."""
-        return add_dropped(x, y, self.dropout if self.training else 0.0)
+class Mixed(Residual):
+    """A block whose words meet in another way than by attention: `mixing(x, span)`, then a feed-forward net.
+
+    A convolution or a recurrence, say, to compare self-attention with.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        mixing: nn.Module,
+        hidden: int | None = None,
+        *,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
+        feed_dropout: float = 0.0,
+    ):
+        super().__init__()
+        check_norm(norm)
+        self.norm, self.dropout = norm, check_dropout(dropout)
+        hidden = 4 * size if hidden is None else positive(hidden=hidden)[0]
+        self.mixing, self.mixing_norm = mixing, nn.LayerNorm(size)
+        self.feed = nn.Sequential(Linear(size, hidden), DroppedReLU(feed_dropout), Linear(hidden, size))
+        self.feed_norm = nn.LayerNorm(size)
+
+    def forward(
+        self, x: Float[Tensor, "*b n d"], *, span: Span | None = None, start: Start = 0
+    ) -> Float[Tensor, "*b n d"]:
+        """x, having met the words that the mixing brings together; of a span it heeds padding and packing."""
+        x = self.residual(x, lambda y: self.mixing(y, span), self.mixing_norm)
+        return self.residual(x, self.feed, self.feed_norm)
+
+
+def check_norm(norm: str) -> None:
+    if norm not in ("pre", "post"):
+        raise ArgumentError(f"norm: {norm!r} given, expected 'pre' or 'post'")
 
 
 def alone(attention: nn.Module) -> bool:
@@ -136,7 +190,7 @@ class DroppedReLU(nn.ReLU):
 class Stack(nn.Module):
     """Blocks one on the other."""
 
-    def __init__(self, size: int, layers: int, norm: Norm, blocks: list[Block]):
+    def __init__(self, size: int, layers: int, norm: Norm, blocks: Sequence[nn.Module]):
         super().__init__()
         positive(layers=layers)
         self.blocks = nn.ModuleList(blocks)
@@ -144,7 +198,10 @@ class Stack(nn.Module):
 
 
 class Encoder(Stack):
-    """A stack of blocks that look at themselves. `Causal()` makes it a language model's."""
+    """A stack of blocks that look at themselves. `Causal()` makes it a language model's.
+
+    With `mixing`, which makes a module for each block, words meet by that in place of attention.
+    """
 
     def __init__(
         self,
@@ -158,10 +215,19 @@ class Encoder(Stack):
         attention_dropout: float = 0.0,
         feed_dropout: float = 0.0,
         rotary: bool = False,
+        depth: int | None = None,
+        score: Callable[[int], Score] | None = None,
+        split: Split = "projection",
+        mixing: Callable[[], nn.Module] | None = None,
     ):
-        options: dict[str, Any] = {"norm": norm, "dropout": dropout, "attention_dropout": attention_dropout}
-        options |= {"feed_dropout": feed_dropout, "rotary": rotary}
-        super().__init__(size, layers, norm, [Block(size, heads, hidden, **options) for _ in range(layers)])
+        options: dict[str, Any] = {"norm": norm, "dropout": dropout, "feed_dropout": feed_dropout}
+        if mixing is not None:
+            blocks: list[nn.Module] = [Mixed(size, mixing(), hidden, **options) for _ in range(layers)]
+        else:
+            options |= {"attention_dropout": attention_dropout, "rotary": rotary}
+            options |= {"depth": depth, "score": score, "split": split}
+            blocks = [Block(size, heads, hidden, **options) for _ in range(layers)]
+        super().__init__(size, layers, norm, blocks)
 
     def forward(
         self, x: Float[Tensor, "*b n d"], span: Span | None = None, start: Start = 0
@@ -190,9 +256,13 @@ class Decoder(Stack):
         feed_dropout: float = 0.0,
         rotary: bool = False,
         memory_size: int | None = None,
+        depth: int | None = None,
+        score: Callable[[int], Score] | None = None,
+        split: Split = "projection",
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "attention_dropout": attention_dropout}
-        options |= {"feed_dropout": feed_dropout, "rotary": rotary, "cross": True, "memory_size": memory_size}
+        options |= {"feed_dropout": feed_dropout, "rotary": rotary, "depth": depth, "score": score, "split": split}
+        options |= {"cross": True, "memory_size": memory_size}
         super().__init__(size, layers, norm, [Block(size, heads, hidden, **options) for _ in range(layers)])
 
     def forward(

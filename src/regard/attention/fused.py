@@ -16,7 +16,7 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
-from regard.attention.span import Causal, Packed, Span, split_packed
+from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
 from regard.kernels.backends import forced
 from regard.kernels.linear import Linear
@@ -25,7 +25,7 @@ from regard.kernels.residual import residual
 from regard.kernels.triton import installed
 
 if TYPE_CHECKING:
-    from regard.attention.blocks import Block, Stack
+    from regard.attention.blocks import Block, Mixed, Stack
 
 __all__ = ["heard", "run", "serves"]
 
@@ -58,18 +58,22 @@ def serves(
         and not torch.compiler.is_compiling()
         and getattr(forced, "name", None) is None
         and installed()
-        and short(span)
+        and short(span, windows=memory is None)
         and (memory is None or (memory.is_cuda and memory.ndim == 2 and short(across)))
         and not heard(stack)
         and all(map(plain, stack.blocks))
     )
 
 
-def short(span: Span | None) -> bool:
-    """Whether sequences lie end to end, short enough, under nothing but a causal mask from the first on."""
+def short(span: Span | None, windows: bool = False) -> bool:
+    """Whether sequences lie end to end, short enough, under nothing but a causal mask from the first on.
+
+    With `windows`, one around each word may stand in its place.
+    """
     packed, rest = split_packed(span)
-    causal = all(isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0 for part in rest)
-    return packed is not None and causal and max(packed.longest, packed.longest_key) <= LONGEST
+    known = (Causal, Monotonic) if windows and len(rest) == 1 else Causal
+    plain = all(isinstance(part, known) and isinstance(part.start, int) and part.start == 0 for part in rest)
+    return packed is not None and plain and max(packed.longest, packed.longest_key) <= LONGEST
 
 
 def heard(module: nn.Module) -> bool:
@@ -82,13 +86,15 @@ def heard(module: nn.Module) -> bool:
 
 def plain(block: nn.Module) -> bool:
     """Whether a block is still made of the parts that it was made of, all of which are known here."""
-    from regard.attention.blocks import Block, DroppedReLU
+    from regard.attention.blocks import Block, DroppedReLU, Mixed
 
-    if type(block) is not Block or not all(
-        heads is None or plain_heads(heads) for heads in (block.attention, block.cross)
-    ):
+    norms: tuple[nn.Module | None, ...]
+    if type(block) is Mixed:
+        feed, norms = block.feed, (block.mixing_norm, block.feed_norm)
+    elif type(block) is Block and all(heads is None or plain_heads(heads) for heads in (block.attention, block.cross)):
+        feed, norms = block.feed, (block.attention_norm, block.cross_norm, block.feed_norm)
+    else:
         return False
-    feed, norms = block.feed, (block.attention_norm, block.cross_norm, block.feed_norm)
     return (
         type(feed) is nn.Sequential
         and [type(part) for part in feed] == [Linear, DroppedReLU, Linear]
@@ -147,18 +153,46 @@ def run(
 
 
 def parts_of(
-    block: "Block", span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
+    block: "Block | Mixed", span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
 ) -> Iterator[Part]:
     """The parts of a block, in order; a memory is handed on from block to block."""
     dropout = block.dropout if block.training else 0.0
+    from regard.attention.blocks import Mixed
+
+    if isinstance(block, Mixed):
+        yield Part(mixes(block.mixing, span), None, block.mixing_norm, dropout)
+    else:
+        yield from looks(block, span, memory, across, seeds, dropout)
+    outer: Any = block.feed[2]
+    yield Part(feeds(block.feed, seeds), outer.bias, block.feed_norm, dropout)
+
+
+def looks(
+    block: "Block",
+    span: Span | None,
+    memory: list[Tensor],
+    across: Span | None,
+    seeds: Iterator[Tensor],
+    dropout: float,
+) -> Iterator[Part]:
+    """The attentions of a block: to itself and, where it has one, to the memory."""
     itself: Any = block.attention.output
     yield Part(looks_at_itself(block.attention, span, seeds), itself.bias, block.attention_norm, dropout)
     if block.cross is not None:
         assert block.cross_norm is not None
         output: Any = block.cross.output
         yield Part(looks_at_memory(block.cross, memory, across, seeds), output.bias, block.cross_norm, dropout)
-    outer: Any = block.feed[2]
-    yield Part(feeds(block.feed, seeds), outer.bias, block.feed_norm, dropout)
+
+
+def mixes(mixing: nn.Module, span: Span | None) -> Work:
+    """What stands in the place of attention, whatever it is, under the autocast that is off around it."""
+
+    def work(x: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.autocast("cuda", x.dtype):
+            made: Tensor = mixing(x, span)
+        return made.to(x.dtype), x
+
+    return work
 
 
 def looks_at_itself(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) -> Work:
@@ -170,11 +204,13 @@ def looks_at_itself(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) ->
     assert heads.projection is not None
     assert heads.output is not None
     projection, output = heads.projection, heads.output
+    radii = [part.radius for part in rest if isinstance(part, Monotonic)]
+    where: dict[str, Any] = {"radius": radii[0]} if radii else {"causal": len(rest) > 0}
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         qkv, x = handed_on(x, projection.weight, projection.bias)
         how = weighed(heads, seeds)
-        context = self_attention(qkv, packed.offsets, packed.longest, heads.heads, causal=len(rest) > 0, **how)
+        context = self_attention(qkv, packed.offsets, packed.longest, heads.heads, **where, **how)
         return product(context, output.weight), x
 
     return work

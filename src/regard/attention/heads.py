@@ -96,7 +96,7 @@ class Heads(Attentive):
         if isinstance(score, Score):
             name = type(score).__name__
             raise ArgumentError(f"score: a {name} given, expected a function that makes one from a head's width")
-        per_head = Dot(scaled=True) if score is None else PerHead([score(self.width) for _ in range(heads)])
+        per_head = Dot(scaled=True) if score is None else together([score(self.width) for _ in range(heads)])
         self.attention = Attention(per_head, weighting=weighting, dropout=dropout)
 
     def forward(
@@ -352,6 +352,14 @@ class PerHead(Score):
     def vector(self) -> Tensor | None:
         vectors = [score.vector for score in self.each if score.vector is not None]
         return torch.stack(vectors) if vectors else None
+
+
+def together(scores: list[Score]) -> Score:
+    """The heads' scores as one; dot products have no parameters, and one of them serves all heads."""
+    dots = [score for score in scores if type(score) is Dot]
+    if len(dots) == len(scores) and len({dot.scaled for dot in dots}) == 1:
+        return dots[0]
+    return PerHead(scores)
 
 
 def linear(size: int, out: int, bias: bool) -> nn.Linear:

@@ -31,7 +31,7 @@ __all__ = ["ablate", "ablation_of", "ablation_table"]
 
 BUDGET = 2048  # positions of a batch, source and target
 SHUT = -1e4  # a sigmoid of it is 0
-Rows = list[tuple[int, int]]  # (row, head): which head is silenced in which row
+Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced in which row, or rows
 
 
 @torch.no_grad()

@@ -4,13 +4,14 @@ On drawn scenes it is known which shape a word speaks of, and so how often the l
 """
 
 # b pictures · n pieces · i words · y x rows and columns of the grid · h w height and width of a picture
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from regard.attention.look import Look
 from regard.attention.watch import watch
 from regard.data.builtin.scenes import Pictured
 from regard.data.tokenizer import PAD, START, Tokenizer
@@ -18,7 +19,7 @@ from regard.errors import ArgumentError
 from regard.inspection.words import merge
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["Grounding", "grounding", "places_of"]
+__all__ = ["Concentration", "Grounding", "concentration", "grounding", "on_box", "places_of"]
 
 ROWS = 64  # pictures of a batch
 Box = tuple[int, int, int, int]
@@ -33,12 +34,27 @@ def places_of(
     Of many layers the last but one is taken, and of up to three the last. Words are those of the text as the tokenizer
     writes it.
     """
+    found = list[Tensor]()
+    for ids, look, grid in looked(model, tokenizer, pixels, texts):
+        weights = look.weights
+        weights = (weights.mean(1) if weights.ndim == 4 else weights).float().cpu()
+        for each, seen in zip(ids, weights, strict=True):
+            # What was looked at when a piece was written is the row of the piece before it.
+            words = merge(seen[: len(each)], tokenizer.words(each), list(range(seen.shape[-1])))
+            found.append(words.unflatten(-1, grid))
+    return found
+
+
+def looked(
+    model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
+) -> Iterator[tuple[list[list[int]], Look, tuple[int, int]]]:
+    """The pieces of pictures' captions, the look of every piece, and the grid: some pictures at a time."""
     device = next(model.parameters()).device
     if not model.crossings:
         raise ArgumentError("model: one without attention given, which looks at no place")
     if len(texts) != len(pixels):
         raise ArgumentError(f"texts: {len(texts)} given, expected one for each of {len(pixels)} pictures")
-    name, found = model.nearest, list[Tensor]()
+    name = model.nearest
     for first in range(0, len(pixels), ROWS):
         ids = tokenizer.encode_batch(list(texts[first : first + ROWS]))
         read = torch.full((len(ids), max(map(len, ids)) + 1), PAD)
@@ -49,14 +65,36 @@ def places_of(
         memory = model.encode(Pictures(pixels[first : first + ROWS].to(device)))
         with watch(model, only=[name]) as looks:
             model.decode(memory, target)
-        weights = looks[name].weights
-        weights = (weights.mean(1) if weights.ndim == 4 else weights).float().cpu()
         assert memory.grid is not None
-        for each, seen in zip(ids, weights, strict=True):
-            # What was looked at when a piece was written is the row of the piece before it.
-            words = merge(seen[: len(each)], tokenizer.words(each), list(range(seen.shape[-1])))
-            found.append(words.unflatten(-1, memory.grid))
-    return found
+        yield ids, looks[name], memory.grid
+
+
+@dataclass(frozen=True)
+class Concentration:
+    """How far a look is spread over the grid, the mean of all words."""
+
+    entropy: float  # in nats; of m places alike it is ln m
+    largest: float  # the largest weight
+    places: int
+
+
+@torch.no_grad()
+def concentration(
+    model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
+) -> Concentration:
+    """How far looks are spread; of attention that takes one place, the probabilities that it is taken by."""
+    entropy = largest = 0.0
+    count = places = 0
+    for ids, look, (down, across) in looked(model, tokenizer, pixels, texts):
+        spread = look.weights if look.probabilities is None else look.probabilities
+        spread = (spread.mean(1) if spread.ndim == 4 else spread).double().cpu()
+        for each, seen in zip(ids, spread, strict=True):
+            words = seen[: len(each)]
+            entropy += float(torch.special.entr(words).sum())
+            largest += float(words.amax(-1).sum())
+            count += len(each)
+        places = down * across
+    return Concentration(entropy / max(1, count), largest / max(1, count), places)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 from regard.errors import ArgumentError
@@ -9,6 +10,8 @@ from regard.errors import ArgumentError
 __all__ = ["Cell", "Table", "show"]
 
 Cell = str | int | float | bool | None
+NUMBER = r"−?[\d,]+(?:\.\d+)?"
+DEVIATING = re.compile(rf"{NUMBER}(?: ± {NUMBER})?(?: ?%)?|–")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +35,13 @@ class Table:
         return [[show(cell, style) for cell, style in zip(row, formats, strict=True)] for row in self.rows]
 
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, and stand to the right."""
-        return [
-            all(isinstance(row[index], int | float) or row[index] is None for row in self.rows)
-            for index in range(len(self.columns))
-        ]
+        """Which columns hold numbers, with or without their deviations, and stand to the right."""
+        return [all(is_number(row[index]) for row in self.rows) for index in range(len(self.columns))]
+
+
+def is_number(cell: Cell) -> bool:
+    """A number, nothing, or a text that is a number with its deviation, as in 37.2 ± 0.3."""
+    return cell is None or isinstance(cell, int | float) or bool(DEVIATING.fullmatch(cell))
 
 
 def show(cell: Cell, style: str = "") -> str:

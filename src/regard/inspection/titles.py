@@ -32,14 +32,14 @@ def title_of(name: str, kind: str, task: str) -> Title:
     """The title of an attention of a model of some kind, trained for some task."""
     layer = LAYER.search(name)
     number = f", layer {int(layer[1]) + 1}" if layer else ""
+    if name == "pooling":
+        return Title("the document, to its words", "words", "document", "source")
     if kind == "han":
         words = name == "words"
         text = "words of each sentence" if words else "sentences of the document"
         return Title(text, "words" if words else "sentences", "document", "source" if words else "sentences")
     if kind == "convnet":
         return Title("every place, to all places", "places", "places", "places")
-    if name == "pooling":
-        return Title("the document, to its words", "words", "document", "source")
     if kind == "pointer":
         return Title("decoder, pointing at the source", "cross", "written", "source")
     if name == "attention" or name.endswith(".cross"):

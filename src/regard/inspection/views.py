@@ -47,7 +47,7 @@ def views_of(seen: Watched, kind: str, task: str) -> tuple[View, ...]:
                 title.rows,
                 title.columns,
                 weights,
-                None if title.role == "words" and kind == "han" else entropy,
+                None if name == "words" else entropy,
                 heads_first(look.centre),
                 radius_of(own, span),
                 picked_of(look.picked),

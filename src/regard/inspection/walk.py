@@ -176,7 +176,7 @@ def resolved(module: nn.Module, seen: Seen) -> Asked:
 
 def by_sentence(seen: Watched, view: View) -> bool:
     """Whether a view's one row is a look of its own at each sentence."""
-    return view.role == "words" and isinstance(seen.forced.source, Documents)
+    return view.name == "words" and isinstance(seen.forced.source, Documents)
 
 
 def attention_stages(

@@ -10,6 +10,9 @@ word just read.
   in evaluation it is the likeliest, so that a search gives the same twice. The gate is kept. A departure: with a grid
   that is yet to be learned, draws are of nothing at first, and teach not to look; so none is made in the first
   `settle` batches, and the share grows in as many more.
+- Straight through: in training a place is drawn from $\alpha_t$ by Gumbel's noise g, and the gradient is that of
+  $\mathrm{softmax}((e_t + g)/\tau)$, of all places (Jang et al. 2017, arXiv:1611.01144); in evaluation it is the
+  likeliest, as of hard attention.
 - None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. The same model but for the attention's own
   parameters.
 - $h_t$ from the cell over $[E y_{t-1}; \hat z_t]$; deep output $L_o(E y_{t-1} + L_h h_t + L_z \hat z_t)$ (equation 7),
@@ -61,8 +64,7 @@ class LSTMDecoder(nn.Module):
         self.cells = Stack("lstm", words + channels, size, config.layers, config.dropout)
         self.cross: Attention | None = None
         if config.attention != "none":
-            hard = weighting.Hard() if config.attention == "hard" else None
-            self.cross = Attention(Additive(size, channels, config.hidden), weighting=hard)
+            self.cross = Attention(Additive(size, channels, config.hidden), weighting=weighting_of(config))
         if config.attention == "hard":
             # These go with the weights, so that a resumed run has them: how many batches an objective has counted, and
             # its baseline, 0 where there is none yet.
@@ -124,11 +126,11 @@ class LSTMDecoder(nn.Module):
         if self.cross is None:
             mean = memory.sentence["mean"]
             return lambda query: Seen(mean), {}
-        attention, hard = self.cross, self.config.attention == "hard"
+        attention, soft = self.cross, self.config.attention == "soft"
         keys = attention.prepare(memory.states)
-        if hard and not self.training:
+        if not soft and not self.training:
             return lambda query: Seen(attention(query[:, None], keys)[:, 0]), {}
-        if not hard and not unwatched(attention):
+        if soft and not unwatched(attention):
 
             def watched(query: Tensor) -> Seen:
                 weights = attention.look(query[:, None], keys).weights[:, 0]
@@ -144,8 +146,10 @@ class LSTMDecoder(nn.Module):
         def scores(query: Tensor) -> Tensor:
             return torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector
 
-        if not hard:
+        if soft:
             return lambda query: seen(torch.softmax(scores(query), -1), keys.values), {}
+        if self.config.attention == "straight-through":
+            return lambda query: seen(attention.weighting(scores(query)), keys.values), {}
         drawn = torch.rand(len(memory.states), device=memory.states.device) < self.share
         return lambda query: draw(scores(query), keys.values, drawn), {"drawn": drawn}
 
@@ -192,6 +196,13 @@ class LSTMDecoder(nn.Module):
         top, after = self.cells.step(self.cells.each[0].project(words) + self.shown_to(context), before)
         state.row["state"].copy_(after)
         return self.read(words, top, context), state
+
+
+def weighting_of(config: Captioner) -> weighting.Weighting | None:
+    """How scores become weights, where that is not softly."""
+    if config.attention == "straight-through":
+        return weighting.Gumbel(config.tau)
+    return weighting.Hard() if config.attention == "hard" else None
 
 
 def seen(weights: Float[Tensor, "b m"], places: Float[Tensor, "b m c"]) -> Seen:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.config import parse, suggestion
+from regard.config import parse, plain, suggestion
 from regard.errors import ConfigError
 from regard.models.options import (
     HAN,
@@ -25,7 +25,7 @@ from regard.models.options import (
 if TYPE_CHECKING:
     from regard.models.contract import Model
 
-__all__ = ["KINDS", "Kind", "build", "kind_of", "model_config"]
+__all__ = ["KINDS", "Kind", "build", "filled", "kind_of", "model_config"]
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,11 @@ def model_config(table: Mapping[str, Any], path: str = "model") -> ModelConfig:
     if preset is not None and (not isinstance(preset, str) or preset not in kind.presets):
         raise ConfigError(f"{path}.preset", f"{preset!r} given, no such preset{suggestion(str(preset), kind.presets)}")
     return parse(kind.config, {**(kind.presets[preset] if preset else {}), **own}, path)
+
+
+def filled(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A [model] table with every option: one of an older run lacks those that came later, and has their defaults."""
+    return {"kind": kind_of(table).name, **plain(model_config(table))}
 
 
 def build(kind: str, config: ModelConfig, source: int, target: int) -> "Model":

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Cell = Literal["rnn", "gru", "lstm"]
+REACHES = {"window": 8, "convolution": 1}  # how many words on each side are near, where nothing else is said
 
 
 def divides(heads: int, size: int) -> None:
@@ -126,11 +127,34 @@ class Transformer(ModelConfig):
         "output", "the output projection is the target's embedding; all: the source's too (needs a joint tokenizer)"
     )
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
+    score: Literal["dot", "additive"] = option("dot", "how a head compares a query and a key")
+    scaled: bool = option(True, "dot products are divided by √d_k; false: they are not")
+    depth: int | None = option(None, "d_k, the width of a head's queries and keys, where not size / heads", least=1)
+    split: Literal["projection", "input"] = option(
+        "projection", "each head projects the whole input (the paper), or its own slice, without an output projection"
+    )
+    mixing: Literal["attention", "window", "convolution", "recurrence"] = option(
+        "attention",
+        "what words meet by in the encoder's blocks: attention to all, or to those near; a gated convolution of those "
+        "near; a GRU from either end (the decoder is the same)",
+    )
+    reach: int | None = option(
+        None,
+        "how many words on each side are near: by default 8 of a window, and 1, a kernel of three, of a convolution",
+        least=1,
+    )
 
     def __post_init__(self) -> None:
         divides(self.heads, self.size)
-        if self.positions == "rotary" and self.size // self.heads % 2:
-            raise ConfigError("positions", f"rotary needs heads of an even width, {self.size} / {self.heads} is odd")
+        if self.mixing == "recurrence" and self.size % 2:
+            raise ConfigError("size", f'{self.size} given with mixing = "recurrence", expected an even width')
+        if self.reach is not None and self.mixing not in REACHES:
+            raise ConfigError("reach", f'{self.reach} given with mixing = "{self.mixing}", which has no near words')
+        depth = self.depth or self.size // self.heads
+        if self.positions == "rotary" and depth % 2:
+            raise ConfigError("positions", f"rotary needs heads of an even width, {depth} is odd")
+        if self.score == "additive" and not self.scaled:
+            raise ConfigError("scaled", 'false given with score = "additive", which has no dot products to scale')
         if self.join == "concatenate" and self.positions not in ("sinusoidal", "learned"):
             raise ConfigError(
                 "join", f'concatenate given with positions = "{self.positions}", which are not vectors to be joined'
@@ -224,8 +248,9 @@ class Captioner(ModelConfig):
     stages: int = option(3, "stages of the own ResNet; each halves the grid", least=1, most=5)
     blocks: int = option(2, "residual blocks of a stage", least=1)
     decoder: Literal["lstm", "transformer"] = option("lstm", "what writes the words")
-    attention: Literal["soft", "hard", "none"] = option(
-        "soft", "all places weighed, one place drawn, or none: the mean of the grid at the start and nothing else"
+    attention: Literal["soft", "hard", "straight-through", "none"] = option(
+        "soft",
+        "all places weighed, one place drawn, learnt by REINFORCE or straight through, or none: the mean of the grid",
     )
     size: int = option(256, "width of the decoder's states", least=1)
     embedding: int = option(256, "width of the word embeddings", least=1)
@@ -242,6 +267,7 @@ class Captioner(ModelConfig):
     settle: int = option(
         500, "batches before any place is drawn; the share grows to `sampled` in as many more", least=0
     )
+    tau: float = option(1.0, "τ, the temperature of straight-through attention's gradient", above=0)
 
     def __post_init__(self) -> None:
         if self.backbone != "resnet" and not self.backbone.startswith(("timm:", "torchvision:")):
@@ -264,7 +290,15 @@ class HAN(ModelConfig):
     size: int = option(50, "width of each direction's states, of words and of sentences", least=1)
     embedding: int = option(200, "width of the word embeddings", least=1)
     hidden: int = option(100, "width of the two attentions", least=1)
-    attention: bool = option(True, "weigh words and sentences; false: their mean")
+    attention: bool = option(True, "weigh words and sentences; false: as `pooling` says")
+    pooling: Literal["mean", "max"] = option(
+        "mean", "without attention: the mean of all states, or the largest of each of their numbers"
+    )
+    levels: Literal[1, 2] = option(2, "words to sentences to a document; 1: all words of a document at once")
+
+    def __post_init__(self) -> None:
+        if self.attention and self.pooling != "mean":
+            raise ConfigError("pooling", f'"{self.pooling}" given with attention = true, expected attention = false')
 
 
 @dataclass(frozen=True)

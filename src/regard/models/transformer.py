@@ -3,12 +3,14 @@ r"""The Transformer: attention alone, multi-head and masked, with positions.
 Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by √d and shared with the output projection
 (section 3.4). The paper's own form is `norm="post"` with sinusoidal positions; `norm="pre"`, the default of the small
 presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions
-that are concatenated to the embedding and projected back to the width of the model, in place of added ones.
+that are concatenated to the embedding and projected back to the width of the model, in place of added ones; scores
+that are additive, or dot products without their scale; heads that each see a slice of the input.
 """
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
 import math
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -16,15 +18,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.blocks import Block, Decoder, Encoder
-from regard.attention.fused import heard
+from regard.attention.fused import LONGEST, heard
+from regard.attention.heads import Sliced
 from regard.attention.positions import Embedded, Sinusoidal, sinusoids
-from regard.attention.span import Alibi, Lengths, Span, Start, join, split_packed
+from regard.attention.score import Additive, Dot, Score
+from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join, split_packed
 from regard.errors import ArgumentError
+from regard.kernels.backends import SHORT_WIDTH, WIDEST
 from regard.kernels.dropout.quick import dropout
 from regard.kernels.linear import Linear
 from regard.kernels.triton import installed
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.options import Transformer
+from regard.models.mixing import Convolution, Recurrence
+from regard.models.options import REACHES, Transformer
 
 __all__ = ["Embedding", "TransformerModel", "initialise"]
 
@@ -102,9 +108,19 @@ class TransformerModel(Model):
             "feed_dropout": config.dropout,
             "attention_dropout": config.attention_dropout,
             "rotary": config.positions == "rotary",
+            "depth": config.depth,
+            "score": score_of(config),
+            "split": config.split,
         }
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
-        self.encoder = Encoder(config.size, config.heads, config.layers, config.hidden, **shared)  # type: ignore[arg-type]
+        self.encoder = Encoder(
+            config.size,
+            config.heads,
+            config.layers,
+            config.hidden,
+            mixing=mixing_of(config),
+            **shared,  # type: ignore[arg-type]
+        )
         self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
         self.readout = Linear(config.size, target)
         initialise(self)
@@ -113,17 +129,31 @@ class TransformerModel(Model):
 
     @property
     def packs(self) -> bool:
-        """Whether sentences end to end are served as they lie: not with ALiBi's biases."""
-        return self.config.positions != "alibi"
+        """Whether sentences end to end are served as they lie: not with ALiBi's biases, nor by heads of any width."""
+        config, width = self.config, self.config.size // self.config.heads
+        if config.positions == "alibi" or config.score != "dot" or config.depth not in (None, width):
+            return False
+        return width <= SHORT_WIDTH or (width <= WIDEST and width % 8 == 0 and not config.attention_dropout)
 
     def bias(self, start: Start = 0) -> Span | None:
         """ALiBi's, where positions are told that way."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
+    def window(self, source: Tokens) -> Span | None:
+        """What the encoder's words see of each other, where that is not all."""
+        if self.config.mixing != "window":
+            return None
+        reach, n = reach_of(self.config), source.ids.shape[-1]
+        if source.ids.is_cuda and source.ids.ndim == 2 and n <= LONGEST:
+            # Of few words a mask is there at once; a kernel for windows would be compiled first.
+            place = torch.arange(n, device=source.ids.device)
+            return Mask((place[:, None] - place).abs() <= reach)
+        return Monotonic(reach)
+
     def encode(self, source: Tokens) -> Memory:
-        """Every source token, having looked at all the others."""
+        """Every source token, having met all the others, or those near it."""
         x = self.source(source.ids, source.span)
-        return Memory(self.encoder(x, span=join(source.span, self.bias())), source.span)
+        return Memory(self.encoder(x, span=join(source.span, self.bias(), self.window(source))), source.span)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps at once under the causal mask."""
@@ -172,10 +202,38 @@ class TransformerModel(Model):
         return x
 
 
+def score_of(config: Transformer) -> Callable[[int], Score] | None:
+    """What makes a head's score from its width; None is the default of heads, the scaled dot product."""
+    if config.score == "additive":
+        return lambda width: Additive(width, width, hidden=width)
+    return None if config.scaled else lambda width: Dot()
+
+
+def reach_of(config: Transformer) -> int:
+    """How many words on each side are near."""
+    return REACHES[config.mixing] if config.reach is None else config.reach
+
+
+def mixing_of(config: Transformer) -> Callable[[], nn.Module] | None:
+    """What makes an encoder block's mixing, where that is not attention."""
+    if config.mixing == "convolution":
+        return lambda: Convolution(config.size, reach_of(config))
+    return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None
+
+
 def initialise(model: nn.Module) -> None:
-    """Linear layers after Glorot and Bengio, no biases to begin with; embeddings have their own scale already."""
+    """Linear layers after Glorot and Bengio, no biases to begin with.
+
+    Embeddings have their own scale already, and so have recurrent cells.
+    """
+    sliced = {id(module.weight) for module in model.modules() if isinstance(module, Sliced)}
     for name, parameter in model.named_parameters():
-        if parameter.ndim > 1 and "tokens" not in name and "vectors" not in name:
+        if ".both." in name:
+            continue
+        if id(parameter) in sliced:
+            for matrix in parameter.data:
+                nn.init.xavier_uniform_(matrix)
+        elif parameter.ndim > 1 and "tokens" not in name and "vectors" not in name:
             nn.init.xavier_uniform_(parameter)
         elif name.endswith("bias"):
             nn.init.zeros_(parameter)

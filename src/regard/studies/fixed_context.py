@@ -27,6 +27,7 @@ KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
 COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
 EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
 PIECES = 80  # of a sentence in training, about sixty words of Europarl
+NOTHING = 3.0  # BLEU of short sentences below which a system has learned next to nothing
 Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
 
 
@@ -40,7 +41,7 @@ class Lengths(NamedTuple):
 def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration a system: all the same but for cell and kind."""
     real = "source" in pairs.tables["data"]
-    steps, size, tokens = (900, 128, 1024) if quick else (2500, 512, 16_384) if real else (5000, 256, 4096)
+    steps, size, tokens = (900, 128, 1024) if quick else (1800, 512, 16_384) if real else (5000, 256, 4096)
     found = {}
     for cell in CELLS:
         for kind in KINDS:
@@ -114,6 +115,7 @@ def run(setting: Setting) -> Page:
                 ]
             ),
             "Equal updates are not equal time: a system with attention takes longer for each.",
+            *poor(found),
         ],
         signature=signature,
     )
@@ -205,6 +207,15 @@ def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[V
             )
         )
     return made
+
+
+def poor(found: Mapping[str, Sequence[Figures]]) -> list[str]:
+    """Systems of which nothing can be said: what has hardly learned to translate short sentences has little to lose."""
+    few = {name: mean(each, "bleu")[0] for name, each in found.items()}
+    told = [f"{labelled(name)} (BLEU {score:.1f})" for name, score in few.items() if score < NOTHING]
+    return [f"Has hardly learned to translate short sentences, so that it has little to lose: {', '.join(told)}."] * (
+        len(told) > 0
+    )
 
 
 def labelled(name: str) -> str:

@@ -19,6 +19,7 @@ ABOUT = (
     "Each line is a study that `regard study NAME` runs: systems side by side on the same data with the same budget. "
     "Its page has the tables and plots, what agrees and what does not, and the command that does it again."
 )
+STYLE = "main { max-width: 76rem; } td { vertical-align: top; min-width: 7rem; } td:nth-child(4) { min-width: 0; }"
 COLUMNS = ["study", "claim", "source", "agrees", "does not agree", "measured on"]
 
 
@@ -38,7 +39,7 @@ def write_index(out: Path) -> Path:
         *[row_of(each) for each in found],
         "</tbody></table></div>",
     ]
-    (out / "index.html").write_text(document(TITLE, body), encoding="utf-8")
+    (out / "index.html").write_text(document(TITLE, body, STYLE), encoding="utf-8")
     return markdown
 
 
@@ -60,12 +61,15 @@ def told(results: Mapping[str, Any]) -> list[str]:
     verdicts, signed = results["verdicts"], results["signature"]
     agreeing = [each for each in verdicts if each["agrees"]]
     differing = [each["claim"] for each in verdicts if not each["agrees"]]
-    seeds = signed.get("seeds") or [signed["seed"]]
-    where = [signed.get("corpus") or "what is built in", signed["device"]]
+    trained = bool(signed.get("seeds"))
+    seeds = signed["seeds"] if trained else [signed["seed"]]
+    where = [signed.get("corpus") or ("what is built in" if trained else "nothing trained"), signed["device"]]
     where.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
     where += ["quick"] * bool(signed["quick"])
     counted = f"{len(agreeing)} of {len(verdicts)}"
-    return [results["claim"], results["source"], counted, "; ".join(differing) or "–", ", ".join(where)]
+    known = STUDIES.get(results["name"])
+    claim = results["claim"] if known is None else known.claim
+    return [claim, results["source"], counted, "; ".join(differing) or "–", ", ".join(where)]
 
 
 def row_of(results: Mapping[str, Any]) -> str:

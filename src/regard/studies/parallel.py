@@ -205,7 +205,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         caveats=[
             "Projections of queries, keys and values are not counted, as the paper's table does not: in a Transformer "
             "they are 4 n d² more.",
-            "Nothing is trained: what the shorter paths are worth, and quality against time, is not measured here.",
+            "These four layers stand alone and are not trained: they say what one costs, not what it is worth.",
             "On a GPU a chain of steps costs far more than its operations; here it costs about what they do.",
         ],
         signature=signature,

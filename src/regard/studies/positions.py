@@ -128,8 +128,8 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         plots=[_error_plot(blind, seeing), _wave_plot(waves)],
         verdicts=_verdicts(blind, single, seeing, pooled, waves, turned),
         caveats=[
-            "Nothing is trained. How much order matters to a trained model is another question: the size of the error "
-            "here says what the module can see at the start, not what it will make of it.",
+            "The size of an untrained module's error says what it can see at the start, not what training will make of "
+            "it.",
             "Learned positions are measured as they start, before they have learned anything.",
             "A window or a causal mask breaks the symmetry without telling positions apart as exactly as a code does.",
         ],

@@ -126,8 +126,8 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         plots=[_spread_plot(raw, scaled), _gradient_plot(raw, scaled), _diagonal_plot(diagonal, square)],
         verdicts=_verdicts(raw, scaled, counts, diagonal),
         caveats=[
-            "Nothing is trained. A trained model may make its projections larger or smaller than unit normal, and the "
-            "scale with them; this says where training starts, not where it ends.",
+            "Unit-normal vectors say where training starts, not where it ends: a model may make its projections larger "
+            "or smaller, and the scale with them.",
             f"{KEYS} keys and independent components: keys that resemble one another, as the words of a sentence do, "
             "saturate later.",
         ],

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from regard.attention.blocks import Block
+from regard.attention.blocks import Residual
 from regard.errors import TrainingError
 
 __all__ = ["Group", "full", "like"]
@@ -63,7 +63,7 @@ class Group:
             from torch.distributed.fsdp import fully_shard
 
             mesh = init_device_mesh(self.device.type, (self.world,))
-            for module in [*(module for module in objective.modules() if isinstance(module, Block)), objective]:
+            for module in [*(module for module in objective.modules() if isinstance(module, Residual)), objective]:
                 fully_shard(module, mesh=mesh, reshard_after_forward=module is not objective)
             for part in sharded(objective):
                 part.set_gradient_divide_factor(1.0)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
+from regard.models.kinds import filled
 from regard.training.distributed import like
 from regard.training.task import Position, Task
 
@@ -82,6 +83,8 @@ def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
     kept = manifest.get("task", {})
     for key, value in task.fingerprint().items():
         given = kept.get(key)
+        if key == "model" and isinstance(given, Mapping):
+            given = filled(given)
         if isinstance(value, Mapping) and isinstance(given, Mapping) and given != value:  # which of its options
             name = next(name for name in {**given, **value} if given.get(name) != value.get(name))
             key, given, value = f"{key}.{name}", given.get(name), value.get(name)

@@ -110,11 +110,15 @@ def self_attention(
     *,
     scale: float,
     causal: bool = False,
+    radius: int | None = None,
     dropout: float = 0.0,
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "t v"]:
-    """[t 3·a·d] -> [t a·d]: queries, keys and values side by side, as one projection gives them; so is the gradient."""
-    how = How(longest, scale, causal, dropout, heads, (3,))
+    """[t 3·a·d] -> [t a·d]: queries, keys and values side by side, as one projection gives them; so is the gradient.
+
+    With a radius, a query sees the keys within it on either side of its own place.
+    """
+    how = How(longest, scale, causal, dropout, heads, (3,), -1 if radius is None else radius)
     return run(how, (qkv,), seed, offsets, offsets, None)
 
 
@@ -177,6 +181,7 @@ class How(NamedTuple):
     dropout: float
     heads: int = 0
     parts: tuple[int, ...] = ()  # how many of query, keys and values each given tensor holds, where they are joined
+    radius: int = -1  # of the window around a query's own place; negative: all keys
 
 
 class Attended(torch.autograd.Function):
@@ -238,7 +243,8 @@ def launch_one(kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequen
     kernel[(triton.cdiv(sequences, tile.group) * heads,)](
         *tensors, seed, offsets, key_offsets, lengths, sequences, whole, whole_keys, heads, *steps,
         how.scale * LOG2E, how.dropout,
-        PACKED=packed, LENGTHS=lengths is not None, CAUSAL=how.causal, DROPOUT=how.dropout > 0,
+        PACKED=packed, LENGTHS=lengths is not None, CAUSAL=how.causal, RADIUS=how.radius,
+        DROPOUT=how.dropout > 0,
         LOW=low, SMALL=tile.small, TILE=tile.size, BLOCK=block,
         BLOCKS=triton.cdiv(tile.size if packed else whole, block), GROUP=tile.group,
         WIDTH=width, D=max(16, triton.next_power_of_2(width)),

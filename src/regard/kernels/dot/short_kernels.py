@@ -45,12 +45,16 @@ def store_rows(x, rows, step, first, count, ROWS: tl.constexpr, WIDTH: tl.conste
 
 @triton.jit
 @no_type_check
-def weigh(q, k, first, seen, scale, CAUSAL: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+def weigh(
+    q, k, first, seen, scale, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
+):
     """exp(e - max e) of every query and key, and the reciprocal of their sum; `scale` holds log2(e) too."""
     i, j = first + tl.arange(0, BLOCK), tl.arange(0, TILE)
     reached = j[None, :] < seen
     if CAUSAL:
         reached = reached & (j[None, :] <= i[:, None])
+    if RADIUS >= 0:
+        reached = reached & (tl.abs(j[None, :] - i[:, None]) <= RADIUS)
     scores = tl.where(reached, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
     top = tl.max(scores, 1)
     top = tl.where(top == float("-inf"), 0.0, top)  # a query with nothing to look at gets zeros, not NaN
@@ -85,8 +89,8 @@ def span_of(offsets, sequence, whole, PACKED: tl.constexpr):
 @no_type_check
 def forward_tile(
     q, k, v, o, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
-    CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-    WIDTH: tl.constexpr, D: tl.constexpr,
+    CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """The contexts of one sequence in one head."""
     keys = load_rows(k, k_t, 0, m, TILE, WIDTH, D)
@@ -94,7 +98,7 @@ def forward_tile(
     for block in range(BLOCKS):
         first = block * BLOCK
         query = load_rows(q, q_t, first, n, BLOCK, WIDTH, D)
-        p, share = weigh(query, keys, first, seen, scale, CAUSAL, BLOCK, TILE)
+        p, share = weigh(query, keys, first, seen, scale, CAUSAL, RADIUS, BLOCK, TILE)
         if DROPOUT:
             p = tl.where(kept(seed, row + first, head, heads, dropout, BLOCK, TILE), p, 0.0)
             share = share / tl.maximum(1.0 - dropout, 1e-6)
@@ -106,8 +110,8 @@ def forward_tile(
 @no_type_check
 def backward_tile(
     q, k, v, do, dq, dk, dv, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, do_t, dq_t, dk_t, dv_t, scale, dropout,
-    CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-    WIDTH: tl.constexpr, D: tl.constexpr,
+    CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """All gradients of one sequence in one head.
 
@@ -121,7 +125,7 @@ def backward_tile(
         first = block * BLOCK
         query = load_rows(q, q_t, first, n, BLOCK, WIDTH, D)
         given = load_rows(do, do_t, first, n, BLOCK, WIDTH, D)
-        p, share = weigh(query, keys, first, seen, scale, CAUSAL, BLOCK, TILE)
+        p, share = weigh(query, keys, first, seen, scale, CAUSAL, RADIUS, BLOCK, TILE)
         p = p * share[:, None]
         dp = tl.dot(given, tl.trans(values))
         if DROPOUT:
@@ -144,7 +148,7 @@ def backward_tile(
 def forward_kernel(
     q, k, v, o, seed, offsets, key_offsets, lengths, sequences, whole, whole_keys, heads,
     q_s, q_t, q_a, k_s, k_t, k_a, v_s, v_t, v_a, o_s, o_t, o_a, scale, dropout,
-    PACKED: tl.constexpr, LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
+    PACKED: tl.constexpr, LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr,
     LOW: tl.constexpr, SMALL: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     GROUP: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
@@ -169,12 +173,12 @@ def forward_kernel(
             if (size > LOW) & (size <= SMALL):
                 forward_tile(
                     q_h, k_h, v_h, o_h, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
-                    CAUSAL, DROPOUT, SMALL, SMALL, 1, WIDTH, D,
+                    CAUSAL, RADIUS, DROPOUT, SMALL, SMALL, 1, WIDTH, D,
                 )  # fmt: skip
         if (size > LOW) & (size > SMALL) & (size <= TILE):
             forward_tile(
                 q_h, k_h, v_h, o_h, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
-                CAUSAL, DROPOUT, TILE, BLOCK, BLOCKS, WIDTH, D,
+                CAUSAL, RADIUS, DROPOUT, TILE, BLOCK, BLOCKS, WIDTH, D,
             )  # fmt: skip
 
 
@@ -184,7 +188,7 @@ def backward_kernel(
     q, k, v, do, dq, dk, dv, seed, offsets, key_offsets, lengths, sequences, whole, whole_keys, heads,
     q_s, q_t, q_a, k_s, k_t, k_a, v_s, v_t, v_a, do_s, do_t, do_a,
     dq_s, dq_t, dq_a, dk_s, dk_t, dk_a, dv_s, dv_t, dv_a, scale, dropout,
-    PACKED: tl.constexpr, LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
+    PACKED: tl.constexpr, LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr,
     LOW: tl.constexpr, SMALL: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     GROUP: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
@@ -212,11 +216,11 @@ def backward_kernel(
                 backward_tile(
                     q_h, k_h, v_h, do_h, dq_h, dk_h, dv_h, seed, n, m, seen, row, head, heads,
                     q_t, k_t, v_t, do_t, dq_t, dk_t, dv_t, scale, dropout,
-                    CAUSAL, DROPOUT, SMALL, SMALL, 1, WIDTH, D,
+                    CAUSAL, RADIUS, DROPOUT, SMALL, SMALL, 1, WIDTH, D,
                 )  # fmt: skip
         if (size > LOW) & (size > SMALL) & (size <= TILE):
             backward_tile(
                 q_h, k_h, v_h, do_h, dq_h, dk_h, dv_h, seed, n, m, seen, row, head, heads,
                 q_t, k_t, v_t, do_t, dq_t, dk_t, dv_t, scale, dropout,
-                CAUSAL, DROPOUT, TILE, BLOCK, BLOCKS, WIDTH, D,
+                CAUSAL, RADIUS, DROPOUT, TILE, BLOCK, BLOCKS, WIDTH, D,
             )  # fmt: skip
