@@ -150,6 +150,21 @@ def test_unscaled_dot_products_are_served_by_the_kernels_of_scaled_ones():
     assert heads.backend(x) == small().encoder.blocks[0].attention.backend(x)
 
 
+def test_sentences_end_to_end_where_a_kernel_takes_them():
+    """Others are padded before they reach the GPU, and not in every attention again."""
+    assert small().packs
+    assert small(scaled=False, split="input").packs
+    assert small(heads=1, size=256).packs
+    for options in (
+        {"depth": 3},
+        {"score": "additive"},
+        {"positions": "alibi"},
+        {"heads": 1, "size": 256, "attention_dropout": 0.1},
+        {"heads": 1, "size": 512},
+    ):
+        assert not small(**options).packs
+
+
 def test_options_that_cannot_be_met_are_refused():
     with pytest.raises(ConfigError, match="scaled: false given"):
         model_config({"kind": "transformer", "score": "additive", "scaled": False})

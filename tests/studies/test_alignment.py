@@ -96,5 +96,6 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 def test_what_holds_in_small(tmp_path):
     page = run("alignment", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     found = {verdict.claim: verdict for verdict in page.verdicts}
-    for claim in ():
-        assert found[claim].agrees, found[claim].evidence
+    # How heads and layers differ, and which word weights are of, is another matter with every corpus and size.
+    claim = found["alignments get better with training while translations do"]
+    assert claim.agrees, claim.evidence

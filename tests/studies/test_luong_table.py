@@ -115,5 +115,11 @@ def test_real_corpora_are_named_on_the_page(few, tmp_path, monkeypatch):
 def test_what_holds_in_small(tmp_path):
     page = run("luong-table", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
     found = {verdict.claim: verdict for verdict in page.verdicts}
-    for claim in ():
+    # Which score, and whether a window, translates best is not settled by 300 updates of short sentences; input feeding
+    # shows on Europarl; and times hang on what else the machine does.
+    for claim in (
+        "concat is no better than dot and general",
+        "windows align better than global attention by location",
+        "a query's operations do not grow with the source in a window, and grow with it without one",
+    ):
         assert found[claim].agrees, found[claim].evidence

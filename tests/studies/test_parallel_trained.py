@@ -155,7 +155,8 @@ def test_figures_have_a_value_a_seed(tmp_path):
 def test_the_claim_holds(tmp_path):
     part = run(Setting((0,), quick=True, device="cpu", out=tmp_path))
     judged = {verdict.claim: verdict for verdict in part.verdicts}
-    # Not asserted: how long a training takes. On a few cores a step of a small recurrence costs less than attention.
+    # Not asserted: how long a training takes (on a few cores a small recurrence costs less than attention), nor BLEU
+    # of 200 sentences after 400 updates, by which the four encoders are hardly told apart.
     for claim in judged:
-        if "translates no worse" in claim or "reads faster" in claim:
+        if "reads faster" in claim or "linear" in claim:
             assert judged[claim].agrees, judged[claim].evidence

@@ -128,3 +128,17 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     assert len(page.tables[1].rows) == len(positions_trained.FURTHER)
     assert page.signature.again(page.name) == "regard study positions --seeds 4 --quick"
     assert page.write(setting.out).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_claims_hold(tmp_path):
+    """Not asked: what rotary positions and ALiBi do, which so few updates hardly teach."""
+    page = run("positions", quick=True, setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
+    expected = ("learned positions do not go beyond", "sinusoidal positions do not go beyond")
+    judged = [verdict for verdict in page.verdicts if verdict.claim.startswith(expected)]
+    assert len(judged) == len(expected)
+    for verdict in judged:
+        assert verdict.agrees, verdict.evidence
+    right = {row[0]: float(row[1]) for row in page.tables[1].rows}  # at the longest length of training
+    assert right["sinusoidal, added"] > 90

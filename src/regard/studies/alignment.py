@@ -124,7 +124,7 @@ def run(setting: Setting) -> Page:
             f"{len(found)} systems of the same width ({made['transformer']['model']['size']}), "
             f"{training['steps']:,} updates of {training['batch_tokens']:,} tokens each. A Transformer "
             "is read by the mean of the heads of its last layer but one of more than three, else of its last; or by "
-            "the head that is best on one half of the pairs, measured on the other half.",
+            "the head, or the layer's mean, that is best on one half of the pairs, measured on the other half.",
         ],
         tables=[
             mechanism_table(found, even),
@@ -142,23 +142,27 @@ def caveats(aligned: Aligned, setting: Setting) -> list[str]:
     """What is to be borne in mind."""
     words, linked, least = one_each(aligned)
     said = [
-        f"Every target word is linked once. People, or the grammar, linked {linked / words:.0%} of them: a lower AER "
-        f"than {least:.1f} % cannot be had so.",
-        "A head that is picked from the tables by the same pairs looks better than it is: heads are judged on the half "
-        "of the pairs that did not choose them. BLEU of checkpoints is that of the validation set's first sentences.",
+        f"Every target word is linked once. People, or the grammar, linked {100 * linked / words:.0f} % of them: a "
+        f"lower AER than {least:.1f} % cannot be had so.",
+        "A head that is picked from the tables by the same pairs looks better than it is: what is best of all is "
+        "judged on the half of the pairs that did not choose it. BLEU of checkpoints is that of the validation set's "
+        "first sentences.",
     ]
     if len(setting.seeds) > 1:
         said.append("The heads' tables are of the first seed.")
     else:
         said.append("One seed: what another would change is not known.")
+    if setting.jobs > 1:
+        said.append("Systems were trained side by side: their seconds are of a machine that was shared.")
     if setting.corpora is not None:
         return [
             *said,
-            "The systems have read 200,000 pairs three to four times, and those of the papers millions of pairs: "
+            "The systems have read 200,000 pairs a few times, and those of the papers millions of pairs: "
             "alignments that come late in training, a Transformer's most of all, are not seen here.",
-            f"{len(aligned.sources)} short sentences: a point of AER is within chance. The published figures are of "
-            "other sentences: fast_align 27.0 and Giza++ 20.6 on another German-English set, Luong's systems 34 to 39 "
-            "and the Berkeley aligner 32 on that of RWTH. Statistical aligners join both directions, and here is one.",
+            f"{len(aligned.sources)} short sentences: a point or two of AER are within chance. The published figures "
+            "are of other sentences: fast_align 27.0 and Giza++ 20.6 on another German-English set, Luong's systems "
+            "34 to 39 and the Berkeley aligner 32 on that of RWTH. Statistical aligners join both directions, and here "
+            "is one.",
         ]
     return [*said, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
 

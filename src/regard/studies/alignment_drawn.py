@@ -43,9 +43,11 @@ def mechanism_table(found: Mapping[str, System], diagonal: float) -> Table:
     rows.append(["along the diagonal", f"{diagonal:.1f}" if several else diagonal, *[None] * 5])
     return Table(
         caption="AER by mechanism, %, and what the systems are worth as translators",
-        columns=["attention", "written", "read", "best head, held out", "BLEU", "perplexity", "seconds of training"],
+        columns=["attention", "written", "read", "best of all, held out", "BLEU", "perplexity", "seconds of training"],
         rows=rows,
         formats=["", ".1f", ".1f", ".1f", ".1f", ".2f", ".0f"],
+        note="Best of all: the head, or the mean of a layer's heads, and the word, that are best on the other half of "
+        "the pairs.",
     )
 
 

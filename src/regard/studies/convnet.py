@@ -177,6 +177,16 @@ def reach_of(model: ConvNetModel) -> int:
     return seen
 
 
+def beside(found: Mapping[str, Figures]) -> str:
+    """What the layer is worth at either distance, for which it does not matter that far shapes are mostly small."""
+    if "none" not in found:
+        return ""
+    near, far = (
+        found["attention"][f"distance-{i}"].mean - found["none"][f"distance-{i}"].mean for i in (0, len(BINS) - 1)
+    )
+    return f"; that is {show(near, '.1f')} and {show(far, '.1f')} points more than without it"
+
+
 def verdicts(found: Mapping[str, Figures], looks: Looked) -> list[Verdict]:
     """By accuracy, in points; ten are what the layer is to be worth."""
     right = {name: figures["accuracy"] for name, figures in found.items()}
@@ -200,7 +210,7 @@ def verdicts(found: Mapping[str, Figures], looks: Looked) -> list[Verdict]:
         Verdict(
             "with the layer it makes no difference how far apart the two are",
             right["attention"].mean - COUNTED > POINTS and near.mean - far.mean < 5,
-            f"nearest {near.told()} %, furthest {far.told()} %",
+            f"nearest {near.told()} %, furthest {far.told()} %{beside(found)}",
         ),
         Verdict(
             "the network learns to use the layer: γ grows from 0",

@@ -130,8 +130,8 @@ def run(setting: Setting) -> Page:
             "Perplexity is that of a piece of a word. AER is of the links of the largest weights, the translation "
             "given: of the word that a step writes, and of the word that it reads, as the paper reads dot and general "
             "(a footnote of section 5.3); systems are judged by the lower of the two. A difference counts from "
-            f"{POINTS} BLEU, {SHARE:.0%} of a perplexity and {ERRORS:g} point of AER on, and beyond the deviations of "
-            "the seeds where there are several.",
+            f"{POINTS} BLEU, {100 * SHARE:g} % of a perplexity and {ERRORS:g} point of AER on, and beyond the "
+            "deviations of the seeds where there are several.",
         ],
         tables=[system_table(found), paper_table(), cost_table(cost)],
         plots=[drawn(found), cost_plot(cost)],
@@ -148,12 +148,12 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
     said = [
         "The paper has four layers of 1,000, and twelve passes over 4.5 million pairs with SGD; here it is one layer, "
         "fewer and shorter sentences, and a short training with Adam.",
-        f"The test's sentences have {words:.0f} words on average, hardly more than a window holds: what windows are worth "
-        "on long ones, but for their cost, is not asked here.",
+        f"The test's sentences have {words:.0f} words on average, hardly more than a window holds: what windows are "
+        "worth on long ones, but for their cost, is not asked here.",
         "Words are cut into pieces, so that there are no unknown ones to be replaced: figures stand beside the paper's "
         "before replacement, and windows count pieces.",
         "The time of training is that of this implementation: with windows and concat every step is a call of its own"
-        + (f"; {jobs} systems were trained side by side, and shared the machine." if jobs > 1 else "."),
+        + (f"; {jobs} systems at a time shared the machine, with each other and with other work." if jobs > 1 else "."),
     ]
     if len(setting.seeds) == 1:
         said.append("One seed: what another would change is not known.")
