@@ -61,7 +61,7 @@ def symbols(setting: Setting) -> int:
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     """A configuration a system, to translate and to copy: of each task all the same but for positions."""
     real, quick = setting.corpora is not None, setting.quick
-    steps = 1000 if real else 400 if quick else 2500
+    steps = 1000 if real else 300 if quick else 2500
     model: dict[str, Any] = {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"}
     if quick:
         model |= {"size": 64, "hidden": 256}
