@@ -80,7 +80,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 
     small = corpora.phrasebook(100, 3, longest=5)
     monkeypatch.setattr(heads, "tables", short)
-    monkeypatch.setattr(heads, "corpus_of", lambda setting: small)
+    monkeypatch.setattr(heads, "english_german", lambda setting, tests: small)
     whole = Run.translate
     monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")

@@ -116,7 +116,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 
     small = corpora.phrasebook(100, 2, longest=5)
     monkeypatch.setattr(positions_trained, "tables", short)
-    monkeypatch.setattr(positions_trained, "corpus_of", lambda setting: small)
+    monkeypatch.setattr(positions_trained, "english_german", lambda setting, tests: small)
     monkeypatch.setattr(positions_trained, "generate", lambda name, count, **options: generate(name, 2, **options))
     monkeypatch.setattr(positions_trained, "longest", lambda setting: 4)
     monkeypatch.setattr(positions_trained, "FURTHER", ("sinusoidal", "learned", "alibi"))

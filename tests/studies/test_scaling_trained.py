@@ -118,7 +118,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 
     small = corpora.phrasebook(100, 2, longest=5)
     monkeypatch.setattr(scaling_trained, "tables", short)
-    monkeypatch.setattr(scaling_trained, "corpus_of", lambda setting: small)
+    monkeypatch.setattr(scaling_trained, "english_german", lambda setting, tests: small)
     whole = Run.translate
     monkeypatch.setattr(Run, "translate", lambda self, texts, **given: whole(self, texts, longest=2, **given))
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")

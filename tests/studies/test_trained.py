@@ -68,8 +68,19 @@ def test_what_differs():
     assert differing({"a": 1}, {"a": 1}) == []
 
 
-def test_at_the_same_time_is_the_same(said, tmp_path):
+@pytest.fixture
+def one_thread():
+    """A process beside others has its share of the cores, of two one; sums by two threads are others."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_at_the_same_time_is_the_same(said, tmp_path, monkeypatch):
     lines, setting = said
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     one = taught_all("some", {"a": TABLE}, setting)
     both = taught_all("some", {"a": TABLE}, replace(setting, jobs=2, out=tmp_path / "both"))
     assert lines[2:4] == ["a, seed 3: trained", "a, seed 5: trained"]

@@ -18,7 +18,7 @@ from regard.studies.alignment_drawn import by_layer, curves, heat_map, mechanism
 from regard.studies.alignment_judged import Curve, Figures, System, verdicts
 from regard.studies.corpora import Aligned, Pairs
 from regard.studies.luong_table import TESTS, WORDS, aligned_phrases, perplexity, short
-from regard.studies.page import Page, signed
+from regard.studies.page import Page, signed_training
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread, spread
 from regard.studies.trained import Trained, by_name, taught_all
@@ -96,10 +96,7 @@ def texts(setting: Setting) -> tuple[Pairs, Aligned]:
 def run(setting: Setting) -> Page:
     """Train all systems, read every head of every checkpoint, and judge."""
     corpus, aligned = texts(setting)
-    real = setting.corpora is not None
-    dtype = "bfloat16 and float32" if real else "float32"
-    name = corpus.name if real else ""
-    with signed(seed=setting.seeds[0], quick=setting.quick, dtype=dtype, setting=setting, corpus=name) as clock:
+    with signed_training(setting, corpus.name) as clock:
         made = tables(setting, corpus)
         found = {
             name: figures(systems, corpus, aligned)

@@ -20,7 +20,17 @@ from regard.evaluation.items import read_texts
 from regard.evaluation.text import measure_bleu
 from regard.studies.setting import Setting
 
-__all__ = ["Aligned", "Pairs", "aligned", "europarl", "file_in", "multi30k", "phrasebook", "tokenised"]
+__all__ = [
+    "Aligned",
+    "Pairs",
+    "aligned",
+    "english_german",
+    "europarl",
+    "file_in",
+    "multi30k",
+    "phrasebook",
+    "tokenised",
+]
 
 JOINED = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|\S")  # words, with hyphens and apostrophes inside; all else by itself
 
@@ -77,6 +87,13 @@ def multi30k(folder: Path) -> Pairs:
     }
     sources, references = (read_texts(file_in(folder, f"multi30k/test_2016_flickr.{side}.gz")) for side in ("en", "de"))
     return Pairs("Multi30k, English to German, test 2016", tables, sources, references, lowercase=True)
+
+
+def english_german(setting: Setting, tests: int) -> Pairs:
+    """Multi30k, or the phrasebook, with `tests` test sentences in a first look."""
+    if setting.corpora is not None:
+        return multi30k(setting.corpora)
+    return phrasebook(30_000, tests) if setting.quick else phrasebook(200_000, 1000)
 
 
 def europarl(setting: Setting, source: str = "de", target: str = "en", *, pieces: int = 8000) -> Pairs:

@@ -13,7 +13,7 @@ from typing import Any
 from regard.studies.apart import Apart, apart
 from regard.studies.documents_drawn import drawn, length_table, pointed_table, whole_table
 from regard.studies.documents_measured import Figures, chance, encoded_once, measured
-from regard.studies.page import Page, Verdict, signed
+from regard.studies.page import Page, Verdict, signed_training
 from regard.studies.reviews import Reviews, built_in, imdb
 from regard.studies.setting import Setting
 from regard.studies.trained import by_name, taught_all
@@ -71,13 +71,7 @@ def run(setting: Setting) -> Page:
     """Train the systems, label the test sets, and judge."""
     tasks = tasks_of(setting)
     real = setting.corpora is not None
-    with signed(
-        seed=setting.seeds[0],
-        quick=setting.quick,
-        dtype="bfloat16 and float32 on a GPU, else float32",
-        setting=setting,
-        corpus="IMDB" if real else "",
-    ) as clock:
+    with signed_training(setting, "IMDB") as clock:
         systems = by_name(taught_all("documents", tables(tasks, setting.quick), setting))
         found: dict[str, dict[str, Figures]] = {}
         for task, reviews in tasks.items():

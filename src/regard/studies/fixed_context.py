@@ -15,7 +15,7 @@ from regard.evaluation.text import bleu
 from regard.inspection import plot
 from regard.inspection.table import Cell
 from regard.studies.corpora import Pairs, europarl, paragraphs, phrasebook
-from regard.studies.page import Page, Plot, Table, Verdict, show, signed
+from regard.studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread, spread
 from regard.studies.trained import Trained, by_name, taught_all
@@ -80,13 +80,7 @@ def run(setting: Setting) -> Page:
     """Train six systems, translate, and judge."""
     pairs, lengths = corpus(setting)
     real = setting.corpora is not None
-    with signed(
-        seed=setting.seeds[0],
-        quick=setting.quick,
-        dtype="bfloat16 and float32 on a GPU, else float32",
-        setting=setting,
-        corpus=pairs.name if real else "",
-    ) as clock:
+    with signed_training(setting, pairs.name) as clock:
         systems = by_name(taught_all("fixed-context", tables(pairs, setting.quick), setting))
         found = {name: [translated(each, pairs, lengths) for each in some] for name, some in systems.items()}
         signature = clock.signature()

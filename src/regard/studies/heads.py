@@ -11,14 +11,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.studies import corpora
-from regard.studies.corpora import Pairs
+from regard.studies.corpora import Pairs, english_german
 from regard.studies.heads_drawn import by_kind, drawn, heads_table, labelled, lost_plot, lost_table
-from regard.studies.page import Page, Verdict, show, signed
+from regard.studies.page import Page, Verdict, show, signed_training
 from regard.studies.setting import Setting
 from regard.studies.silent import KINDS, Lost, lost
 from regard.studies.trained import by_name, taught_all
-from regard.studies.translated import Translated, dtypes, margin, translated
+from regard.studies.translated import Translated, margin, translated
 
 __all__ = ["run", "tables", "verdicts"]
 
@@ -57,14 +56,8 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 def run(setting: Setting) -> Page:
     """Train, translate, silence every head in turn, and judge."""
-    corpus = corpus_of(setting)
-    with signed(
-        seed=setting.seeds[0],
-        quick=setting.quick,
-        dtype=dtypes(setting),
-        setting=setting,
-        corpus=corpus.name if setting.corpora else "",
-    ) as clock:
+    corpus = english_german(setting, 300)
+    with signed_training(setting, corpus.name) as clock:
         systems = by_name(taught_all("heads", tables(setting, corpus), setting))
         found = {}
         for name, each in systems.items():
@@ -108,13 +101,6 @@ def run(setting: Setting) -> Page:
         ],
         signature=signature,
     )
-
-
-def corpus_of(setting: Setting) -> Pairs:
-    """Multi30k, or the phrasebook."""
-    if setting.corpora is not None:
-        return corpora.multi30k(setting.corpora)
-    return corpora.phrasebook(30_000, 300) if setting.quick else corpora.phrasebook(200_000, 1000)
 
 
 def taken(found: Mapping[str, object]) -> str:

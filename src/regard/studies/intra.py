@@ -15,7 +15,7 @@ from regard.studies.documents_measured import Figures, encoded_once, measured
 from regard.studies.intra_drawn import accuracy_table, course_table, drawn, looked_table, perplexity_table, place_table
 from regard.studies.intra_looked import evenly, looked
 from regard.studies.intra_measured import EARLY, Likelihood, course, likelihood, percent, wider
-from regard.studies.page import Page, Verdict, signed
+from regard.studies.page import Page, Verdict, signed_training
 from regard.studies.reviews import Reviews, built_in
 from regard.studies.sentences import Sentences, europarl, german, multi30k
 from regard.studies.setting import Setting
@@ -110,13 +110,7 @@ def run(setting: Setting) -> Page:
     """Train the systems, ask them about the tests, and judge."""
     corpora = corpora_of(setting)
     real = setting.corpora is not None
-    with signed(
-        seed=setting.seeds[0],
-        quick=setting.quick,
-        dtype="bfloat16 and float32 on a GPU, else float32",
-        setting=setting,
-        corpus="Multi30k, Europarl" if real else "",
-    ) as clock:
+    with signed_training(setting, "Multi30k, Europarl") as clock:
         systems = by_name(taught_all("intra", tables(corpora, setting.quick), setting))
         found = {
             name: {each: likelihood(systems[f"{name}-{each}"], corpus) for each in ("lstm", "wide", "lstmn")}

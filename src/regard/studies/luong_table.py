@@ -18,7 +18,7 @@ from regard.studies import corpora
 from regard.studies.corpora import Aligned, Pairs
 from regard.studies.luong_drawn import Figures, drawn, paper_table, system_table
 from regard.studies.luong_judged import ERRORS, POINTS, SHARE, verdicts
-from regard.studies.page import Page, signed
+from regard.studies.page import Page, signed_training
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread, spread
 from regard.studies.trained import Trained, by_name, taught_all
@@ -104,10 +104,7 @@ def aligned_phrases(count: int, **options: Any) -> Aligned:
 def run(setting: Setting) -> Page:
     """Train all systems, measure and judge."""
     corpus, aligned = texts(setting)
-    real = setting.corpora is not None
-    dtype = "bfloat16 and float32" if real else "float32"
-    name = corpus.name if real else ""
-    with signed(seed=setting.seeds[0], quick=setting.quick, dtype=dtype, setting=setting, corpus=name) as clock:
+    with signed_training(setting, corpus.name) as clock:
         made = tables(setting, corpus)
         systems = by_name(taught_all("luong-table", made, setting))
         found = {name: figures(each, corpus, aligned) for name, each in systems.items()}

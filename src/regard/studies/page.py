@@ -23,7 +23,7 @@ if typing.TYPE_CHECKING:
 
     from regard.studies.setting import Setting
 
-__all__ = ["Page", "Part", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed"]
+__all__ = ["Page", "Part", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed", "signed_training"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +182,20 @@ def signed(
     finally:
         torch.set_num_threads(threads)
         torch.set_rng_state(state)
+
+
+def signed_training(setting: "Setting", corpus: str = "") -> typing.ContextManager["Clock"]:
+    """The same for what is trained; `corpus` is the name of the real one, which counts where there is one."""
+    import torch
+
+    half = setting.device != "cpu" and torch.cuda.is_available()
+    return signed(
+        seed=setting.seeds[0],
+        quick=setting.quick,
+        dtype="bfloat16 and float32" if half else "float32",
+        setting=setting,
+        corpus=corpus if setting.corpora is not None else "",
+    )
 
 
 @contextmanager

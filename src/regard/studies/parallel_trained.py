@@ -14,13 +14,12 @@ from typing import Any
 
 from regard.run import load
 from regard.studies.corpora import Pairs, multi30k, phrasebook
-from regard.studies.page import Part, Verdict, show, signed
+from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.parallel_drawn import LABELS, curve_plot, encoder_table, quality_table
 from regard.studies.parallel_timed import Milliseconds, encoders, records, updates
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.trained import Trained, by_name, taught_all
-from regard.studies.translated import dtypes
 
 __all__ = ["Figures", "corpus", "run", "tables", "verdicts"]
 
@@ -95,10 +94,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
 def run(setting: Setting) -> Part:
     """Train five systems, translate at every quarter of the way, take times, and judge."""
     pairs = corpus(setting)
-    name = "" if setting.corpora is None else pairs.name
-    with signed(
-        seed=setting.seeds[0], quick=setting.quick, dtype=dtypes(setting), setting=setting, corpus=name
-    ) as clock:
+    with signed_training(setting, pairs.name) as clock:
         systems = by_name(taught_all("parallel", tables(pairs, setting.quick), setting))
         seeds = {name: [measured(each, pairs) for each in some] for name, some in systems.items()}
         firsts = {name: some[0] for name, some in systems.items()}

@@ -13,14 +13,13 @@ from typing import Any
 
 from regard.data.builtin import Example, generate
 from regard.run import Run
-from regard.studies import corpora
-from regard.studies.corpora import Pairs
-from regard.studies.page import Part, Verdict, show, signed
+from regard.studies.corpora import Pairs, english_german
+from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.positions_drawn import LABELS, further_plot, further_table, positions_table
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.trained import Trained, by_name, taught_all
-from regard.studies.translated import FLOOR, Translated, dtypes, log_probs, margin, translated
+from regard.studies.translated import FLOOR, Translated, log_probs, margin, translated
 
 __all__ = ["Further", "begun", "run", "tables", "verdicts"]
 
@@ -102,10 +101,9 @@ def drawn_from(setting: Setting) -> dict[str, int]:
 
 def run(setting: Setting) -> Part:
     """Train, translate, copy what is longer, and judge."""
-    corpus = corpus_of(setting)
-    named, first = corpus.name if setting.corpora else "", setting.seeds[0]
+    corpus = english_german(setting, 200)
     tests = {times: sequences(setting, times) for times in TIMES}
-    with signed(seed=first, quick=setting.quick, dtype=dtypes(setting), setting=setting, corpus=named) as clock:
+    with signed_training(setting, corpus.name) as clock:
         systems = by_name(taught_all("positions", tables(setting, corpus), setting))
         found, copied = {}, {}
         for name, each in systems.items():
@@ -144,13 +142,6 @@ def run(setting: Setting) -> Part:
         ],
         signature=signature,
     )
-
-
-def corpus_of(setting: Setting) -> Pairs:
-    """Multi30k, or the phrasebook."""
-    if setting.corpora is not None:
-        return corpora.multi30k(setting.corpora)
-    return corpora.phrasebook(30_000, 200) if setting.quick else corpora.phrasebook(200_000, 1000)
 
 
 def sequences(setting: Setting, times: float) -> list[Example]:

@@ -17,13 +17,13 @@ from regard.data.builtin import generate
 from regard.data.builtin.example import Example
 from regard.inspection.dependencies import SIDES
 from regard.run import Run
-from regard.studies.page import Page, Verdict, show, signed
+from regard.studies.page import Page, Verdict, show, signed_training
 from regard.studies.relations_drawn import drawn, relation_table, training_table
 from regard.studies.relations_found import ALL, FAR, GROUPS, Best, Counts, best_distance, best_head, count, single_head
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.trained import Trained, taught_all
-from regard.studies.translated import dtypes, margin
+from regard.studies.translated import margin
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
 from regard.training.predict import model_of
@@ -90,7 +90,7 @@ def run(setting: Setting) -> Page:
     longest = int(table["transformer"]["data"]["builtin_options"][0].split("=")[1])
     tests = 800 if setting.quick else 3000
     examples = list(generate("phrasebook", tests, split="test", pair="en-de", seed=0, longest=longest))
-    with signed(seed=setting.seeds[0], quick=setting.quick, dtype=dtypes(setting), setting=setting) as clock:
+    with signed_training(setting) as clock:
         systems = taught_all("relations", table, setting)
         halves = examples[: len(examples) // 2], examples[len(examples) // 2 :]
         courses = [course(each, halves) for each in systems]

@@ -19,15 +19,14 @@ from regard.attention.watch import watch
 from regard.data.batching import collate
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import build
-from regard.studies import corpora
-from regard.studies.corpora import Pairs
-from regard.studies.page import Part, Verdict, show, signed
+from regard.studies.corpora import Pairs, english_german
+from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.scaling import jacobian_norm
 from regard.studies.scaling_drawn import figures_table, start_table, trained_plot
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.trained import Trained, by_name, taught_all
-from regard.studies.translated import Translated, alike, dtypes, margin, translated
+from regard.studies.translated import Translated, alike, margin, translated
 
 __all__ = ["Softmax", "gradient_norm", "observed", "run", "tables", "verdicts"]
 
@@ -87,10 +86,8 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
 
 def run(setting: Setting) -> Part:
     """Train, translate, look at the softmax, and judge."""
-    corpus = corpus_of(setting)
-    named = corpus.name if setting.corpora else ""
-    first = setting.seeds[0]
-    with signed(seed=first, quick=setting.quick, dtype=dtypes(setting), setting=setting, corpus=named) as clock:
+    corpus = english_german(setting, 200)
+    with signed_training(setting, corpus.name) as clock:
         systems = by_name(taught_all("scaling", tables(setting, corpus), setting))
         found = {}
         for name, each in systems.items():
@@ -121,13 +118,6 @@ def run(setting: Setting) -> Part:
         ],
         signature=signature,
     )
-
-
-def corpus_of(setting: Setting) -> Pairs:
-    """Multi30k, or the phrasebook."""
-    if setting.corpora is not None:
-        return corpora.multi30k(setting.corpora)
-    return corpora.phrasebook(30_000, 200) if setting.quick else corpora.phrasebook(200_000, 1000)
 
 
 def before_and_after(system: Trained, corpus: Pairs) -> tuple[Softmax, Softmax]:

@@ -17,7 +17,7 @@ from regard.evaluation.captions import measure_bleu_of, measure_cider
 from regard.evaluation.text import exact
 from regard.inspection.places import concentration, grounding
 from regard.studies.galleries import Gallery, flickr8k, scenes
-from regard.studies.page import Page, Signature, Verdict, signed
+from regard.studies.page import Page, Signature, Verdict, signed_training
 from regard.studies.setting import Setting
 from regard.studies.soft_hard_drawn import SYSTEMS, drawn, looks_table, published, scores_table
 from regard.studies.spread import Spread, spread
@@ -107,9 +107,7 @@ def on_photographs() -> dict[str, dict[str, Any]]:
 def run(setting: Setting) -> Page:
     """Train the systems, describe the test's pictures, and judge."""
     gallery = gallery_of(setting)
-    dtype = "bfloat16 and float32" if on_gpu(setting) else "float32"
-    corpus = "" if gallery.drawn else gallery.name
-    with signed(seed=setting.seeds[0], quick=setting.quick, dtype=dtype, setting=setting, corpus=corpus) as clock:
+    with signed_training(setting, gallery.name) as clock:
         systems = taught_all("soft-hard", tables(gallery, setting.quick), setting)
         found = {name: measured(several, gallery) for name, several in by_name(systems).items()}
         signature = clock.signature()
@@ -138,10 +136,6 @@ def page_of(found: Mapping[str, Figures], gallery: str, pictures: int, steps: in
         caveats=caveats(found, real, steps),
         signature=signature,
     )
-
-
-def on_gpu(setting: Setting) -> bool:
-    return setting.device != "cpu" and torch.cuda.is_available()
 
 
 def measured(systems: Sequence[Trained], gallery: Gallery) -> Figures:

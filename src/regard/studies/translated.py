@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from regard.decoding.score import score
 from regard.run import Run
 from regard.studies.corpora import Pairs
-from regard.studies.setting import Setting
 from regard.studies.spread import Spread, spread
-from regard.studies.trained import Trained, cuda
+from regard.studies.trained import Trained
 
-__all__ = ["Translated", "alike", "dtypes", "log_probs", "margin", "measured", "translated"]
+__all__ = ["Translated", "alike", "log_probs", "margin", "measured", "translated"]
 
 BUDGET = 16_384  # tokens a side that are scored together on a GPU, and
 BUDGET_CPU = 2048  # elsewhere
@@ -74,8 +73,3 @@ def alike(one: Spread, other: Spread, floor: float = FLOOR) -> bool:
     `margin` would call the more alike the more any other system varies.
     """
     return abs(one.mean - other.mean) <= max(floor, one.deviation + other.deviation)
-
-
-def dtypes(setting: Setting) -> str:
-    """What a training computes in, as a signature has it."""
-    return "bfloat16 and float32" if setting.device != "cpu" and cuda() else "float32"
