@@ -140,7 +140,7 @@ def test_forms_of_the_study(monkeypatch):
     quick, whole, again, *real = asked
     assert all(few < many for few, many in zip(quick, whole, strict=True))
     assert again == quick
-    assert real == [(folder, "polarity")]
+    assert real == [(folder,)]
 
 
 @pytest.mark.slow

@@ -24,16 +24,14 @@ def write(folder, name, rows):
         file.writelines("\t".join(row) + "\n" for row in rows)
 
 
-def test_imdb_has_two_labels(tmp_path):
+def test_imdb_is_for_or_against(tmp_path):
     rows = [("neg", "2", "0", "Not good ."), ("pos", "9", "1", "Good , good ."), ("pos", "10", "2", "Fine .")]
     write(tmp_path, "train.tsv.gz", rows)
     with pytest.raises(CommandError, match=r"test\.tsv\.gz is not there"):
-        imdb(tmp_path, "stars")
+        imdb(tmp_path)
     write(tmp_path, "test.tsv.gz", rows)
-    stars, polarity = imdb(tmp_path, "stars"), imdb(tmp_path, "polarity")
-    assert (stars.labels, polarity.labels) == (["2", "9", "10"], ["neg", "pos", "pos"])
-    assert stars.texts == ["Not good .", "Good , good .", "Fine ."]
-    assert stars.real
-    one, other = (read_settings({"task": "classify", **each.tables}) for each in (stars, polarity))
-    assert (one.data.label_column, other.data.label_column) == (2, 1)
-    assert one.tokenizer == other.tokenizer
+    found = imdb(tmp_path)
+    assert found.labels == ["neg", "pos", "pos"]
+    assert found.texts == ["Not good .", "Good , good .", "Fine ."]
+    assert found.real
+    assert read_settings({"task": "classify", **found.tables}).data.label_column == 1

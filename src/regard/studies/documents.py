@@ -31,7 +31,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 def tasks_of(setting: Setting) -> dict[str, Reviews]:
     """What is to be labelled."""
     if setting.corpora is not None:
-        return {"polarity": imdb(setting.corpora, "polarity")}
+        return {"polarity": imdb(setting.corpora)}
     count, tests = (8000, 2000) if setting.quick else (40_000, 4000)
     return {"opinion": built_in(count, tests, longest=20 if setting.quick else 30)}
 

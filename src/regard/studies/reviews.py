@@ -53,15 +53,11 @@ def built_in(count: int, tests: int, **options: Any) -> Reviews:
     )
 
 
-def imdb(folder: Path, label: str) -> Reviews:
-    """The reviews of Maas et al. 2011; the label is `polarity` or `stars`, of which a reviewer gives 1 to 4 or 7 to 10.
-
-    `imdb/{train,test}.tsv.gz` hold polarity, stars, number and text.
-    """
-    column = {"polarity": 1, "stars": 2}[label]
+def imdb(folder: Path) -> Reviews:
+    """The reviews of Maas et al. 2011, for or against: `imdb/{train,test}.tsv.gz`, polarity, stars, number and text."""
     data: dict[str, Any] = {
         "documents": str(file_in(folder, "imdb/train.tsv.gz")),
-        "label_column": column,
+        "label_column": 1,
         "text_column": 4,
         "lowercase": True,
         "longest": 100,
@@ -71,6 +67,5 @@ def imdb(folder: Path, label: str) -> Reviews:
     }
     test = DataSettings(**data).labelled(str(file_in(folder, "imdb/test.tsv.gz")))
     rows = [(text, label) for text, label in pairs(test, labelled=True) if text.strip() and label]
-    name = "IMDB, " + {"polarity": "for or against", "stars": "one of eight numbers of stars"}[label]
     tables = {"data": data, "tokenizer": {"kind": "bpe", "size": 16_384}}
-    return Reviews(name, tables, [text for text, _ in rows], [str(label) for _, label in rows])
+    return Reviews("IMDB, for or against", tables, [text for text, _ in rows], [str(label) for _, label in rows])
