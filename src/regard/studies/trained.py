@@ -6,7 +6,7 @@ systems may be stopped at any time, and its page be written anew from what is th
 
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,13 +55,14 @@ def taught_all(study: str, tables: Tables, setting: Setting) -> list[Trained]:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+        setting = apart  # what is found now has been told
     return [taught(study, *each, setting) for each in wanted]
 
 
 def taught(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> Trained:
     """One system, trained now or found."""
     folder = folder_of(study, name, seed, setting)
-    setting.say(f"{name}, seed {seed}: {learn(folder, table, seed, setting)}")
+    learn(folder, table, seed, setting, lambda text: setting.say(f"{name}, seed {seed}: {text}"))
     last = Checkpoints(folder).last()
     assert last is not None
     manifest = read_manifest(last)
@@ -82,19 +83,20 @@ def folder_of(study: str, name: str, seed: int, setting: Setting) -> Path:
     return setting.out / study / "runs" / f"{'quick-' * setting.quick}{name}-{seed}"
 
 
-def learn(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting) -> str:
-    """Train into a folder what is not there yet, and say what was done."""
+def learn(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting, say: Callable[[str], None]) -> None:
+    """Train into a folder what is not there yet, and say before what is done."""
     whole = {**table, "training": {**table["training"], "seed": seed, "device": setting.device}}
     steps = read_settings(whole).training.steps
     found = Checkpoints(folder).last() if folder.exists() else None
     if found is not None:
         check_same(folder, whole)
         if read_manifest(found)["step"] >= steps:
-            return f"found in {folder}"
+            say(f"found in {folder}")
+            return
+    say("training" if found is None else "training, from where it stopped")
     result = start(whole, folder, resume=found is not None).result
     if result.why == "signal":
         raise CommandError(f"stopped; the same command goes on from {folder}")
-    return "trained" if found is None else "trained, from where it stopped"
 
 
 def share_data(tables: Tables) -> None:
@@ -113,8 +115,10 @@ def alone(study: str, name: str, table: Mapping[str, Any], seed: int, setting: S
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // setting.jobs))
+    said: list[str] = []
     try:
-        return True, learn(folder_of(study, name, seed, setting), table, seed, setting)
+        learn(folder_of(study, name, seed, setting), table, seed, setting, said.append)
+        return True, said[-1].replace("training", "trained")
     except RegardError as error:
         return False, str(error)
 
