@@ -10,9 +10,10 @@ from regard.evaluation.alignment import measure_links
 from regard.studies import luong_table, run
 from regard.studies.corpora import Pairs, phrasebook
 from regard.studies.luong_drawn import LABELS
-from regard.studies.luong_table import SYSTEMS, aligned_phrases, error_rates, perplexity, short, tables
+from regard.studies.luong_table import SYSTEMS, aligned_phrases, error_rates, short, tables
 from regard.studies.setting import Setting
 from regard.studies.trained import taught
+from regard.studies.translated import perplexity
 from regard.training.settings import read_settings
 
 QUICK = Setting((0,), quick=True, device="cpu")
@@ -76,7 +77,7 @@ def test_perplexity_and_error_rates_are_what_others_say_of_the_run(few, tmp_path
     scored = system.run.score(corpus.sources, corpus.references)
     pieces = sum(len(system.run.tokenizers.target.encode(text)) + 1 for text in corpus.references)
     expected = math.exp(-sum(each.log_prob for each in scored) / pieces)
-    assert perplexity(system, corpus) == pytest.approx(expected, rel=1e-5)
+    assert perplexity(system.run, corpus) == pytest.approx(expected, rel=1e-5)
     links = system.run.links(zip(aligned.sources, aligned.targets, strict=True))  # offset 0, the largest weight
     assert error_rates(system, aligned)[0] == pytest.approx(
         100 * measure_links(links, aligned.gold)["aer"].score().value

@@ -17,11 +17,12 @@ from regard.studies import corpora
 from regard.studies.alignment_drawn import by_layer, curves, heat_map, mechanism_table, step_table
 from regard.studies.alignment_judged import Curve, Figures, System, verdicts
 from regard.studies.corpora import Aligned, Pairs
-from regard.studies.luong_table import TESTS, WORDS, aligned_phrases, perplexity, short
+from regard.studies.luong_table import TESTS, WORDS, aligned_phrases, short
 from regard.studies.page import Page, signed_training
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread, spread
 from regard.studies.trained import Trained, by_name, taught_all
+from regard.studies.translated import perplexity
 from regard.training.metrics import read
 
 __all__ = ["SYSTEMS", "diagonal", "held_out", "one_each", "run", "tables"]
@@ -198,7 +199,7 @@ def figures(systems: Sequence[Trained], corpus: Pairs, aligned: Aligned) -> Syst
     written, read_, chosen = (Spread(values) for values in zip(*rates, strict=True))
     return System(
         bleu=spread(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
-        perplexity=spread(systems, lambda each: perplexity(each, corpus)),
+        perplexity=spread(systems, lambda each: perplexity(each.run, corpus)),
         written=written,
         read=read_,
         chosen=chosen,

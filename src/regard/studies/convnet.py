@@ -141,7 +141,7 @@ def figures_of(system: Trained, tests: Sequence[Pictured]) -> dict[str, float]:
     answers = [cast(Any, answer).label for answer in system.run.classify(pixels)]
     return {
         **shares(answers, tests),
-        "parameters": float(sum(parameter.numel() for parameter in model.parameters())),
+        "parameters": float(system.parameters),
         "reach": float(reach_of(model)),
         "gamma": model.attention.gamma.item() if model.attention is not None else 0.0,
         "seconds": system.seconds,

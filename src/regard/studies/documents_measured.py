@@ -80,7 +80,7 @@ def measured(systems: Sequence[Trained], reviews: Reviews, encode: Encode) -> Fi
         np.array(right),
         Spread(tuple(f1)),
         spread(systems, lambda each: each.seconds),
-        sum(parameter.numel() for parameter in systems[0].run.model.parameters()),
+        systems[0].parameters,
         Pointed(*(Spread(values) for values in zip(*found, strict=True))) if found else None,
     )
 

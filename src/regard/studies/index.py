@@ -14,7 +14,7 @@ from regard.studies.markdown import table
 
 __all__ = ["read_results", "write_index"]
 
-TITLE = "The papers' claims, reproduced"
+TITLE = "The papers' claims, and what came out"
 ABOUT = (
     "Each line is a study that `regard study NAME` runs: systems side by side on the same data with the same budget. "
     "Its page has the tables and plots, what agrees and what does not, and the command that does it again."

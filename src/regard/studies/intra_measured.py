@@ -1,7 +1,6 @@
 """How language models are measured: how likely they think each word of a test, by its place in the sentence."""
 
 # p groups of places · s seeds · n sentences of the test
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from regard.studies.apart import Apart, apart
 from regard.studies.sentences import Sentences
 from regard.studies.spread import Spread, spread
 from regard.studies.trained import Trained
+from regard.training.metrics import read
 
 __all__ = ["PLACES", "Likelihood", "course", "likelihood", "parameters", "placed", "wider"]
 
@@ -67,7 +67,7 @@ def likelihood(systems: Sequence[Trained], corpus: Sentences) -> Likelihood:
         found[0][1],
         np.array(corpus.words, float),
         spread(systems, lambda each: each.seconds),
-        sum(parameter.numel() for parameter in systems[0].run.model.parameters()),
+        systems[0].parameters,
     )
 
 
@@ -75,7 +75,7 @@ def course(systems: Sequence[Trained]) -> dict[int, float]:
     """The perplexity of held-out text by the number of updates, as training has noted it; of the seeds' mean loss."""
     losses: dict[int, list[float]] = {}
     for each in systems:
-        rows = [json.loads(line) for line in (each.run.folder / "metrics.jsonl").read_text().splitlines()]
+        rows = read(each.run.folder / "metrics.jsonl")
         for step, loss in {row["step"]: row["loss"] for row in rows if row["kind"] == "valid"}.items():
             losses.setdefault(step, []).append(loss)
     return {step: float(np.exp(np.mean(values))) for step, values in sorted(losses.items())}

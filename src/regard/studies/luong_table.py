@@ -7,11 +7,9 @@ the attentional state on; annotations stand in the order of the source all the s
 beginning. `window_cost` measures what a window saves.
 """
 
-import math
 from typing import Any
 
 from regard.data.builtin import generate
-from regard.decoding.score import score
 from regard.evaluation.alignment import Gold
 from regard.inspection.choosing import read_heads
 from regard.studies import corpora
@@ -22,9 +20,10 @@ from regard.studies.page import Page, signed_training
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread, spread
 from regard.studies.trained import Trained, by_name, taught_all
+from regard.studies.translated import perplexity
 from regard.studies.window_cost import cost_plot, cost_table, cost_verdicts, measured
 
-__all__ = ["SYSTEMS", "aligned_phrases", "error_rates", "perplexity", "run", "short", "tables"]
+__all__ = ["SYSTEMS", "aligned_phrases", "error_rates", "run", "short", "tables"]
 
 SYSTEMS: dict[str, dict[str, Any]] = {
     "global-location": {"span": "global", "score": "location"},
@@ -41,7 +40,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 WORDS = 40  # of a test sentence's longer side: what is longer has hardly been seen in training
 TESTS = 1500
-BUDGET = 16_384  # tokens that are scored together
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
@@ -164,20 +162,12 @@ def figures(systems: list[Trained], corpus: Pairs, aligned: Aligned) -> Figures:
     written, read = zip(*(error_rates(each, aligned) for each in systems), strict=True)
     rates = {"written": Spread(written), "read": Spread(read)}
     return {
-        "perplexity": spread(systems, lambda each: perplexity(each, corpus)),
+        "perplexity": spread(systems, lambda each: perplexity(each.run, corpus)),
         "bleu": spread(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
         **rates,
         "aer": min(rates.values(), key=lambda each: each.mean),
         "seconds": spread(systems, lambda each: each.seconds),
     }
-
-
-def perplexity(system: Trained, corpus: Pairs) -> float:
-    """Of a piece of the test set, END among them."""
-    run = system.run
-    encoded = run.tokenizers.source.encode_batch(corpus.sources), run.tokenizers.target.encode_batch(corpus.references)
-    found = score(run.model, *encoded, device=run.device, budget=BUDGET if run.device.type == "cuda" else 2048)
-    return math.exp(-sum(each.log_prob for each in found) / sum(len(each.tokens) for each in found))
 
 
 def error_rates(system: Trained, aligned: Aligned) -> tuple[float, float]:

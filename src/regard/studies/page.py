@@ -82,9 +82,9 @@ class Signature:
         return " · ".join([*parts, f"{self.threads} {threads}", f"{self.seconds:.1f} s"])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(kw_only=True)
 class Part:
-    """What a study adds to its page by training."""
+    """What was measured, how it looks, and what it says; by itself what a study adds to its page by training."""
 
     measured: Sequence[str]
     tables: Sequence[Table]
@@ -94,20 +94,14 @@ class Part:
     signature: Signature
 
 
-@dataclasses.dataclass
-class Page:
+@dataclasses.dataclass(kw_only=True)
+class Page(Part):
     """The result of a study."""
 
     name: str
     title: str
     claim: str
     source: str
-    measured: Sequence[str]
-    tables: Sequence[Table]
-    plots: Sequence[Plot]
-    verdicts: Sequence[Verdict]
-    caveats: Sequence[str]
-    signature: Signature
 
     def joined(self, part: Part) -> "Page":
         """The page with what was trained, first: signed with the training, and with the time of both."""
@@ -174,7 +168,7 @@ def signed(
     if setting is None:
         torch.set_num_threads(1)
     torch.manual_seed(seed)
-    seeds, device = ((), "cpu") if setting is None else (setting.seeds, setting.device)
+    seeds, device = ((), "cpu") if setting is None else (setting.seeds, setting.where)
     try:
         yield Clock(
             seed=seed, quick=quick, dtype=dtype, began=time.perf_counter(), seeds=seeds, device=device, corpus=corpus
@@ -186,13 +180,10 @@ def signed(
 
 def signed_training(setting: "Setting", corpus: str = "") -> typing.ContextManager["Clock"]:
     """The same for what is trained; `corpus` is the name of the real one, which counts where there is one."""
-    import torch
-
-    half = setting.device != "cpu" and torch.cuda.is_available()
     return signed(
         seed=setting.seeds[0],
         quick=setting.quick,
-        dtype="bfloat16 and float32" if half else "float32",
+        dtype="float32" if setting.where == "cpu" else "bfloat16 and float32",
         setting=setting,
         corpus=corpus if setting.corpora is not None else "",
     )
@@ -229,12 +220,11 @@ class Clock:
 
         import regard
 
-        on_gpu = self.device != "cpu" and torch.cuda.is_available()
         return Signature(
             regard=regard.__version__,
             torch=torch.__version__,
             python=platform.python_version(),
-            device=torch.cuda.get_device_name() if on_gpu else f"CPU ({platform.machine()})",
+            device=torch.cuda.get_device_name(self.device) if self.device != "cpu" else f"CPU ({platform.machine()})",
             dtype=self.dtype,
             seed=self.seed,
             quick=self.quick,

@@ -4,7 +4,6 @@ Systems are timed in turns, so that whatever else a machine does meanwhile slows
 """
 
 import contextlib
-import json
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from regard.models.kinds import build
 from regard.run import Run
 from regard.studies.corpora import Pairs
 from regard.studies.trained import Trained
+from regard.training.metrics import read
 
 __all__ = ["Milliseconds", "encoders", "pace", "records", "updates"]
 
@@ -60,8 +60,7 @@ def updates(systems: Mapping[str, Trained], corpus: Pairs) -> dict[str, float]:
 
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     """What a training has written down: every so many steps, or at every validation."""
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [each for each in map(json.loads, lines) if each.get("kind") == kind]
+    return [each for each in read(folder / "metrics.jsonl") if each.get("kind") == kind]
 
 
 def pace(steps: Sequence[Mapping[str, Any]]) -> float:

@@ -20,6 +20,13 @@ class Setting:
     jobs: int = 1  # systems that are trained at the same time, a process each
 
     @property
+    def where(self) -> str:
+        """The device itself: a GPU where there is one, unless told otherwise."""
+        import torch
+
+        return self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+    @property
     def corpora(self) -> Path | None:
         """The folder of real corpora, where they are to be taken: not for a first look."""
         return None if self.quick else self.data

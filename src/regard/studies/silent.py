@@ -72,8 +72,8 @@ def lost(run: Run, corpus: Pairs) -> Lost:
         with without(run.model, silent):
             return log_probs(run, corpus.sources, corpus.references)[0]
 
-    _, tokens = log_probs(run, corpus.sources, corpus.references)
-    before, every = scored([]), heads_of(run.model)
+    before, tokens = log_probs(run, corpus.sources, corpus.references)
+    every = heads_of(run.model)
 
     def a_token(after: Sequence[float], rows: slice) -> float:
         return (sum(before[rows]) - sum(after[rows])) / max(1, sum(tokens[rows]))

@@ -36,6 +36,11 @@ class Trained:
     seconds: float  # of training, validations included
     step: int
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers it has learned."""
+        return sum(parameter.numel() for parameter in self.run.model.parameters())
+
 
 def taught_all(study: str, tables: Tables, setting: Setting) -> list[Trained]:
     """Every system with every seed, one after the other, or `setting.jobs` at a time."""
@@ -66,8 +71,9 @@ def taught(study: str, name: str, table: Mapping[str, Any], seed: int, setting: 
     last = Checkpoints(folder).last()
     assert last is not None
     manifest = read_manifest(last)
-    device = "cuda" if setting.device != "cpu" and cuda() else "cpu"
-    return Trained(name, seed, load(folder, device=device), float(manifest["counters"]["seconds"]), manifest["step"])
+    return Trained(
+        name, seed, load(folder, device=setting.where), float(manifest["counters"]["seconds"]), manifest["step"]
+    )
 
 
 def by_name(systems: Sequence[Trained]) -> dict[str, list[Trained]]:
@@ -140,10 +146,3 @@ def check_same(folder: Path, table: Mapping[str, Any]) -> None:
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sequence[str]:
     """Keys whose values are not the same."""
     return sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
-
-
-def cuda() -> bool:
-    """Whether there is a GPU."""
-    import torch
-
-    return torch.cuda.is_available()

@@ -11,7 +11,7 @@ from regard.studies.corpora import Pairs
 from regard.studies.spread import Spread, spread
 from regard.studies.trained import Trained
 
-__all__ = ["Translated", "alike", "log_probs", "margin", "measured", "translated"]
+__all__ = ["Translated", "alike", "log_probs", "margin", "measured", "perplexity", "translated"]
 
 BUDGET = 16_384  # tokens a side that are scored together on a GPU, and
 BUDGET_CPU = 2048  # elsewhere
@@ -35,14 +35,19 @@ def translated(systems: Sequence[Trained], corpus: Pairs, beam: int = 5) -> Tran
         Spread(tuple(bleu for bleu, _ in found)),
         Spread(tuple(perplexity for _, perplexity in found)),
         spread(systems, lambda each: each.seconds),
-        sum(parameter.numel() for parameter in systems[0].run.model.parameters()),
+        systems[0].parameters,
     )
 
 
 def measured(system: Trained, corpus: Pairs, beam: int = 5) -> tuple[float, float]:
     """BLEU of a system's translations, and its perplexity a token of those that are given."""
-    totals, tokens = log_probs(system.run, corpus.sources, corpus.references)
-    return corpus.bleu(system.run.translate(corpus.sources, beam=beam)), math.exp(-sum(totals) / sum(tokens))
+    return corpus.bleu(system.run.translate(corpus.sources, beam=beam)), perplexity(system.run, corpus)
+
+
+def perplexity(run: Run, corpus: Pairs) -> float:
+    """Of a token of the test set's targets, their ends among them."""
+    totals, tokens = log_probs(run, corpus.sources, corpus.references)
+    return math.exp(-sum(totals) / sum(tokens))
 
 
 def log_probs(run: Run, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[float], list[int]]:
