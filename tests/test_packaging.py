@@ -40,3 +40,21 @@ def test_the_wheel_installs_and_runs(tmp_path):
     assert shown == f"regard {regard.__version__}\n"
     where = subprocess.check_output([python, "-c", "import regard; print(regard.__file__)"], text=True, cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(site)
+
+    # The configurations that the pages name, from an empty folder and without the source.
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for config in sorted((ROOT / "configs").glob("*.toml")):
+        assert (site / "regard" / "configs" / config.name).read_bytes() == config.read_bytes()
+    command = [home / "bin" / "regard"]
+    listed = subprocess.check_output([*command, "configs"], text=True, cwd=empty)
+    for name in ("phrasebook", "multi30k"):
+        assert f"\n{name} " in listed
+        check = subprocess.check_output([*command, "train", f"configs/{name}.toml", "--check"], text=True, cwd=empty)
+        assert check == "the configuration is right\n"
+    small = ["data.count=200", "training.steps=2", "model.preset=tiny", f"data.cache={empty / 'cache'}"]
+    settings = [each for setting in small for each in ("--set", setting)]
+    trained = [*command, "train", "configs/phrasebook.toml", "--out", "run", *settings]
+    subprocess.run(trained, check=True, cwd=empty, timeout=120)
+    assert subprocess.check_output([*command, "translate", "run"], input="I ate pizza .\n", text=True, cwd=empty)
+    assert {path.name for path in empty.iterdir()} == {"cache", "run"}

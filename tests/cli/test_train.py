@@ -1,10 +1,15 @@
 """`regard train` as a person types it, with mistakes."""
 
+import dataclasses
+
 import pytest
 import tomli_w
+import typer
 from cli.typing_in import Command
-from tiny import table
+from tiny import table, write_documents
 
+from regard.cli.main import app
+from regard.data.settings import DataSettings
 from regard.training.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -79,6 +84,37 @@ def test_mistakes_are_one_sentence(tmp_path, monkeypatch, config, arguments, sai
     message = refused(*(str(config) if each == "CONFIG" else each for each in arguments))
     assert message.startswith(said)
     assert not (tmp_path / "NONE").exists()
+
+
+FIELDS = {field.name for field in dataclasses.fields(DataSettings)}
+OPTIONS = {option.name for option in typer.main.get_command(app).commands["train"].params}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS & FIELDS))
+def test_every_option_of_data_reaches_its_key(name, tmp_path, monkeypatch, config):
+    given: dict = {}
+    monkeypatch.setattr("regard.training.settings.read_settings", lambda table: given.update(table) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        typed(f"--{name.replace('_', '-')}", "a file.tsv")
+    assert given == {"data": {name: "a file.tsv"}}
+
+
+def test_what_is_trained_on_by_an_option_is_validated_on_by_one():
+    trained = {name.removeprefix("valid_") for name in FIELDS if name.startswith("valid_")} & OPTIONS
+    assert trained == {"source", "target", "documents", "captions"}
+    assert {f"valid_{name}" for name in trained} <= OPTIONS
+
+
+def test_documents_for_validation(tmp_path):
+    files = [write_documents(tmp_path / name, count) for name, count in (("train", 40), ("valid", 7))]
+    settings = ["training.steps=1", "model.size=4", "tokenizer.kind=word", f"data.cache={tmp_path}/cache"]
+    shown = typed(
+        *("--documents", files[0], "--valid-documents", files[1], "--out", tmp_path / "run"),
+        *(each for setting in settings for each in ("--set", setting)),
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "40 documents" in shown.stderr
+    assert "7 for validation" in shown.stderr
 
 
 def test_help_can_be_read():

@@ -1,9 +1,14 @@
-"""Every command that the guide and the README show is one that `regard` takes, options, keys and values."""
+"""Every command, option and key that a page, a notebook, a shipped configuration or a message names is there."""
 
+import ast
 import contextlib
+import dataclasses
+import itertools
+import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +16,83 @@ import pytest
 import typer
 
 from regard.cli.main import app
+from regard.data.settings import DataSettings, TokenizerSettings
+from regard.models.contract import Model
+from regard.models.kinds import KINDS
+from regard.training.settings import TrainingSettings
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+OTHERS = {  # options of other programs, by the word that the same code or sentence has
+    "torchrun": {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"},
+    "benchmarks/quality.py": {"--together", "--seeds", "--minutes"},
+    "sacreBLEU": {"--paired-bs"},
+    "pip install": {"--no-deps"},
+}
+SHELL = {"|", "<", ">", "2>", "&&"}  # what stands behind one of these is the shell's
+STYLE = re.compile(r"var\(--|style=\"--|\{[^}]*--[\w-]+:")  # names of CSS look like options
+
+
+def texts() -> dict[str, str]:
+    """What people read, by its name: pages, the cells of notebooks, the comments of configurations."""
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    pages += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
+    found = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in pages}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = ("".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"])
+        found[f"notebooks/{path.name}"] = "\n\n".join(cells)
+    for path in sorted((ROOT / "configs").glob("*.toml")):
+        lines = (line.partition("#")[2] for line in path.read_text(encoding="utf-8").splitlines())
+        shown = (f"```sh\n{line.strip()}\n```" if line.startswith("   ") else line for line in lines)
+        found[f"configs/{path.name}"] = "\n".join(shown).replace("\\\n```\n```sh\n", " ")
+    return found
+
+
+TEXTS = texts()
+
+
+def spans(text: str) -> tuple[list[str], list[str]]:
+    """The lines of a page's shell blocks, and what stands between backticks, in one line each."""
+    text = text.replace("\\\n", " ")
+    fenced = re.findall(r"^```(\S*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = [line for language, block in fenced if language in ("", "sh") for line in block.splitlines()]
+    quoted = re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)
+    return blocks, [" ".join(each.split()) for each in quoted]
 
 
 def commands() -> dict[str, list[str]]:
-    """What stands behind `regard`, in shell blocks and between backticks; the page is in the key."""
+    """What stands behind `regard`; the page is in the key."""
     found = {}
-    for page in PAGES:
-        text = page.read_text().replace("\\\n", " ")
-        fenced = re.findall(r"^```(\S*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        blocks = [block for language, block in fenced if language in ("", "sh")]
-        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-        lines = [line for block in blocks for line in block.splitlines()]
-        lines += re.findall(r"`([^`\n]+)`", prose)
-        for line in lines:
-            start = re.match(r"(?:torchrun .* -m )?regard (?=[a-z])", line)
+    for page, text in TEXTS.items():
+        for line in (each for lines in spans(text) for each in lines):
+            start = re.match(r"!?(?:torchrun .* -m )?regard (?=[a-z])", line)
             if start:
-                found[f"{page.name}: {line.strip()}"] = shlex.split(line[start.end() :], comments=True)
+                words = shlex.split(line[start.end() :], comments=True)
+                found[f"{page}: {line.strip()}"] = list(itertools.takewhile(lambda word: word not in SHELL, words))
     return found
 
 
 COMMANDS = commands()
+
+
+@cache
+def options(name: str) -> frozenset[str]:
+    """The options of a command."""
+    group: Any = typer.main.get_command(app)
+    return frozenset(each for option in group.commands[name].params for each in (*option.opts, *option.secondary_opts))
+
+
+def every_option() -> set[str]:
+    group: Any = typer.main.get_command(app)
+    above = {each for option in group.params for each in option.opts}
+    return above.union(*map(options, group.commands)) | {"--help"}
+
+
+def belong(flags: list[str], known: set[str], text: str) -> list[str]:
+    """The options that nothing has."""
+    others = [flags_ for word, flags_ in OTHERS.items() if word in text]
+    return [flag for flag in flags if flag not in known.union(*others)]
 
 
 def test_there_are_commands():
@@ -62,7 +121,7 @@ def test_command_is_understood(line):
 @pytest.mark.parametrize("line", [line for line, words in COMMANDS.items() if words[0] == "train" and words[1:]])
 def test_training_would_start(line, desk, capsys):
     """Up to the point where the data is read: keys and values, the shipped configurations, a run to go on with."""
-    places = {"RUN": "runs/en-de", "CONFIG": "configs/files.toml"}
+    places = {"RUN": "runs/en-de", "CONFIG": "configs/files.toml", "configs/NAME.toml": "configs/files.toml"}
     with parsed([*(places.get(word, word) for word in COMMANDS[line]), "--check"]) as (command, context):
         command.invoke(context)
     assert capsys.readouterr() == ("the configuration is right\n", "")
@@ -78,3 +137,61 @@ def test_data_is_written(line, desk, tmp_path):
         command.invoke(context)
     gold = "train.gold.jsonl" if "scenes" in words else "train.align"
     assert "--out" not in words or (tmp_path / gold).read_text().count("\n") == 20
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_option_between_backticks_is_of_a_command_of_the_page(page):
+    """`--valid-documents valid.tsv` in a sentence is an option of a command that the same page speaks of."""
+    quoted = spans(TEXTS[page])[1]
+    named = {words[0] for line, words in COMMANDS.items() if line.startswith(f"{page}: ")}
+    named |= {word for word in quoted if re.fullmatch(r"[a-z]+", word)}  # `eval` in a table of commands
+    group: Any = typer.main.get_command(app)
+    known = set().union({"--help", "--version"}, *(options(name) for name in named & set(group.commands)))
+    wrong = belong([flag for each in quoted for flag in FLAG.findall(each)], known, TEXTS[page])
+    assert wrong == [], f"{page} names options that none of {sorted(named & set(group.commands))} has"
+
+
+def messages() -> dict[str, str]:
+    """The strings of each source file in which an option is named."""
+    found = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        strings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        text = "\n".join(text for text in strings if FLAG.search(text) and not STYLE.search(text))
+        if text:
+            found[path.relative_to(ROOT / "src").as_posix()] = text
+    return found
+
+
+MESSAGES = messages()
+
+
+@pytest.mark.parametrize("file", MESSAGES)
+def test_every_option_that_the_program_speaks_of_is_one(file):
+    assert belong(FLAG.findall(MESSAGES[file]), every_option(), MESSAGES[file]) == []
+
+
+KEYS = {
+    "data": {field.name for field in dataclasses.fields(DataSettings)},
+    "tokenizer": {field.name for field in dataclasses.fields(TokenizerSettings)},
+    "training": {field.name for field in dataclasses.fields(TrainingSettings)},
+    "model": {field.name for kind in KINDS.values() for field in dataclasses.fields(kind.config)}
+    | {"kind", "preset", *dir(Model)},  # a page may speak of a model in Python, too
+}
+KEY = re.compile(r"(?<![\w./-])(data|tokenizer|training|model)\.(?!json|safetensors)([a-z_]+)(?![\w(./])")
+
+
+@pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if KEY.search(text)])
+def test_every_key_is_one(page):
+    """`data.cache` in a sentence, and `--set model.span=local-p` in a command."""
+    lines = [each for lines in spans(TEXTS[page]) for each in lines]
+    wrong = [found[0] for line in lines for found in KEY.finditer(line) if found[2] not in KEYS[found[1]]]
+    assert wrong == []
+
+
+def test_a_wrong_word_would_be_found():
+    assert belong(["--valid-papers"], every_option(), "") == ["--valid-papers"]
+    assert belong(["--nnodes"], every_option(), "regard train") == ["--nnodes"]
+    assert belong(["--nnodes"], every_option(), "torchrun -m regard train") == []
+    assert [found[0] for found in KEY.finditer("training.stps=3 and run.model.limit")] == ["training.stps"]
+    assert spans("`--a\n3` and\n```sh\nregard x \\\n  --b\n```\n") == (["regard x    --b"], ["--a 3"])

@@ -5,25 +5,33 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli.configs import find
 from regard.config import assign, read
 from regard.errors import CommandError
 
 
 def train(
-    config: Annotated[Path | None, typer.Argument(help="A TOML configuration.", show_default=False)] = None,
+    config: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML configuration, yours or one that `regard configs` lists.", show_default=False),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key, such as training.steps=8000.")
     ] = None,
     source: Annotated[str | None, typer.Option(help="Text to read, one sentence a line.", show_default=False)] = None,
     target: Annotated[str | None, typer.Option(help="Its translation, line by line.", show_default=False)] = None,
-    valid_source: Annotated[str | None, typer.Option(help="The same, for validation.", show_default=False)] = None,
-    valid_target: Annotated[str | None, typer.Option(help="The same, for validation.", show_default=False)] = None,
+    valid_source: Annotated[str | None, typer.Option(help="Text for validation.", show_default=False)] = None,
+    valid_target: Annotated[str | None, typer.Option(help="Its translation.", show_default=False)] = None,
     documents: Annotated[
         str | None, typer.Option(help="Labelled documents: a TSV of label and text.", show_default=False)
     ] = None,
+    valid_documents: Annotated[str | None, typer.Option(help="Documents for validation.", show_default=False)] = None,
     images: Annotated[str | None, typer.Option(help="A folder of pictures.", show_default=False)] = None,
     captions: Annotated[
         str | None, typer.Option(help="What the pictures show: a TSV of picture and caption.", show_default=False)
+    ] = None,
+    valid_captions: Annotated[
+        str | None, typer.Option(help="Captions of the pictures for validation.", show_default=False)
     ] = None,
     labels: Annotated[
         str | None, typer.Option(help="What to call the pictures: a TSV of picture and label.", show_default=False)
@@ -43,7 +51,8 @@ def train(
     `--documents FILE.tsv` trains a classifier of documents, `--images DIR --captions FILE` one that describes pictures.
     """
     given = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
-    given |= {"documents": documents, "images": images, "captions": captions, "labels": labels}
+    given |= {"documents": documents, "valid_documents": valid_documents, "images": images, "labels": labels}
+    given |= {"captions": captions, "valid_captions": valid_captions}
     data = {key: value for key, value in given.items() if value is not None}
     table: dict[str, Any] = {}
     if resume is not None:
@@ -51,7 +60,7 @@ def train(
             raise CommandError("--resume: goes on with the run's own configuration; give only --set beside it")
         table, out = read(run_config(resume)), resume
     elif config is not None:
-        table = read(config)
+        table = read(find(config))
     if base is not None:
         from regard.training.settings import base_table
 
