@@ -18,7 +18,7 @@ LAYERS = [
     {"models", "data"},
     {"attention"},
     {"kernels"},
-    {"errors", "config"},
+    {"errors", "config", "reading"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

@@ -12,7 +12,6 @@ Nothing here imports torch, so that a wrong key is answered at once.
 import dataclasses
 import difflib
 import math
-import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from regard.errors import ConfigError
+from regard.reading import Unreadable, parse_toml, read_toml
 
 __all__ = ["assign", "option", "parse", "plain", "read", "suggestion"]
 
@@ -169,12 +169,9 @@ def joined(path: str, key: str) -> str:
 def read(path: str | Path) -> dict[str, Any]:
     """A TOML file, or a ConfigError that names the line."""
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(path), f"not valid TOML: {error}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(path), f"not valid TOML: byte {error.start} is not UTF-8") from None
+        return read_toml(path, pipe=True)
+    except Unreadable as error:
+        raise ConfigError(str(path), str(error)) from None
     except IsADirectoryError:
         raise ConfigError(str(path), "a folder given, expected a TOML file") from None
     except FileNotFoundError:
@@ -189,8 +186,8 @@ def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         if not equals or not all(path):
             raise ConfigError(setting, "given to --set, expected key=value, such as training.steps=8000")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+            value = parse_toml(f"value = {text}")["value"]
+        except Unreadable:
             value = text.strip()
         table = config
         for i, part in enumerate(path[:-1]):

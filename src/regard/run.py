@@ -37,6 +37,7 @@ from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoin
 from regard.training.objective import Prediction
 from regard.training.predict import model_of
 from regard.training.settings import Settings, read_settings
+from regard.training.sizes import check_sizes
 from regard.training.start import labels_of, tokenizers_of
 
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
@@ -411,8 +412,15 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     if filled(found.manifest.get("task", {}).get("model", {})) != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     labels = labels_of(found.manifest)
-    model = model_of(settings, tokenizers, labels)
     # An objective may have parameters of its own, which only training needs.
     weights = {name: tensor for name, tensor in found.model.items() if name.startswith("model.")}
-    load_weights(Prediction(model), weights, str(path / "model.safetensors"))
+
+    def build() -> Model:
+        return model_of(settings, tokenizers, labels)
+
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    weights_path, config_path = str(path / "model.safetensors"), str(folder / "config.toml")
+    check_sizes(lambda: Prediction(build()), settings.model, shapes, config_path=config_path, weights_path=weights_path)
+    model = build()
+    load_weights(Prediction(model), weights, weights_path)
     return Run(folder, settings, tokenizers, model.to(device).eval(), found.step, labels)

@@ -1,13 +1,13 @@
 """What can be set about data: where it comes from, and how it becomes tokens. Imports no torch."""
 
 import os
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import option, suggestion
 from regard.errors import ArgumentError, ConfigError
+from regard.reading import Unreadable, parse_toml
 
 __all__ = ["GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
@@ -232,8 +232,8 @@ class DataSettings:
             if name.strip() in ("name", "count", "seed", "split", "pair"):
                 raise ConfigError("builtin_options", f'"{each}" given; set data.builtin, count, builtin_seed or pair')
             try:
-                read[name.strip()] = tomllib.loads(f"value = {text}")["value"]
-            except tomllib.TOMLDecodeError:
+                read[name.strip()] = parse_toml(f"value = {text}")["value"]
+            except Unreadable:
                 read[name.strip()] = text.strip()
         return read
 

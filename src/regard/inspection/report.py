@@ -1,7 +1,6 @@
 """A run's report: one HTML file in the run folder that says what was trained, how it went, and what to do next."""
 
 import os
-import tomllib
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from regard.inspection.curves import capital, curves
 from regard.inspection.html import document, drawing, figure, rows
 from regard.inspection.table import Table
+from regard.reading import CONFIG, Unreadable, parse_toml, read_bytes
 from regard.training.metrics import duration, name_of, read, shown
 from regard.training.sample import MISSING, Sample, differing
 
@@ -200,10 +200,11 @@ def _config(path: Path) -> tuple[str, dict[str, Any]]:
     """The configuration as it is written, and as it is read; a report is written even of one that cannot be read."""
     if not path.is_file():
         return "", {}
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = ""
     try:
-        return text, tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        text = read_bytes(path, CONFIG).decode("utf-8", errors="replace")
+        return text, parse_toml(text)
+    except Unreadable:
         return text, {}
 
 

@@ -9,7 +9,6 @@ and is itself written in one canonical form. Nothing that is loaded runs code: t
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -17,17 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import torch
-from safetensors.torch import load, save
-from torch import Tensor, nn
+from safetensors.torch import save
+from torch import Tensor
 
-from regard.errors import CheckpointError, TrainingError
+from regard.errors import TrainingError
+from regard.training.manifest import FILES, FORMAT, canonical, read_manifest
+from regard.training.weights import load_weights, read_tensors, weights_of
 
-__all__ = ["Checkpoint", "Checkpoints", "load_weights", "read_checkpoint", "read_manifest", "weights_of"]
-
-FORMAT = 1
-FILES = ("model.safetensors", "trainer.safetensors")
+__all__ = [
+    "Checkpoint",
+    "Checkpoints",
+    "canonical",
+    "load_weights",
+    "read_checkpoint",
+    "read_manifest",
+    "weights_of",
+]
 
 
 @dataclass(frozen=True)
@@ -163,76 +167,6 @@ def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
     manifest = read_manifest(folder)
     model = read_tensors(folder / FILES[0], manifest["files"])
     return Checkpoint(folder, manifest, model, read_tensors(folder / FILES[1], manifest["files"]) if trainer else {})
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What a checkpoint says of itself, checked."""
-    path = folder / "manifest.json"
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}, expected a checkpoint's manifest") from None
-    try:
-        manifest = json.loads(raw)
-        if not isinstance(manifest, dict) or canonical({k: v for k, v in manifest.items() if k != "sha256"}) != raw:
-            raise ValueError
-        manifest_format = manifest["format"]
-    except (ValueError, KeyError, UnicodeDecodeError, RecursionError):
-        raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
-    if manifest_format != FORMAT:
-        raise CheckpointError(f"{path}: format {manifest_format} given, this version of regard reads {FORMAT}")
-    return manifest
-
-
-def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
-    """A safetensors file whose bytes are those that were written."""
-    known = files[path.name]
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from None
-    if len(content) != known["bytes"]:
-        raise CheckpointError(f"{path}: damaged, {len(content):,} bytes given, expected {known['bytes']:,}")
-    if hashlib.sha256(content).hexdigest() != known["sha256"]:
-        raise CheckpointError(f"{path}: damaged, its contents do not match the checksum in manifest.json")
-    try:
-        return load(content)
-    except safetensors.SafetensorError as error:
-        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
-
-
-def canonical(manifest: Mapping[str, Any]) -> bytes:
-    """The one form in which a manifest is written: sorted, with its own checksum."""
-    body = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=True)
-    checksum = hashlib.sha256(body.encode()).hexdigest()
-    return (json.dumps({**manifest, "sha256": checksum}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """A model's weights and buffers by name; what is shared stands there once."""
-    seen: dict[int, str] = {}
-    weights = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen[id(tensor)] = name
-            weights[name] = tensor
-    return weights
-
-
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
-    """Put weights into a model, or say which one is missing, too many or of another shape."""
-    own = weights_of(model)
-    for name in weights:
-        if name not in own:
-            raise CheckpointError(f"{where}: weight {name} given, which this model has not")
-    with torch.no_grad():
-        for name, tensor in own.items():
-            if name not in weights:
-                raise CheckpointError(f"{where}: weight {name} is missing")
-            if weights[name].shape != tensor.shape:
-                given, expected = list(weights[name].shape), list(tensor.shape)
-                raise CheckpointError(f"{where}: weight {name} is {given}, expected {expected}")
-            tensor.copy_(weights[name])
 
 
 def write_synced(path: Path, content: bytes) -> None:

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from regard.errors import CheckpointError
 from regard.models.kinds import filled
 from regard.training.distributed import like
+from regard.training.manifest import check_key, count, number
 from regard.training.task import Position, Task
+from regard.training.weights import FLOATS
 
-__all__ = ["Counters", "begin_optimiser", "check_fits", "optimiser_tensors", "restore_optimiser"]
+__all__ = ["Counters", "begin_optimiser", "check_fits", "counters_of", "optimiser_tensors", "restore_optimiser"]
 
 
 @dataclass
@@ -39,6 +41,38 @@ class Counters:
         return cls(step, **{**table, "position": Position(*table["position"]), "sums": dict(table["sums"])})
 
 
+def place(value: object) -> bool:
+    """Whether it is a place in the data: an epoch and a batch."""
+    return isinstance(value, list) and len(value) == 2 and all(map(count, value))
+
+
+def sums(value: object) -> bool:
+    return isinstance(value, dict) and all(map(number, value.values()))
+
+
+KEPT = (
+    ("position", place, "an epoch and a batch"),
+    ("seconds", number, "a number"),
+    ("best", lambda value: value is None or number(value), "a number or null"),
+    ("best_step", count, "a number of steps"),
+    ("waited", count, "a number of validations"),
+    ("sums", sums, "a table of numbers"),
+    ("skipped", count, "a number of steps"),
+)
+
+
+def counters_of(folder: Path, manifest: Mapping[str, Any]) -> Counters:
+    """The counters of a checkpoint, checked."""
+    where = str(folder / "manifest.json")
+    table = check_key(manifest, "counters", lambda value: isinstance(value, dict), "a table", where)
+    for key in table:
+        if key not in Counters.__dataclass_fields__:
+            raise CheckpointError(f"{where}: counters.{key} given, which this version of regard does not know")
+    for key, right, expected in KEPT:
+        check_key(table, key, right, expected, where, "counters.")
+    return Counters.of(manifest["step"], table)
+
+
 def optimiser_tensors(
     optimiser: torch.optim.Optimizer, names: Sequence[str], parameters: Sequence[nn.Parameter]
 ) -> dict[str, Tensor]:
@@ -55,13 +89,19 @@ def restore_optimiser(
     names: Sequence[str],
     parameters: Sequence[nn.Parameter],
     tensors: Mapping[str, Tensor],
+    where: str,
 ) -> None:
-    """Give it back."""
+    """Give it back; `where` is the file that it stands in."""
     for name, parameter in zip(names, parameters, strict=True):
         state = {}
         for key in ("step", "exp_avg", "exp_avg_sq"):
             if f"optimiser.{key}.{name}" in tensors:
                 tensor = tensors[f"optimiser.{key}.{name}"]
+                shape = [] if key == "step" else list(parameter.shape)
+                if list(tensor.shape) != shape or tensor.dtype not in FLOATS:
+                    kind = str(tensor.dtype).removeprefix("torch.")
+                    given = f"{list(tensor.shape)} of {kind}, expected {shape} of float32"
+                    raise CheckpointError(f"{where}: tensor optimiser.{key}.{name} is {given}")
                 state[key] = tensor.to(parameter.device) if key == "step" else like(tensor, parameter)
         if state:
             optimiser.state[parameter] = state

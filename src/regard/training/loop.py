@@ -31,7 +31,14 @@ from regard.training.checkpoint import (
     weights_of,
 )
 from regard.training.distributed import Group, full, full_of, like
-from regard.training.keeping import Counters, begin_optimiser, check_fits, optimiser_tensors, restore_optimiser
+from regard.training.keeping import (
+    Counters,
+    begin_optimiser,
+    check_fits,
+    counters_of,
+    optimiser_tensors,
+    restore_optimiser,
+)
 from regard.training.memory import attempt_in_parts, out_of_memory, pieces
 from regard.training.precision import describe, in_bf16, products_in_tf32
 from regard.training.progress import Metrics, Progress
@@ -40,6 +47,7 @@ from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.stopping import Stopping
 from regard.training.task import Task
+from regard.training.weights import check_weights
 
 __all__ = ["Result", "Trainer", "train"]
 
@@ -146,7 +154,9 @@ class Trainer:
         objective = self.task.objective.to(self.device)
         if found is not None:
             raw = {name[4:]: tensor for name, tensor in found.trainer.items() if name.startswith("raw.")}
-            load_weights(objective, raw or found.model, str(found.folder / "model.safetensors"))
+            own, where = weights_of(objective), str(found.folder / "model.safetensors")
+            check_weights(own, found.model, where)  # of an average, the weights that are not loaded but averaged on
+            load_weights(objective, raw or found.model, str(found.folder / "trainer.safetensors") if raw else where)
         self.group.wrap(objective)
         self.objective: nn.Module = objective
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
@@ -441,27 +451,32 @@ class Trainer:
 
     def restore(self, found: Checkpoint) -> None:
         """The optimiser, the average and the counters of a checkpoint."""
-        restore_optimiser(self.optimiser, self.names, self.parameters, found.trainer)
+        where = str(found.folder / "trainer.safetensors")
+        restore_optimiser(self.optimiser, self.names, self.parameters, found.trainer, where)
         if self.ema is not None:
             self.ema.values = [
                 like(found.model[name], parameter.detach())
                 for name, parameter in zip(self.names, self.parameters, strict=True)
             ]
-        self.now = Counters.of(found.step, found.manifest["counters"])
+        self.now = counters_of(found.folder, found.manifest)
         self.first = found.step
         self.saved_step = found.step
         if self.checkpoints.linked("best") == "average":  # it came after the last step, and is the one to beat
-            kept = read_manifest(self.checkpoints.folder / "average")["counters"]
-            self.now.best, self.now.best_step = kept["best"], kept["best_step"]
+            average = self.checkpoints.folder / "average"
+            kept = counters_of(average, read_manifest(average))
+            self.now.best, self.now.best_step = kept.best, kept.best_step
 
     def average(self, metrics: Metrics | None) -> None:
         """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""
         folders = self.checkpoints.steps()[-self.settings.average :]
         if len(folders) < 2:
             return
-        mean = mean_weights([read_checkpoint(folder, trainer=False).model for folder in folders])
+        found, own = [read_checkpoint(folder, trainer=False).model for folder in folders], weights_of(self.objective)
+        for folder, weights in zip(folders, found, strict=True):
+            check_weights(own, weights, str(folder / "model.safetensors"))
+        mean = mean_weights(found)
         with torch.no_grad():
-            for name, tensor in weights_of(self.objective).items():
+            for name, tensor in own.items():
                 tensor.copy_(like(mean[name], tensor.detach()))
         self.ema = None
         best = self.validate(metrics)

@@ -1,0 +1,83 @@
+"""Whether a configuration's sizes are those of the weights: found out before any memory is taken for a model.
+
+The model is built once without memory (torch's meta device), with no more operations than so many weights can need, and
+its names and shapes are compared with the heading of the file. A configuration that asks for a thousand million layers
+is refused after the first few.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from regard.errors import CheckpointError
+from regard.models.options import ModelConfig
+from regard.training.weights import check_shapes, weights_of
+
+__all__ = ["check_sizes"]
+
+LARGE = 2**20  # from here on an option must be borne out by the weights
+OPERATIONS = 200  # that one weight takes to be made, at most; it is about ten
+SOME = 10_000  # operations that a model may take beside
+
+
+class TooManyError(Exception):
+    """A model that is building has more parts than it has weights for."""
+
+
+class Counting(TorchFunctionMode):
+    """Inside, torch's functions are counted."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.left = most
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise TooManyError
+        return function(*args, **(kwargs or {}))
+
+
+def check_sizes(
+    build: Callable[[], nn.Module],
+    config: ModelConfig,
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    config_path: str,
+    weights_path: str,
+) -> None:
+    """Refuse options that make another model than the one whose weights have these names and shapes.
+
+    `build` makes the model; the paths are of the files that options and weights stand in.
+    """
+    numbers = sum(prod(shape) for shape in shapes.values())
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if type(value) is int and value > max(LARGE, numbers):
+            raise CheckpointError(
+                f"{config_path}: model.{field.name} is {value:,}, and its checkpoint has {numbers:,} numbers in all"
+            )
+    most = OPERATIONS * len(shapes) + SOME
+    try:
+        try:
+            with torch.device("meta"), Counting(most):
+                model = build()
+        except NotImplementedError:  # a backbone made elsewhere may need numbers while it is built
+            with Counting(most):
+                model = build()
+    except TooManyError:
+        raise CheckpointError(
+            f"{config_path}: its [model] has more parts than the {len(shapes):,} weights of its checkpoint"
+        ) from None
+    except RuntimeError as error:  # a size that no tensor can have
+        raise CheckpointError(
+            f"{config_path}: its [model] cannot be built: {(str(error) or type(error).__name__).splitlines()[0]}"
+        ) from None
+    check_shapes(weights_of(model), shapes, weights_path)

@@ -1,0 +1,170 @@
+"""Weights: from a safetensors file into a model, each refused by name that is missing, of another shape, or no number.
+
+A file's heading is checked before its tensors are made: what it says must fill the file, no more and no less.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError
+from regard.reading import Unreadable, parse_json, read_bytes
+
+__all__ = ["FLOATS", "check_shapes", "check_weights", "load_weights", "read_shapes", "read_tensors", "weights_of"]
+
+HEADING = 16 * 2**20  # bytes of a safetensors file's heading, at most
+TENSORS = 100_000  # in a file, at most
+DIMENSIONS = 8
+# What safetensors calls the dtypes that weights, the optimiser's state and generators have, and their bytes.
+DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1, "C64": 8}
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that weights may be kept in
+
+
+def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
+    """A safetensors file whose bytes are those that were written."""
+    known = files[path.name]
+    try:
+        size = path.stat().st_size
+        if path.is_file() and size != known["bytes"]:
+            raise CheckpointError(f"{path}: damaged, {size:,} bytes given, expected {known['bytes']:,}")
+        content = read_bytes(path, known["bytes"])
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+    except Unreadable as error:
+        raise CheckpointError(f"{path}: damaged, {error}") from None
+    except (MemoryError, OverflowError):
+        raise CheckpointError(f"{path}: {known['bytes']:,} bytes given, more than fit into memory") from None
+    if hashlib.sha256(content).hexdigest() != known["sha256"]:
+        raise CheckpointError(f"{path}: damaged, its contents do not match the checksum in manifest.json")
+    try:
+        shapes_of(content, len(content))
+        return load(content)
+    except Unreadable as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
+    except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({str(error).splitlines()[0]})") from None
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of a safetensors file's tensors; only its heading is read."""
+    try:
+        with open(path, "rb") as file:
+            size = path.stat().st_size
+            length = int.from_bytes(file.read(8), "little")
+            content = length.to_bytes(8, "little") + file.read(min(length, HEADING))
+        return shapes_of(content, size)
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+    except Unreadable as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
+
+
+def shapes_of(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
+    """The shapes that a heading names, if its tensors fill a file of this size; else Unreadable."""
+    length = int.from_bytes(content[:8], "little")
+    if size < 8 or length > min(size - 8, HEADING):
+        raise Unreadable(f"its heading is said to be {length:,} bytes long, expected at most {min(size, HEADING):,}")
+    table = parse_json(content[8 : 8 + length])
+    if not isinstance(table, dict) or len(table) > TENSORS:
+        raise Unreadable(f"expected a table of at most {TENSORS:,} tensors")
+    shapes, parts = {}, []
+    for name, entry in table.items():
+        if name == "__metadata__":
+            continue
+        shape, (start, end), width = checked_entry(name, entry)
+        if math.prod(shape) * width != end - start:
+            raise Unreadable(f"tensor {name} has not as many bytes as its shape and dtype need")
+        shapes[name] = shape
+        parts.append((start, end))
+    at = 0
+    for start, end in sorted(parts):
+        if start != at:
+            raise Unreadable("its tensors overlap, or leave a gap")
+        at = end
+    if at != size - 8 - length:
+        raise Unreadable("its tensors do not fill it")
+    return shapes
+
+
+def checked_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int], int]:
+    """Of a tensor in a heading: its shape, where it begins and ends, and the bytes of a number."""
+
+    def counts(value: Any, most: int) -> bool:
+        right = isinstance(value, list) and len(value) <= most
+        return right and all(type(each) is int and 0 <= each < 2**62 for each in value)
+
+    if not isinstance(entry, dict) or not counts(entry.get("shape"), DIMENSIONS):
+        raise Unreadable(f"tensor {name} has no shape")
+    if not counts(entry.get("data_offsets"), 2) or len(entry["data_offsets"]) != 2:
+        raise Unreadable(f"tensor {name} has no place in it")
+    dtype = entry.get("dtype")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise Unreadable(f"tensor {name} is of dtype {str(dtype)[:20]}, expected one of {', '.join(DTYPES)}")
+    start, end = entry["data_offsets"]
+    return tuple(entry["shape"]), (start, end), DTYPES[dtype]
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """A model's weights and buffers by name; what is shared stands there once."""
+    seen: dict[int, str] = {}
+    weights = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen[id(tensor)] = name
+            weights[name] = tensor
+    return weights
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Put weights into a model, or say which one is missing, too many, of another shape or dtype, or not finite."""
+    own = weights_of(model)
+    check_weights(own, weights, where)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+
+
+def check_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: str) -> None:
+    """Refuse weights that are not those of a model, one for one."""
+    check_shapes(own, {name: tuple(tensor.shape) for name, tensor in weights.items()}, where)
+    for name, tensor in own.items():
+        check_numbers(name, weights[name], tensor.dtype, where)
+
+
+def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
+    """Refuse names and shapes that are not those of a model."""
+    for name in shapes:
+        if name not in own:
+            raise CheckpointError(f"{where}: weight {name} given, which this model has not")
+    for name, tensor in own.items():
+        if name not in shapes:
+            raise CheckpointError(f"{where}: weight {name} is missing")
+        if shapes[name] != tuple(tensor.shape):
+            given, expected = list(shapes[name]), list(tensor.shape)
+            raise CheckpointError(f"{where}: weight {name} is {given}, expected {expected}")
+
+
+def check_numbers(name: str, given: Tensor, dtype: torch.dtype, where: str) -> None:
+    """Refuse a weight of a dtype that would have to be cast, and one with NaN or infinity in it."""
+    if given.dtype != dtype and (given.dtype not in FLOATS or dtype not in FLOATS):
+        kinds = [str(each).removeprefix("torch.") for each in (given.dtype, *(FLOATS if dtype in FLOATS else (dtype,)))]
+        raise CheckpointError(f"{where}: weight {name} is {kinds[0]}, expected {' or '.join(kinds[1:])}")
+    if dtype not in FLOATS:
+        return
+    with torch.no_grad():
+        given = given.to(dtype)  # a number may be finite in float64 alone
+        # A sum with NaN or infinity in it is neither finite; one pass, and nothing is made but where there is doubt.
+        if bool(torch.isfinite(given.sum(dtype=torch.float64))) or bool(torch.isfinite(given).all()):
+            return
+        what = "NaN" if bool(torch.isnan(given).any()) else "infinity"
+    raise CheckpointError(
+        f"{where}: weight {name} has {what} in it, expected finite numbers: training it diverged, or the file was "
+        "changed; take another checkpoint of the run, or train it again with a lower training.rate"
+    )
