@@ -18,7 +18,7 @@ LAYERS = [
     {"models", "data"},
     {"attention"},
     {"kernels"},
-    {"errors", "config", "reading"},
+    {"errors", "config", "disk", "reading"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

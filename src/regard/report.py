@@ -3,7 +3,7 @@
 import contextlib
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 import torch
 
 import regard
-from regard.errors import RegardError
+from regard.errors import CheckpointError, RegardError
 from regard.inspection.report import Seen, write
 from regard.run import Run, load
+from regard.training.folder import claim
 from regard.training.loop import Result
 from regard.training.progress import Progress, progress
-from regard.training.start import Started, check_folder, start
+from regard.training.start import Started, start
 
 __all__ = ["train_and_report"]
 
@@ -35,9 +36,11 @@ def train_and_report(
 ) -> Result:
     """Train into `out`, say how it went and how to go on, and write the run's report.html."""
     first = os.environ.get("RANK", "0") == "0"
-    check_folder(out, resume)
-    with left_alone(out), progress(out) if first else Progress() as shown:
-        started = start(table, out, resume=resume, base=base, progress=shown, choose=choose)
+    with contextlib.ExitStack() as stack:
+        if first:
+            stack.enter_context(claim(out, resume))
+        shown = stack.enter_context(progress(out) if first else Progress())
+        started = start(table, out, resume=resume, base=base, progress=shown, choose=choose, claimed=True)
         result = started.result
         ended = {
             "finished": f"finished after {result.step:,} steps",
@@ -52,23 +55,13 @@ def train_and_report(
     return result
 
 
-@contextlib.contextmanager
-def left_alone(out: Path) -> Iterator[None]:
-    """A run that could not begin leaves nothing but its message."""
-    try:
-        yield
-    except RegardError:
-        if not (out / "config.toml").exists():
-            (out / "log.txt").unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it held something before
-                out.rmdir()
-        raise
-
-
 def report(out: Path, started: Started) -> Path:
     """The run's report.html, with a picture of what its best checkpoint looks at."""
     result, task = started.result, started.task
-    run = load(out)
+    try:
+        run = load(out)
+    except CheckpointError:  # the best one is missing, as was said at the beginning
+        run = load(out, checkpoint="last")
     seen = None
     with contextlib.suppress(RegardError):  # a picture is not worth a report
         seen = picture_of(run, task)

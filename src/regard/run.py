@@ -36,7 +36,7 @@ from regard.models.kinds import KINDS, filled
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
 from regard.training.predict import model_of
-from regard.training.settings import Settings, read_settings
+from regard.training.settings import Settings, read_settings, without_cache
 from regard.training.sizes import check_sizes
 from regard.training.start import labels_of, tokenizers_of
 
@@ -396,14 +396,9 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     folder = Path(run)
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
-    checkpoints = Checkpoints(folder)
-    path = {"best": checkpoints.best, "last": checkpoints.last}.get(
-        checkpoint, lambda: checkpoints.folder / checkpoint
-    )()
-    if path is None or not path.is_dir():
-        raise CheckpointError(f"{checkpoints.folder}: no checkpoint {checkpoint} in it")
+    path = Checkpoints(folder).find(checkpoint)
     found = read_checkpoint(path, trainer=False)
-    table = read(folder / "config.toml")
+    table = without_cache(read(folder / "config.toml"))
     try:
         settings = read_settings(table)
     except ConfigError as error:

@@ -158,12 +158,12 @@ def test_other_things_in_the_folder_are_left_alone(tmp_path):
     assert checkpoints.last().name == "step-000008"
 
 
-def test_links_keep_what_they_point_at(tmp_path):
+def test_the_best_one_is_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=1)
     for step in range(1, 6):
         checkpoints.write(f"step-{step:06d}", MODEL, {}, {"step": step})
         if step in (1, 3):
-            checkpoints.point("best", f"step-{step:06d}")
+            checkpoints.mark_best(f"step-{step:06d}")
         checkpoints.point("last", f"step-{step:06d}")
         checkpoints.prune()
     assert [path.name for path in checkpoints.steps()] == ["step-000003", "step-000005"]
@@ -174,8 +174,12 @@ def test_links_keep_what_they_point_at(tmp_path):
     assert (moved / "checkpoints/best/manifest.json").is_file()
 
 
-def test_a_link_to_nothing_is_not_the_best(tmp_path):
+def test_a_best_one_that_is_missing_is_named(tmp_path):
     checkpoints = written(tmp_path)
+    checkpoints.point("best", "step-000099")
+    with pytest.raises(CheckpointError, match="step-000099: missing, and the link best leads to it; put it back"):
+        checkpoints.best()
+    checkpoints.mark_best("step-000004")  # and a link is not trusted over what is recorded
     checkpoints.point("best", "step-000099")
     assert checkpoints.best().name == "step-000004"
     assert Checkpoints(tmp_path / "none").best() is None

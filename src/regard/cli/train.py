@@ -1,5 +1,6 @@
 """`regard train`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,7 +59,7 @@ def train(
     if resume is not None:
         if config is not None or out is not None or base is not None or data or model or preset:
             raise CommandError("--resume: goes on with the run's own configuration; give only --set beside it")
-        table, out = read(run_config(resume)), resume
+        table, out = read_to_resume(resume), resume
     elif config is not None:
         table = read(find(config))
     if base is not None:
@@ -87,6 +88,23 @@ def train(
     from regard.report import train_and_report
 
     train_and_report(table, out, resume=resume is not None, base=base, choose=config is None and resume is None)
+
+
+def read_to_resume(run: Path) -> dict[str, Any]:
+    """The configuration of a run to go on with; nothing in it leads out of the run folder."""
+    from regard.training.folder import check_links
+    from regard.training.settings import without_cache
+
+    check_links(run)
+    table = read(run_config(run))
+    short = without_cache(table)
+    if short != table:
+        print(
+            "regard: data.cache of the run's configuration is not used, the default cache is; give --set data.cache=… "
+            "to use another",
+            file=sys.stderr,
+        )
+    return short
 
 
 def run_config(run: Path) -> Path:

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 import uuid
@@ -27,9 +28,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from regard import disk
 from regard.errors import DataError
 
-__all__ = ["Encoded", "Writer", "damage", "publish", "seal", "workplace"]
+__all__ = ["Encoded", "Writer", "damage", "follow", "lead", "publish", "seal", "workplace"]
 
 FORMAT = 1
 TYPES = {"tokens": np.int32, "lengths": np.int32, "offsets": np.int64}
@@ -122,12 +124,14 @@ class Writer:
 
 @contextlib.contextmanager
 def workplace(cache: Path) -> Iterator[Path]:
-    """A temporary folder inside the cache, gone afterwards unless it was published."""
+    """A temporary folder inside the cache, gone afterwards unless it was published; its lock says that it is in use."""
     folder = cache / f".partial-{uuid.uuid4().hex}"
     try:
-        folder.mkdir(parents=True)
-        sweep(cache)
-        yield folder
+        cache.mkdir(parents=True, exist_ok=True)
+        with disk.lock(folder.with_suffix(".lock")):
+            folder.mkdir()
+            sweep(cache)
+            yield folder
     except OSError as error:
         raise DataError(
             f"{cache}: encoded corpora cannot be written here: {error.strerror or error}; choose another folder with "
@@ -138,11 +142,17 @@ def workplace(cache: Path) -> Iterator[Path]:
 
 
 def sweep(cache: Path) -> None:
-    """Remove what processes that were killed left behind."""
-    for old in [*cache.glob(".partial-*"), *cache.glob(".damaged-*")]:
+    """Remove what processes that were killed left behind, and nothing that one is writing."""
+    for old in [*cache.glob(".damaged-*"), *cache.glob(".leading-*")]:
         with contextlib.suppress(OSError):
-            if time.time() - old.stat().st_mtime > STALE:
-                shutil.rmtree(old, ignore_errors=True)
+            old.unlink() if old.is_symlink() else shutil.rmtree(old, ignore_errors=True)
+    for name in {path.with_suffix("") for path in cache.glob(".partial-*")}:
+        with contextlib.suppress(OSError):  # BlockingIOError: its process lives
+            if name.with_suffix(".lock").exists():
+                with disk.lock(name.with_suffix(".lock")):
+                    shutil.rmtree(name, ignore_errors=True)
+            elif time.time() - name.stat().st_mtime > STALE:  # of an earlier version, which had no locks
+                shutil.rmtree(name, ignore_errors=True)
 
 
 def seal(folder: Path, **facts: Any) -> None:
@@ -178,12 +188,21 @@ def publish(folder: Path, final: Path) -> None:
 
 
 def lead(name: Path, final: Path) -> None:
-    """Let another name lead to a cache."""
+    """Let another name lead to a cache: a small file, as not every system has links."""
     if name.is_dir() and not name.is_symlink():  # a damaged one of its own
         shutil.rmtree(name, ignore_errors=True)
-    new = name.with_name(f".leading-{uuid.uuid4().hex}")
-    new.symlink_to(final.name)
-    new.replace(name)
+    disk.write_whole(name, final.name + "\n")
+
+
+def follow(name: Path) -> Path:
+    """The cache that a name leads to, or is."""
+    if not name.is_file():
+        return name.resolve()
+    try:
+        final = name.read_text(encoding="utf-8")[:100].strip()
+    except (OSError, UnicodeDecodeError):
+        final = ""
+    return name.with_name(final) if re.fullmatch(r"[0-9a-z]+(-[0-9a-z]+)?", final) else name
 
 
 def damage(folder: Path) -> str | None:
@@ -219,11 +238,8 @@ def digest(path: str | Path) -> str:
 
 def sync(path: Path) -> None:
     """See a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        if path.is_file():  # some systems sync no folders
-            raise
-    finally:
-        os.close(descriptor)
+    if path.is_dir():
+        disk.sync(path)
+        return
+    with open(path, "r+b") as file:  # Windows syncs only what can be written
+        os.fsync(file.fileno())

@@ -69,10 +69,10 @@ def prepare_images(
         "labels": labels and list(labels),
     }
     chosen = home / key_of(facts, data, settings, tokenizers)
-    if chosen.exists():
-        problem = cache.damage(chosen)
+    if (there := cache.follow(chosen)).exists():
+        problem = cache.damage(there)
         if problem is None:
-            return opened(chosen.resolve(), pixels, say, ", from the cache")
+            return opened(there, pixels, say, ", from the cache")
         say(f"The cache {chosen} is damaged ({problem}); it is built again.")
     rows = scenes(data) if data.builtin else readable(found, pixels)
     if rows.hold_out:  # of those that can be read

@@ -79,10 +79,10 @@ def keep(home: Path, asked: object, side: int, pictures: Callable[[], Iterable[P
     """The pictures from the cache, or put into it: `asked` is all that they hang on."""
     key = hashlib.sha256(json.dumps([cache.FORMAT, side, asked]).encode()).hexdigest()[:32]
     link = home / f"pictures-{key}"
-    if link.exists():
-        problem = cache.damage(link)
+    if (there := cache.follow(link)).exists():
+        problem = cache.damage(there)
         if problem is None:
-            return Pixels(link.resolve())
+            return Pixels(there)
         say(f"The cache {link} is damaged ({problem}); its pictures are decoded again.")
     with cache.workplace(home) as folder:
         write(folder, side, pictures(), say)

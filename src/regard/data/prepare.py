@@ -172,10 +172,10 @@ def prepared(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepa
         tokenizers = given(settings)
     home = cache_folder(data.cache)
     asked = home / key_of(reading, tokenizers)
-    if asked.exists():
-        problem = cache.damage(asked)
+    if (there := cache.follow(asked)).exists():
+        problem = cache.damage(there)
         if problem is None:
-            return opened(asked.resolve(), reading, say, ", from the cache")
+            return opened(there, reading, say, ", from the cache")
         say(f"The cache {asked} is damaged ({problem}); it is built again.")
     with cache.workplace(home) as folder:
         facts = build(folder, reading, tokenizers)

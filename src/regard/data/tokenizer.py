@@ -23,6 +23,7 @@ import numpy as np
 import tokenizers as library
 
 from regard.data.cutting import MARK, separable
+from regard.disk import write_whole
 from regard.errors import DataError
 
 __all__ = ["END", "PAD", "START", "UNKNOWN", "Tokenizer", "Tokenizers"]
@@ -187,13 +188,7 @@ class Tokenizers:
 
     def save(self, path: str | Path) -> None:
         """Write tokenizer.json, whole or not at all."""
-        path = Path(path)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(self.dumps())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        write_whole(path, self.dumps())
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizers":

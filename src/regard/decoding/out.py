@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import os
 import signal
 import sys
 import threading
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from regard.disk import replacing
 from regard.errors import CommandError
 
 __all__ = ["check_out", "writing"]
@@ -71,17 +71,17 @@ def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]
             yield lambda text: stream(file, text)
         return
     whole = out.resolve()  # the file, not a link to it
-    partial = whole.with_name(f".{whole.name}.{os.getpid()}")
     try:
-        with gzip.open(partial, "wb") if out.suffix == ".gz" else open(partial, "wb") as file:
-            yield lambda text: stream(file, text)
-        partial.replace(whole)
+        with replacing(whole) as file:
+            if out.suffix == ".gz":
+                with gzip.GzipFile(out.stem, "wb", fileobj=file) as packed:
+                    yield lambda text: stream(packed, text)
+            else:
+                yield lambda text: stream(file, text)
     except OSError as error:
-        if error.filename in (None, str(partial)):  # a full disk gives no name
+        if error.filename == str(whole):
             error.filename = str(out)
         raise
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def stream(file: Any, text: str) -> None:

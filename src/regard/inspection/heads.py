@@ -4,12 +4,12 @@ The choice is kept in RUN/alignment.json; `choosing` makes it on a development s
 """
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import read
+from regard.disk import write_whole
 from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
 
@@ -87,10 +87,7 @@ class Chosen:
 
     def write(self, folder: str | Path) -> Path:
         """Keep it with the run, whole or not at all."""
-        path = Path(folder) / FILE
-        partial = path.with_name(f".{FILE}.{os.getpid()}")
-        partial.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        return partial.replace(path)
+        return write_whole(Path(folder) / FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     def __str__(self) -> str:
         head = "mean of the heads" if self.head is None else f"head {self.head}"

@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from PIL import Image
 from torch import Tensor
 
 from regard.attention.look import Look
+from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.bare import of
 from regard.inspection.exhibit import Exhibit, Side, View
@@ -62,13 +62,7 @@ class Page:
         """Write the page; the file is whole or as it was before."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            beside.write_text(self.html, encoding="utf-8")
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-        return path
+        return write_whole(path, self.html)
 
     def _repr_html_(self) -> str:
         return (

@@ -1,6 +1,5 @@
 """A run's report: one HTML file in the run folder that says what was trained, how it went, and what to do next."""
 
-import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from regard.disk import write_whole
 from regard.inspection.curves import capital, curves
 from regard.inspection.html import document, drawing, figure, rows
 from regard.inspection.table import Table
@@ -111,18 +111,7 @@ def write(
     if signature:
         pairs = "".join(f'<dt>{escape(key)}</dt><dd dir="auto">{escape(value)}</dd>' for key, value in signature)
         body += ["<h2>Made with</h2>", f'<dl class="signature">{pairs}</dl>']
-    return _save(document(name, body, STYLE), folder / "report.html")
-
-
-def _save(text: str, page: Path) -> Path:
-    """Under another name and renamed, so that whoever has the page open never sees half of it."""
-    part = page.with_name(page.name + ".part")
-    with open(part, "w", encoding="utf-8", errors="replace") as file:  # half a surrogate pair becomes a question mark
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, page)
-    return page
+    return write_whole(folder / "report.html", document(name, body, STYLE))
 
 
 class Story:

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from regard.disk import write_whole
 from regard.errors import DataError
 from regard.inspection.html import document
 from regard.inspection.table import Table
@@ -28,8 +29,7 @@ def write_index(out: Path) -> Path:
     found = read_results(out)
     rows = [[f"[{each['name']}]({each['name']}/README.md)", *told(each)] for each in found]
     text = "\n\n".join([f"# {TITLE}", ABOUT, table(Table(TITLE, COLUMNS, rows))]) + "\n"
-    markdown = out / "index.md"
-    markdown.write_text(text, encoding="utf-8")
+    markdown = write_whole(out / "index.md", text)
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
     body = [
         '<p class="eyebrow">Regard · studies</p>',
@@ -39,7 +39,7 @@ def write_index(out: Path) -> Path:
         *[row_of(each) for each in found],
         "</tbody></table></div>",
     ]
-    (out / "index.html").write_text(document(TITLE, body, STYLE), encoding="utf-8")
+    write_whole(out / "index.html", document(TITLE, body, STYLE))
     return markdown
 
 

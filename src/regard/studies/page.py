@@ -16,6 +16,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from regard.disk import write_whole
 from regard.inspection.table import Cell, Table, show
 
 if typing.TYPE_CHECKING:
@@ -145,12 +146,10 @@ class Page(Part):
         folder.mkdir(parents=True, exist_ok=True)
         for plot in self.plots:
             save(plot.figure, folder / f"{plot.name}.png")
-        (folder / "README.md").write_text(self.markdown(), encoding="utf-8")
+        write_whole(folder / "README.md", self.markdown())
         results = json.dumps(self.results(), indent=2, ensure_ascii=False, allow_nan=False)
-        (folder / "results.json").write_text(results + "\n", encoding="utf-8")
-        page = folder / "index.html"
-        page.write_text(self.html(), encoding="utf-8")
-        return page
+        write_whole(folder / "results.json", results + "\n")
+        return write_whole(folder / "index.html", self.html())
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.disk import write_whole
 from regard.run import load
 from regard.studies.corpora import Pairs, multi30k, phrasebook
 from regard.studies.page import Part, Verdict, show, signed_training
@@ -169,7 +170,7 @@ def measured(system: Trained, pairs: Pairs) -> Seed:
         last = load(system.run.folder, checkpoint="last", device=system.run.device.type)
         bleu = pairs.bleu(last.translate(pairs.sources, beam=1))
         known = {"step": system.step, "sentences": len(pairs.sources), "bleu": bleu}
-        kept.write_text(json.dumps(known) + "\n", encoding="utf-8")
+        write_whole(kept, json.dumps(known) + "\n")
     quarters = records(system.run.folder, "valid")
     losses = [math.exp(each["loss"]) for each in quarters]
     return Seed(known["bleu"], [each["bleu"] for each in quarters], losses)

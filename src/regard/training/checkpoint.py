@@ -1,15 +1,18 @@
 """Checkpoints: folders that are whole or not there, and refused by name when a byte of them has changed.
 
-    checkpoints/step-000500/{model.safetensors, trainer.safetensors, manifest.json}      best → step-…   last → step-…
+    checkpoints/step-000500/{model.safetensors, trainer.safetensors, manifest.json}      average/{…}
+                best.json (which is best, hashed)      best → step-…   last → step-… (conveniences)
 
 A folder is written under another name, synced, and renamed; the manifest holds the size and the SHA-256 of every file
-and is itself written in one canonical form. Nothing that is loaded runs code: tensors are safetensors, the rest JSON.
+and is itself written in one canonical form. `best.json` names the best checkpoint and the SHA-256 of its manifest. The
+links are for people, and made where the system allows it: nothing here follows them where there is a best.json, so that
+a copy by any tool loads the same model. Nothing that is loaded runs code: tensors are safetensors, the rest JSON.
 """
 
 import contextlib
-import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +22,22 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from regard.errors import TrainingError
-from regard.training.manifest import FILES, FORMAT, canonical, read_manifest
+from regard.disk import make_folder, reason, remove_leftovers, sync, write_whole
+from regard.errors import CheckpointError, TrainingError
+from regard.reading import Unreadable, read_bytes
+from regard.training.manifest import (
+    FILES,
+    FORMAT,
+    NAME,
+    canonical,
+    check_key,
+    count,
+    is_table,
+    is_text,
+    number,
+    read_canonical,
+    read_manifest,
+)
 from regard.training.weights import load_weights, read_tensors, weights_of
 
 __all__ = [
@@ -30,6 +47,7 @@ __all__ = [
     "load_weights",
     "read_checkpoint",
     "read_manifest",
+    "step_name",
     "weights_of",
 ]
 
@@ -49,12 +67,117 @@ class Checkpoint:
         return int(self.manifest["step"])
 
 
+@dataclass(frozen=True)
+class Best:
+    """What best.json says: which checkpoint is the best, and the SHA-256 of its manifest."""
+
+    name: str
+    manifest: str
+    counters: dict[str, Any]  # of the run when it was measured, to be beaten even where the folder is gone
+
+
 class Checkpoints:
     """The checkpoints of a run folder."""
 
     def __init__(self, run: Path, keep: int = 2):
         self.folder = run / "checkpoints"
         self.keep = keep
+
+    # ---- reading
+
+    def find(self, which: str) -> Path:
+        """The checkpoint that `best`, `last` or a name such as step-000500 means, or why there is none."""
+        found = {"best": self.best, "last": self.last}.get(which, lambda: self.folder / which)()
+        if found is None or not found.is_dir():
+            raise CheckpointError(f"{self.folder}: no checkpoint {which} in it")
+        return found
+
+    def steps(self) -> list[Path]:
+        """All checkpoints of steps, oldest first."""
+        found = [each for each in self.folder.glob("step-*") if (match := NAME.fullmatch(each.name)) and match["step"]]
+        return sorted(found, key=lambda each: int(each.name[5:]))
+
+    def last(self) -> Path | None:
+        """The newest whole checkpoint."""
+        steps = self.steps()
+        return steps[-1] if steps else None
+
+    def best(self) -> Path | None:
+        """The checkpoint that was measured to be the best; the newest one where nothing was measured yet."""
+        record = self.best_record()
+        if record is None:
+            return self.best_unrecorded()
+        for each in (self.last(), self.folder / "average"):
+            # A kill came between a checkpoint and the best.json that names it.
+            if each is not None and each.is_dir() and supersedes(each, record):
+                return each
+        for each in (self.folder / record.name, self.folder / f".old-{record.name}"):
+            if digest(each / "manifest.json") == record.manifest:
+                return each
+        path = self.folder / record.name
+        if not path.is_dir():
+            raise CheckpointError(
+                f"{path}: missing, and best.json says that it is the best checkpoint; put it back, or choose another "
+                "one (--checkpoint last)"
+            )
+        raise CheckpointError(
+            f"{path / 'manifest.json'}: not the one that best.json names as the best checkpoint; put that one back, or "
+            "choose another one (--checkpoint last)"
+        )
+
+    def best_record(self) -> Best | None:
+        """What best.json says; None where there is none."""
+        path = self.folder / "best.json"
+        if not os.path.lexists(path):
+            return None
+        try:
+            table = read_canonical(path, "the record of the best checkpoint")
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}; remove it, and the best is found by what the manifests count") from None
+        where = str(path)
+        name = check_key(table, "checkpoint", is_name, "a name such as step-000500, or average", where)
+        manifest = check_key(table, "manifest", is_text, "a checksum", where)
+        counters = check_key(table, "counters", is_table, "a table", where)
+        check_key(counters, "best", number, "a number", where, "counters.")
+        check_key(counters, "best_step", count, "a number of steps", where, "counters.")
+        return Best(name, manifest, counters)
+
+    def best_unrecorded(self) -> Path | None:
+        """The best one of a run without best.json: by its link, or by what the manifests count."""
+        last = self.last()
+        if last is None:
+            return None
+        counters = read_manifest(last).get("counters", {})
+        if (name := self.linked("best")) and NAME.fullmatch(name):
+            newer = self.folder / step_name(counters.get("best_step", 0))  # a kill came before its link was made
+            if name != "average" and int(newer.name[5:]) > int(name[5:]) and newer.is_dir():
+                return newer
+            for each in (self.folder / name, self.folder / f".old-{name}"):
+                if each.is_dir():
+                    return each
+            raise CheckpointError(
+                f"{self.folder / name}: missing, and the link best leads to it; put it back, or choose another one "
+                "(--checkpoint last)"
+            )
+        average = self.folder / "average"
+        if average.is_dir() and better_average(read_manifest(average), counters, last):
+            return average
+        if counters.get("best") is None:
+            return last
+        best = self.folder / step_name(counters["best_step"])
+        if not best.is_dir():
+            raise CheckpointError(
+                f"{best}: missing, and {last.name} says that it is the best checkpoint; put it back, or choose another "
+                "one (--checkpoint last)"
+            )
+        return best
+
+    def linked(self, link: str) -> str | None:
+        """The name that the link `best` or `last` points at."""
+        path = self.folder / link
+        return os.readlink(path) if path.is_symlink() else None
+
+    # ---- writing
 
     def clean(self) -> None:
         """Remove what a killed process left half written, and put back what it was about to replace."""
@@ -64,14 +187,17 @@ class Checkpoints:
                 old.rename(name)
         for left in (each for kind in ("writing", "old", "gone") for each in self.folder.glob(f".{kind}-*")):
             shutil.rmtree(left, ignore_errors=True)
+        for link in self.folder.glob(".new-*"):
+            link.unlink(missing_ok=True)
+        remove_leftovers(self.folder, ["best.json"])
 
     def write(
         self, name: str, model: Mapping[str, Tensor], trainer: Mapping[str, Tensor], manifest: Mapping[str, Any]
     ) -> Path:
         """A new checkpoint folder, whole or not at all."""
-        target, writing = self.folder / name, self.folder / f".writing-{name}"
+        target, writing, old = (self.folder / f"{prefix}{name}" for prefix in ("", ".writing-", ".old-"))
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             shutil.rmtree(writing, ignore_errors=True)
             writing.mkdir()
             files = {}
@@ -81,85 +207,127 @@ class Checkpoints:
                 files[file] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             write_synced(writing / "manifest.json", canonical({"format": FORMAT, **manifest, "files": files}))
             sync(writing)
-            if target.exists():  # the same step again, after a resume: the old one stays until the new one is whole
-                old = self.folder / f".old-{name}"
+            if target.exists():  # the same name again: the old one stays until the new one is whole
                 shutil.rmtree(old, ignore_errors=True)
                 target.rename(old)
-                writing.rename(target)
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                writing.rename(target)
+            writing.rename(target)
             sync(self.folder)
+            shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(writing, ignore_errors=True)
+            if old.exists() and not target.exists():
+                with contextlib.suppress(OSError):
+                    old.rename(target)
             raise self.lost(target, error) from error
         return target
 
     def lost(self, target: Path, error: OSError) -> TrainingError:
         """What to say when a checkpoint could not be written."""
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         last = self.last()
         safe = f"the last whole checkpoint is {last}" if last else "no checkpoint was written before"
-        why = "the disk is full" if full else error.strerror or str(error)
-        return TrainingError(f"{target}: not written, {why}; {safe}. Make room and go on with --resume")
+        return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room and go on with --resume")
+
+    def mark_best(self, name: str) -> None:
+        """Record a checkpoint as the best one."""
+        path = self.folder / "best.json"
+        try:
+            manifest = read_manifest(self.folder / name)
+            record = {"checkpoint": name, "counters": manifest.get("counters", {}), "step": manifest["step"]}
+            record["manifest"] = digest(self.folder / name / "manifest.json")
+            write_whole(path, canonical({"format": FORMAT, **record}))
+        except OSError as error:
+            raise self.lost(path, error) from error
+        self.point("best", name)
 
     def point(self, link: str, name: str) -> None:
-        """Let `best` or `last` point at a checkpoint, from one moment to the next."""
-        new = self.folder / f".new-{link}"
+        """Let `best` or `last` point at a checkpoint, from one moment to the next; where links can be made."""
+        new, path = self.folder / f".new-{link}", self.folder / link
+        if path.is_dir() and not path.is_symlink():  # a copy of a checkpoint, where a run was copied without its links
+            if not (path / "manifest.json").is_file():
+                return  # none of ours
+            self.remove(path)
         try:
             new.unlink(missing_ok=True)
             new.symlink_to(name)
-            os.replace(new, self.folder / link)
+            os.replace(new, path)
             sync(self.folder)
-        except OSError as error:
-            raise self.lost(self.folder / link, error) from error
+        except (OSError, NotImplementedError):
+            for each in (new, path):  # none is better than one that points at another checkpoint
+                with contextlib.suppress(OSError):
+                    each.unlink(missing_ok=True)
 
-    def mend(self, last: str, best_step: int) -> None:
-        """Let the links point where they would, had a kill not come between a checkpoint and its links."""
-        best = f"step-{best_step:06d}"
+    def mend(self, last: str) -> None:
+        """Let best.json and the links say what they would, had a kill not come between a checkpoint and them."""
         if self.linked("last") != last:
             self.point("last", last)
-        if self.linked("best") not in (best, "average") and (self.folder / best).is_dir():
-            self.point("best", best)
+        record = self.best_record()
+        try:
+            best = self.best()
+        except CheckpointError:
+            return  # it is missing, and best.json goes on to say so until a better one comes
+        assert best is not None
+        measured = read_manifest(best).get("counters", {}).get("best") is not None
+        if record is None and not measured:
+            return
+        if record is None or digest(best / "manifest.json") != record.manifest:
+            self.mark_best(best.name)
+        elif self.linked("best") != best.name:
+            self.point("best", best.name)
 
     def prune(self, every: int = 1) -> None:
-        """Remove all but the newest ones, and what a link points at.
+        """Remove all but the newest ones and the best one.
 
         Of those before the last only multiples of `every` count: a run that was stopped in between and resumed keeps,
         and averages, what one that was not would.
         """
-        steps = self.steps()
+        steps, best = self.steps(), self.best_record()
         regular = [each for each in steps[:-1] if int(each.name[5:]) % every == 0]
-        kept = {self.linked("best"), self.linked("last"), *(each.name for each in steps[-1:])}
+        kept = {best and best.name, *(each.name for each in steps[-1:])}
         kept |= {each.name for each in regular[max(0, len(regular) - self.keep + 1) :]}
         for old in steps:
             if old.name not in kept:
-                # Renamed first, so that a kill in between leaves nothing that looks like a checkpoint.
-                gone = self.folder / f".gone-{old.name}"
-                shutil.rmtree(gone, ignore_errors=True)
-                with contextlib.suppress(OSError):  # what cannot be removed now is no reason to stop
-                    old.rename(gone)
-                shutil.rmtree(gone, ignore_errors=True)
+                self.remove(old)
 
-    def steps(self) -> list[Path]:
-        """All checkpoints of steps, oldest first."""
-        found = [each for each in self.folder.glob("step-*") if each.name[5:].isdecimal()]
-        return sorted(found, key=lambda each: int(each.name[5:]))
+    def remove(self, folder: Path) -> None:
+        """Remove a checkpoint: renamed first, so that a kill in between leaves nothing that looks like one."""
+        gone = self.folder / f".gone-{folder.name}"
+        shutil.rmtree(gone, ignore_errors=True)
+        with contextlib.suppress(OSError):  # what cannot be removed now is no reason to stop
+            folder.rename(gone)
+            sync(self.folder)
+            shutil.rmtree(gone, ignore_errors=True)
 
-    def linked(self, link: str) -> str | None:
-        """The name that `best` or `last` points at."""
-        path = self.folder / link
-        return os.readlink(path) if path.is_symlink() else None
 
-    def last(self) -> Path | None:
-        """The newest whole checkpoint: where `last` points, or a newer one that was renamed just before a kill."""
-        steps = self.steps()
-        return steps[-1] if steps else None
+def is_name(value: object) -> bool:
+    """Whether it is what a checkpoint is called."""
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
-    def best(self) -> Path | None:
-        """Where `best` points; the newest one where there is no best yet."""
-        name = self.linked("best")
-        return self.folder / name if name and (self.folder / name).is_dir() else self.last()
+
+def step_name(step: int) -> str:
+    """What the checkpoint of a step is called."""
+    return f"step-{step:06d}"
+
+
+def supersedes(folder: Path, best: Best) -> bool:
+    """Whether a checkpoint was measured to be better than the one that is recorded as the best."""
+    try:
+        return read_manifest(folder).get("better_than") == best.manifest
+    except CheckpointError:  # damaged, which is said where it is read
+        return False
+
+
+def better_average(average: Mapping[str, Any], counters: Mapping[str, Any], last: Path) -> bool:
+    """Whether the mean of checkpoints was better than each of them, in a run that recorded it as a link alone."""
+    own = average.get("counters", {})
+    if own.get("best") is None or own["best_step"] != average["step"]:
+        return False
+    if average["step"] < int(last.name[5:]) and (counters.get("best_step"), counters.get("best")) != (
+        own["best_step"],
+        own["best"],
+    ):
+        return False  # a later step was better
+    same = last.with_name(step_name(average["step"]))
+    return not same.is_dir() or read_manifest(same).get("counters", {}).get("best") != own["best"]
 
 
 def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
@@ -169,18 +337,17 @@ def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:
     return Checkpoint(folder, manifest, model, read_tensors(folder / FILES[1], manifest["files"]) if trainer else {})
 
 
+def digest(path: Path) -> str | None:
+    """SHA-256 of a small file; None where it cannot be read."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except (OSError, Unreadable):
+        return None
+
+
 def write_synced(path: Path, content: bytes) -> None:
     """A file that is on the disk when this returns."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def sync(folder: Path) -> None:
-    """A folder's names, on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

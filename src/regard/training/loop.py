@@ -27,10 +27,11 @@ from regard.training.checkpoint import (
     Checkpoints,
     load_weights,
     read_checkpoint,
-    read_manifest,
+    step_name,
     weights_of,
 )
 from regard.training.distributed import Group, full, full_of, like
+from regard.training.folder import claim
 from regard.training.keeping import (
     Counters,
     begin_optimiser,
@@ -74,10 +75,15 @@ def train(
     progress: Progress | None = None,
     resume: bool = False,
     group: Group | None = None,
+    claimed: bool = False,
 ) -> Result:
-    """Train a task into a run folder; with `resume`, go on from its last checkpoint."""
+    """Train a task into a run folder; with `resume`, go on from its last checkpoint.
+
+    `claimed` says that the caller holds the folder already (`regard.training.folder.claim`).
+    """
     group = group or Group(settings.device, settings.shard)
-    return Trainer(task, settings, run, progress or Progress(), group).run(resume)
+    with contextlib.nullcontext() if claimed else claim(run, resume, group):
+        return Trainer(task, settings, run, progress or Progress(), group).run(resume)
 
 
 class Trainer:
@@ -185,9 +191,10 @@ class Trainer:
         self.copies = Copies(self.parameters, torch.bfloat16) if halved else None
         self.replay = self.replayed()
         if found is not None:
-            self.restore(found)
             if self.group.first:
-                self.checkpoints.mend(found.folder.name, self.now.best_step)
+                self.checkpoints.mend(found.folder.name)
+            self.group.wait()
+            self.restore(found)
         if self.replay is not None:
             begin_optimiser(self.optimiser, self.parameters)
         return found is not None
@@ -433,21 +440,23 @@ class Trainer:
         self.saved_step = self.now.step
         problem: str | None = None
         if self.group.first:
-            name = f"step-{self.now.step:06d}"
+            name = step_name(self.now.step)
             try:
-                self.checkpoints.write(name, weights, trainer, self.manifest())
-                self.checkpoints.point("last", name)
+                self.checkpoints.write(name, weights, trainer, self.manifest(best))
                 if best:
-                    self.checkpoints.point("best", name)
+                    self.checkpoints.mark_best(name)
+                self.checkpoints.point("last", name)
                 self.checkpoints.prune(self.settings.validate_every)
-            except TrainingError as error:
+            except (TrainingError, CheckpointError) as error:
                 problem = str(error)
         if problem := self.group.same(problem):
             raise TrainingError(problem)
 
-    def manifest(self) -> dict[str, Any]:
-        """Everything that is not a tensor."""
-        return {"step": self.now.step, "counters": self.now.table(), "task": self.task.fingerprint()}
+    def manifest(self, best: bool) -> dict[str, Any]:
+        """Everything that is not a tensor; of a new best one also which it is better than."""
+        before = self.checkpoints.best_record() if best else None
+        better = {} if before is None else {"better_than": before.manifest}
+        return {"step": self.now.step, "counters": self.now.table(), "task": self.task.fingerprint(), **better}
 
     def restore(self, found: Checkpoint) -> None:
         """The optimiser, the average and the counters of a checkpoint."""
@@ -461,10 +470,9 @@ class Trainer:
         self.now = counters_of(found.folder, found.manifest)
         self.first = found.step
         self.saved_step = found.step
-        if self.checkpoints.linked("best") == "average":  # it came after the last step, and is the one to beat
-            average = self.checkpoints.folder / "average"
-            kept = counters_of(average, read_manifest(average))
-            self.now.best, self.now.best_step = kept.best, kept.best_step
+        record = self.checkpoints.best_record()
+        if record is not None and record.name == "average":  # it came after the last step, and is the one to beat
+            self.now.best, self.now.best_step = record.counters["best"], record.counters["best_step"]
 
     def average(self, metrics: Metrics | None) -> None:
         """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""
@@ -483,14 +491,15 @@ class Trainer:
         problem: str | None = None
         if self.group.first:
             try:
-                if best or self.checkpoints.linked("best") != "average":  # one of an earlier end may still be the best
-                    self.checkpoints.write("average", mean, {}, self.manifest())
+                record = self.checkpoints.best_record()
+                if best or record is None or record.name != "average":  # one of an earlier end may still be the best
+                    self.checkpoints.write("average", mean, {}, self.manifest(best))
                 if best:
-                    self.checkpoints.point("best", "average")
+                    self.checkpoints.mark_best("average")
                 self.progress.say(
                     f"average of the last {len(folders)} checkpoints: " + ("better" if best else "not better")
                 )
-            except TrainingError as error:
+            except (TrainingError, CheckpointError) as error:
                 problem = str(error)
         if problem := self.group.same(problem):
             raise TrainingError(problem)

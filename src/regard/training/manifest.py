@@ -6,6 +6,7 @@ value is checked before it is used.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,32 +15,57 @@ from regard.config import shown
 from regard.errors import CheckpointError
 from regard.reading import Unreadable, parse_json, read_bytes
 
-__all__ = ["FILES", "FORMAT", "canonical", "check_key", "count", "number", "read_manifest"]
+__all__ = [
+    "FILES",
+    "FORMAT",
+    "NAME",
+    "canonical",
+    "check_key",
+    "count",
+    "is_table",
+    "is_text",
+    "number",
+    "read_canonical",
+    "read_manifest",
+]
 
 FORMAT = 1
 FILES = ("model.safetensors", "trainer.safetensors")
 COUNT = 2**63  # more than anything is counted to
+NAME = re.compile(r"step-(?P<step>[0-9]{6}|[1-9][0-9]{6,17})|average")  # of a checkpoint's folder
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What a checkpoint says of itself, checked."""
+    """What a checkpoint says of itself, checked; a folder of a step holds that step."""
     path = folder / "manifest.json"
+    manifest = read_canonical(path, "a checkpoint's manifest")
+    check_manifest(manifest, str(path))
+    match = NAME.fullmatch(folder.name.removeprefix(".old-"))
+    if match and match["step"] and manifest["step"] != int(match["step"]):
+        raise CheckpointError(
+            f"{path}: of step {manifest['step']}; the folder {folder.name} was renamed or exchanged, and belongs under "
+            "its own name"
+        )
+    return manifest
+
+
+def read_canonical(path: Path, what: str) -> dict[str, Any]:
+    """A file in the form that `canonical` writes, checked."""
     try:
         raw = read_bytes(path)
-        manifest = parse_json(raw)
-        if not isinstance(manifest, dict) or canonical({k: v for k, v in manifest.items() if k != "sha256"}) != raw:
+        table = parse_json(raw)
+        if not isinstance(table, dict) or canonical({k: v for k, v in table.items() if k != "sha256"}) != raw:
             raise ValueError
-        manifest_format = manifest["format"]
+        given = table["format"]
     except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}, expected a checkpoint's manifest") from None
+        raise CheckpointError(f"{path}: {error.strerror}, expected {what}") from None
     except Unreadable as error:
         raise CheckpointError(f"{path}: damaged, {error}") from None
     except (ValueError, KeyError, RecursionError):
         raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
-    if manifest_format != FORMAT or not count(manifest_format):
-        raise CheckpointError(f"{path}: format {shown(manifest_format)} given, this version of regard reads {FORMAT}")
-    check_manifest(manifest, str(path))
-    return manifest
+    if given != FORMAT or not count(given):
+        raise CheckpointError(f"{path}: format {shown(given)} given, this version of regard reads {FORMAT}")
+    return table
 
 
 def canonical(manifest: Mapping[str, Any]) -> bytes:

@@ -4,16 +4,15 @@ A record is {"kind": "step", "step": 500, "loss": 3.21, …} or {"kind": "valid"
 """
 
 import contextlib
-import errno
 import importlib.util
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from regard.disk import no_link, reason, write_whole
 from regard.errors import TrainingError
 
 __all__ = ["Metrics", "duration", "name_of", "read", "shown"]
@@ -37,7 +36,7 @@ class Metrics:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             self._mend(resume_step)
-        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        self._file = open(self.path, "ab", buffering=0, opener=no_link)  # noqa: SIM115
         self._board = _board(self.path.parent / "tensorboard", resume_step)
 
     def write(self, kind: str, record: Mapping[str, Any]) -> None:
@@ -51,8 +50,7 @@ class Metrics:
             while line:
                 line = line[self._file.write(line) :]
         except OSError as error:
-            why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
-            raise TrainingError(f"{self.path}: not written, {why}. Make room and go on with --resume") from error
+            raise self._lost(error) from error
         if self._board is not None and isinstance(numbers.get("step"), int):
             try:
                 for key, value in record.items():
@@ -75,6 +73,9 @@ class Metrics:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def _lost(self, error: OSError) -> TrainingError:
+        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room and go on with --resume")
+
     def _mend(self, resume_step: int | None) -> None:
         """Keep whole records, up to and with the step that is resumed at."""
         before = self.path.read_bytes()
@@ -88,12 +89,10 @@ class Metrics:
                 lines.append(line)
         kept = b"".join(lines)
         if kept != before:
-            written = self.path.with_name(self.path.name + ".part")
-            with open(written, "wb") as file:
-                file.write(kept)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(written, self.path)
+            try:
+                write_whole(self.path, kept)
+            except OSError as error:
+                raise self._lost(error) from error
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:

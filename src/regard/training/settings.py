@@ -10,7 +10,7 @@ from regard.errors import ConfigError
 from regard.models.kinds import KINDS, Kind, kind_of, model_config
 from regard.models.options import ModelConfig
 
-__all__ = ["Settings", "TrainingSettings", "base_table", "read_settings"]
+__all__ = ["Settings", "TrainingSettings", "base_table", "read_settings", "without_cache"]
 
 TASKS = ("translate", "language-model", "caption", "classify")
 
@@ -224,3 +224,11 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
         if key in table and read_settings(own).table()[key] != read_settings(taken).table()[key]:
             raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
     return taken
+
+
+def without_cache(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration without the folder of its cache: a run from somebody else does not say where to write."""
+    data = table.get("data")
+    if not isinstance(data, Mapping):
+        return dict(table)
+    return {**table, "data": {key: value for key, value in data.items() if key != "cache"}}

@@ -1,13 +1,12 @@
 """Starting a run: from settings to prepared data, a task, a run folder and the loop."""
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 import torch
@@ -15,11 +14,13 @@ import torch
 from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
+from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
 from regard.training.defaults import data_defaults, model_defaults, training_defaults
 from regard.training.distributed import Group
+from regard.training.folder import claim
 from regard.training.keeping import check_fits
 from regard.training.loop import Result, train
 from regard.training.precision import describe, in_bf16
@@ -55,11 +56,13 @@ def start(
     base: Path | None = None,
     progress: Progress | None = None,
     choose: bool = False,
+    claimed: bool = False,
 ) -> Started:
     """Train what a configuration's tables say into the folder `out`.
 
     `resume` goes on where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning. With
-    `choose`, what the tables leave open about model and training is chosen from the size of the corpus.
+    `choose`, what the tables leave open about model and training is chosen from the size of the corpus. `claimed` says
+    that the caller holds the folder already (`regard.training.folder.claim`).
     """
     if choose:
         table = data_defaults(table)
@@ -70,57 +73,65 @@ def start(
     group = Group(training.device, training.shard)
     quiet = Progress() if progress is None or not group.first else progress
     try:
-        check_folder(out, resume)
-        run = base or (out if resume else None)
-        manifest = {} if run is None else read_manifest(best_of(run))
-        tokenizers = None if run is None else tokenizers_of(run, manifest)
-        prepared = shared(settings, tokenizers, labels_of(manifest), group, quiet)
-        if choose:
-            table = model_defaults(table, len(prepared.train), group.device.type)
-            settings = read_settings(table)
-        check_lengths(settings, prepared)
-        budget = token_budget(settings, prepared, group)
-        if choose:
-            table = training_defaults(table, settings, prepared.train.lengths, budget, group.world)
-            settings = read_settings(table)
-        settings = replace(settings, data=absolute(settings.data))
-        settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
-        task = task_of(settings, prepared, budget)
-        if base is None and not resume:
-            task.model.inherit()
-        if base is not None:
-            found = read_checkpoint(best_of(base), trainer=False)
-            load_weights(task.objective, found.model, str(found.folder))
-        if resume and (last := Checkpoints(out).last()):  # before the run's own configuration is written over
-            check_fits(task, read_manifest(last), last)
-        group.wait()
-        lock = None
-        if group.first:
-            out.mkdir(parents=True, exist_ok=True)
-            lock = locked(out)
-            write_config(out / "config.toml", settings)
-            if prepared.tokenizers is not None:
-                prepared.tokenizers.save(out / "tokenizer.json")
-        group.wait()
-        with lock or contextlib.nullcontext():
-            result = train(task, settings.training, out, progress=quiet, resume=resume, group=group)
-        bf16 = in_bf16(settings.training, group.device)
-        return Started(result, task, settings, [*task.facts(), ("device", describe(group.device, group.world, bf16))])
+        with contextlib.nullcontext() if claimed else claim(out, resume, group):
+            return start_in(settings, table, out, resume, base, group, quiet, choose)
     finally:
         group.leave()
 
 
-def check_folder(out: Path, resume: bool) -> None:
-    """Refuse to write over a finished run, and to go on with none."""
-    if out.exists() and not out.is_dir():
-        raise ConfigError("--out", f"{out} is a file, expected a folder")
-    found = Checkpoints(out).last()
-    if resume and found is None:
-        raise CheckpointError(f"{out}: no checkpoint to go on from")
-    if not resume and found is not None:
-        raise TrainingError(
-            f"{out}: holds a run already ({found.name}); go on with --resume {out}, or give another --out"
-        )
+def start_in(
+    settings: Settings,
+    table: Mapping[str, Any],
+    out: Path,
+    resume: bool,
+    base: Path | None,
+    group: Group,
+    progress: Progress,
+    choose: bool,
+) -> Started:
+    """The same in a folder that is claimed."""
+    last = Checkpoints(out).find("last") if resume else None
+    manifest = read_manifest(best_of(base)) if base is not None else {} if last is None else read_manifest(last)
+    run = base or (out if resume else None)
+    tokenizers = None if run is None else tokenizers_of(run, manifest)
+    prepared = shared(settings, tokenizers, labels_of(manifest), group, progress)
+    if choose:
+        table = model_defaults(table, len(prepared.train), group.device.type)
+        settings = read_settings(table)
+    check_lengths(settings, prepared)
+    budget = token_budget(settings, prepared, group)
+    if choose:
+        table = training_defaults(table, settings, prepared.train.lengths, budget, group.world)
+        settings = read_settings(table)
+    settings = replace(settings, data=absolute(settings.data))
+    settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
+    task = task_of(settings, prepared, budget)
+    if base is None and not resume:
+        task.model.inherit()
+    if base is not None:
+        found = read_checkpoint(best_of(base), trainer=False)
+        load_weights(task.objective, found.model, str(found.folder))
+    if last is not None:  # before the run's own configuration is written over
+        check_fits(task, manifest, last)
+        check_best(out, progress)
+    group.wait()
+    if group.first:
+        write_config(out / "config.toml", settings)
+        if prepared.tokenizers is not None:
+            save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
+    group.wait()
+    result = train(task, settings.training, out, progress=progress, resume=resume, group=group, claimed=True)
+    bf16 = in_bf16(settings.training, group.device)
+    return Started(result, task, settings, [*task.facts(), ("device", describe(group.device, group.world, bf16))])
+
+
+def check_best(out: Path, progress: Progress) -> None:
+    """Refuse a record of the best checkpoint that is damaged; say that the best one is missing, and go on."""
+    Checkpoints(out).best_record()
+    try:
+        Checkpoints(out).best()
+    except CheckpointError as error:
+        progress.say(f"{error}. Training goes on from the last checkpoint; a better one takes its place")
 
 
 def shared(
@@ -153,17 +164,6 @@ def check_lengths(settings: Settings, prepared: Prepared) -> None:
         raise ConfigError(
             "model.length", f"{given} given, expected at least {longest}, the tokens of the longest sentence"
         )
-
-
-def locked(out: Path) -> IO[bytes]:
-    """A lock on a run folder, held while the file is open: two processes that train into one would spoil it."""
-    file = open(out / ".lock", "wb")  # noqa: SIM115
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise TrainingError(f"{out}: another process trains into it; wait for it, or give another --out") from None
-    return file
 
 
 def absolute(data: DataSettings) -> DataSettings:
@@ -210,8 +210,17 @@ def best_of(run: Path) -> Path:
     return best
 
 
+def save_tokenizers(path: Path, tokenizers: Tokenizers) -> None:
+    """The tokenizers, whole or not at all."""
+    try:
+        tokenizers.save(path)
+    except OSError as error:
+        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+
+
 def write_config(path: Path, settings: Settings) -> None:
     """The settings as TOML, whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(tomli_w.dumps(settings.table()), encoding="utf-8")
-    os.replace(new, path)
+    try:
+        write_whole(path, tomli_w.dumps(settings.table()))
+    except OSError as error:
+        raise TrainingError(f"{path}: not written, {reason(error)}") from error

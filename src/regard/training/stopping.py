@@ -11,9 +11,15 @@ from regard.training.settings import TrainingSettings
 
 __all__ = ["Stopping"]
 
+# SIGHUP: the terminal was closed. Windows has none.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
 
 class Stopping:
-    """Inside, Ctrl-C and SIGTERM let the update finish, so that it can be saved; a second Ctrl-C stops at once."""
+    """Inside, Ctrl-C, SIGTERM and SIGHUP let the update finish, so that it can be saved; a second Ctrl-C stops at once.
+
+    A SIGHUP that is ignored, as `nohup` has it, stays ignored.
+    """
 
     def __init__(self, group: Group, settings: TrainingSettings, progress: Progress):
         self.group, self.settings, self.progress = group, settings, progress
@@ -21,8 +27,9 @@ class Stopping:
         self.before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
+        ignored = {number for number in SIGNALS[2:] if signal.getsignal(number) == signal.SIG_IGN}
         try:
-            self.before = {number: signal.signal(number, self.note) for number in (signal.SIGINT, signal.SIGTERM)}
+            self.before = {number: signal.signal(number, self.note) for number in SIGNALS if number not in ignored}
         except ValueError:  # not in the main thread: whoever started it has to stop it
             self.before = {}
         return self

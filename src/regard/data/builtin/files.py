@@ -16,8 +16,6 @@ DIR/train.gold.jsonl                  each shape with its box, and of which shap
 import contextlib
 import itertools
 import json
-import os
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +23,7 @@ from typing import Any, cast
 from regard.data.builtin import Example, Split, generate
 from regard.data.builtin.scenes import Pictured
 from regard.data.pharaoh import pharaoh
+from regard.disk import remove_leftovers, replacing
 from regard.errors import ArgumentError
 
 __all__ = ["write"]
@@ -75,22 +74,13 @@ def _write(
 ) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():
         paths = [folder / f"{split}.{end}" for end in ends]
-        drafts = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
         count = 0
-        try:
-            with contextlib.ExitStack() as stack:
-                files: list[typing.TextIO] = [
-                    stack.enter_context(draft.open("w", encoding="utf-8", newline="\n")) for draft in drafts
-                ]
-                for example in examples:
-                    for file, line in zip(files, written(f"{split}-{count:06d}", example), strict=False):
-                        file.write(line + "\n")
-                    count += 1
-            for draft, path in zip(drafts, paths, strict=True):
-                draft.replace(path)
-        finally:
-            for draft in drafts:
-                draft.unlink(missing_ok=True)
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(replacing(path)) for path in paths]
+            for example in examples:
+                for file, line in zip(files, written(f"{split}-{count:06d}", example), strict=False):
+                    file.write(f"{line}\n".encode())
+                count += 1
         for path in paths:
             yield path, count
 
@@ -110,12 +100,13 @@ def album(folder: Path) -> Written:
     """Saves an example's picture; gives its lines in the two files."""
     from PIL import Image
 
+    remove_leftovers(folder)
+
     def saved(number: str, example: Example) -> tuple[str, str]:
         pictured, name = cast(Pictured, example), f"{number}.png"
         folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".{name}.{os.getpid()}"
-        Image.fromarray(pictured.picture()).save(draft, "PNG")
-        draft.replace(folder / name)
+        with replacing(folder / name, many=True) as file:
+            Image.fromarray(pictured.picture()).save(file, "PNG")
         shapes = [
             {"size": shape.size, "colour": shape.colour, "kind": shape.kind, "ringed": shape.ringed, "box": box}
             for shape, box in zip(pictured.scene.shapes, pictured.boxes, strict=True)

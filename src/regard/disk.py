@@ -1,0 +1,235 @@
+"""Files that are whole or as they were before, on the disk when they are said to be, and where they are said to be.
+
+A file is written under a name of its own, synced and renamed; while it is written it is locked, so that the next
+process can tell what a killed one left from what a living one is writing. Everything here works on every system: where
+one has no locks, or does not sync folders, the function says what is lost.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+try:
+    import portalocker
+except ImportError:  # a system without fcntl and without msvcrt
+    LOCKS = False
+else:
+    LOCKS = True
+
+__all__ = [
+    "hold",
+    "lock",
+    "make_folder",
+    "no_link",
+    "outward_link",
+    "reason",
+    "remove_leftovers",
+    "replacing",
+    "sync",
+    "write_whole",
+]
+
+STALE = 24 * 3600  # seconds after which a temporary file that cannot be locked is nobody's
+FULL = (errno.ENOSPC, errno.EDQUOT)
+UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EISDIR)  # of systems that do not sync folders
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # elsewhere `outward_link`, asked before, is all there is
+
+
+def reason(error: OSError) -> str:
+    """Why something could not be written, for people."""
+    return "the disk is full" if error.errno in FULL else error.strerror or str(error)
+
+
+# ---- whole files
+
+
+def write_whole(path: str | Path, content: str | bytes) -> Path:
+    """Write a file, synced to the disk; it is whole or as it was before."""
+    with replacing(path) as file:
+        file.write(content.encode(errors="replace") if isinstance(content, str) else content)
+    return Path(path)
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
+    """A new file to write to, which takes the name `path` when it is whole and synced, and is removed if that fails.
+
+    A link at `path` is replaced, not followed. What killed processes left of it is removed. Of `many` files, which can
+    all be made again, none is synced, and the caller looks for what was left, once.
+    """
+    path = Path(path)
+    if not many:
+        remove_leftovers(path.parent, [path.name])
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "xb") as file:  # never one that is there: it may be a link to elsewhere
+            hold(file)
+            yield file
+            file.flush()
+            if not many:
+                os.fsync(file.fileno())
+            if os.name != "nt":  # Windows renames no open file
+                os.replace(temporary, path)
+        if os.name == "nt":
+            os.replace(temporary, path)
+        if not many:
+            sync(path.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):  # a full disk gives no name
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Remove what killed processes left of files of these names, or any, and nothing that a living one is writing."""
+    known = None if names is None else set(names)
+    try:
+        found = [each for each in os.scandir(folder) if each.name.startswith(".")]
+    except OSError:
+        return
+    for each in found:
+        match = re.fullmatch(r"\.(.+)\.[0-9]+(-[0-9a-f]{8})?", each.name)
+        if match and (known is None or match[1] in known):
+            with contextlib.suppress(OSError):  # another process may have removed it
+                remove_if_left(Path(each.path))
+
+
+def remove_if_left(path: Path) -> None:
+    """Remove a temporary file that nobody holds."""
+    if path.is_symlink():  # none of ours
+        path.unlink()
+        return
+    with open(path, "r+b") as file:
+        held = hold(file)
+        if held is False or (held is None and time.time() - path.stat().st_mtime < STALE):
+            return
+        if os.name != "nt":
+            path.unlink()
+    if os.name == "nt":
+        path.unlink()
+
+
+def no_link(path: str, flags: int) -> int:
+    """For `open(…, opener=no_link)`: a file of our own, and not one that a link of its name leads to."""
+    return os.open(path, flags | NO_LINK, 0o666)
+
+
+# ---- folders
+
+
+def sync(folder: Path) -> None:
+    """See the names in a folder to the disk; where a system does not sync folders, nothing."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folder
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in UNSYNCED:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> list[Path]:
+    """Make a folder and those above it, synced; those that were not there before, the uppermost first."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    made = []
+    for each in reversed(missing):
+        try:
+            each.mkdir()
+        except FileExistsError:  # another process was faster
+            continue
+        made.append(each)
+        sync(each.parent)
+    if missing and not missing[0].is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(missing[0]))
+    return made
+
+
+def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:
+    """The first of these paths that is a link which leads out of the folder, or in a circle."""
+    home = folder.resolve()
+    for path in paths:
+        if path.is_symlink():
+            try:
+                target = path.resolve()
+            except (OSError, RuntimeError):  # in a circle
+                return path
+            if not target.is_relative_to(home):
+                return path
+    return None
+
+
+# ---- one process at a time
+
+
+def hold(file: IO[Any]) -> bool | None:
+    """Lock an open file until it is closed: whether that went well; None where files cannot be locked."""
+    if not LOCKS:
+        return None
+    try:
+        portalocker.lock(file, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
+    except portalocker.AlreadyLocked:
+        return False
+    except (portalocker.LockException, OSError):  # a file system without locks
+        return None
+    return True
+
+
+@contextlib.contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Inside, this process alone holds the lock file `path`; afterwards it is gone. BlockingIOError: another holds it.
+
+    Where files cannot be locked, that the file is there is the lock (errno EEXIST); one that a killed process left has
+    to be removed by hand.
+    """
+    while True:
+        file, new = open_lock(path)
+        held = hold(file)
+        if held is False or (held is None and not new):
+            file.close()
+            number = errno.EWOULDBLOCK if held is False else errno.EEXIST
+            raise BlockingIOError(number, os.strerror(number), str(path))
+        # Whoever held it before may have removed it since it was opened: then another process has another one.
+        if held is None or same_file(file, path):
+            break
+        file.close()
+    try:
+        yield
+    finally:
+        if os.name == "nt":
+            file.close()
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        file.close()
+
+
+def open_lock(path: Path) -> tuple[BinaryIO, bool]:
+    """A lock file, opened, and whether it is new. What is in one that is there stays: it may be no lock."""
+    flags = os.O_RDWR | NO_LINK | getattr(os, "O_BINARY", 0)
+    while True:
+        with contextlib.suppress(FileExistsError):
+            return os.fdopen(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666), "r+b"), True
+        with contextlib.suppress(FileNotFoundError):  # whoever held it has just removed it
+            return os.fdopen(os.open(path, flags), "r+b"), False
+
+
+def same_file(file: BinaryIO, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,134 @@
+"""A run folder while it is trained into: by one process, from before the data are prepared until the report is written.
+
+What is in a folder is checked under its lock: of two that start at the same moment one trains, the other is told so.
+Nothing is written outside the folder, whatever links somebody put into it. A run that could not begin leaves nothing.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.disk import lock, make_folder, outward_link, remove_leftovers
+from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.training.checkpoint import Checkpoints
+from regard.training.distributed import Group
+
+__all__ = ["check_links", "claim"]
+
+FILES = ("config.toml", "tokenizer.json", "alignment.json", "log.txt", "metrics.jsonl", "report.html")
+FOLDERS = ("checkpoints", "tensorboard")
+OLDER = (".config.toml.new", "metrics.jsonl.part", "report.html.part")  # temporary files of earlier versions
+LOCK = ".lock"
+ATTEMPTS = 1000  # to make a folder that other processes remove
+
+
+@contextlib.contextmanager
+def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]:
+    """Inside, this process alone trains into `out`, which holds a run to go on with, or none.
+
+    Of several processes that train together the first one claims it for all.
+    """
+    first = group is None or group.first
+    with contextlib.ExitStack() as stack:
+        problem: RegardError | None = None
+        if first:
+            try:
+                stack.enter_context(claim_alone(out, resume))
+            except RegardError as error:
+                problem = error
+        told = str(problem) if problem else None
+        if group is not None:
+            told = group.same(told)
+        if told is not None:
+            raise problem or TrainingError(told)
+        yield
+
+
+@contextlib.contextmanager
+def claim_alone(out: Path, resume: bool) -> Iterator[None]:
+    """The same for one process."""
+    if (out.exists() or out.is_symlink()) and not out.is_dir():
+        raise ConfigError("--out", f"{out} is a file, expected a folder")
+    if resume and not out.exists():
+        raise CheckpointError(f"{out}: no checkpoint to go on from")
+    made: list[Path] = []
+    with contextlib.ExitStack() as stack:
+        if not resume:
+            stack.callback(remove_empty, made, out)
+        for attempt in range(ATTEMPTS):
+            try:
+                made += [] if resume else make_folder(out)
+                check_links(out)
+                stack.enter_context(lock(out / LOCK))
+                break
+            except FileNotFoundError:  # another process, which could not begin, has just removed the folder
+                if resume or attempt == ATTEMPTS - 1:
+                    raise
+            except BlockingIOError as error:
+                unsure = f"; if none does, remove {out / LOCK}" if error.errno == errno.EEXIST else ""
+                raise TrainingError(
+                    f"{out}: another process trains into it; wait for it, or give another --out{unsure}"
+                ) from None
+        check_content(out, resume)
+        remove_leftovers(out, FILES)
+        for name in OLDER:
+            (out / name).unlink(missing_ok=True)
+        before = set(os.listdir(out))
+        try:
+            yield
+        except BaseException:
+            if not has_begun(out):
+                undo(out, before)
+            raise
+
+
+def check_content(out: Path, resume: bool) -> None:
+    """Refuse to write over a run, and to go on with none."""
+    found = Checkpoints(out).last()
+    if resume and found is None:
+        raise CheckpointError(f"{out}: no checkpoint to go on from")
+    if not resume and found is not None:
+        raise TrainingError(
+            f"{out}: holds a run already ({found.name}); go on with --resume {out}, or give another --out"
+        )
+
+
+def check_links(run: Path) -> None:
+    """Refuse a run folder in which something that is read or written is a link that leads out of it."""
+    own = [run / name for name in (LOCK, *FILES, *OLDER, *FOLDERS)]
+    for name in FOLDERS:
+        for folder, folders, files in os.walk(run / name):
+            own += [Path(folder) / each for each in (*folders, *files)]
+    conveniences = {run / "checkpoints" / name for name in ("best", "last")}
+    link = outward_link(run, (path for path in own if path not in conveniences))
+    if link is not None:
+        raise CheckpointError(
+            f"{link}: a link that leads to {os.readlink(link)}, out of the run folder; remove it, or put what it leads "
+            "to in its place"
+        )
+
+
+def has_begun(out: Path) -> bool:
+    """Whether there is anything in a run folder that was trained: a record, or a checkpoint."""
+    metrics = out / "metrics.jsonl"
+    return (metrics.exists() and metrics.stat().st_size > 0) or Checkpoints(out).last() is not None
+
+
+def undo(out: Path, before: set[str]) -> None:
+    """Remove what a run that could not begin has made, and nothing else."""
+    for name in {*FILES, *FOLDERS} - before:
+        with contextlib.suppress(OSError):
+            if (out / name).is_dir():
+                shutil.rmtree(out / name)
+            else:
+                (out / name).unlink(missing_ok=True)
+
+
+def remove_empty(made: list[Path], out: Path) -> None:
+    """Remove the folders that were made for a run which could not begin, unless something is in them."""
+    for folder in dict.fromkeys([out, *reversed(made)]):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
