@@ -201,7 +201,7 @@ def test_a_kill_at_every_call(tmp_path, step):
         expected = max(number for number in (1, 3, 5) if number <= step + 2)
         assert (result.best_step, Checkpoints(run).linked("best")) == (expected, f"step-{expected:06d}")
         kept = {f"step-{number:06d}" for number in (expected, step + 2)}
-        assert {path.name for path in (run / "checkpoints").iterdir()} == kept | {"best", "last"}
+        assert {path.name for path in (run / "checkpoints").iterdir()} == kept | {"best", "best.json", "last"}
         shutil.rmtree(run)
         if status == 0:
             break

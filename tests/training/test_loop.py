@@ -324,7 +324,12 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch, cal
     with pytest.raises(TrainingError, match="step-000008: not written, the disk is full; the last whole.*step-000004"):
         train(Line(), training(), tmp_path)
     monkeypatch.undo()
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best", "last", "step-000004"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
+        "best",
+        "best.json",
+        "last",
+        "step-000004",
+    ]
     assert read_checkpoint(Checkpoints(tmp_path).last()).step == 4
     assert train(Line(), training(), tmp_path, resume=True).step == 8
     train(Line(), training(), tmp_path / "unhurt")
@@ -425,7 +430,7 @@ def test_a_smaller_loss_is_better(tmp_path):
 def test_as_many_are_kept_as_asked_and_the_best(tmp_path, keep):
     train(Scripted([1, 9, 2, 2, 2, 2]), training(steps=24, keep=keep), tmp_path)
     expected = {f"step-{step:06d}" for step in [8, *range(24, 24 - 4 * keep, -4)]}
-    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == expected | {"best", "last"}
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == expected | {"best", "best.json", "last"}
 
 
 def test_minutes_end_a_run_with_a_validation(tmp_path):

@@ -22,11 +22,13 @@ def test_positions_that_a_model_does_not_know(tmp_path):
 
 
 def test_a_folder_is_trained_into_by_one_process(tmp_path):
-    from regard.training.start import locked
+    from regard.training.folder import claim
 
-    (tmp_path / "run").mkdir()
-    with locked(tmp_path / "run"), pytest.raises(TrainingError, match="another process trains into it"):
-        start(table(tmp_path), tmp_path / "run")
+    with claim(tmp_path / "run", resume=False):
+        with pytest.raises(TrainingError, match="another process trains into it"):
+            start(table(tmp_path), tmp_path / "run")
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_folder_says_what_was_trained(tmp_path, monkeypatch):
@@ -49,14 +51,14 @@ def test_the_folder_says_what_was_trained(tmp_path, monkeypatch):
 
 def test_folders_that_are_in_the_way(tmp_path):
     given = table(tmp_path, training__steps=1)
-    with pytest.raises(CheckpointError, match="no checkpoint to go on from"):
+    with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
         start(given, tmp_path / "none", resume=True)
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is a file, expected a folder"):
         start(given, tmp_path / "file")
     start(given, tmp_path / "run")
-    with pytest.raises(TrainingError, match=r"holds a run already \(step-000001\); go on with --resume"):
+    with pytest.raises(TrainingError, match=r"holds a run already \(step-000001\); resume it with --resume"):
         start(given, tmp_path / "run")
 
 

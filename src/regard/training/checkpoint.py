@@ -12,12 +12,11 @@ a copy by any tool loads the same model. Nothing that is loaded runs code: tenso
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors.torch import save
 from torch import Tensor
@@ -67,13 +66,20 @@ class Checkpoint:
         return int(self.manifest["step"])
 
 
+class Score(NamedTuple):
+    """The best score of a run up to a checkpoint, and the step that had it."""
+
+    value: float
+    step: int
+
+
 @dataclass(frozen=True)
 class Best:
     """What best.json says: which checkpoint is the best, and the SHA-256 of its manifest."""
 
     name: str
     manifest: str
-    counters: dict[str, Any]  # of the run when it was measured, to be beaten even where the folder is gone
+    score: Score | None  # to be beaten, even where the folder is gone
 
 
 class Checkpoints:
@@ -94,7 +100,7 @@ class Checkpoints:
 
     def steps(self) -> list[Path]:
         """All checkpoints of steps, oldest first."""
-        found = [each for each in self.folder.glob("step-*") if (match := NAME.fullmatch(each.name)) and match["step"]]
+        found = [each for each in self.folder.glob("step-*") if NAME.fullmatch(each.name) and each.is_dir()]
         return sorted(found, key=lambda each: int(each.name[5:]))
 
     def last(self) -> Path | None:
@@ -116,10 +122,7 @@ class Checkpoints:
                 return each
         path = self.folder / record.name
         if not path.is_dir():
-            raise CheckpointError(
-                f"{path}: missing, and best.json says that it is the best checkpoint; put it back, or choose another "
-                "one (--checkpoint last)"
-            )
+            raise missing(path, "best.json says that it is the best checkpoint")
         raise CheckpointError(
             f"{path / 'manifest.json'}: not the one that best.json names as the best checkpoint; put that one back, or "
             "choose another one (--checkpoint last)"
@@ -137,40 +140,31 @@ class Checkpoints:
         where = str(path)
         name = check_key(table, "checkpoint", is_name, "a name such as step-000500, or average", where)
         manifest = check_key(table, "manifest", is_text, "a checksum", where)
-        counters = check_key(table, "counters", is_table, "a table", where)
-        check_key(counters, "best", number, "a number", where, "counters.")
-        check_key(counters, "best_step", count, "a number of steps", where, "counters.")
-        return Best(name, manifest, counters)
+        return Best(name, manifest, score_in(check_key(table, "counters", is_table, "a table", where), where))
 
     def best_unrecorded(self) -> Path | None:
         """The best one of a run without best.json: by its link, or by what the manifests count."""
         last = self.last()
         if last is None:
             return None
-        counters = read_manifest(last).get("counters", {})
+        best = measured(last)
         if (name := self.linked("best")) and NAME.fullmatch(name):
-            newer = self.folder / step_name(counters.get("best_step", 0))  # a kill came before its link was made
+            newer = self.folder / step_name(best.step if best else 0)
             if name != "average" and int(newer.name[5:]) > int(name[5:]) and newer.is_dir():
-                return newer
+                return newer  # a kill came before its link was made
             for each in (self.folder / name, self.folder / f".old-{name}"):
                 if each.is_dir():
                     return each
-            raise CheckpointError(
-                f"{self.folder / name}: missing, and the link best leads to it; put it back, or choose another one "
-                "(--checkpoint last)"
-            )
+            raise missing(self.folder / name, "the link best leads to it")
         average = self.folder / "average"
-        if average.is_dir() and better_average(read_manifest(average), counters, last):
+        if average.is_dir() and better_average(average, best, last):
             return average
-        if counters.get("best") is None:
+        if best is None:
             return last
-        best = self.folder / step_name(counters["best_step"])
-        if not best.is_dir():
-            raise CheckpointError(
-                f"{best}: missing, and {last.name} says that it is the best checkpoint; put it back, or choose another "
-                "one (--checkpoint last)"
-            )
-        return best
+        found = self.folder / step_name(best.step)
+        if not found.is_dir():
+            raise missing(found, f"{last.name} says that it is the best checkpoint")
+        return found
 
     def linked(self, link: str) -> str | None:
         """The name that the link `best` or `last` points at."""
@@ -232,7 +226,8 @@ class Checkpoints:
         path = self.folder / "best.json"
         try:
             manifest = read_manifest(self.folder / name)
-            record = {"checkpoint": name, "counters": manifest.get("counters", {}), "step": manifest["step"]}
+            counters = {key: manifest.get("counters", {}).get(key) for key in ("best", "best_step")}
+            record = {"checkpoint": name, "counters": counters, "step": manifest["step"]}
             record["manifest"] = digest(self.folder / name / "manifest.json")
             write_whole(path, canonical({"format": FORMAT, **record}))
         except OSError as error:
@@ -266,8 +261,7 @@ class Checkpoints:
         except CheckpointError:
             return  # it is missing, and best.json goes on to say so until a better one comes
         assert best is not None
-        measured = read_manifest(best).get("counters", {}).get("best") is not None
-        if record is None and not measured:
+        if record is None and measured(best) is None:
             return
         if record is None or digest(best / "manifest.json") != record.manifest:
             self.mark_best(best.name)
@@ -316,18 +310,33 @@ def supersedes(folder: Path, best: Best) -> bool:
         return False
 
 
-def better_average(average: Mapping[str, Any], counters: Mapping[str, Any], last: Path) -> bool:
-    """Whether the mean of checkpoints was better than each of them, in a run that recorded it as a link alone."""
-    own = average.get("counters", {})
-    if own.get("best") is None or own["best_step"] != average["step"]:
+def missing(path: Path, why: str) -> CheckpointError:
+    """What to say of a best checkpoint that is not there."""
+    return CheckpointError(f"{path}: missing, and {why}; put it back, or choose another one (--checkpoint last)")
+
+
+def measured(folder: Path) -> Score | None:
+    """What a checkpoint counts as the best score so far; None where nothing was measured."""
+    return score_in(read_manifest(folder).get("counters", {}), str(folder / "manifest.json"))
+
+
+def score_in(counters: Mapping[str, Any], where: str) -> Score | None:
+    """The score that counters hold, checked."""
+    if counters.get("best") is None:
+        return None
+    value = check_key(counters, "best", number, "a number", where, "counters.")
+    return Score(value, check_key(counters, "best_step", count, "a number of steps", where, "counters."))
+
+
+def better_average(average: Path, best: Score | None, last: Path) -> bool:
+    """Whether the mean of checkpoints was better than each of them, in a run whose link says so no more."""
+    own, step = measured(average), read_manifest(average)["step"]
+    if own is None or own.step != step:
         return False
-    if average["step"] < int(last.name[5:]) and (counters.get("best_step"), counters.get("best")) != (
-        own["best_step"],
-        own["best"],
-    ):
+    if step < int(last.name[5:]) and best != own:
         return False  # a later step was better
-    same = last.with_name(step_name(average["step"]))
-    return not same.is_dir() or read_manifest(same).get("counters", {}).get("best") != own["best"]
+    same = last.with_name(step_name(step))
+    return not same.is_dir() or measured(same) != own
 
 
 def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:

@@ -53,7 +53,7 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
     if (out.exists() or out.is_symlink()) and not out.is_dir():
         raise ConfigError("--out", f"{out} is a file, expected a folder")
     if resume and not out.exists():
-        raise CheckpointError(f"{out}: no checkpoint to go on from")
+        raise CheckpointError(f"{out}: no checkpoint to resume from")
     made: list[Path] = []
     with contextlib.ExitStack() as stack:
         if not resume:
@@ -89,10 +89,10 @@ def check_content(out: Path, resume: bool) -> None:
     """Refuse to write over a run, and to go on with none."""
     found = Checkpoints(out).last()
     if resume and found is None:
-        raise CheckpointError(f"{out}: no checkpoint to go on from")
+        raise CheckpointError(f"{out}: no checkpoint to resume from")
     if not resume and found is not None:
         raise TrainingError(
-            f"{out}: holds a run already ({found.name}); go on with --resume {out}, or give another --out"
+            f"{out}: holds a run already ({found.name}); resume it with --resume {out}, or give another --out"
         )
 
 

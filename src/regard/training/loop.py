@@ -471,8 +471,8 @@ class Trainer:
         self.first = found.step
         self.saved_step = found.step
         record = self.checkpoints.best_record()
-        if record is not None and record.name == "average":  # it came after the last step, and is the one to beat
-            self.now.best, self.now.best_step = record.counters["best"], record.counters["best_step"]
+        if record is not None and record.name == "average" and record.score is not None:
+            self.now.best, self.now.best_step = record.score  # it came after the last step, and is the one to beat
 
     def average(self, metrics: Metrics | None) -> None:
         """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""
