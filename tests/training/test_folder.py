@@ -1,0 +1,166 @@
+"""A run folder is held by one process, and a run that could not begin leaves nothing."""
+
+import os
+import signal
+
+import pytest
+from tiny import Line, StopAt, table, training
+
+from regard import report
+from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.report import train_and_report
+from regard.training import start as starting
+from regard.training.checkpoint import Checkpoints
+from regard.training.folder import claim
+from regard.training.loop import train
+from regard.training.start import start
+
+
+def refused(**changes):
+    return lambda folder: table(folder, **changes)
+
+
+def without_source(folder):
+    given = table(folder)
+    return {**given, "data": {**given["data"], "source": str(folder / "none.txt")}}
+
+
+REFUSED = {
+    "no such file": without_source,
+    "a model that does not fit": refused(
+        model={"kind": "transformer", "preset": "tiny", "positions": "learned", "length": 3}
+    ),
+    "a setting that the loop refuses": refused(training__replay=True),
+    "a tokenizer that is no file": refused(tokenizer={"file": "none.json"}),
+}
+
+
+@pytest.mark.parametrize("how", [start, train_and_report])
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path, what, how):
+    home = tmp_path / "home"
+    given = REFUSED[what](home)
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(RegardError):
+        how(given, tmp_path / "runs/deep/run")
+    assert sorted(os.listdir(tmp_path)) == before
+    # Nor anything in one that holds something already.
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/log.txt").write_text("my own")
+    with pytest.raises(RegardError):
+        how(given, tmp_path / "mine")
+    assert os.listdir(tmp_path / "mine") == ["log.txt"]
+    assert (tmp_path / "mine/log.txt").read_text().startswith("my own")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, TrainingError])
+def test_so_does_one_whose_preparation_ends(tmp_path, monkeypatch, error):
+    def fail(*given, **options):
+        raise error("in the middle")
+
+    monkeypatch.setattr(starting, "prepare_for", fail)
+    given = table(tmp_path / "home")
+    with pytest.raises(error):
+        train_and_report(given, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_was_trained_stays(tmp_path, monkeypatch):
+    """A run that ends badly after it began is no half-made folder."""
+
+    class Broken(Line):
+        def validate(self):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        train(Broken(), training(), tmp_path / "run")
+    assert (tmp_path / "run/metrics.jsonl").read_text()
+    assert not (tmp_path / "run/.lock").exists()
+
+
+def test_a_run_is_not_written_over(tmp_path):
+    """By the loop alone either, which people call with tasks of their own."""
+    train(Line(), training(), tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(TrainingError, match="holds a run already"):
+        train(Line(), training(steps=4), tmp_path / "run")
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
+        train(Line(), training(), tmp_path / "none", resume=True)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("out", ["file", "loop", "dangling"])
+def test_a_place_that_is_no_folder(tmp_path, out):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match=f"--out: {tmp_path / out} is a file"):
+        train_and_report(table(tmp_path), tmp_path / out)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_report_is_written_under_the_lock(tmp_path, monkeypatch):
+    """From before the preparation until the last file."""
+    seen = []
+    real_prepare, real_write = starting.prepare_for, report.write
+
+    def noting(name, real):
+        def act(*given, **options):
+            with pytest.raises(TrainingError, match="another process trains into it"), claim(tmp_path / "run", False):
+                pass
+            seen.append(name)
+            return real(*given, **options)
+
+        return act
+
+    monkeypatch.setattr(starting, "prepare_for", noting("prepare", real_prepare))
+    monkeypatch.setattr(report, "write", noting("report", real_write))
+    train_and_report(table(tmp_path, training__steps=1), tmp_path / "run")
+    assert seen == ["prepare", "report"]
+    assert not (tmp_path / "run/.lock").exists()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    run = tmp_path / "run"
+    train(Line(), training(), run)
+    left = [
+        ".config.toml.123",
+        ".config.toml.new",
+        ".tokenizer.json.124-0a0b0c0d",
+        ".report.html.125",
+        ".metrics.jsonl.126-0a0b0c0d",
+        "metrics.jsonl.part",
+        "report.html.part",
+        ".lock",
+        "checkpoints/.best.json.127-0a0b0c0d",
+        "checkpoints/.new-best",
+        "checkpoints/.new-last",
+    ]
+    folders = ["checkpoints/.writing-step-000012", "checkpoints/.gone-step-000001", "checkpoints/.old-step-000008"]
+    before = {path.name for path in run.rglob("*")}
+    for name in left:
+        (run / name).write_text("half")
+    for name in folders:
+        (run / name).mkdir()
+        (run / name / "model.safetensors").write_text("half")
+    assert train(Line(), training(steps=8), run, resume=True).step == 8
+    assert {path.name for path in run.rglob("*") if not path.name.startswith("events")} == {
+        name for name in before if not name.startswith("events")
+    }
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves(tmp_path, number):
+    result = train(Line(), training(steps=1000), tmp_path / "run", progress=StopAt(4, number))
+    assert (result.why, result.step) == ("signal", 4)
+    assert Checkpoints(tmp_path / "run").last().name == "step-000004"
+
+
+def test_nohup_is_respected(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        result = train(Line(), training(), tmp_path / "run", progress=StopAt(4, signal.SIGHUP))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (result.why, result.step) == ("finished", 8)
