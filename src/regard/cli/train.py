@@ -56,10 +56,14 @@ def train(
     given |= {"captions": captions, "valid_captions": valid_captions}
     data = {key: value for key, value in given.items() if value is not None}
     table: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     if resume is not None:
         if config is not None or out is not None or base is not None or data or model or preset:
             raise CommandError("--resume: goes on with the run's own configuration; give only --set beside it")
-        table, out = read_to_resume(resume), resume
+        from regard.training.settings import without_cache
+
+        own, out = read_to_resume(resume), resume
+        table = without_cache(own)
     elif config is not None:
         table = read(find(config))
     if base is not None:
@@ -84,6 +88,8 @@ def train(
         print("the configuration is right")
         return
     assert out is not None
+    if "cache" in own.get("data", {}) and "cache" not in table.get("data", {}):
+        print("data.cache of the run is not used, but the default cache; --set data.cache=… sets one", file=sys.stderr)
 
     from regard.report import train_and_report
 
@@ -91,20 +97,11 @@ def train(
 
 
 def read_to_resume(run: Path) -> dict[str, Any]:
-    """The configuration of a run to go on with; nothing in it leads out of the run folder."""
+    """The configuration of a run to go on with, in a folder in which nothing leads out of it."""
     from regard.training.folder import check_links
-    from regard.training.settings import without_cache
 
     check_links(run)
-    table = read(run_config(run))
-    short = without_cache(table)
-    if short != table:
-        print(
-            "regard: data.cache of the run's configuration is not used, the default cache is; give --set data.cache=… "
-            "to use another",
-            file=sys.stderr,
-        )
-    return short
+    return read(run_config(run))
 
 
 def run_config(run: Path) -> Path:
