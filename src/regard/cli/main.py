@@ -92,11 +92,24 @@ for module in pkgutil.iter_modules(regard.cli.__path__):
         app.command(module.name)(plainly()(command))
 
 
+def write_utf8() -> None:
+    """Let what comes in and goes out be UTF-8, whatever the locale or the code page, with the same line ends everywhere.
+
+    A terminal that shows something else keeps its own letters for messages: what it has no √ for gets a question mark.
+    """
+    if sys.getfilesystemencoding() == "ascii":  # words of the command line and names of files would be torn: begin anew
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding=None if sys.stderr.isatty() else "utf-8", errors="replace")
+
+
 def main() -> None:
     """Run the command line."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no √ gets a question mark
+    write_utf8()
     with plainly():
         try:
             app(prog_name="regard")

@@ -1,0 +1,282 @@
+"""It works alike wherever Python does: the same bytes in and out, whatever the system, the locale or the code page.
+
+Linux is what it is run on here. What Windows has otherwise is put in its way (tests/windows.py): a session of training,
+resuming, translating and looking, mistakes among it, must come out byte by byte as it does without.
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "regard"
+WORDS = ["Ärger über süße Äpfel", "我昨天吃了披萨", "أكلت البيتزا أمس", "pizza 🍕 yesterday", "plain words"]
+RUN = "Läufe/run 🙂"
+SMALL = ["model.size=16", "model.heads=2", "model.layers=1", "model.hidden=16", "model.kind=transformer"]
+SMALL += ["tokenizer.kind=word", "data.held_out=0.1", "training.batch_tokens=64", "training.validate_every=2"]
+SMALL += ["training.metric=chrf", "training.validate_rows=4", "training.log_every=1", "training.device=cpu"]
+
+
+def settings(*given: str) -> list[str]:
+    return [word for setting in given for word in ("--set", setting)]
+
+
+FILES = ["--source", "Sätze.txt", "--target", "译文.txt"]
+LEARN = [
+    ["train", *FILES, "--out", RUN, *settings(*SMALL, "training.steps=3")],
+    ["train", "--resume", RUN, *settings("training.steps=4")],
+]
+USE = [
+    ["translate", RUN, "neu.txt", "--json", "--prefix", WORDS[0].split()[0]],
+    ["translate", RUN, "--out", "aus.txt", "--prefixes", "neu.txt"],  # from standard input
+    ["score", RUN, "--source", "Sätze.txt", "--target", "译文.txt", "--json"],
+    ["align", RUN, "--source", "neu.txt", "--target", "neu.txt", "--output", "Verbindungen.txt"],
+    ["look", RUN, WORDS[0], "--out", "Blick.html"],
+    ["data", "phrasebook", "--out", "Daten", "--count", "5", "--valid", "2", "--test", "2"],
+    ["configs"],
+]
+MISTAKES = [
+    ["translate", RUN, "Läufe"],
+    ["translate", RUN, "nichts.txt"],
+    ["translate", "Läufe", "neu.txt"],
+    ["train", "Läufe"],
+    ["train", "--source", "Läufe", "--target", "Läufe", "--out", "x"],
+    ["train", *FILES, "--out", RUN],
+    ["train", *FILES, "--out", "neu.txt"],
+    ["train", "--documents", "Läufe.tsv", "--out", "x"],
+    ["score", RUN, "--source", "neu.txt", "--target", "Läufe"],
+    ["data", "phrasebook", "--out", "neu.txt"],
+]
+CHILD = """
+import json, sys
+if sys.argv[1] == "windows":
+    import jaxtyping, matplotlib.pyplot, numpy, PIL.Image, portalocker, rich, safetensors.torch, sacrebleu, tokenizers
+    import tomli_w, torch, torch.utils.tensorboard, typer
+    import windows
+    windows.become()
+from regard.cli.main import main
+for words in json.loads(sys.argv[2]):
+    sys.argv = ["regard", *words]
+    try:
+        main()
+        status = 0
+    except SystemExit as ended:
+        status = ended.code or 0
+    for stream in (sys.stdout, sys.stderr):
+        print(f"\\n== {status}", file=stream, flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What came of some commands."""
+
+    home: Path
+    out: list[tuple[bytes, bytes]]  # of each command what it wrote to standard output, and its status
+    said: list[tuple[bytes, bytes]]  # the same of standard error
+
+    def files(self) -> dict[str, bytes]:
+        """What was written, but for what holds times and places."""
+        times = {"metrics.jsonl", "log.txt", "report.html", "manifest.json", "trainer.safetensors", "best.json"}
+        paths = [path for path in self.home.rglob("*") if path.is_file() and not path.is_symlink()]
+        own = {path.relative_to(self.home).as_posix(): path for path in paths if path.name not in times}
+        home = str(self.home).encode()
+        return {
+            name: path.read_bytes().replace(home, b"HOME")
+            for name, path in own.items()
+            if not name.startswith("cache/") and "tensorboard" not in path.parts
+        }
+
+
+def hold(home: Path, commands: list[list[str]], system: str = "", **environment: str) -> Session:
+    """A session in the folder `home`, in a process of its own."""
+    lines = [f"{WORDS[i % 5]} {WORDS[(i * 3) % 5]}" for i in range(40)]
+    home.mkdir(exist_ok=True)
+    (home / "Sätze.txt").write_bytes("".join(f"{line}\r\n" for line in lines).encode())  # as Windows' editors write it
+    (home / "译文.txt").write_bytes("".join(f"{line}\n" for line in reversed(lines)).encode())
+    (home / "neu.txt").write_bytes("".join(f"{line}\n" for line in WORDS).encode())
+    done = subprocess.run(
+        [sys.executable, "-X", "warn_default_encoding", "-c", CHILD, system, json.dumps(commands)],
+        input="".join(f"{line}\n" for line in WORDS).encode(),
+        capture_output=True,
+        cwd=home,
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith(("LC_", "PYTHONUTF8"))},
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
+            "REGARD_CACHE": str(home / "cache"),
+            "OMP_NUM_THREADS": "1",
+            "MPLBACKEND": "Agg",
+            "LANG": "C.UTF-8",
+            **environment,
+        },
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
+    parts = [re.findall(rb"(.*?)\n== (\d)\n", stream, re.DOTALL) for stream in (done.stdout, done.stderr)]
+    assert [len(part) for part in parts] == [len(commands)] * 2, done.stderr.decode(errors="replace")[-3000:]
+    return Session(home, *parts)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory) -> Session:
+    return hold(tmp_path_factory.mktemp("usual"), [*LEARN, *USE, *MISTAKES])
+
+
+def test_the_session_is_worth_something(usual):
+    """All commands do what they should, with the words in them."""
+    assert [status for _, status in usual.out] == [b"0"] * (len(LEARN) + len(USE)) + [b"2"] * len(MISTAKES)
+    for name in ("aus.txt", "Blick.html", f"{RUN}/tokenizer.json", "Daten/train.de"):
+        assert name in usual.files()
+    out, said = (b"".join(text for text, _ in part).decode() for part in (usual.out, usual.said))
+    log = (usual.home / RUN / "log.txt").read_text(encoding="utf-8")
+    for word in " ".join(WORDS).split():
+        assert word in log
+        assert word in out
+    assert "finished after 4 steps" in said
+    assert WORDS[0].split()[0] in usual.files()["Blick.html"].decode()
+    assert "\r" not in out
+    assert not any(b"\r" in content for name, content in usual.files().items() if name in ("aus.txt", "Blick.html"))
+    assert said.count("Traceback") == 0
+
+
+def test_as_on_windows(usual, tmp_path):
+    """No POSIX modules, signals and calls, no links, no folders that can be synced, open files that cannot be moved."""
+    there = hold(tmp_path / "there", [*LEARN, *USE, *MISTAKES], "windows", PYTHONIOENCODING="cp1252")
+    assert there.out == usual.out
+    assert there.files() == usual.files()
+    for words, one, other in zip(MISTAKES, there.said[-len(MISTAKES) :], usual.said[-len(MISTAKES) :], strict=True):
+        assert one == other, words
+    for folder, folders, files in os.walk(there.home):
+        names = [name.casefold() for name in (*folders, *files)]
+        assert len(set(names)) == len(names), f"{folder}: names that differ by case alone"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252:strict", marks=pytest.mark.slow)])
+def test_whatever_the_locale(usual, tmp_path, encoding):
+    shutil.copytree(usual.home, tmp_path / "home", symlinks=True)
+    for name in ("aus.txt", "Verbindungen.txt", "Blick.html"):
+        (tmp_path / "home" / name).unlink()
+    shutil.rmtree(tmp_path / "home" / "Daten")
+    plain = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": encoding}
+    there = hold(tmp_path / "home", USE, **plain)
+    assert there.out == usual.out[len(LEARN) : -len(MISTAKES)]
+    assert there.files().keys() == usual.files().keys()
+    for name in ("aus.txt", "Verbindungen.txt", "Blick.html", "Daten/train.de", "Daten/train.en"):
+        assert there.files()[name] == usual.files()[name]
+
+
+def test_words_of_the_command_line(tmp_path):
+    """In the bytes in which they were typed."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT / "src")}
+    name = " ".join(WORDS) + ".toml"
+    shown = subprocess.run(
+        [sys.executable, "-m", "regard", "train", name],
+        env={**os.environ, **plain},
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert shown.returncode == 2
+    assert shown.stderr.decode().startswith(f"regard: {name}: no such file")
+
+
+# ---- and nothing in the source goes by the locale, or by the system
+
+
+OTHERS = {"Image", "tarfile", "zipfile", "os"}  # whose `open` opens no text
+READING = {"open": "r", "fdopen": "r", "TextIOWrapper": "w", "NamedTemporaryFile": "w+b", "TemporaryFile": "w+b"}
+
+
+def without_encoding(tree: ast.AST) -> list[int]:
+    """The lines in which text is read or written in whatever encoding, or written with whatever line ends."""
+    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and not says_how(node)]
+
+
+def says_how(call: ast.Call) -> bool:
+    """Whether a call says how text becomes bytes, or has nothing to do with that."""
+    owner, name = None, getattr(call.func, "id", "")
+    if isinstance(call.func, ast.Attribute):
+        owner, name = getattr(call.func.value, "id", "?"), call.func.attr
+    given = {keyword.arg: getattr(keyword.value, "value", ...) for keyword in call.keywords}
+    utf8 = given.get("encoding") == "utf-8"
+    if owner == "subprocess":
+        return utf8 or not (given.get("text") or given.get("universal_newlines"))
+    if name == "read_text":
+        return utf8
+    if name == "write_text":
+        return utf8 and given.get("newline") == "\n"
+    if name not in READING or (name == "open" and owner in OTHERS):
+        return True
+    first = name.endswith("TemporaryFile") or (name == "open" and owner not in (None, "io", "gzip"))  # Path.open(mode)
+    place = [getattr(argument, "value", ...) for argument in call.args][0 if first else 1 :]
+    mode = given.get("mode", place[0] if place else "rb" if owner == "gzip" else READING[name])
+    if name == "TextIOWrapper":
+        mode = READING[name]
+    if isinstance(mode, str) and "b" in mode:
+        return True
+    reads = isinstance(mode, str) and not set(mode) & set("wax+")
+    return isinstance(mode, str) and utf8 and (reads or given.get("newline") in ("", "\n"))
+
+
+def test_every_text_is_utf8_and_every_line_ends_alike():
+    files = sorted(SOURCE.rglob("*.py"))
+    assert len(files) > 200
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in files
+        for line in without_encoding(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "right"),
+    [
+        ("open(p)", False),
+        ("open(p, 'w', encoding='utf-8')", False),
+        ("open(p, mode)", False),
+        ("open(p, 'w', encoding='latin-1', newline='\\n')", False),
+        ("p.open('w')", False),
+        ("p.open()", False),
+        ("io.open(p)", False),
+        ("gzip.open(p, 'rt')", False),
+        ("p.read_text()", False),
+        ("p.write_text(t, encoding='utf-8')", False),
+        ("subprocess.run(c, text=True)", False),
+        ("os.fdopen(f, 'w')", False),
+        ("io.TextIOWrapper(f)", False),
+        ("tempfile.NamedTemporaryFile('w')", False),
+        ("open(p, 'rb')", True),
+        ("open(p, encoding='utf-8')", True),
+        ("p.open('rb')", True),
+        ("gzip.open(p)", True),
+        ("Image.open(p, formats=f())", True),
+        ("p.write_text(t, encoding='utf-8', newline='\\n')", True),
+        ("subprocess.run(c, text=True, encoding='utf-8')", True),
+        ("os.open(p, os.O_RDONLY)", True),
+        ("os.fdopen(f, 'r+b')", True),
+        ("tempfile.NamedTemporaryFile()", True),
+        ("opened(p)", True),
+    ],
+)
+def test_a_slip_would_be_found(code, right):
+    assert without_encoding(ast.parse(code)) == ([] if right else [1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["win32", "darwin"])
+def test_nothing_is_called_that_a_system_lacks(tmp_path, system):
+    """By the types of Python's library, which know what each system has."""
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--platform", system, "--cache-dir", str(tmp_path)]
+    shown = subprocess.run(command, capture_output=True, cwd=ROOT, encoding="utf-8", check=False)
+    assert shown.returncode == 0, shown.stdout
