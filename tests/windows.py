@@ -29,25 +29,21 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-MODULES = set(
-    "crypt curses fcntl grp nis posix pty pwd readline resource spwd syslog termios tty _posixsubprocess".split()
-)
-SIGNALS = {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM"}
+MODULES = "crypt curses fcntl grp nis posix pty pwd readline resource spwd syslog termios tty _posixsubprocess"
+CALLS = """chown chroot confstr copy_file_range ctermid eventfd fchdir fchmod fchown fdatasync fork forkpty fpathconf
+fstatvfs fwalk get_blocking getegid geteuid getgid getgrouplist getgroups getloadavg getpgid getpgrp getpriority
+getresgid getresuid getsid getuid getxattr initgroups killpg lchown listxattr lockf major makedev memfd_create minor
+mkfifo mknod nice openpty pathconf pidfd_open pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv pwrite
+pwritev register_at_fork removexattr sched_getaffinity sched_setaffinity sched_yield sendfile set_blocking setegid
+seteuid setgid setgroups setpgid setpgrp setpriority setsid setuid setxattr splice statvfs sync sysconf tcgetpgrp
+tcsetpgrp ttyname uname wait wait3 wait4 waitid O_ASYNC O_CLOEXEC O_DIRECT O_DIRECTORY O_DSYNC O_NDELAY O_NOATIME
+O_NOCTTY O_NOFOLLOW O_NONBLOCK O_PATH O_RSYNC O_SYNC O_TMPFILE WNOHANG"""
+SIGNALS = "SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM"  # all that there are
+WAITING = "alarm getitimer pause pthread_kill pthread_sigmask setitimer siginterrupt sigpending sigtimedwait sigwait"
 MISSING = {
-    "os": set(
-        """chown chroot confstr copy_file_range ctermid eventfd fchdir fchmod fchown fdatasync fork forkpty fpathconf
-        fstatvfs fwalk get_blocking getegid geteuid getgid getgrouplist getgroups getloadavg getpgid getpgrp getpriority
-        getresgid getresuid getsid getuid getxattr initgroups killpg lchown listxattr lockf major makedev memfd_create
-        minor mkfifo mknod nice openpty pathconf pidfd_open pipe2 posix_fadvise posix_fallocate posix_spawn pread preadv
-        pwrite pwritev register_at_fork removexattr sched_getaffinity sched_setaffinity sched_yield sendfile
-        set_blocking setegid seteuid setgid setgroups setpgid setpgrp setpriority setsid setuid setxattr splice statvfs
-        sync sysconf tcgetpgrp tcsetpgrp ttyname uname wait wait3 wait4 waitid O_ASYNC O_CLOEXEC O_DIRECT O_DIRECTORY
-        O_DSYNC O_NDELAY O_NOATIME O_NOCTTY O_NOFOLLOW O_NONBLOCK O_PATH O_RSYNC O_SYNC O_TMPFILE WNOHANG""".split()
-    ),
-    "signal": {name for name in dir(signal) if re.match("SIG[A-Z]", name) and name not in SIGNALS}
-    | {"alarm", "getitimer", "setitimer", "pause", "pthread_kill", "pthread_sigmask", "sigpending", "siginterrupt"}
-    | {"sigtimedwait", "sigwait", "sigwaitinfo"},
-    "select": {"poll", "epoll"},
+    "os": CALLS.split(),
+    "signal": [*WAITING.split(), *(name for name in dir(signal) if re.match("SIG[A-Z]", name) and name not in SIGNALS)],
+    "select": ["poll", "epoll"],
 }
 NO_NAME = re.compile(r'[<>:"|?*\\\x00-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE)
 
@@ -55,14 +51,14 @@ NO_NAME = re.compile(r'[<>:"|?*\\\x00-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)
 class Lacking(types.ModuleType):
     """A module without some of its names, and with others in place of its own."""
 
-    def __init__(self, module: types.ModuleType, missing: set[str], **instead: Any):
+    def __init__(self, module: types.ModuleType, missing: list[str], **instead: Any):
         super().__init__(module.__name__)
-        self.__dict__.update(instead, __missing=missing, __module=module)
+        self.__dict__.update(instead, lacking=missing, whole=module)
 
     def __getattr__(self, name: str) -> Any:
-        if name in self.__dict__["__missing"]:
+        if name in self.__dict__["lacking"]:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(self.__dict__["__module"], name)
+        return getattr(self.__dict__["whole"], name)
 
 
 def become() -> None:
@@ -105,7 +101,7 @@ def seen_by_regard(modules: dict[str, types.ModuleType]) -> None:
     def import_(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         if level == 0 and str((globals or {}).get("__name__", "")).partition(".")[0] == "regard":
             first = name.partition(".")[0]
-            if first in MODULES:
+            if first in MODULES.split():
                 raise ModuleNotFoundError(f"No module named {first!r}", name=first)
             if name in modules or (first in modules and not fromlist):
                 return modules[first]

@@ -50,7 +50,13 @@ def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> by
     What the system refuses (OSError) is the caller's to name.
     """
     # A pipe that nobody writes into would be waited for.
-    descriptor = os.open(path, os.O_RDONLY | (0 if pipe else getattr(os, "O_NONBLOCK", 0)) | getattr(os, "O_BINARY", 0))
+    flags = os.O_RDONLY | (0 if pipe else getattr(os, "O_NONBLOCK", 0)) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except PermissionError:
+        if os.path.isdir(path):  # which Windows does not open
+            raise IsADirectoryError(21, "Is a directory", str(path)) from None
+        raise
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):

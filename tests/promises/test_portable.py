@@ -189,6 +189,64 @@ def test_words_of_the_command_line(tmp_path):
     assert shown.stderr.decode().startswith(f"regard: {name}: no such file")
 
 
+SHOWN = """
+import mmap, os, sys
+from pathlib import Path
+import windows
+
+windows.become()
+kept, held = open("kept", "w+b"), open("mapped", "w+b")
+held.write(b"12345678"), held.flush()
+with open("mapped", "rb") as file:
+    pages = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
+held.close()
+Path("folder").mkdir(), Path("folder/inner").mkdir(), Path("free").write_bytes(b""), Path("other").write_bytes(b""), Path("read").write_bytes(b"")
+opened = open("folder/inner/file", "wb")
+own = {"__name__": "regard.anything"}
+REFUSED = {
+    "exec('import fcntl', own)": ModuleNotFoundError,
+    "exec('from resource import getrlimit', own)": ModuleNotFoundError,
+    "exec('import os; os.fork()', own)": AttributeError,
+    "exec('from os import O_DIRECTORY', own)": ImportError,
+    "exec('import signal; signal.SIGHUP', own)": AttributeError,
+    "exec('import select; select.select([0], [], [], 0)', own)": OSError,
+    "os.symlink('free', 'link')": OSError,
+    "Path('link').symlink_to('free')": OSError,
+    "os.open('folder', os.O_RDONLY)": PermissionError,
+    "open('folder')": PermissionError,
+    "os.fsync(os.open('read', os.O_RDONLY))": OSError,
+    "os.replace('free', 'kept')": PermissionError,
+    "Path('free').replace('mapped')": PermissionError,
+    "os.rename('kept', 'new')": PermissionError,
+    "os.rename('folder', 'new')": PermissionError,
+    "os.remove('mapped')": PermissionError,
+    "Path('kept').unlink()": PermissionError,
+    "os.rename('free', 'other')": FileExistsError,
+    "os.replace('free', 'folder')": PermissionError,
+    "open('a:b', 'w')": OSError,
+    "Path('nul.txt').write_bytes(b'')": OSError,
+    "Path('ends.').mkdir()": OSError,
+}
+for code, error in REFUSED.items():
+    try:
+        eval(code)
+    except error:
+        continue
+    sys.exit(f"{code} was allowed")
+exec("import os, signal; assert os.name == 'nt' and signal.SIGTERM and os.path.join('a', 'b') and os.O_RDONLY == 0", own)
+os.replace("free", "other"), os.rename("other", "new"), os.remove("new"), pages.close()
+os.remove("mapped")
+"""
+
+
+def test_the_other_system_refuses_what_windows_refuses(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    shown = subprocess.run(
+        [sys.executable, "-c", SHOWN], cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+
+
 # ---- and nothing in the source goes by the locale, or by the system
 
 

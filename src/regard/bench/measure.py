@@ -21,6 +21,7 @@ from regard.errors import RegardError
 __all__ = ["Result", "Timing", "agree", "interleaved", "peak_memory", "save", "signature"]
 
 PEERS = ("transformers", "joeynmt", "ctranslate2")  # named with their versions where they took part
+MARK = Path("/proc/self/clear_refs")  # where Linux is told to forget the highest memory so far
 elsewhere: set[str] = set()  # peers that took part in processes of their own
 
 
@@ -91,6 +92,8 @@ def peak_memory(run: Callable[[], None], before: Callable[[], object] | None = N
     In a process of its own, where nothing that was freed earlier can be used again unseen. `before` is called first, to
     import what is not to be counted.
     """
+    if not MARK.exists():
+        raise RegardError(f"bench: memory is measured on Linux alone; this system has no {MARK}")
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=report_peak, args=(run, before, torch.get_num_threads(), sender))
@@ -115,14 +118,14 @@ def report_peak(  # type: ignore[no-untyped-def]
         before_it()
     torch.ones(64, 64) @ torch.ones(64, 64)  # libraries load on first use
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the highest mark starts anew
+    MARK.write_bytes(b"5")  # the highest mark starts anew
     run()
     sender.send(resident("VmHWM") - before)
 
 
 def resident(name: str) -> int:
     """A line of /proc/self/status, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise RegardError(f"bench: this system does not report {name}; memory is measured on Linux")
@@ -146,17 +149,13 @@ def signature(device: str, threads: int) -> dict[str, str | int]:
 def processor() -> str:
     """The CPU's name, where the system says it."""
     info = Path("/proc/cpuinfo")
-    names = (
-        [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        if info.exists()
-        else []
-    )
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor() or 'CPU'}, {os.cpu_count()} cores"
 
 
 def save(path: Path, results: Sequence[Result], signed: dict[str, str | int]) -> None:
     """The figures as JSON, for later comparison."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps({"signature": signed, "results": [asdict(result) for result in results]}, indent=2) + "\n"
-    )
+    content = {"signature": signed, "results": [asdict(result) for result in results]}
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8", newline="\n")

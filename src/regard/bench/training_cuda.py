@@ -242,13 +242,17 @@ def in_time(sizes: Sizes, batches: list[Batch], rounds: int) -> tuple[float, flo
     finally:
         if process.is_alive() and isinstance(process.pid, int):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, with what compiles for it
+                if hasattr(os, "killpg") and hasattr(signal, "SIGKILL"):
+                    os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, with what compiles for it
+                else:
+                    process.kill()
         process.join()
 
 
 def compiled_rate(sizes: Sizes, batches: list[Batch], rounds: int, sender: Any) -> None:
     """Inside the process."""
-    os.setpgrp()
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
     sender.send(peer_rate(Marian, sizes, batches, rounds, compiled=True))
 
 

@@ -93,7 +93,7 @@ for module in pkgutil.iter_modules(regard.cli.__path__):
 
 
 def write_utf8() -> None:
-    """Let what comes in and goes out be UTF-8, whatever the locale or the code page, with the same line ends everywhere.
+    """Let what comes in and goes out be UTF-8 with plain line feeds, whatever the locale or the code page.
 
     A terminal that shows something else keeps its own letters for messages: what it has no √ for gets a question mark.
     """

@@ -160,7 +160,8 @@ def seal(folder: Path, **facts: Any) -> None:
     files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest(path)}
-    (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": files, **facts}), encoding="utf-8")
+    content = json.dumps({"format": FORMAT, "files": files, **facts})
+    (folder / "manifest.json").write_text(content, encoding="utf-8", newline="\n")
     for path in [*folder.rglob("*"), folder]:
         sync(path)
 

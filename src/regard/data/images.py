@@ -168,7 +168,7 @@ def build(
         counts[f"{which}_texts"] = sum(len(row.texts) for row in kept)
         if which == "valid":
             lines = "".join(json.dumps(row) + "\n" for row in kept)
-            (folder / "valid.jsonl").write_text(lines, encoding="utf-8")
+            (folder / "valid.jsonl").write_text(lines, encoding="utf-8", newline="\n")
         if not kept and (part or which == "train"):
             purpose = "train" if which == "train" else "validate"
             raise DataError(f"{data.images or data.builtin}: no picture is left to {purpose} on{because(rows)}")

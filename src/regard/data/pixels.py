@@ -109,7 +109,7 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
                 spoken = time.monotonic()
                 say(f"{len(names):,} pictures so far")
     facts = {"side": side, "names": names, "lost": lost}
-    (folder / "pictures.json").write_text(json.dumps(facts), encoding="utf-8")
+    (folder / "pictures.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
 
 
 def decode(folder: str, names: Sequence[str], side: int, workers: int | None = None) -> Iterator[Picture]:

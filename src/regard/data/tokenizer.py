@@ -281,8 +281,8 @@ def quiet_fork() -> None:
         if ours.pop():
             os.environ.pop(name, None)
 
-    os.register_at_fork(before=before, after_in_parent=after)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after)
 
 
-if hasattr(os, "register_at_fork"):
-    quiet_fork()
+quiet_fork()
