@@ -45,6 +45,7 @@ def test_help_names_every_command():
     assert "--show-completion" in shown.stdout
     listed = {line.split()[0] for line in shown.stdout.partition("Commands:")[2].splitlines() if line.strip()}
     assert listed >= files
+    assert "..." not in shown.stdout.partition("Commands:")[2], "a description that is cut off"
 
 
 def test_no_arguments_is_help():

@@ -10,7 +10,7 @@ import io
 import os
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
@@ -86,10 +86,18 @@ def regard_(
         print(context.get_help())
 
 
+def summary(command: Callable[..., None]) -> str:
+    """The first line of a command's help, cut at a comma or colon where the list of commands has no room for it."""
+    line = (command.__doc__ or "").partition("\n")[0].removesuffix(".")
+    while len(line) > 60 and (cut := max(line.rfind(sign) for sign in ",:;")) > 0:
+        line = line[:cut]
+    return line
+
+
 for module in pkgutil.iter_modules(regard.cli.__path__):
     if module.name != "main":
         command = getattr(importlib.import_module(f"regard.cli.{module.name}"), module.name)
-        app.command(module.name)(plainly()(command))
+        app.command(module.name, short_help=summary(command))(plainly()(command))
 
 
 def write_utf8() -> None:

@@ -21,7 +21,7 @@ def score(
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
 ) -> None:
-    """Write the log-probability (base e) of each target given its source, a line a pair.
+    """Write the log-probability of each target given its source, base e, a line a pair.
 
     regard score runs/en-de --source test.en --target test.de; pairs, tokens and perplexity go to standard error.
     """
