@@ -137,7 +137,7 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
         run.mkdir(parents=True, exist_ok=True)
         begun = any(run.glob("checkpoints/step-*"))
         words = ["regard", "train", "--resume", str(run)] if begun else command(name, seed, run, minutes)
-        with open(run.with_suffix(".log"), "a+") as log:
+        with open(run.with_suffix(".log"), "a+", encoding="utf-8", newline="\n") as log:
             before = log.tell()
             done = (run / "trained").exists() or not subprocess.run(
                 [sys.executable, "-m", *words], stdout=log, stderr=log
@@ -170,10 +170,11 @@ def translate(run: Path, data: Path) -> None:
     batch = 16_384 if loaded.device.type == "cuda" else 4096
     outputs = loaded.translate(test_set(line, data)[0], beam=5, chunk=10_000, batch_tokens=batch, **dict(line.search))
     decoding = time.monotonic() - began
-    (run / "test.txt").write_text("".join(f"{' '.join(output.split())}\n" for output in outputs), encoding="utf-8")
-    records = [json.loads(row) for row in (run / "metrics.jsonl").read_text().splitlines()]
+    lines = "".join(f"{' '.join(output.split())}\n" for output in outputs)
+    (run / "test.txt").write_text(lines, encoding="utf-8", newline="\n")
+    records = [json.loads(row) for row in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     seconds = [row["seconds"] for row in records if "seconds" in row]
-    config = tomllib.loads((run / "config.toml").read_text())
+    config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
     facts = {
         "name": name,
         "seed": int(seed),
@@ -187,7 +188,7 @@ def translate(run: Path, data: Path) -> None:
         "config": {part: config[part] for part in ("tokenizer", "model", "training")},
         "search": {"beam": 5, **dict(line.search)},
     }
-    (run / "test.json").write_text(json.dumps(facts, indent=1))
+    (run / "test.json").write_text(json.dumps(facts, indent=1), encoding="utf-8", newline="\n")
 
 
 # ---- scores
@@ -213,7 +214,7 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
     records = []
     for run in sorted(run for run in runs if (run / "config.toml").exists()):
         translate(run, data)
-        facts: dict[str, Any] = json.loads((run / "test.json").read_text())
+        facts: dict[str, Any] = json.loads((run / "test.json").read_text(encoding="utf-8"))
         outputs = (run / "test.txt").read_text(encoding="utf-8").split("\n")[:-1]
         values, signature = scores(LINES[facts["name"]], outputs, test_set(LINES[facts["name"]], data)[1])
         training = facts["config"]["training"]
@@ -224,12 +225,11 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
         print(f"{run}: " + ", ".join(f"{key} {value:.2f}" for key, value in values.items()))
     device = re.sub(r"\W+", "-", records[0]["device"].removeprefix("NVIDIA ")).lower() if records else "none"
     out = out or RESULTS / f"quality-{device}-{datetime.date.today()}.json"
-    kept = json.loads(out.read_text())["runs"] if out.exists() else []
+    kept = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else []
     new = {(record["name"], record["seed"]) for record in records}
     kept = [record for record in kept if (record["name"], record["seed"]) not in new]
-    out.write_text(
-        json.dumps({"runs": sorted([*kept, *records], key=lambda r: (r["name"], r["seed"]))}, indent=1) + "\n"
-    )
+    runs = sorted([*kept, *records], key=lambda r: (r["name"], r["seed"]))
+    out.write_text(json.dumps({"runs": runs}, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 # ---- the page
@@ -239,7 +239,7 @@ def table(results: Path, page: Path) -> None:
     """Write what the files of results hold into the page, between its marks."""
     newest: dict[tuple[str, int], dict[str, Any]] = {}
     for path in sorted(results.glob("quality-*.json"), key=lambda path: path.stem[-10:]):  # by date
-        newest |= {(each["name"], each["seed"]): each for each in json.loads(path.read_text())["runs"]}
+        newest |= {(each["name"], each["seed"]): each for each in json.loads(path.read_text(encoding="utf-8"))["runs"]}
     records = [newest[key] for key in sorted(newest)]
     rows = [["corpus", "model", "metric", "reached", "goal", "published", "parameters", "steps", "seconds"]]
     rows += [["---"] * len(rows[0])]
@@ -265,7 +265,8 @@ def table(results: Path, page: Path) -> None:
         "commands": "\n".join(["```sh", *commands, "```"]),
     }
     marks = re.compile(r"(<!-- ([a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
-    page.write_text(marks.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n{mark[3]}", page.read_text()))
+    text = marks.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n{mark[3]}", page.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8", newline="\n")
 
 
 def between(values: list[int]) -> str:
