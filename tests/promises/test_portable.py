@@ -54,6 +54,22 @@ MISTAKES = [
     ["score", RUN, "--source", "neu.txt", "--target", "Läufe"],
     ["data", "phrasebook", "--out", "neu.txt"],
 ]
+FEW = settings("training.steps=2", "training.validate_every=1", "training.device=cpu")
+TINY = settings("model.channels=4", "model.stages=2", "model.size=8", "model.embedding=8", "data.image_size=32")
+PICTURES = ["--images", "Bilder/images", "--captions", "Bilder/train.captions.tsv"]
+PICTURES += ["--valid-captions", "Bilder/valid.captions.tsv"]
+DOCUMENTS = ["--documents", "Meinungen/train.tsv", "--valid-documents", "Meinungen/valid.tsv"]
+OTHER_TASKS = [  # what is mapped into memory while something else is written is pictures
+    ["data", "scenes", "--out", "Bilder", "--count", "9", "--valid", "3", "--test", "2", "--set", "size=32"],
+    ["train", *PICTURES, "--out", "Läufe/Bilder", *FEW, *TINY],
+    ["train", "--resume", "Läufe/Bilder", *settings("training.steps=3")],
+    ["caption", "Läufe/Bilder", "Bilder/images/test-000000.png"],
+    ["look", "Läufe/Bilder", "Bilder/images/test-000000.png", "--out", "Bild.html"],
+    ["data", "reviews", "--out", "Meinungen", "--count", "40", "--valid", "5", "--test", "5"],
+    ["train", *DOCUMENTS, "--out", "Läufe/Meinungen", *FEW, *settings("model.size=8", "model.embedding=8")],
+    ["classify", "Läufe/Meinungen", "neu.txt"],
+    ["eval", "Läufe/Meinungen", "--documents", "Meinungen/test.tsv"],
+]
 CHILD = """
 import json, sys
 if sys.argv[1] == "windows":
@@ -159,6 +175,14 @@ def test_as_on_windows(usual, tmp_path):
         assert len(set(names)) == len(names), f"{folder}: names that differ by case alone"
 
 
+@pytest.mark.slow
+def test_pictures_and_documents_as_on_windows(tmp_path):
+    here, there = (hold(tmp_path / (system or "here"), OTHER_TASKS, system) for system in ("", "windows"))
+    assert [status for _, status in here.out] == [b"0"] * len(OTHER_TASKS), here.said
+    assert there.out == here.out
+    assert there.files() == here.files()
+
+
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252:strict", marks=pytest.mark.slow)])
 def test_whatever_the_locale(usual, tmp_path, encoding):
     shutil.copytree(usual.home, tmp_path / "home", symlinks=True)
@@ -211,6 +235,7 @@ REFUSED = {
     "exec('from os import O_DIRECTORY', own)": ImportError,
     "exec('import signal; signal.SIGHUP', own)": AttributeError,
     "exec('import select; select.select([0], [], [], 0)', own)": OSError,
+    "exec('open(name)', {**own, 'name': 'free'})": EncodingWarning,
     "os.symlink('free', 'link')": OSError,
     "Path('link').symlink_to('free')": OSError,
     "os.open('folder', os.O_RDONLY)": PermissionError,
@@ -243,7 +268,12 @@ os.remove("mapped")
 def test_the_other_system_refuses_what_windows_refuses(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     shown = subprocess.run(
-        [sys.executable, "-c", SHOWN], cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False
+        [sys.executable, "-X", "warn_default_encoding", "-c", SHOWN],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert shown.returncode == 0, shown.stderr
 
