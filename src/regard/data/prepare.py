@@ -243,9 +243,9 @@ def content(path: str) -> str:
         return cache.digest(path)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise DataError(f"{path}: a folder given, expected a file") from None
     except OSError as error:
+        if Path(path).is_dir():  # of which each system says something else
+            raise DataError(f"{path}: a folder given, expected a file") from None
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 

@@ -76,7 +76,7 @@ def progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
         told = [Live(Steady(sys.stderr))]
     if run is not None:
         Path(run).mkdir(parents=True, exist_ok=True)
-        file = open(Path(run) / "log.txt", "a", encoding="utf-8", opener=no_link)  # noqa: SIM115
+        file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=no_link)  # noqa: SIM115
         told.append(Plain(Steady(file), stamp=True))
     return Several(told)
 
