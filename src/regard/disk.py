@@ -135,6 +135,7 @@ def sync(folder: Path) -> None:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno not in UNSYNCED:
+            error.filename = str(folder)
             raise
     finally:
         os.close(descriptor)

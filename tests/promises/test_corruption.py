@@ -1,16 +1,20 @@
 """Corruption is refused by name: a flipped byte, a truncated file, swapped files, a missing one."""
 
+import hashlib
+import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from forked import ended
+from safetensors.torch import save
 from tiny import table
 
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run import load
-from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training.checkpoint import Checkpoints, canonical, read_checkpoint
 from regard.training.start import start
 
 REFUSED = (CheckpointError, ConfigError, DataError)
@@ -28,6 +32,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     made = {}
     for name, changes in {
         "one": {"training__seed": 1},
+        "seed": {"training__seed": 3},
         "two": {"training__seed": 2, "tokenizer": {"kind": "character"}},
         "heads": {"model": {"kind": "transformer", "size": 16, "heads": 4, "layers": 1, "hidden": 16}},
     }.items():
@@ -173,3 +178,130 @@ def test_a_run_to_begin_with_is_checked_too(run, runs, tmp_path):
     with pytest.raises(CheckpointError, match="tokenizer.json"):
         start(given, tmp_path / "new", base=run)
     assert not (tmp_path / "new").exists()
+
+
+# ---- whole in themselves, with the right checksums, and wrong all the same
+
+
+def record_of(run: Path, **changes) -> None:
+    """best.json as Regard would have written it, with something changed."""
+    path = run / "checkpoints/best.json"
+    found = json.loads(path.read_bytes())
+    found.pop("sha256")
+    path.write_bytes(canonical({**found, **changes}))
+
+
+def resealed(run: Path, name: str, tensors: dict[str, torch.Tensor] | None = None, **changes) -> None:
+    """A checkpoint whose weights or manifest were changed, with all its checksums made anew, that of best.json too."""
+    folder = run / "checkpoints" / name
+    found = json.loads((folder / "manifest.json").read_bytes())
+    found.pop("sha256")
+    if tensors is not None:
+        content = save(tensors)
+        (folder / "model.safetensors").write_bytes(content)
+        found["files"]["model.safetensors"] = {
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+    (folder / "manifest.json").write_bytes(canonical({**found, **changes}))
+    sha256 = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+    record_of(run, checkpoint=name, manifest=sha256)
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return dict(read_checkpoint(run / "checkpoints/step-000004").model)
+
+
+def swap_steps(run: Path, runs) -> None:
+    one, two = Checkpoints(run).steps()
+    two.rename(run / "aside")
+    one.rename(two)
+    (run / "aside").rename(one)
+
+
+def another_run(run: Path, runs) -> None:
+    """The best checkpoint of a run that differs in nothing but the seed."""
+    shutil.rmtree(run / "checkpoints/step-000004")
+    shutil.copytree(runs["seed"] / "checkpoints/step-000004", run / "checkpoints/step-000004")
+
+
+def other_shape(run: Path, runs) -> None:
+    found = weights(run)
+    name = next(name for name, tensor in found.items() if tensor.dim() == 2)
+    resealed(run, "step-000004", {**found, name: found[name][:-1].clone()})
+
+
+def one_more(run: Path, runs) -> None:
+    resealed(run, "step-000004", {**weights(run), "model.more": torch.zeros(3)})
+
+
+def one_less(run: Path, runs) -> None:
+    resealed(run, "step-000004", dict(list(weights(run).items())[1:]))
+
+
+WRONG = {
+    "best.json names another checksum": (
+        lambda run, runs: record_of(run, manifest="0" * 64),
+        "step-000004/manifest.json",
+    ),
+    "best.json names another checkpoint": (lambda run, runs: record_of(run, checkpoint="step-000002"), "step-000002/"),
+    "best.json names none": (lambda run, runs: record_of(run, checkpoint="step-000099"), "step-000099: missing"),
+    "best.json leads out": (lambda run, runs: record_of(run, checkpoint="../../other"), "best.json: checkpoint is"),
+    "best.json names a path": (lambda run, runs: record_of(run, checkpoint="/"), "best.json: checkpoint is"),
+    "best.json names a number": (lambda run, runs: record_of(run, checkpoint=4), "best.json: checkpoint is 4"),
+    "best.json without a checksum": (lambda run, runs: record_of(run, manifest=None), "best.json: manifest is"),
+    "best.json with other counters": (lambda run, runs: record_of(run, counters=[1]), "best.json: counters is"),
+    "best.json with a score in words": (
+        lambda run, runs: record_of(run, counters={"best": "good", "best_step": 4}),
+        "best.json: counters.best is",
+    ),
+    "best.json of another format": (lambda run, runs: record_of(run, format=2), "best.json: format 2 given"),
+    "best.json of another run": (
+        lambda run, runs: shutil.copyfile(runs["seed"] / "checkpoints/best.json", run / "checkpoints/best.json"),
+        "step-000004/manifest.json: not the one that best.json names",
+    ),
+    "a checkpoint of another run": (another_run, "step-000004/manifest.json: not the one that best.json names"),
+    "steps exchanged": (swap_steps, "step-000004/manifest.json"),
+    "another step": (lambda run, runs: resealed(run, "step-000004", step=2), "step-000004/manifest.json: of step 2"),
+    "a weight of another shape": (other_shape, "step-000004/model.safetensors: weight"),
+    "a weight too many": (one_more, "step-000004/model.safetensors: weight model.more"),
+    "a weight too few": (one_less, "step-000004/model.safetensors: weight"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_right_checksum_of_the_wrong_thing(run, runs, what):
+    """Refused by name when the best checkpoint is loaded; a resume is, too, or goes on from one that is right."""
+    spoil, named = WRONG[what]
+    assert Checkpoints(run).best().name == "step-000004"
+    spoil(run, runs)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(REFUSED) as caught:
+        load(run)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    given = table(runs["one"].parent, training__steps=6, training__validate_every=2, training__seed=1)
+    said = ended(lambda: start(given, run, resume=True))
+    assert "traceback" not in said
+    assert "\n" not in said
+    if said:
+        assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    else:  # from the last checkpoint, which nothing was wrong with: what is best is as wrong as before, or better
+        assert "best.json" in what or "another run" in what
+
+
+@pytest.mark.parametrize("tries", TRIES)
+def test_changed_bytes_of_the_record(run, tries):
+    path = run / "checkpoints/best.json"
+    whole = path.read_bytes()
+    for _ in range(tries):
+        place = random.randrange(len(whole))
+        flipped = whole[:place] + bytes([whole[place] ^ 1 << random.randrange(8)]) + whole[place + 1 :]
+        path.write_bytes(random.choice([flipped, whole[:place], whole + b" "]))
+        with pytest.raises(CheckpointError, match="best.json: (damaged|format)") as caught:
+            load(run)
+        assert "remove it, and the best is found by what the manifests count" in str(caught.value)
+        load(run, checkpoint="last")
+    path.unlink()
+    assert load(run).step == 4

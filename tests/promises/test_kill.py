@@ -12,6 +12,7 @@ import time
 
 import pytest
 import torch
+from forked import forked
 from tiny import Line, same_tensors, training
 
 from regard.training import metrics
@@ -47,18 +48,6 @@ def _one_thread(monkeypatch):
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def forked(work) -> int:
-    """Run it in a child that never comes back into the tests."""
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(60)
-            work()
-        finally:
-            os._exit(7)
-    return child
 
 
 def announced(pipe: int) -> int:

@@ -142,6 +142,15 @@ class Checkpoints:
         manifest = check_key(table, "manifest", is_text, "a checksum", where)
         return Best(name, manifest, score_in(check_key(table, "counters", is_table, "a table", where), where))
 
+    def best_average(self) -> Score | None:
+        """The score of the mean of checkpoints, where that is the best one, missing or not."""
+        record = self.best_record()
+        with contextlib.suppress(CheckpointError):
+            best = self.best()
+            if best is not None and best.name.removeprefix(".old-") == "average":
+                return measured(best)
+        return record.score if record is not None and record.name == "average" else None
+
     def best_unrecorded(self) -> Path | None:
         """The best one of a run without best.json: by its link, or by what the manifests count."""
         last = self.last()

@@ -9,7 +9,7 @@ and the optimiser's state, a resumed run is the run that was not stopped, bit by
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,14 +76,16 @@ def train(
     resume: bool = False,
     group: Group | None = None,
     claimed: bool = False,
+    ready: Callable[[], None] | None = None,
 ) -> Result:
     """Train a task into a run folder; with `resume`, go on from its last checkpoint.
 
-    `claimed` says that the caller holds the folder already (`regard.training.folder.claim`).
+    `claimed` says that the caller holds the folder already (`regard.training.folder.claim`). `ready` is called in the
+    first process when nothing is left that could be refused, before anything is written.
     """
     group = group or Group(settings.device, settings.shard)
     with contextlib.nullcontext() if claimed else claim(run, resume, group):
-        return Trainer(task, settings, run, progress or Progress(), group).run(resume)
+        return Trainer(task, settings, run, progress or Progress(), group).run(resume, ready)
 
 
 class Trainer:
@@ -101,9 +103,14 @@ class Trainer:
 
     # ---- from the first step to the last
 
-    def run(self, resume: bool) -> Result:
+    def run(self, resume: bool, ready: Callable[[], None] | None = None) -> Result:
         """Everything, in order."""
         found = self.prepare(resume)
+        if ready is not None and self.group.first:
+            ready()
+        self.group.wait()
+        if found and self.group.first:
+            self.checkpoints.mend(step_name(self.now.step))
         metrics = Metrics(self.folder / "metrics.jsonl", self.now.step) if self.group.first else None
         facts = [*self.task.facts(), ("device", describe(self.device, self.group.world, self.bf16))]
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if found else "")
@@ -191,9 +198,6 @@ class Trainer:
         self.copies = Copies(self.parameters, torch.bfloat16) if halved else None
         self.replay = self.replayed()
         if found is not None:
-            if self.group.first:
-                self.checkpoints.mend(found.folder.name)
-            self.group.wait()
             self.restore(found)
         if self.replay is not None:
             begin_optimiser(self.optimiser, self.parameters)
@@ -470,9 +474,9 @@ class Trainer:
         self.now = counters_of(found.folder, found.manifest)
         self.first = found.step
         self.saved_step = found.step
-        record = self.checkpoints.best_record()
-        if record is not None and record.name == "average" and record.score is not None:
-            self.now.best, self.now.best_step = record.score  # it came after the last step, and is the one to beat
+        score = self.checkpoints.best_average()
+        if score is not None:  # it came after the last step, and is the one to beat
+            self.now.best, self.now.best_step = score
 
     def average(self, metrics: Metrics | None) -> None:
         """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""

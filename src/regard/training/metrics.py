@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -49,6 +50,8 @@ class Metrics:
         try:
             while line:
                 line = line[self._file.write(line) :]
+            if kind == "valid":  # a checkpoint follows, and is to find the records before it
+                os.fsync(self._file.fileno())
         except OSError as error:
             raise self._lost(error) from error
         if self._board is not None and isinstance(numbers.get("step"), int):

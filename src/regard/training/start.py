@@ -114,13 +114,15 @@ def start_in(
     if last is not None:  # before the run's own configuration is written over
         check_fits(task, manifest, last)
         check_best(out, progress)
-    group.wait()
-    if group.first:
+
+    def ready() -> None:
         write_config(out / "config.toml", settings)
         if prepared.tokenizers is not None:
             save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
-    group.wait()
-    result = train(task, settings.training, out, progress=progress, resume=resume, group=group, claimed=True)
+
+    result = train(
+        task, settings.training, out, progress=progress, resume=resume, group=group, claimed=True, ready=ready
+    )
     bf16 = in_bf16(settings.training, group.device)
     return Started(result, task, settings, [*task.facts(), ("device", describe(group.device, group.world, bf16))])
 

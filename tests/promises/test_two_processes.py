@@ -1,0 +1,176 @@
+"""Of two trainings into one folder one trains, and the other is told so in one sentence.
+
+Two processes are led through their start call by call, in many orders: wherever one of them stands when the other goes
+on, there is one run in the end, or none, and nothing half-made.
+"""
+
+import itertools
+import os
+import random
+import shutil
+from pathlib import Path
+
+import portalocker
+import pytest
+import torch
+from forked import ended, forked
+from tiny import table
+
+from regard.run import load
+from regard.training import metrics
+from regard.training.checkpoint import Checkpoints
+from regard.training.start import start
+
+CALLS = ("mkdir", "rmdir", "open", "unlink", "rename", "replace", "listdir", "scandir", "stat", "fsync")
+BUSY = "another process trains into it; wait for it, or give another --out"
+HELD = "holds a run already (step-000001); resume it with --resume"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    """A forked process has no other threads; TensorBoard would start one."""
+    monkeypatch.setattr(metrics, "_board", lambda folder, resume_step: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Led:
+    """A training in a child, which waits before every call that concerns the folder until it may go on."""
+
+    def __init__(self, given: dict, out: Path):
+        (arrived, arrive), (leave, left), (told, tell) = os.pipe(), os.pipe(), os.pipe()
+        self.arrived, self.left, self.told = arrived, left, told
+
+        def wait():
+            os.write(arrive, b".")
+            os.read(leave, 1)
+
+        def work():
+            for each in (arrived, left, told):
+                os.close(each)
+            for module, name in [*((os, name) for name in CALLS), (portalocker, "lock")]:
+                setattr(module, name, waiting(getattr(module, name), wait, str(out)))
+            said = ended(lambda: start(given, out))
+            os.write(tell, said.encode() or b"trained")
+            os._exit(0)
+
+        self.child = forked(work)
+        for each in (arrive, leave, tell):
+            os.close(each)
+        self.calls = 0
+        self.runs = bool(os.read(self.arrived, 1))
+
+    def go(self, calls: int) -> None:
+        """Through so many calls, or to the end."""
+        for _ in range(calls):
+            if not self.runs:
+                return
+            os.write(self.left, b".")
+            self.calls += 1
+            self.runs = bool(os.read(self.arrived, 1))
+
+    def end(self) -> str:
+        """To the end; what it said."""
+        self.go(10**6)
+        said = os.read(self.told, 10**6).decode()
+        assert os.waitpid(self.child, 0)[1] == 0
+        for each in (self.arrived, self.left, self.told):
+            os.close(each)
+        return said
+
+
+def waiting(real, wait, out: str):
+    """The same call; before it one waits, where it concerns the folder or what is in it."""
+
+    def act(*given, **options):
+        first = given[0] if given else "."
+        name = first.name if hasattr(first, "fileno") else first
+        if isinstance(name, int) or str(name).startswith(out) or out.startswith(f"{name}/"):
+            wait()
+        return real(*given, **options)
+
+    return act
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Data with their cache, so that a start is short."""
+    home = tmp_path_factory.mktemp("home")
+    start(table(home, training__steps=1), home / "first")
+    return home
+
+
+@pytest.fixture(scope="module")
+def length(home) -> int:
+    """Calls of a start that nobody disturbs."""
+    only = Led(table(home, training__steps=1), home / "alone")
+    assert only.end() == "trained"
+    assert only.calls > 30
+    return only.calls
+
+
+def orders(length: int, how: str) -> list[tuple[int, int]]:
+    """How far the first goes, and then how far the second goes, before the first goes on to its end."""
+    if how == "some":
+        early = [(random.randrange(12), random.randrange(12)) for _ in range(5)]
+        return [*early, (random.randrange(length), 10**6)]
+    every = [(calls, 10**6) for calls in range(length + 1)]
+    return [*every, *itertools.product(range(20), range(20))]
+
+
+HOW = pytest.mark.parametrize("how", ["some", pytest.param("all", marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+
+
+def both(one: dict, other: dict, out: Path, order: tuple[int, int]) -> tuple[str, str]:
+    first, second = Led(one, out), Led(other, out)
+    first.go(order[0])
+    second.go(order[1])
+    return first.end(), second.end()
+
+
+@HOW
+def test_one_trains_and_the_other_is_told(home, tmp_path, length, how):
+    for order in orders(length, how):
+        out = tmp_path / "runs" / "run"
+        said = both(table(home, training__steps=1), table(home, training__steps=1), out, order)
+        assert sorted(each == "trained" for each in said) == [False, True], (order, said)
+        refused = next(each for each in said if each != "trained")
+        assert refused.startswith(f"{out}: "), (order, refused)
+        assert BUSY in refused or HELD in refused, (order, refused)
+        assert load(out).step == 1
+        assert not list(out.rglob(".*"))
+        shutil.rmtree(tmp_path / "runs")
+
+
+@HOW
+def test_one_that_cannot_begin_does_not_harm_the_other(home, tmp_path, length, how):
+    """It removes the folder that it made, while the other is about to use it."""
+    bad = table(home, training__steps=1)
+    bad["data"]["source"] = str(home / "none.txt")
+    for number, order in enumerate(orders(length, how)):
+        out = tmp_path / "runs" / "run"
+        given = [bad, table(home, training__steps=1)]
+        one, other = both(*(given if number % 2 else given[::-1]), out, order)
+        failed, trained = (one, other) if number % 2 else (other, one)
+        assert "none.txt" in failed or BUSY in failed or HELD in failed, (order, failed)
+        if trained == "trained":
+            assert load(out).step == 1
+            assert not list(out.rglob(".*"))
+        else:
+            assert BUSY in trained, (order, trained)
+            assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir()), order
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+
+
+def test_a_finished_run_is_not_written_over(home, tmp_path, length):
+    """The folder is checked under the lock: what is finished while the other prepares stays as it is."""
+    out = tmp_path / "run"
+    first, second = (Led(table(home, training__steps=1), out) for _ in range(2))
+    first.go(3)
+    assert second.end() == "trained"
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert HELD in first.end()
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert Checkpoints(out).last().name == "step-000001"
