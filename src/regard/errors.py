@@ -10,6 +10,7 @@ RegardError
 ├── ConfigError                         a key of a configuration: unknown, of a wrong type, impossible; names its path
 ├── DataError                           a corpus that cannot be read; names the file, the line and the counts
 ├── CheckpointError                     a checkpoint or a run folder that is damaged, or does not fit; names the file
+├── NotFiniteError                      a model whose scores are NaN or infinite; names its run
 ├── TrainingError                       a training run that cannot go on; says why, and what is safe
 ├── MissingExtraError                   an optional dependency is not installed; names the extra
 └── CommandError                        a person's mistake on the command line; exit status 2
@@ -25,6 +26,7 @@ __all__ = [
     "DeviceError",
     "DtypeError",
     "MissingExtraError",
+    "NotFiniteError",
     "RegardError",
     "ShapeError",
     "TrainingError",
@@ -74,6 +76,10 @@ class DataError(RegardError):
 
 class CheckpointError(RegardError):
     """A checkpoint or a run folder that is damaged, or does not fit."""
+
+
+class NotFiniteError(RegardError):
+    """A model whose scores are NaN or infinite, so that nothing can be said by them."""
 
 
 class TrainingError(RegardError):

@@ -418,4 +418,5 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     check_sizes(lambda: Prediction(build()), settings.model, shapes, config_path=config_path, weights_path=weights_path)
     model = build()
     load_weights(Prediction(model), weights, weights_path)
+    model.origin = str(folder)
     return Run(folder, settings, tokenizers, model.to(device).eval(), found.step, labels)

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["Candidate", "Found", "Output", "Pool"]
+from regard.errors import NotFiniteError
+
+__all__ = ["Candidate", "Found", "Output", "Pool", "check_outputs", "merged"]
 
 
 class Output(NamedTuple):
@@ -49,6 +51,15 @@ class Pool:
     def full(self) -> bool:
         """Whether what comes now has to be better than the last."""
         return len(self.outputs) == self.size
+
+
+def check_outputs(outputs: list[Output]) -> None:
+    """Refuse a search that found nothing: every output that there could be has no probability."""
+    if not outputs:
+        raise NotFiniteError(
+            "the search found no output with a probability above zero: the model cannot say the prefix that is given, "
+            "or its scores are not finite (NaN or infinity)"
+        )
 
 
 def merged(pools: list[Pool], count: int) -> list[Output]:

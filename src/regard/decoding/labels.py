@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from regard.data.tokenizer import END, PAD
+from regard.decoding.finite import check_finite
 from regard.models.contract import Documents, Model, Pictures, Source, Tokens
 
 __all__ = ["BUDGET", "documents_of", "flat_of", "label_in_batches", "label_pictures", "source_of"]
@@ -60,6 +61,7 @@ def label_pictures(
 def log_probabilities(model: Model, source: Source) -> Float[Tensor, "b v"]:
     """The log-probability of every label."""
     scores = model.classify(model.encode(source))
+    check_finite(model, scores, impossible=False)
     return (scores if scores.dtype == torch.float64 else scores.float()).log_softmax(-1)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import PAD
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.finite import check_finite
 from regard.errors import ArgumentError
 from regard.models.contract import Model, Tokens
 
@@ -53,6 +54,7 @@ def score(
         batch = collate([(sources[i], targets[i]) for i in chunk]).to(device)
         for i, row in zip(chunk, log_probs(model, batch).cpu(), strict=True):
             tokens = row[: len(targets[i]) + 1].double()
+            check_finite(model, tokens)
             answers[i] = Scored(float(tokens.sum()), tokens.tolist())
     return answers
 

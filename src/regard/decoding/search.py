@@ -26,7 +26,8 @@ from torch import Tensor
 
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.allowed import Allowed
-from regard.decoding.found import Candidate, Found, Output, Pool, merged
+from regard.decoding.finite import check_finite
+from regard.decoding.found import Candidate, Found, Output, Pool, check_outputs, merged
 from regard.decoding.likeliest import likeliest, log_sum
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.sampling import draw, numbers
@@ -122,7 +123,9 @@ class Searching:
             logits = logits.view(len(self.sentences), -1, logits.shape[-1])
             if step == 0:
                 self.allowed.check(logits.shape[-1])
-            shift = self.total - log_sum(logits)  # of a token's score to the log-probability of its hypothesis
+            norm = log_sum(logits)
+            check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
+            shift = self.total - norm  # of a token's score to the log-probability of its hypothesis
             self.allowed.limit_(logits, self.said[..., :step])
             chosen = (self.draw if self.options.sample else self.choose)(logits, shift, step)
             if not self.move(chosen, step):
@@ -131,6 +134,7 @@ class Searching:
         for found, pools, drawn in zip(self.found, self.pools, self.drawn, strict=True):
             sample = [drawn[row] for row in sorted(drawn)]
             found.outputs = sample if self.options.sample else merged(pools, self.options.nbest)
+            check_outputs(found.outputs)
             while found.steps and not found.steps[-1]:  # it was done, and waited for others
                 found.steps.pop()
         return self.found

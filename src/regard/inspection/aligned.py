@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.attention.watch import Looks, watch
 from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
+from regard.decoding.finite import check_finite
 from regard.errors import ArgumentError
 from regard.inspection.heads import Chosen
 from regard.inspection.symmetry import symmetrise
@@ -166,7 +167,9 @@ def read(
     for part in parts(model, tokenizers, pairs, only=[chosen.view]):
         weights = part.crossing(chosen.view, chosen.head)
         counts = part.target_words, part.source_words
-        yield part.pairs, merged(weights, part.rows(chosen.offset), part.source, counts)[:, 0]
+        words = merged(weights, part.rows(chosen.offset), part.source, counts)[:, 0]
+        check_finite(model, words, impossible=False)
+        yield part.pairs, words
 
 
 def looked_at(

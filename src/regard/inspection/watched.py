@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.span import Span
 from regard.attention.watch import Looks, Seen, watch
+from regard.decoding.finite import check_finite
 from regard.inspection.exhibit import Side
 from regard.inspection.forced import Forced
 from regard.inspection.sides import grid_side, slots_side
@@ -71,6 +72,7 @@ def watched(model: Model, forced: Forced) -> Watched:
     with watch(model) as looks, turning(model, turns):
         memory = forced.memory(model)
         log_probs = forced.log_probs(model, memory=memory)[0]
+    check_finite(model, log_probs)
     return Watched(forced, model, looks, memory, log_probs, turns)
 
 

@@ -156,6 +156,7 @@ class Model(nn.Module):
     readout: nn.Linear
     projects: bool = True
     limit: int | None = None  # the most target positions there can be, where there is such a number
+    origin: str = "the model"  # what errors call it: the run folder that it was loaded from
     replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
 
     def inherit(self) -> None:
