@@ -32,8 +32,9 @@ from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.inspection.aligned import Links, linked, links_in, looked_at
 from regard.inspection.heads import Chosen
 from regard.models.contract import Model
-from regard.models.kinds import KINDS, filled
+from regard.models.kinds import KINDS
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
+from regard.training.keeping import filled_from
 from regard.training.objective import Prediction
 from regard.training.predict import model_of
 from regard.training.settings import Settings, read_settings, without_cache
@@ -404,7 +405,7 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     except ConfigError as error:
         raise ConfigError(f"{folder / 'config.toml'}: {error.key}", error.problem) from None
     tokenizers = tokenizers_of(folder, found.manifest)
-    if filled(found.manifest.get("task", {}).get("model", {})) != settings.table()["model"]:
+    if filled_from(found.manifest.get("task", {}).get("model", {}), path) != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     labels = labels_of(found.manifest)
     # An objective may have parameters of its own, which only training needs.

@@ -8,14 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import CheckpointError
+from regard.config import shown
+from regard.errors import CheckpointError, ConfigError
 from regard.models.kinds import filled
 from regard.training.distributed import like
 from regard.training.manifest import check_key, count, number
 from regard.training.task import Position, Task
 from regard.training.weights import FLOATS
 
-__all__ = ["Counters", "begin_optimiser", "check_fits", "counters_of", "optimiser_tensors", "restore_optimiser"]
+__all__ = [
+    "Counters",
+    "begin_optimiser",
+    "check_fits",
+    "check_same",
+    "counters_of",
+    "filled_from",
+    "optimiser_tensors",
+    "restore_optimiser",
+]
 
 
 @dataclass
@@ -120,13 +130,24 @@ def begin_optimiser(optimiser: torch.optim.Optimizer, parameters: Sequence[nn.Pa
 
 def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
     """Refuse a checkpoint of something else."""
-    kept = manifest.get("task", {})
     for key, value in task.fingerprint().items():
-        given = kept.get(key)
-        if key == "model" and isinstance(given, Mapping):
-            given = filled(given)
-        if isinstance(value, Mapping) and isinstance(given, Mapping) and given != value:  # which of its options
-            name = next(name for name in {**given, **value} if given.get(name) != value.get(name))
-            key, given, value = f"{key}.{name}", given.get(name), value.get(name)
-        if given != value:
-            raise CheckpointError(f"{folder}: made with {key} {given!r}, and this run has {value!r}")
+        check_same(key, manifest.get("task", {}).get(key), value, folder)
+
+
+def check_same(key: str, given: Any, value: Any, folder: Path) -> None:
+    """Refuse a checkpoint that was made with another value of a key; of the model's, say which option."""
+    if key == "model" and isinstance(given, Mapping):
+        given = filled_from(given, folder)
+    if isinstance(value, Mapping) and isinstance(given, Mapping) and given != value:  # which of its options
+        name = next(name for name in {**given, **value} if given.get(name) != value.get(name))
+        key, given, value = f"{key}.{name}", given.get(name), value.get(name)
+    if given != value:
+        raise CheckpointError(f"{folder}: made with {key} {shown(given)}, and this run has {shown(value)}")
+
+
+def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The model of a manifest with every option, or a CheckpointError that says which is wrong."""
+    try:
+        return filled(table)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder / 'manifest.json'}: task.{error.key}: {error.problem}") from None

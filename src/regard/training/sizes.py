@@ -8,21 +8,28 @@ is refused after the first few.
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from regard.data.prepare import Prepared
 from regard.errors import CheckpointError
 from regard.models.options import ModelConfig
-from regard.training.weights import check_shapes, weights_of
+from regard.training.keeping import check_same
+from regard.training.manifest import FILES, read_manifest
+from regard.training.objective import Prediction
+from regard.training.predict import model_of
+from regard.training.settings import Settings
+from regard.training.weights import check_shapes, read_shapes, weights_of
 
-__all__ = ["check_sizes"]
+__all__ = ["check_run_sizes", "check_sizes"]
 
 LARGE = 2**20  # from here on an option must be borne out by the weights
 OPERATIONS = 200  # that one weight takes to be made, at most; it is about ten
-SOME = 10_000  # operations that a model may take beside
+SOME = 2_000  # operations that a model may take beside
 
 
 class TooManyError(Exception):
@@ -81,3 +88,18 @@ def check_sizes(
             f"{config_path}: its [model] cannot be built: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from None
     check_shapes(weights_of(model), shapes, weights_path)
+
+
+def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path) -> None:
+    """The same of a run that is resumed or begun with, before its model is built: only the heading is read."""
+    manifest = read_manifest(checkpoint)
+    check_same("model", manifest.get("task", {}).get("model"), settings.table()["model"], checkpoint)
+    path = checkpoint / FILES[0]
+    shapes = {name: shape for name, shape in read_shapes(path).items() if name.startswith("model.")}
+    check_sizes(
+        lambda: Prediction(model_of(settings, prepared.tokenizers, prepared.labels)),
+        settings.model,
+        shapes,
+        config_path=str(run / "config.toml"),
+        weights_path=str(path),
+    )

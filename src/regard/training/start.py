@@ -26,6 +26,7 @@ from regard.training.loop import Result, train
 from regard.training.precision import describe, in_bf16
 from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
+from regard.training.sizes import check_run_sizes
 from regard.training.tasks import prepare_for, task_of
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def start_in(
         table = model_defaults(table, len(prepared.train), group.device.type)
         settings = read_settings(table)
     check_lengths(settings, prepared)
+    if run is not None:
+        check_run_sizes(settings, prepared, run, best_of(run))
     budget = token_budget(settings, prepared, group)
     if choose:
         table = training_defaults(table, settings, prepared.train.lengths, budget, group.world)

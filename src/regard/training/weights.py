@@ -161,7 +161,7 @@ def check_numbers(name: str, given: Tensor, dtype: torch.dtype, where: str) -> N
     with torch.no_grad():
         given = given.to(dtype)  # a number may be finite in float64 alone
         # A sum with NaN or infinity in it is neither finite; one pass, and nothing is made but where there is doubt.
-        if bool(torch.isfinite(given.sum(dtype=torch.float64))) or bool(torch.isfinite(given).all()):
+        if bool(torch.isfinite(given.sum())) or bool(torch.isfinite(given).all()):
             return
         what = "NaN" if bool(torch.isnan(given).any()) else "infinity"
     raise CheckpointError(

@@ -1,0 +1,136 @@
+"""A configuration's sizes are compared with the weights before anything is built: no option can take memory or time."""
+
+import contextlib
+import dataclasses
+import resource
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tomli_w
+import torch
+from untrained import DATA, SMALL, STEP, TASKS, change_manifest, make_run
+
+import regard.config
+from regard.config import read
+from regard.errors import CheckpointError, RegardError
+from regard.models.kinds import KINDS, build
+from regard.run import load
+from regard.training import sizes
+from regard.training.sizes import check_sizes
+from regard.training.weights import read_shapes, weights_of
+
+HUGE = [10**4, 10**6, 10**9, 2**31, 2**40, 10**12, 2**63 - 1]
+TRIES = [pytest.param([10**6, 10**12], id="short"), pytest.param(HUGE, marks=pytest.mark.slow, id="all")]
+
+
+def integers(kind: str) -> list[str]:
+    """The options of a kind that are whole numbers."""
+    return [field.name for field in dataclasses.fields(KINDS[kind].config) if "int" in str(field.type)]
+
+
+LITTLE = {"stages"}  # of which there are never more than a handful: each doubles the widths
+
+
+def memory() -> int:
+    """The most that this process has taken, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def enlarge(run: Path, option: str, value: int) -> None:
+    """Another value in the configuration, and in the manifest as well, so that they agree."""
+    table = read(run / "config.toml")
+    table["model"][option] = value
+    (run / "config.toml").write_text(tomli_w.dumps(table))
+    change_manifest(run, lambda manifest: manifest["task"]["model"].update({option: value}))
+
+
+@pytest.mark.parametrize("values", TRIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_size_of_every_kind(tmp_path, kind, values, monkeypatch):
+    """Without the limits that a configuration has of its own: those of a machine are far above those of a file."""
+    monkeypatch.setattr(regard.config, "in_limits", lambda *given: None)
+    run = make_run(tmp_path / "run", kind)
+    whole = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    load(run)
+    before = memory()
+    for option in integers(kind):
+        for value in values if option not in LITTLE else [5, 6]:
+            enlarge(run, option, value)
+            start = time.perf_counter()
+            with contextlib.suppress(RegardError):  # an option that this model does not use may be anything
+                load(run)
+            assert time.perf_counter() - start < 5, (option, value)
+            assert memory() - before < 300, (option, value)
+            for path, content in whole.items():
+                path.write_bytes(content)
+    load(run)
+
+
+@pytest.mark.parametrize("option", ["layers", "size", "hidden", "heads"])
+def test_what_is_said(tmp_path, option):
+    run = make_run(tmp_path / "run", "transformer")
+    if option != "heads":  # which are within the same widths
+        enlarge(run, option, 4)
+        with pytest.raises(CheckpointError, match=f"{STEP}/model.safetensors: weight model.* is "):
+            load(run)
+    enlarge(run, option, 64_000)
+    with pytest.raises(RegardError) as caught:
+        load(run)
+    assert str(run) in str(caught.value)
+
+
+def test_a_vocabulary_of_another_size(tmp_path):
+    """A tokenizer that is whole, and larger than the embedding."""
+    from untrained import TEXTS, change_tokenizer
+
+    from regard.data.tokenizer import Tokenizers
+    from regard.data.vocabulary import train
+
+    run = make_run(tmp_path / "run", "transformer")
+    larger = Tokenizers(train([*TEXTS, " ".join(f"w{i}" for i in range(5000))], "word"))
+    change_tokenizer(run, larger.dumps().encode())
+    with pytest.raises(CheckpointError, match=r"model.safetensors: weight .* is \[14, 8\], expected \[5014, 8\]"):
+        load(run)
+
+
+def test_labels_of_another_number(tmp_path):
+    run = make_run(tmp_path / "run", "han")
+    change_manifest(run, lambda manifest: manifest["task"].update(labels=[str(i) for i in range(50_000)]))
+    with pytest.raises(CheckpointError, match=r"weight model.readout.weight is \[2, 8\], expected \[50000, 8\]"):
+        load(run)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_takes_a_fraction_of_what_is_allowed(kind):
+    """The largest preset of every kind stays far below the limit, and is built without memory as with it."""
+    presets = KINDS[kind].presets
+    config = KINDS[kind].config(**presets["base" if "base" in presets else "small"])
+    with torch.device("meta"):
+        own = weights_of(build(kind, config, 1000, 1000))
+    shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    counted = sizes.Counting(sizes.OPERATIONS * len(shapes))
+    with torch.device("meta"), counted:
+        build(kind, config, 1000, 1000)
+    assert counted.left > 0.8 * sizes.OPERATIONS * len(shapes)
+    check_sizes(lambda: build(kind, config, 1000, 1000), config, shapes, config_path="c", weights_path="w")
+
+
+def test_the_generator_is_left_alone(tmp_path):
+    """Weights that are drawn after the check are those that would be drawn without it."""
+    run = make_run(tmp_path / "run", "transformer")
+    shapes = read_shapes(run / "checkpoints" / STEP / "model.safetensors")
+    assert {name.split(".")[0] for name in shapes} == {"model"}
+    config = KINDS["transformer"].config(**SMALL["transformer"])
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    own = {name.removeprefix("model."): shape for name, shape in shapes.items()}
+    check_sizes(lambda: build("transformer", config, 14, 14), config, own, config_path="c", weights_path="w")
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_all_kinds_are_made():
+    assert SMALL.keys() == KINDS.keys()
+    assert DATA.keys() | TASKS.keys() <= KINDS.keys()
