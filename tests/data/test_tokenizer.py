@@ -269,8 +269,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_special_pieces_outside_of_a_unigram_vocabulary_are_refused(tmp_path):
     content = json.loads(json.dumps(MADE["unigram"].content))
     content["model"]["vocab"] = content["model"]["vocab"][4:]
-    for token in content["added_tokens"]:
-        token["id"] += 10_000
+    for i, token in enumerate(content["added_tokens"], len(content["model"]["vocab"])):
+        token["id"] = i
     (tmp_path / "t.json").write_text(json.dumps(content))
     with pytest.raises(DataError, match="t.json: its special pieces stand outside"):
         Tokenizers.load(tmp_path / "t.json")

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, SupportsInt
 
@@ -24,7 +24,9 @@ import tokenizers as library
 
 from regard.data.cutting import MARK, separable
 from regard.disk import write_whole
+from regard.data.foreign import LARGEST, check_form, check_vocabulary, loaded_part
 from regard.errors import DataError
+from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["END", "PAD", "START", "UNKNOWN", "Tokenizer", "Tokenizers"]
 
@@ -37,6 +39,7 @@ ALSO = (  # what the four are called in files made elsewhere
     ("<unk>", "[UNK]", "<|unk|>"),
 )
 BYTE_MARK = "Ġ"  # MARK in byte-level tokenizers made elsewhere
+REFUSED = "a text that the tokenizer cannot take"
 REMEMBERED = 100_000  # words whose pieces are kept
 ODD = re.compile("[\x1c-\x1f]")  # Python calls these white space, Unicode does not
 
@@ -46,10 +49,7 @@ class Tokenizer:
 
     def __init__(self, content: dict[str, Any]):
         """`content` is a tokenizer.json, parsed, with the special pieces in their places (see `adopt`)."""
-        try:
-            self.library = library.Tokenizer.from_str(json.dumps(content))
-        except Exception as error:  # the library raises nothing narrower
-            raise DataError(f"not a tokenizer: {error}") from None
+        self.library = called("not a tokenizer", library.Tokenizer.from_str, json.dumps(loaded_part(content)))
         self.library.encode_special_tokens = True  # "</s>" in a text is text
         self.library.no_padding()
         self.library.no_truncation()
@@ -71,11 +71,12 @@ class Tokenizer:
     def normalise(self, text: str) -> str:
         """The text that comes back from `decode(encode(text))`, where nothing is unknown."""
         normaliser = self.library.normalizer
-        return normaliser.normalize_str(whole(text)) if normaliser is not None else whole(text)
+        return called(REFUSED, normaliser.normalize_str, whole(text)) if normaliser is not None else whole(text)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without start and end."""
-        return [i if i > END else UNKNOWN for i in self.library.encode(whole(text), add_special_tokens=False).ids]
+        encoded = called(REFUSED, self.library.encode, whole(text), add_special_tokens=False)
+        return [i if i > END else UNKNOWN for i in encoded.ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts. Words met before are looked up, where nothing hangs on what stands around them."""
@@ -92,14 +93,15 @@ class Tokenizer:
 
     def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, by the library, on several threads."""
-        encoded = self.library.encode_batch_fast([whole(text) for text in texts], add_special_tokens=False)
+        given = [whole(text) for text in texts]
+        encoded = called(REFUSED, self.library.encode_batch_fast, given, add_special_tokens=False)
         return [[i if i > END else UNKNOWN for i in each.ids] for each in encoded]
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
         """The text of ids; padding, start and end say nothing, and unknown pieces are shown."""
         real = [i for i in map(int, ids) if i > END]
         if not self.tags:
-            return self.library.decode(real, skip_special_tokens=False)
+            return called(REFUSED, self.library.decode, real, skip_special_tokens=False)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
         runs: list[list[int]] = [[]]
         for i in real:
@@ -107,7 +109,7 @@ class Tokenizer:
                 runs += [[i], []]
             else:
                 runs[-1].append(i)
-        texts = (self.library.decode(run, skip_special_tokens=False) for run in runs)
+        texts = (called(REFUSED, self.library.decode, run, skip_special_tokens=False) for run in runs)
         return " ".join(filter(None, (text.strip(" ") for text in texts)))
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
@@ -145,6 +147,17 @@ class Tokenizer:
     def dumps(self) -> str:
         """The text of a tokenizer.json that `tokenizers` reads."""
         return json.dumps(self.content, ensure_ascii=False, sort_keys=False, separators=(",", ":"))
+
+
+def called(problem: str, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """What a function of the library gives; its panics, which are no `Exception` in Python, are a DataError too."""
+    try:
+        return function(*given, **options)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{problem}: {said[:200]}") from None
 
 
 def whole(text: str) -> str:
@@ -195,39 +208,47 @@ class Tokenizers:
         """Read tokenizer.json, written here or by `tokenizers`; a DataError says what is wrong with it."""
         content = read(path)
         if "source" in content and "target" in content:
-            sides = [Tokenizer(adopt(content[side], f"{path}, {side}")) for side in ("source", "target")]
-            return cls(*sides)
-        return cls(Tokenizer(adopt(content, str(path))))
+            return cls(*(opened(content[side], f"{path}, {side}") for side in ("source", "target")))
+        return cls(opened(content, str(path)))
 
     @classmethod
     def pair(cls, source: str | Path, target: str | Path) -> "Tokenizers":
         """A tokenizer.json for each side; joint if they are the same."""
-        first, second = adopt(read(source), str(source)), adopt(read(target), str(target))
-        return cls(Tokenizer(first)) if first == second else cls(Tokenizer(first), Tokenizer(second))
+        first, second = opened(read(source), str(source)), opened(read(target), str(target))
+        return cls(first) if first.content == second.content else cls(first, second)
+
+
+def opened(content: Any, place: str) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, wherever it was made, checked; `place` is what errors call it."""
+    content = adopt(content, place)
+    check_form(content, place)
+    try:
+        return Tokenizer(content)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
 
 
 def read(path: str | Path) -> dict[str, Any]:
     """A tokenizer.json as plain data."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = parse_json(read_bytes(path, LARGEST))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except Unreadable as error:
         raise DataError(f"{path}: not a tokenizer.json: {error}") from None
     if not isinstance(content, dict) or not ("model" in content or {"source", "target"} <= content.keys()):
         raise DataError(f"{path}: not a tokenizer.json: no model in it")
     return content
 
 
-def adopt(content: dict[str, Any], place: str) -> dict[str, Any]:
+def adopt(content: Any, place: str) -> dict[str, Any]:
     """A tokenizer.json with its padding, start, end and unknown piece at the ids 0 to 3.
 
     They trade places with what is there, under their own names; a file without one of them is refused, as a model
     cannot be trained with it. What the file puts around a text (a post-processor) is left away.
     """
-    model = content.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
-        raise DataError(f"{place}: not a tokenizer.json: its model has no vocabulary")
+    check_vocabulary(content, place)
+    model = content["model"]
     added = [dict(token) for token in content.get("added_tokens") or ()]
     vocabulary = model["vocab"]
     listed = isinstance(vocabulary, list)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 import torch
 
+from regard.data.foreign import LARGEST
 from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.reading import Unreadable, read_bytes
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
 from regard.training.defaults import data_defaults, model_defaults, training_defaults
@@ -101,7 +103,7 @@ def start_in(
         settings = read_settings(table)
     check_lengths(settings, prepared)
     if run is not None:
-        check_run_sizes(settings, prepared, run, best_of(run))
+        check_run_sizes(settings, prepared, run, last or best_of(run))
     budget = token_budget(settings, prepared, group)
     if choose:
         table = training_defaults(table, settings, prepared.train.lengths, budget, group.world)
@@ -198,9 +200,11 @@ def tokenizers_of(run: Path, manifest: Mapping[str, Any]) -> Tokenizers | None:
         return None
     path = run / "tokenizer.json"
     try:
-        content = path.read_bytes()
+        content = read_bytes(path, LARGEST)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
+    except Unreadable as error:
+        raise CheckpointError(f"{path}: {error}") from None
     # Before it is read: a changed byte may be no tokenizer any more, in any way.
     if hashlib.sha256(content).hexdigest() != manifest.get("task", {}).get("tokenizer"):
         raise CheckpointError(f"{path}: damaged, or not the tokenizer that {run} was trained with")
