@@ -76,7 +76,7 @@ def parse_json(content: bytes | str) -> Any:
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     check_depth(outside_texts(raw))
     try:
-        return json.loads(raw.decode("utf-8"), parse_int=whole_number)
+        return json.loads(raw.decode("utf-8"), parse_int=whole_number if LONG_NUMBER.search(raw) else None)
     except UnicodeDecodeError as error:
         raise Unreadable(f"not JSON: byte {error.start:,} is not UTF-8") from None
     except Unreadable:
@@ -91,6 +91,7 @@ def outside_texts(raw: bytes) -> bytes:
     return b"".join(plain.split(b'"')[::2]).translate(None, delete=NOT_COUNTED)
 
 
+LONG_NUMBER = re.compile(rb"[0-9]{%d}" % DIGITS)
 NOT_COUNTED = bytes(set(range(256)) - set(b"[]{},"))
 
 

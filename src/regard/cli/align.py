@@ -44,7 +44,7 @@ def align(
     offset: Annotated[int | None, typer.Option(min=0, max=1, help="1: rows are of the word read.")] = None,
     threshold: Annotated[float | None, text("Link all weights from here on; 0: the largest alone.")] = None,
     join: Annotated[str | None, text("Link source words, too: intersection, union, grow-diag or none.")] = None,
-    balance: Annotated[int | None, typer.Option(min=0, help="Rounds in which weights are balanced.")] = None,
+    balance: Annotated[int | None, typer.Option(min=0, max=1000, help="Rounds in which weights are balanced.")] = None,
     dependencies: Annotated[
         bool, flag("--dependencies", "Show which heads look at the head of a word, on the phrasebook.")
     ] = False,

@@ -12,6 +12,7 @@ from regard.config import read
 from regard.disk import write_whole
 from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
+from regard.reading import read_json
 
 __all__ = ["FILE", "GUIDED", "JOINS", "Chosen"]
 
@@ -19,6 +20,7 @@ FILE = "alignment.json"
 KEYS = ("view", "head", "offset", "aer", "by", "threshold", "join", "balance")
 GUIDED = 0.2  # the threshold of a run that was guided: links of a word share its weight, with four each has a quarter
 JOINS = ("intersection", "union", "grow-diag")
+ROUNDS = 1000  # of balancing, at most: it is done after a few
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,7 @@ class Chosen:
     @classmethod
     def read(cls, path: str | Path, views: list[str] | None = None) -> "Chosen":
         """From a file; of `views` it must name one."""
-        try:
-            table = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise DataError(f"{path}: not JSON: {error}") from None
+        table = read_json(path, DataError)
         if not isinstance(table, dict) or not isinstance(table.get("view"), str):
             raise DataError(f"{path}: no view in it, expected the name of an attention")
         if views is not None and table["view"] not in views:
@@ -78,7 +75,7 @@ class Chosen:
             ("threshold", lambda each: each is None or (number(each) and 0 < each <= 1), "a share up to 1, or null"),
             ("aer", lambda each: each is None or number(each), "a number or null"),
             ("by", lambda each: isinstance(each, str), "words"),
-            ("balance", lambda each: whole(each) and each >= 0, "a number of rounds, at least 0"),
+            ("balance", lambda each: whole(each) and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
             ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
         ):
             if key in chosen and not right(chosen[key]):

@@ -14,13 +14,17 @@ from types import TracebackType
 from typing import Any
 
 from regard.disk import no_link, reason, write_whole
-from regard.errors import TrainingError
+from regard.errors import CheckpointError, TrainingError
+from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["Metrics", "duration", "name_of", "read", "shown"]
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
 NAMES |= {"cider": "CIDEr", "rouge": "ROUGE-L"}
 SHARES = {"exact", "accuracy", "aer", "f1", "precision", "recall"}  # between 0 and 1, shown as percentages
+COUNTED = {"step", "steps", "epoch", "skipped"}  # what every reader counts with
+WORDS = {"kind", "unit"}
+LARGEST = 256 * 2**20  # bytes of a metrics.jsonl that is read
 POINTS = {"bleu", "chrf", "ter", "perplexity", "rouge"}
 
 
@@ -103,7 +107,11 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     if not path.exists():
         return []
-    found = (_record(line) for line in path.read_bytes().splitlines())
+    try:
+        lines = read_bytes(path, LARGEST).splitlines()
+    except Unreadable as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    found = (_record(line) for line in lines)
     return [record for record in found if record is not None]
 
 
@@ -155,10 +163,21 @@ def duration(seconds: float) -> str:
 
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
-        record = json.loads(line)
-    except ValueError:  # torn, or not UTF-8
+        record = parse_json(line)
+    except Unreadable:  # torn, or not UTF-8, or not what is written here
         return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record, dict) and all(_fits(*pair) for pair in record.items()) else None
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Whether a value of a record is one that could have been written under its key."""
+    if key in COUNTED:
+        return type(value) is int and 0 <= value < 2**63
+    if key in WORDS:
+        return isinstance(value, str)
+    if key == "samples":
+        return isinstance(value, list)
+    return value is None or isinstance(value, bool | str) or (isinstance(value, int | float) and abs(value) < 2**1000)
 
 
 def _plain(value: Any) -> Any:
