@@ -23,8 +23,8 @@ import numpy as np
 import tokenizers as library
 
 from regard.data.cutting import MARK, separable
-from regard.disk import write_whole
 from regard.data.foreign import LARGEST, check_form, check_vocabulary, loaded_part
+from regard.disk import write_whole
 from regard.errors import DataError
 from regard.reading import Unreadable, parse_json, read_bytes
 

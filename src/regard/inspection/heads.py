@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.config import read
+from regard.config import read, shown
 from regard.disk import write_whole
 from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
@@ -67,7 +67,7 @@ class Chosen:
         if not isinstance(table, dict) or not isinstance(table.get("view"), str):
             raise DataError(f"{path}: no view in it, expected the name of an attention")
         if views is not None and table["view"] not in views:
-            raise DataError(f"{path}: view {table['view']!r}, expected one of {', '.join(views)}")
+            raise DataError(f"{path}: view {shown(table['view'])}, expected one of {', '.join(views)}")
         chosen: dict[str, Any] = {key: table[key] for key in KEYS if key in table}
         for key, right, expected in (
             ("head", lambda each: each is None or (whole(each) and each >= 0), "a head from 0, or null: the mean"),
@@ -79,7 +79,7 @@ class Chosen:
             ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
         ):
             if key in chosen and not right(chosen[key]):
-                raise DataError(f"{path}: {key} {json.dumps(chosen[key])}, expected {expected}")
+                raise DataError(f"{path}: {key} {shown(chosen[key])}, expected {expected}")
         return cls(**chosen)
 
     def write(self, folder: str | Path) -> Path:

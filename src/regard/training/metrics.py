@@ -85,10 +85,10 @@ class Metrics:
 
     def _mend(self, resume_step: int | None) -> None:
         """Keep whole records, up to and with the step that is resumed at."""
-        before = self.path.read_bytes()
+        before = _bytes(self.path)
         lines = []
         for line in before.splitlines(keepends=True):
-            record = _record(line)
+            record = _parsed(line)
             if record is None or not line.endswith(b"\n"):
                 continue
             step = record.get("step")
@@ -107,11 +107,7 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     if not path.exists():
         return []
-    try:
-        lines = read_bytes(path, LARGEST).splitlines()
-    except Unreadable as error:
-        raise CheckpointError(f"{path}: {error}") from None
-    found = (_record(line) for line in lines)
+    found = (_record(line) for line in _bytes(path).splitlines())
     return [record for record in found if record is not None]
 
 
@@ -161,12 +157,25 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_bytes(path, LARGEST)
+    except Unreadable as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         record = parse_json(line)
-    except Unreadable:  # torn, or not UTF-8, or not what is written here
+    except Unreadable:  # torn, or not UTF-8
         return None
-    return record if isinstance(record, dict) and all(_fits(*pair) for pair in record.items()) else None
+    return record if isinstance(record, dict) else None
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """A record that a reader can count with."""
+    record = _parsed(line)
+    return record if record is not None and all(_fits(*pair) for pair in record.items()) else None
 
 
 def _fits(key: str, value: Any) -> bool:
