@@ -486,7 +486,7 @@ def test_a_checkpoint_of_another_task_is_refused(tmp_path):
     task.fingerprint = lambda: {"data": "a"}
     train(task, training(), tmp_path)
     task.fingerprint = lambda: {"data": "b"}
-    with pytest.raises(CheckpointError, match="step-000008: made with data 'a', and this run has 'b'"):
+    with pytest.raises(CheckpointError, match='step-000008: made with data "a", and this run has "b"'):
         train(task, training(steps=9), tmp_path, resume=True)
 
 
