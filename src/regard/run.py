@@ -408,6 +408,10 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     if filled_from(found.manifest.get("task", {}).get("model", {}), path) != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
     labels = labels_of(found.manifest)
+    if settings.task == "classify" and not labels:
+        raise CheckpointError(f"{path / 'manifest.json'}: task.labels is missing, expected what the classifier says")
+    if tokenizers is None and (settings.task != "classify" or KINDS[settings.kind].reads != "pictures"):
+        raise CheckpointError(f"{path / 'manifest.json'}: task.tokenizer is null, expected that of tokenizer.json")
     # An objective may have parameters of its own, which only training needs.
     weights = {name: tensor for name, tensor in found.model.items() if name.startswith("model.")}
 

@@ -127,4 +127,4 @@ def is_text(value: object) -> bool:
 
 
 def is_labels(value: object) -> bool:
-    return isinstance(value, list) and all(map(is_text, value)) and len(set(value)) == len(value)
+    return isinstance(value, list) and all(map(is_text, value)) and len(set(value)) == len(value) > 0
