@@ -90,7 +90,7 @@ def refused(act: Callable[[], Any]) -> str | None:
     return said
 
 
-TRIES = [pytest.param(40, id="some"), pytest.param(None, marks=pytest.mark.slow, id="all")]
+TRIES = [pytest.param(20, id="some"), pytest.param(None, marks=pytest.mark.slow, id="all")]
 KINDS = ["transformer", "han", "convnet", "captioner"]
 
 
@@ -170,7 +170,7 @@ def test_configurations(copied, kind, tries):
     assert "config.toml: 1,099,511,627,776 bytes given" in (refused(lambda: load(run)) or "")
 
 
-@pytest.mark.parametrize("tries", [pytest.param(25, id="some"), pytest.param(400, marks=pytest.mark.slow, id="many")])
+@pytest.mark.parametrize("tries", [pytest.param(12, id="some"), pytest.param(400, marks=pytest.mark.slow, id="many")])
 def test_tokenizers(copied, tries):
     run = copied("transformer")
     expected = answer(run)
@@ -198,7 +198,7 @@ def joined(table: Any, data: bytes) -> bytes:
     return struct.pack("<Q", len(text)) + text + data
 
 
-@pytest.mark.parametrize("tries", [pytest.param(60, id="some"), pytest.param(3000, marks=pytest.mark.slow, id="many")])
+@pytest.mark.parametrize("tries", [pytest.param(30, id="some"), pytest.param(3000, marks=pytest.mark.slow, id="many")])
 def test_headings_of_weights(copied, tries):
     run = copied("transformer")
     expected = answer(run)
@@ -224,7 +224,7 @@ def test_headings_of_weights(copied, tries):
     assert answer(run) == expected
 
 
-@pytest.mark.parametrize("tries", [pytest.param(60, id="some"), pytest.param(2000, marks=pytest.mark.slow, id="many")])
+@pytest.mark.parametrize("tries", [pytest.param(20, id="some"), pytest.param(2000, marks=pytest.mark.slow, id="many")])
 def test_flipped_and_hashed_anew(copied, tries):
     """A bit of the weights themselves may make another model, as whole as the first: then it says something."""
     run = copied("transformer")
@@ -258,7 +258,7 @@ def reported(run: Path, records: list[Any]) -> None:
     assert (run / "report.html").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("tries", [pytest.param(6, id="some"), pytest.param(300, marks=pytest.mark.slow, id="many")])
+@pytest.mark.parametrize("tries", [pytest.param(3, id="some"), pytest.param(300, marks=pytest.mark.slow, id="many")])
 def test_metrics(copied, tries):
     """A report is written of whatever can be read."""
     run = copied("transformer")
@@ -272,7 +272,7 @@ def test_metrics(copied, tries):
     assert "metrics.jsonl: 1,099,511,627,776 bytes given" in (refused(lambda: write(run)) or "")
 
 
-@pytest.mark.parametrize("tries", [pytest.param(60, id="some"), pytest.param(None, marks=pytest.mark.slow, id="all")])
+@pytest.mark.parametrize("tries", [pytest.param(20, id="some"), pytest.param(None, marks=pytest.mark.slow, id="all")])
 def test_alignments(copied, tries):
     run = copied("transformer")
     opened = load(run)
@@ -296,7 +296,7 @@ def trained(tmp_path_factory) -> Path:
     return home
 
 
-@pytest.mark.parametrize("tries", [pytest.param(6, id="some"), pytest.param(None, marks=pytest.mark.slow, id="all")])
+@pytest.mark.parametrize("tries", [pytest.param(4, id="some"), pytest.param(None, marks=pytest.mark.slow, id="all")])
 def test_a_resume(trained, tmp_path, tries):
     given = table(trained, training__steps=4, training__validate_every=2, training__ema=0.9)
     step = "checkpoints/step-000002"
