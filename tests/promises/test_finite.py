@@ -160,6 +160,7 @@ def test_every_way_to_search(runs, options, bad, when, monkeypatch):
 
 def test_places_on_a_device_say_so_too(runs):
     """The search that a GPU replays drops what is no number, and says so when nothing is left."""
+    from regard.decoding.found import check_outputs
     from regard.decoding.options import Options
     from regard.decoding.places import Places
     from regard.decoding.rows import tokens_of
@@ -171,8 +172,9 @@ def test_places_on_a_device_say_so_too(runs):
         places.put(slice(0, 1), memory, torch.tensor([4]))
         for _ in range(5):
             places.advance()
-        with pytest.raises(NotFiniteError, match="not finite"):
-            places.ended(slice(0, 1)).found(1)
+        found = places.ended(slice(0, 1)).found(1)
+    with pytest.raises(NotFiniteError, match="not finite"):
+        check_outputs(found[0].outputs)  # as each answer of a replay is asked
 
 
 def test_impossible_outputs_are_no_fault(runs):

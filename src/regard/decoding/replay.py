@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard.attention.cache import buffers
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.allowed import Allowed
-from regard.decoding.found import Found, Output
+from regard.decoding.found import Found, Output, check_outputs
 from regard.decoding.half import in_half
 from regard.decoding.options import Options
 from regard.decoding.places import Ended, Places
@@ -245,6 +245,8 @@ class Written:
         with uncollected():
             for i, found in zip(self.numbers, self.ended.found(nbest), strict=True):
                 assert i is not None
+                # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
+                check_outputs(found.outputs)
                 answers[i] = found
 
 
