@@ -50,9 +50,11 @@ def describe(
     """
     run.check_task("caption")
     parse(Options, search)
-    read = read_captions(captions)
+    said: list[str] = []
+    read = read_captions(captions, said.append)
     wanted = chosen(read, names)
     pictures, lost = there(run, images, wanted)
+    lost = said + lost
     if not pictures:
         raise DataError(f"{images}: none of the pictures of {names or captions} can be read ({'; '.join(lost[:3])})")
     outputs = dict(zip(pictures, run.caption(pictures.values(), **search), strict=True))
@@ -77,7 +79,8 @@ def chosen(captions: Captions, names: str | Path | None) -> list[str]:
 
 def there(run: Run, images: str | Path, wanted: Sequence[str]) -> tuple[dict[str, np.ndarray], list[str]]:
     """The pixels of pictures by their names, and what is wrong with those that cannot be read."""
-    files, found, lost = survey(images), {}, []
+    found, lost = {}, list[str]()
+    files = survey(images, lost.append)
     for each in wanted:
         file = spelt(each, files)
         try:
@@ -92,8 +95,10 @@ def there(run: Run, images: str | Path, wanted: Sequence[str]) -> tuple[dict[str
 def name_pictures(run: Run, images: str | Path, labels: str | Path | None = None) -> NamedItems:
     """Classify the pictures of a test set: labels from a file, or from the folders that they are in."""
     run.check_task("classify")
-    wanted = read_labels(labels) if labels is not None else folders(survey(images))
+    said: list[str] = []
+    wanted = read_labels(labels, said.append) if labels is not None else folders(survey(images))
     known, lost = kept(run, wanted)
+    lost = said + lost
     pictures, unread = there(run, images, list(known))
     if not pictures:
         raise DataError(f"{images}: no picture with a known label in it can be read")
@@ -104,13 +109,19 @@ def name_documents(run: Run, path: str) -> NamedItems:
     """Classify the documents of a file in the form that the run was trained on."""
     run.check_task("classify")
     corpus = run.settings.data.labelled(path)
-    rows = {f"{path}, line {i:,}": row for i, row in enumerate(pairs(corpus, labelled=True), 1)}
+    said: list[str] = []
+    stream = pairs(corpus, labelled=True, say=said.append)
+    rows = {f"{path}, line {i:,}": row for i, row in enumerate(stream, 1)}
+    unlabelled = [place for place, (text, label) in rows.items() if text and not label]
+    if unlabelled:
+        said.append(f"{len(unlabelled):,} documents have no label: {named(unlabelled)}")
     known, lost = kept(run, {place: label for place, (_, label) in rows.items() if label})
+    lost = said + lost
     found = dict(zip(known, run.classify([rows[place][0] for place in known]), strict=True))
     if empty := [place for place, each in found.items() if each is None]:
         lost.append(f"{len(empty):,} documents have no words: {named(empty)}")
     if len(empty) == len(found):
-        raise DataError(f"{path}: no document with words and a known label in it")
+        raise DataError(f"{path}: no document with words and a known label in it{': ' * bool(said)}{'; '.join(said)}")
     return compared(run, known, found, lost)
 
 

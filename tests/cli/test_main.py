@@ -106,9 +106,20 @@ def test_a_bug_keeps_its_traceback():
     assert "ZeroDivisionError" in shown.stderr
 
 
+# What a shell without job control starts with `&` ignores interrupts, and so does all that it starts; this test, too.
+HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+IGNORED = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+
+
 def test_control_c_is_one_line():
-    shown = act("import signal; print('so far'); signal.raise_signal(signal.SIGINT)")
+    shown = act(f"{HEARD}; print('so far'); signal.raise_signal(signal.SIGINT)")
     assert (shown.returncode, shown.stdout, shown.stderr) == (130, "so far\n", "regard: stopped\n")
+
+
+def test_control_c_that_is_ignored_stays_ignored():
+    """As in `regard … &` of a script: an interrupt is for what is in the foreground."""
+    shown = act(f"{IGNORED}; signal.raise_signal(signal.SIGINT); print('to the end')")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "to the end\n", "")
 
 
 @pytest.mark.parametrize("often", ["1", "100000"])

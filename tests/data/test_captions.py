@@ -54,8 +54,7 @@ def test_flickr_names_with_another_dot_stay(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a.jpg a caption\n", "line 1: 1 columns, expected at least 2"),
-        ("a.jpg\tx\nb.jpg\n", "line 2: 1 columns, expected at least 2"),
+        ("a.jpg a caption\n", "line 1: 1 column, expected at least 2"),
         ('{"images": [', "not valid JSON"),
         ('{"pictures": []}', 'no list under "images"'),
         ("[]", 'no list under "images"'),
@@ -95,6 +94,31 @@ def test_labels(tmp_path):
     path.write_text("a.jpg\t \n")
     with pytest.raises(DataError, match="line 1: a.jpg has no label"):
         read_labels(path)
+
+
+def test_one_odd_line_or_picture_is_left_out_and_said(tmp_path):
+    path, said = tmp_path / "x", []
+    path.write_text("a.jpg\tx\nb.jpg\nc.jpg\ty\n")
+    assert read_captions(path, said.append).captions == {"a.jpg": ["x"], "c.jpg": ["y"]}
+    assert said.pop() == f"{path}: a line that cannot be read counts as blank: line 2: 1 column, expected at least 2"
+    whole = json.loads(karpathy())
+    for odd, why in (
+        ({"filename": 3}, 'no text under "filename"'),
+        ({"filename": "z"}, 'no list under "sentences"'),
+        ({"filename": "z", "sentences": [{"raw": None}]}, 'sentences: no text under "raw"'),
+        ({"filename": "z", "sentences": [], "split": "dev"}, '"dev" given under "split"'),
+        (None, 'no text under "filename"'),
+    ):
+        path.write_text(json.dumps({"images": [*whole["images"], odd]}))
+        assert read_captions(path, said.append).captions.keys() == {"b.jpg", "val2014/a.jpg"}
+        expected = f"{path}: 1 of 3 pictures cannot be read and are left out; the first is images[2]: {why}"
+        assert said.pop().startswith(expected)
+    path.write_text("a.jpg\tdog\nb.jpg\tcat\na.jpg\tcat\nc.jpg\t\nd.jpg\n")
+    assert read_labels(path, said.append) == {"b.jpg": "cat"}
+    assert "line 5: 1 column" in said[0]
+    assert said[1] == (
+        f'{path}: 2 pictures without one label are left out; the first is line 3: a.jpg is "cat", and "dog" further up'
+    )
 
 
 def test_a_list_of_names(tmp_path):

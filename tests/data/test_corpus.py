@@ -4,12 +4,14 @@ import gzip
 import itertools
 import json
 import os
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.corpus import lines, opened, pairs
+from regard.data.corpus import lines, pairs
+from regard.data.lines import LONGEST
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
 
@@ -24,8 +26,8 @@ def write(tmp_path):
     return write
 
 
-def read(**settings):
-    return list(pairs(CorpusSettings(**settings)))
+def read(say=lambda said: None, **settings):
+    return list(pairs(CorpusSettings(**settings), say=say))
 
 
 # Characters at which str.splitlines would split, and which are none of a file's line ends.
@@ -46,7 +48,6 @@ SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
         (b"\xef\xbb\xbfa\nb", ["a", "b"]),
         (b"\xef\xbb\xbf", [""]),
         (b"a\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
-        (b"a\0b\n\0\n", ["a\0b", "\0"]),
         (f"a{SEPARATORS}b\nc".encode(), [f"a{SEPARATORS}b", "c"]),
         ("😀 e\u0301 שלום\n".encode(), ["😀 e\u0301 שלום"]),
     ],
@@ -60,7 +61,7 @@ def test_lines(write, content, expected, packed):
     )
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])), min_size=1))
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"])), min_size=1))
 def test_lines_come_back(tmp_path_factory, texts):
     path = tmp_path_factory.getbasetemp() / "lines"
     for end in ("\n", "\r\n"):
@@ -99,27 +100,50 @@ def test_unequal_counts_are_both_named(write, first, second):
     assert f"{source} has {first:,} line{s} and {target} has {second:,}; expected as many" in str(error.value)
 
 
+TSV, JSON = "one\teins\n", '{"source": "one", "target": "eins"}\n'
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "one\teins\ntwo\n", "a.tsv, line 2: 1 columns, expected at least 2"),
-        (
-            "a.jsonl",
-            '{"source": "a", "target": "b"}\n{"source": "a"}',
-            "a.jsonl, line 2: no key 'target'; there is 'source'",
-        ),
-        ("a.jsonl", '{"source": "a", "target": 3}', "a.jsonl, line 1: int given under 'target', expected a text"),
-        ("a.jsonl", '["a", "b"]', "a.jsonl, line 1: list given, expected a JSON object"),
-        ("a.jsonl", "[\n", "a.jsonl, line 1: not valid JSON.*one JSON list"),
-        ("a.jsonl", '{"source": "a"\n', "a.jsonl, line 1: not valid JSON"),
-        ("a.jsonl", "[" * 100_000, "a.jsonl, line 1: not valid JSON"),
-        ("a.jsonl", '{"source": "\\ud800", "target": "b"}', "a.jsonl, line 1: half a surrogate pair under 'source'"),
+        ("a.tsv", "two\n", "1 column, expected at least 2"),
+        ("a.jsonl", '{"source": "a"}', "no key 'target'; there is 'source'"),
+        ("a.jsonl", '{"source": "a", "target": 3}', "int given under 'target', expected a text"),
+        ("a.jsonl", '["a", "b"]', "list given, expected a JSON object"),
+        ("a.jsonl", "[\n", "not valid JSON.*one JSON list"),
+        ("a.jsonl", '{"source": "a"\n', "not valid JSON"),
+        ("a.jsonl", "[" * 100_000, "not valid JSON"),
+        ("a.jsonl", '{"source": "a", "target": ' + "9" * 5_000 + "}", "not valid JSON"),
+        ("a.jsonl", '{"source": "\\ud800", "target": "b"}', "half a surrogate pair under 'source'"),
+        ("a.jsonl", '{"source": "a\\u0000b", "target": "b"}', "NUL under 'source'"),
+        ("a.jsonl", '{"source": "' + "a" * LONGEST + '", "target": "b"}', "more than 1,000,000 characters"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_blank_and_is_said_once(write, name, content, message):
+    """The others keep their places."""
+    good = TSV if name == "a.tsv" else JSON
+    said = []
+    bad = content.rstrip("\n") + "\n"
+    found = read(said.append, file=write(name, good + bad + good + bad + good))
+    assert found == [("one", "eins"), ("", ""), ("one", "eins"), ("", ""), ("one", "eins")]
+    (remark,) = [each for each in said if "were cut" not in each]
+    assert re.search(f"{name}: 2 lines that cannot be read count as blank; the first is line 2: {message}", remark)
+    said.clear()
+    assert read(said.append, file=write(name, good + bad))[1] == ("", "")
+    assert re.search(f"a line that cannot be read counts as blank: line 2: {message}", said[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
         ("a.tsv", b"a\tb\nc\td\xff\n", "a.tsv, line 2: byte 4 .0xff. is not UTF-8; convert"),
-        ("a.tsv", "a\tb\n".encode("utf-16"), "a.tsv, line 1: byte 1 .0xff. is not UTF-8 .it looks like UTF-16."),
+        ("a.tsv", b"a\tb\nc\td\0\n", "a.tsv, line 2: byte 4 is NUL, as in binary files; expected UTF-8 text"),
+        ("a.tsv", "a\tb\n".encode("utf-16"), "a.tsv, line 1: looks like UTF-16; convert the file to UTF-8"),
+        ("a.tsv", "a\tb\n".encode("utf-16-le"), "a.tsv, line 1: byte 2 is NUL"),
         ("a.tsv", gzip.compress(b"a\tb\n" * 9999)[:-20], "a.tsv: broken gzip after line"),
         ("a.tsv", gzip.compress(os.urandom(5000).hex().encode())[:3000], "a.tsv: broken gzip after line 0"),
         ("a.tsv", b"\x1f\x8b\x08rubbish that is no gzip at all", "a.tsv: broken gzip after line 0"),
-        ("a.tsv", gzip.compress(b"a\tb\n")[:-5] + b"12345", "a.tsv: broken gzip after line .: CRC check failed"),
+        ("a.tsv", gzip.compress(b"a\tb\n")[:-5] + b"12345", "a.tsv: broken gzip after line .: incorrect data check"),
     ],
 )
 def test_faults_name_file_and_line(write, name, content, message):
@@ -137,7 +161,7 @@ def test_files_that_are_not_there(tmp_path, write):
 
 def test_a_stream_is_read_as_it_is_asked_for(write):
     """The fault at the end is not met by whoever reads the beginning."""
-    path = write("a.tsv", "a\tb\n" * 10_000 + "broken\n")
+    path = write("a.tsv", b"a\tb\n" * 10_000 + b"broken\xff\n")
     assert list(itertools.islice(pairs(CorpusSettings(file=path)), 3)) == [("a", "b")] * 3
 
 
@@ -145,4 +169,4 @@ def test_a_pipe_is_refused(tmp_path):
     """It is read more than once, and would lose its first lines in silence."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="pipe: a pipe or a device given, expected a file"):
-        opened(tmp_path / "pipe")
+        next(lines(tmp_path / "pipe"))

@@ -196,7 +196,7 @@ def test_columns_and_json(tmp_path):
             "more than 10,000 different labels, the last 'l10000'; is data.label_",
         ),
         ([("a", "<br />"), ("b", "<br />")], "no text to train a tokenizer on"),
-        ([("a",), ("b",)], "line 1: 1 columns, expected at least 2"),
+        ([("a",), ("b",)], "line 1: 1 column, expected at least 2"),
     ],
 )
 def test_what_cannot_be_trained_on_is_refused(corpus, tmp_path, lines, message):

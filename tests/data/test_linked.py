@@ -124,10 +124,10 @@ def test_links_are_part_of_what_the_cache_hangs_on(files, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0-0\n0_0\n0-0\n", "align, line 2: '0_0' given, expected source-target, such as 3-4"),
-        ("0-0\n\n0-0 1-\n", "align, line 3: '1-' given"),
-        ("0-0\n2-0\n0-0\n", "align, line 2: the link 2-0 given, but its source has 2 words, counted from 0"),
-        ("0-0\n0-0\n1?1\n", "align, line 3: the link 1\\?1 given, but its target has 1 words"),
+        ("0-0\n0_0\n0=0\n", "align, line 2: '0_0' given, expected source-target, such as 3-4"),
+        ("\n\n0-0 1-\n", "align, line 3: '1-' given"),
+        ("0-0\n2-0\n0-9\n", "align, line 2: the link 2-0 given, but its source has 2 words, counted from 0"),
+        ("3-3\n0-0\n1?1\n", "align, line 1: the link 3-3 given, but its source has 2 words"),
         ("0-0\n0-0\n", "train.source has 3 lines and .*align has 2; expected as many in both"),
         ("0-0\n0-0\n0-0\n0-0\n", "train.source has 3 lines and .*align has 4; expected as many in both"),
         (b"0-0\n\xff\n", "align, line 2: byte 1 .* is not UTF-8"),
@@ -141,6 +141,28 @@ def test_wrong_links_are_named(files, tmp_path, text, said):
     with pytest.raises(DataError, match=said) as caught:
         prepare(given, WORD)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ("0_0", "'0_0' given, expected source-target, such as 3-4, or 3?4 for a possible link"),
+        ("0-0 1-", "'1-' given, expected source-target, such as 3-4, or 3?4 for a possible link"),
+        ("2-0", "the link 2-0 given, but its source has 2 words, counted from 0"),
+        (f"0-{'9' * 5_000}", f"'0-{'9' * 28}…' given, expected source-target, such as 3-4, or 3?4 for a possible link"),
+    ],
+)
+def test_a_slip_costs_one_pair_its_links(files, tmp_path, odd, why):
+    """One line is a slip; two in three would be of another text."""
+    (tmp_path / "align").write_text(f"0-0\n{odd}\n1-0\n")
+    given = files([("a b", "c"), ("a b", "d"), ("a c", "c")], held_out=0.0, alignment=str(tmp_path / "align"))
+    for cached in (False, True):
+        said = []
+        prepared = prepare(given, WORD, say=said.append)
+        assert [links for *_, links in kept(prepared, prepared.train)] == [[(0, 0)], [], [(1, 0)]]
+        assert said[0] == f"{tmp_path / 'align'}, line 2: {why}; the pair is trained on without its links"
+        assert said[1].startswith("3 pairs, 2 of them with word links")
+        assert said[1].endswith("from the cache") == cached
 
 
 @pytest.mark.parametrize(

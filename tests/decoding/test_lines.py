@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.corpus import lines as corpus_lines
-from regard.decoding.lines import chunks, count_lines, decoded, is_pipe, split, unpacked
+from regard.data.lines import LONGEST, unpacked
+from regard.decoding.lines import CHARACTERS, changed, chunks, count_lines, gathered, is_pipe
 from regard.errors import DataError
 
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n"), max_size=12)
@@ -43,7 +44,7 @@ def test_any_text_comes_back(texts, last, packed, windows, size, seed):
     end = "\r\n" if windows else "\n"
     data = end.join(texts).encode() + (end.encode() if texts and (last or not texts[-1]) else b"")
     data = gzip.compress(data) if packed else data
-    found = list(decoded(split(Dripping(data, seed), "x", size), "x"))
+    found = list(gathered(Dripping(data, seed), "x", size))
     assert [line for chunk in found for line in chunk] == texts
     assert all(1 <= len(chunk) <= size for chunk in found)
 
@@ -66,7 +67,7 @@ def test_what_looks_like_a_line_end_and_is_none(tmp_path):
 def test_packed_files_put_together_and_padded(tmp_path):
     data = gzip.compress(b"one\ntw") + gzip.compress(b"o\nthree\n") + bytes(512)
     for seed in range(20):
-        assert b"".join(unpacked(Dripping(data, seed), "x")) == b"one\ntwo\nthree\n"
+        assert b"".join(unpacked(Dripping(data, seed))) == b"one\ntwo\nthree\n"
     (tmp_path / "file").write_bytes(data)
     assert all_lines(tmp_path / "file") == ["one", "two", "three"]
 
@@ -74,12 +75,12 @@ def test_packed_files_put_together_and_padded(tmp_path):
 @pytest.mark.parametrize(
     ("data", "good", "said"),
     [
-        (b"a\nb\xffc\nd", ["a"], "file, line 2: byte 2 (0xff) is not UTF-8; expected UTF-8 text"),
+        (b"a\nb\xffc\nd", ["a"], "file, line 2: byte 2 (0xff) is not UTF-8; convert the file to UTF-8"),
         (b"a\nb\0c\n", ["a"], "file, line 2: byte 2 is NUL, as in binary files; expected UTF-8 text"),
         (b"\x89PNG\r\n\x1a\n\0\0", [], "file, line 1: byte 1 (0x89) is not UTF-8"),
-        ("ab\ncd".encode("utf-16"), [], "file, line 1: looks like UTF-16, expected UTF-8 text"),
-        (gzip.compress(b"one\n" * 9)[:-9], [], "file: broken gzip: it ends too early"),
-        (gzip.compress(b"one\n")[:6] + b"\xff" * 9, [], "file: broken gzip: "),
+        ("ab\ncd".encode("utf-16"), [], "file, line 1: looks like UTF-16; convert the file to UTF-8"),
+        (gzip.compress(b"one\n" * 9)[:-8], ["one"] * 9, "file: broken gzip after line 9: it ends too early"),
+        (gzip.compress(b"one\n")[:6] + b"\xff" * 9, [], "file: broken gzip after line 0: "),
     ],
 )
 def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
@@ -109,11 +110,28 @@ def test_chunks_of_a_file_are_full(tmp_path):
     assert not is_pipe(tmp_path / "file")
 
 
-def test_one_long_line_takes_no_longer_than_its_length(tmp_path):
-    (tmp_path / "file").write_bytes(b"word " * 4_000_000)
-    start = time.perf_counter()
-    assert [len(line) for line in all_lines(tmp_path / "file")] == [20_000_000]
+def test_a_long_line_is_cut_in_the_time_of_its_length(tmp_path):
+    (tmp_path / "file").write_bytes(b"word " * 4_000_000 + b"\nnext\n")
+    start, said = time.perf_counter(), []
+    found = [line for chunk in chunks(tmp_path / "file", say=said.append) for line in chunk]
+    assert [len(line) for line in found] == [LONGEST, 4]
+    assert said == [f"{tmp_path / 'file'}: line 1 has more than {LONGEST:,} characters and was cut there"]
     assert time.perf_counter() - start < 5
+
+
+def test_chunks_of_long_lines_are_small(tmp_path):
+    """What is searched together is bounded in characters, too."""
+    (tmp_path / "file").write_bytes((b"word " * (CHARACTERS // 20) + b"\n") * 10)
+    sizes = [len(chunk) for chunk in chunks(tmp_path / "file")]
+    assert sum(sizes) == 10
+    assert max(sizes) <= 5
+
+
+def test_a_file_that_changes_is_refused():
+    changed("file", None, 3)
+    changed("file", 3, 3)
+    with pytest.raises(DataError, match="file: changed while it was read: it had 3 lines, and then 2"):
+        changed("file", 3, 2)
 
 
 def test_nobody_waits_for_the_next_line(tmp_path):

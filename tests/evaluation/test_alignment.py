@@ -98,8 +98,9 @@ def test_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "first", "message"),
     [
-        ("0-0\n1-1 2=2\n", 0, "links, line 2: '2=2' given, expected source-target"),
-        ("1-1\n\n1-0\n", 1, "links, line 3: '1-0' given, expected words that are counted from 1"),
+        ("0-0\n1-1 2=2\n3\n", 0, "links, line 2: '2=2' given, expected source-target"),
+        ("1-1\n\n1-0\n0-1\n", 1, "links, line 3: '1-0' given, expected words that are counted from 1"),
+        ("\n1-0\n", 1, "links, line 2: '1-0' given, expected words that are counted from 1"),
         ("", 0, "links: empty, expected links such as 0-0 1-2, a line a sentence"),
     ],
 )
@@ -110,13 +111,27 @@ def test_mistakes_are_named_by_file_and_line(tmp_path, content, first, message):
     assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(message)
 
 
+def test_one_odd_link_is_left_out_and_said(tmp_path):
+    for odd in ("2=2", "1-", "9" * 5_000 + "-1", "x"):
+        (tmp_path / "links").write_text(f"0-0\n1-1 {odd} 2?0\n0-1\n")
+        said = []
+        found = read_links(tmp_path / "links", say=said.append)
+        assert [sorted(each.possible) for each in found] == [[(0, 0)], [(1, 1), (2, 0)], [(0, 1)]]
+        assert said[0].startswith(f"{tmp_path / 'links'}, line 2: '{odd[:30]}")
+        assert said[0].endswith("for a possible link; it is left out")
+        assert len(said[0]) < 300
+
+
 def test_links_to_words_that_are_not_there():
-    gold = [parse_links("0-0"), parse_links("1?2")]
-    assert check_links("gold", gold, ["a", "a b"], ["x", "x y z"]) == []
+    gold = [parse_links("0-0"), parse_links("1?2"), parse_links("1-2")]
+    assert check_links("gold", gold, ["a", "a b", "a b"], ["x", "x y z", "x y z"]) == []
     with pytest.raises(DataError, match="gold, line 2: 1-2 given, but the target has 2 words there, counted from 0"):
-        check_links("gold", gold, ["a", "a b"], ["x", "x y"])
+        check_links("gold", gold, ["a", "a b", "a b"], ["x", "x y", "x y"])
     with pytest.raises(DataError, match="gold, line 2: 1-2 given, but the source has 1 word there"):
-        check_links("gold", gold, ["a", "a"], ["x", "x y z"])
+        check_links("gold", gold, ["a", "a", "a"], ["x", "x y z", "x y z"])
+    (said,) = check_links("gold", gold, ["a", "a b", "a b"], ["x", "x y", "x y z"])
+    assert said.startswith("gold, line 2: 1-2 given, but the target has 2 words there")
+    gold = gold[:2]
     with pytest.raises(DataError, match="gold has 2 lines and the text has 1"):
         check_links("gold", gold, ["a"], ["x"])
 

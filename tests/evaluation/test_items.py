@@ -72,7 +72,7 @@ def test_mistakes_name_the_file(files, tmp_path):
         (lambda: read_items(source, one), f"{source} has 2 lines and {one} has 1; {AS_MANY}"),
         (lambda: read_items(one, source), f"{one} has 1 line and {source} has 2; {AS_MANY}"),
         (lambda: read_items(source, empty), f"{empty}: empty, expected a sentence a line"),
-        (lambda: read_texts(binary), f"{binary}, line 1: byte 1 (0x80) is not UTF-8; expected UTF-8 text"),
+        (lambda: read_texts(binary), f"{binary}, line 1: byte 1 (0x80) is not UTF-8; convert the file to UTF-8"),
         (lambda: read_texts(zero), f"{zero}, line 2: byte 2 is NUL, as in binary files; expected UTF-8 text"),
         (lambda: read_texts(tmp_path), f"{tmp_path}: a folder given, expected a file"),
         (lambda: read_texts(tmp_path / "no"), f"{tmp_path / 'no'}: no such file"),

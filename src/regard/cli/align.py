@@ -74,8 +74,8 @@ def align(
         raise CommandError("--agree: expected --reverse beside it, and no --choose")
     check_out(output, source, target, flag="--output")
     check_out(translations, source, output, flag="--translations")
-    gold = None if alignment is None else read_links(alignment, first=int(from_one))
-    judges = None if choose is None else read_links(choose, first=int(from_one))
+    gold = None if alignment is None else read_links(alignment, first=int(from_one), say=say)
+    judges = None if choose is None else read_links(choose, first=int(from_one), say=say)
 
     from regard.decoding.bar import bar
     from regard.decoding.shared import Processes
@@ -159,7 +159,7 @@ def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int 
 
     most = run.model.limit
     if target is not None:
-        pairs = Pairs(source, target)
+        pairs = Pairs(source, target, say)
 
         def read() -> "Iterator[list[Triple]]":
             done, some = 0, list["Triple"]()
@@ -175,7 +175,7 @@ def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int 
             yield some
 
         return pairs.total, read()
-    lines = Input(source)
+    lines = Input(source, say=say)
     longest = min(run.settings.data.longest, most or sys.maxsize)
     fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=say)
 

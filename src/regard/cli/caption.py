@@ -48,7 +48,7 @@ def caption(
     from regard.errors import CommandError, DataError
 
     options = search_options({name: value for name, value in locals().items() if name in HELP})
-    paths = pictures_in(pictures)
+    paths = pictures_in(pictures, lambda said: print(f"regard: {said}", file=sys.stderr))
     check_out(out, *pictures)
 
     from regard.data.pictures import read_for

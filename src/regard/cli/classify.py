@@ -63,7 +63,7 @@ def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool)
 
     if not given:
         raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-    paths, lost = pictures_in(given), 0
+    paths, lost = pictures_in(given, warn), 0
     for path in paths:
         try:
             pixels = read_for(run.settings.data, path)

@@ -21,6 +21,7 @@ from regard.cli.eval import (
     Tokenize,
     opened,
     print_table,
+    say,
     translated,
     without_slow,
 )
@@ -81,7 +82,7 @@ def compare(
 
     keys = list(OF_TEXT) if metrics is None else chosen(metrics, OF_TEXT)
     check_tokenizer(tokenize)
-    items = read_items(source, reference, alternatives=alternatives)
+    items = read_items(source, reference, alternatives=alternatives, say=say)
     keys = without_slow(keys, items.references) if metrics is None else keys
     search = {"beam": beam, "length_penalty": length_penalty}
     runs = {each: opened([each], checkpoint, device, search, lowercase) for each in (a, b) if each.is_dir()}
@@ -104,7 +105,7 @@ def outputs_of(
     systems: list[Path], runs: "dict[Path, Run]", items: "Items", search: dict[str, Any], batch_tokens: int | None
 ) -> list[list[str]]:
     """What each system says; files are read, and found wrong, before any run translates."""
-    found = {system: items.read_outputs(system) for system in systems if system not in runs}
+    found = {system: items.read_outputs(system, say) for system in systems if system not in runs}
     found |= {system: translated(run, items.sources or [], search, batch_tokens) for system, run in runs.items()}
     return [found[system] for system in systems]
 

@@ -141,9 +141,9 @@ def eval(
     keys = keys_of(metrics, outputs=bool(source or hypothesis), run=bool(runs), source=source is not None)
     keys += ["lengths"] * (plot is not None and "lengths" not in keys)
     check_tokenizer(tokenize)
-    items = read_items(source, reference, alternatives=alternatives)
+    items = read_items(source, reference, alternatives=alternatives, say=say)
     keys = without_slow(keys, items.references) if metrics is None else keys
-    outputs = None if hypothesis is None else items.read_outputs(hypothesis)
+    outputs = None if hypothesis is None else items.read_outputs(hypothesis, say)
     search = {"beam": beam, "length_penalty": length_penalty}
     needed = runs and (outputs is None or "perplexity" in keys)
     run = opened(runs, checkpoint, device, search, lowercase) if runs and needed else None
@@ -182,16 +182,16 @@ def show_links(
     from regard.evaluation.items import read_items
     from regard.evaluation.metric import finite
 
-    gold = read_links(gold_path, first=first)
+    gold = read_links(gold_path, first=first, say=say)
     if hypothesis is not None:
-        found = [sorted(each.possible) for each in read_links(hypothesis)]
+        found = [sorted(each.possible) for each in read_links(hypothesis, say=say)]
         if len(found) != len(gold):
             raise unequal(str(hypothesis), len(found), str(gold_path), len(gold))
         system = str(hypothesis)
     else:
         if not runs or source is None or reference is None:
             raise CommandError("--alignment: expected a run with --source and --reference, or --hypothesis with links")
-        items = read_items(source, reference)
+        items = read_items(source, reference, say=say)
         pairs = [(one, two) for one, (two,) in zip(items.sources or [], items.references, strict=True)]
         for slip in check_links(gold_path, gold, [one for one, _ in pairs], [two for _, two in pairs]):
             say(slip)

@@ -11,7 +11,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +23,8 @@ from regard.errors import RegardError
 # many short operations: a thread spins for some 30 µs, and then sleeps.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+STANDARD_OUTPUT = "standard output"
 
 app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -50,7 +52,7 @@ def plainly() -> Iterator[None]:
     except OSError as error:
         if error.strerror is None:
             raise
-        if error.filename is None:  # it was standard output: what is left in its buffer has nowhere to go
+        if error.filename in (None, STANDARD_OUTPUT):  # what is left in its buffer has nowhere to go
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
@@ -115,12 +117,56 @@ def write_utf8() -> None:
         sys.stderr.reconfigure(encoding=None if sys.stderr.isatty() else "utf-8", errors="replace")
 
 
+class Output(io.FileIO):
+    """Standard output: what cannot be written to it is an error with its name."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
+
+
+class Messages(io.FileIO):
+    """Standard error: what cannot be written to it is lost, and nothing else; results and status stay what they are."""
+
+    def write(self, data: Any, /) -> int:
+        with contextlib.suppress(OSError):
+            super().write(data)
+        return len(data)
+
+
+def prepare_streams() -> None:
+    """Standard output and error that cannot be broken or closed in a way that a person sees a traceback of.
+
+    What was closed (`>&-`) is opened: else the first file that is written would take its place, and what a library
+    prints would stand in that file. Nothing can be written to such a standard output, and that is an error where
+    something is to be written.
+    """
+    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, mode), number)
+    for name, number, kind in (("stdout", 1, Output), ("stderr", 2, Messages)):
+        stream = getattr(sys, name)
+        buffer = getattr(stream, "buffer", None)
+        if stream is not None and type(getattr(buffer, "raw", buffer)) is not io.FileIO:
+            continue  # a console of Windows, or somebody's own
+        if stream is not None:
+            stream.flush()
+        new = io.BufferedWriter(kind(number, "w", closefd=False))
+        encoding, lines = stream.encoding if stream else "utf-8", number == 2 or os.isatty(number)
+        setattr(sys, name, io.TextIOWrapper(new, encoding=encoding, errors="replace", line_buffering=lines))
+
+
 def main() -> None:
     """Run the command line."""
+    prepare_streams()
     write_utf8()
     with plainly():
         try:
             app(prog_name="regard")
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            sys.stdout.flush()

@@ -28,7 +28,7 @@ def score(
     from regard.decoding.out import check_out, writing
     from regard.decoding.pairs import Judged, Pairs, check_lengths
 
-    given = Pairs(source, target)
+    given = Pairs(source, target, lambda said: print(f"regard: {said}", file=sys.stderr))
     check_out(out, source, target)
 
     from regard.decoding.bar import bar

@@ -64,16 +64,20 @@ def translate(
 
     regard translate runs/en-de input.txt --out output.txt; without a file, standard input is read as it comes.
     """
+    from regard.data.lines import silent
     from regard.decoding.file import Input, runs_and_file, search_options, translate_file
     from regard.decoding.out import check_out, writing
     from regard.decoding.shared import Processes
     from regard.decoding.written import Form
 
+    def warn(said: str) -> None:
+        print(f"regard: {said}", file=sys.stderr)
+
     options = search_options({name: value for name, value in locals().items() if name in HELP})
     runs, file = runs_and_file([run, *(more or [])])
     check_out(out, file, prefixes)
     processes = Processes()
-    given = Input(file, prefix, prefixes, processes.world)
+    given = Input(file, prefix, prefixes, processes.world, say=warn if processes.first else silent)
 
     from regard.decoding.bar import bar
     from regard.decoding.lines import CHUNK_CUDA
@@ -92,7 +96,7 @@ def translate(
                 lambda texts: [len(ids) for ids in source.encode_batch(texts)],
                 min(opened.settings.data.longest, opened.model.limit or sys.maxsize),
                 split=split,
-                warn=lambda said: print(f"regard: {said}", file=sys.stderr),
+                warn=warn,
             ),
             Form(scores, alignment, nbest > 1, as_json),
             processes,

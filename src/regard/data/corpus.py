@@ -1,61 +1,62 @@
 """Parallel corpora as streams of (source, target), or with word links beside them: text, TSV and JSON lines, or gzip.
 
-A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
-characters. Whether a file is gzip is told by its first bytes. Nothing is held but the line at hand.
+What a line is, and how long it may be, `regard.data.lines` says. Nothing is held but the line at hand. A line of a TSV
+or of JSON lines that cannot be read is a blank one, so that the others keep their places; how many there are is said
+once, with what is wrong with the first.
 """
 
-import gzip
-import io
 import json
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from regard.data.lines import LONGEST, Say, check_file, read_lines, silent
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
 
 __all__ = ["lines", "linked", "pairs"]
 
 T = TypeVar("T")
-GZIP = b"\x1f\x8b"
-UTF8_MARK = b"\xef\xbb\xbf"
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def pairs(corpus: CorpusSettings, *, labelled: bool = False) -> Iterator[tuple[str, str]]:
+def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = silent) -> Iterator[tuple[str, str]]:
     """Every pair of a corpus, in its order, without white space at the ends; a blank side is an empty text.
 
-    `labelled`: the target is a label, which a JSON object may have as a number.
+    `labelled`: the target is a label, which a JSON object may have as a number. `say` is told at the end of lines that
+    were cut, and of those that could not be read, which are blank.
     """
-    for source, target, *_ in rows(corpus, labelled):
+    for source, target, *_ in rows(corpus, labelled, say=say):
         yield source.strip(), target.strip()
 
 
-def linked(corpus: CorpusSettings) -> Iterator[tuple[str, str, str]]:
+def linked(corpus: CorpusSettings, say: Say = silent) -> Iterator[tuple[str, str, str]]:
     """The same with the text of each pair's word links; empty where the corpus has none."""
     if corpus.alignment_column is not None:
-        for source, target, links in rows(corpus, links=True):
+        for source, target, links in rows(corpus, links=True, say=say):
             yield source.strip(), target.strip(), links
     elif corpus.alignment is None:
-        for source, target in pairs(corpus):
+        for source, target in pairs(corpus, say=say):
             yield source, target, ""
     else:
         first = str(corpus.source or corpus.file)
-        stream = beside(pairs(corpus), lines(corpus.alignment), first, corpus.alignment, "is linked by")
+        stream = beside(pairs(corpus, say=say), lines(corpus.alignment, say), first, corpus.alignment, "is linked by")
         for (source, target), links in stream:
             yield source, target, links
 
 
-def rows(corpus: CorpusSettings, labelled: bool = False, links: bool = False) -> Iterator[tuple[str, ...]]:
+def rows(
+    corpus: CorpusSettings, labelled: bool = False, links: bool = False, say: Say = silent
+) -> Iterator[tuple[str, ...]]:
     """Source, target and, with `links`, the links that stand in the same file."""
     if corpus.form is None:
-        return beside(lines(str(corpus.source)), lines(str(corpus.target)), str(corpus.source), str(corpus.target))
+        one, two = str(corpus.source), str(corpus.target)
+        return beside(lines(one, say), lines(two, say), one, two)
     if corpus.form == ".tsv":
         numbers = [corpus.column("source_column"), corpus.column("target_column")]
-        return columns(str(corpus.file), *numbers, *([corpus.column("alignment_column")] if links else []))
+        return columns(str(corpus.file), *numbers, *([corpus.column("alignment_column")] if links else []), say=say)
     keys = [corpus.key("source_column"), corpus.key("target_column")]
-    return objects(str(corpus.file), *keys, *([corpus.key("alignment_column")] if links else []), labelled=labelled)
+    more = [corpus.key("alignment_column")] if links else []
+    return objects(str(corpus.file), *keys, *more, labelled=labelled, say=say)
 
 
 def beside(
@@ -83,86 +84,97 @@ def unequal(
     )
 
 
-def columns(path: str | Path, *wanted: int) -> Iterator[tuple[str, ...]]:
+class Unreadable:
+    """Counts the lines of a file that could not be read, and keeps what is wrong with the first."""
+
+    def __init__(self, path: str | Path):
+        self.path, self.count, self.good, self.first = path, 0, 0, ""
+
+    def add(self, number: int, problem: str) -> None:
+        """One more."""
+        self.count += 1
+        self.first = self.first or f"line {number:,}: {problem}"
+
+    def say(self, say: Say) -> None:
+        """Once, where there is something to say; a file of nothing else is refused."""
+        if self.count and not self.good:
+            raise DataError(f"{self.path}, {self.first}")
+        if self.count == 1:
+            say(f"{self.path}: a line that cannot be read counts as blank: {self.first}")
+        elif self.count:
+            say(f"{self.path}: {self.count:,} lines that cannot be read count as blank; the first is {self.first}")
+
+
+def columns(path: str | Path, *wanted: int, say: Say = silent) -> Iterator[tuple[str, ...]]:
     """Some columns of a file of tab-separated values, counted from 1. Quotes mean nothing. A blank line is blank."""
-    least = max(wanted)
-    for number, line in enumerate(lines(path), 1):
+    least, bad = max(wanted), Unreadable(path)
+    for number, line in enumerate(lines(path, say), 1):
         cells = line.split("\t")
-        if len(cells) < least:
-            if line.strip():
-                raise DataError(f"{path}, line {number:,}: {len(cells)} columns, expected at least {least}")
-            yield tuple("" for _ in wanted)
-        else:
+        if len(cells) >= least:
+            bad.good += 1
             yield tuple(cells[column - 1] for column in wanted)
-
-
-def objects(path: str | Path, *wanted: str, labelled: bool = False) -> Iterator[tuple[str, ...]]:
-    """Some keys of a file with a JSON object a line; `labelled`: the second is a label. A blank line is blank."""
-    for number, line in enumerate(lines(path), 1):
-        if not line.strip():
-            yield tuple("" for _ in wanted)
             continue
-        place = f"{path}, line {number:,}"
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            whole = " (a file that is one JSON list is not read; write an object a line)" if line[0] == "[" else ""
-            raise DataError(f"{place}: not valid JSON: {error}{whole}") from None
-        yield tuple(field(row, key, place, labelled and i == 1) for i, key in enumerate(wanted))
+        if line.strip():
+            bad.add(number, f"{len(cells)} column{'s' * (len(cells) != 1)}, expected at least {least}")
+        yield tuple("" for _ in wanted)
+    bad.say(say)
 
 
-def field(row: Any, key: str, place: str, label: bool = False) -> str:
+def objects(path: str | Path, *wanted: str, labelled: bool = False, say: Say = silent) -> Iterator[tuple[str, ...]]:
+    """Some keys of a file with a JSON object a line; `labelled`: the second is a label. A blank line is blank."""
+    bad = Unreadable(path)
+    for number, line in enumerate(lines(path, say), 1):
+        found = tuple("" for _ in wanted)
+        if line.strip():
+            try:
+                row = parsed(line)
+                found = tuple(field(row, key, labelled and i == 1) for i, key in enumerate(wanted))
+                bad.good += 1
+            except DataError as error:
+                bad.add(number, str(error))
+        yield found
+    bad.say(say)
+
+
+def parsed(line: str) -> Any:
+    """A line of JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError, too
+        if len(line) == LONGEST:
+            raise DataError(f"more than {LONGEST:,} characters, too long for JSON") from None
+        whole = " (a file that is one JSON list is not read; write an object a line)" if line[0] == "[" else ""
+        raise DataError(f"not valid JSON: {error}{whole}") from None
+
+
+def field(row: Any, key: str, label: bool = False) -> str:
     """The text under a key; dots lead into objects where the key itself is not there."""
     if not isinstance(row, dict):
-        raise DataError(f"{place}: {type(row).__name__} given, expected a JSON object")
+        raise DataError(f"{type(row).__name__} given, expected a JSON object")
     value: Any = row
     for part in [key] if key in row else key.split("."):
         if not isinstance(value, dict) or part not in value:
-            raise DataError(f"{place}: no key {key!r}; there is {', '.join(map(repr, row)) or 'none'}")
+            raise DataError(f"no key {key!r}; there is {', '.join(map(repr, row)) or 'none'}")
         value = value[part]
     if label and isinstance(value, int | None):  # true and false are, too
         return "" if value is None else json.dumps(value)
     if not isinstance(value, str):
-        raise DataError(f"{place}: {type(value).__name__} given under {key!r}, expected a text")
+        raise DataError(f"{type(value).__name__} given under {key!r}, expected a text")
+    if "\0" in value:
+        raise DataError(f"NUL under {key!r}, as in binary files; expected text")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{place}: half a surrogate pair under {key!r}, which is no character") from None
+        raise DataError(f"half a surrogate pair under {key!r}, which is no character") from None
     return value.replace("\n", " ")
 
 
-def lines(path: str | Path) -> Iterator[str]:
+def lines(path: str | Path, say: Say = silent) -> Iterator[str]:
     """The lines of a UTF-8 file, gzip or not, without their ends; a DataError names the file and the line."""
-    number = 0
+    check_file(path)
     try:
-        with opened(path) as file:
-            for number, raw in enumerate(file, 1):
-                if number == 1:
-                    raw = raw.removeprefix(UTF8_MARK)
-                line = raw.removesuffix(b"\n").removesuffix(b"\r")
-                try:
-                    yield line.decode()
-                except UnicodeDecodeError as error:
-                    sixteen = " (it looks like UTF-16)" if number == 1 and raw[:2] in UTF16_MARKS else ""
-                    raise DataError(
-                        f"{path}, line {number:,}: byte {error.start + 1:,} (0x{line[error.start]:02x}) is not "
-                        f"UTF-8{sixteen}; convert the file to UTF-8"
-                    ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: broken gzip after line {number:,}: {str(error).rstrip('.')}") from None
+        with open(path, "rb") as file:
+            for chunk in read_lines(file, str(path), say):
+                yield from chunk
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def opened(path: str | Path) -> io.BufferedReader:
-    """The bytes of a file, unpacked where they are gzip."""
-    if not Path(path).exists():
-        raise DataError(f"{path}: no such file")
-    if Path(path).is_dir():
-        raise DataError(f"{path}: a folder given, expected a file")
-    if not Path(path).is_file():
-        raise DataError(f"{path}: a pipe or a device given, expected a file, as it is read more than once")
-    with open(path, "rb") as file:
-        packed = file.read(2) == GZIP
-    # A buffer around GzipFile's own lets lines be split in C.
-    return io.BufferedReader(gzip.open(path) if packed else io.FileIO(path), 1 << 20)

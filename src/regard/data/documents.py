@@ -78,7 +78,7 @@ class Labelled(Reading):
 
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
         """Text and label."""
-        return pairs(corpus, labelled=True)
+        return pairs(corpus, labelled=True, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:
         """The labels, and what sentences and documents are."""
@@ -113,6 +113,7 @@ class Labelled(Reading):
             what=self.what,
             files=self.files,
             labels=True,
+            remarks=self.remarks,
         )
         if self.labels is None:
             self.labels = survey.labels

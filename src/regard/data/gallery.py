@@ -47,17 +47,19 @@ class Rows:
 
 def read(data: DataSettings, task: str) -> Rows:
     """The pictures in a folder that have captions or labels, in two parts; what is missing is counted and named."""
-    rows = Rows(files=survey(str(data.images)))
+    rows = Rows()
+    say = rows.notes.append
+    rows.files = survey(str(data.images), say)
     captions, also, unnamed = Captions(), Captions(), "without a caption"
     if task == "classify":
         if data.captions:
             raise ConfigError("data.captions", 'given for task = "classify", expected data.labels, or folders')
-        labels = read_labels(data.labels) if data.labels else folders(rows.files)
+        labels = read_labels(data.labels, say) if data.labels else folders(rows.files)
         captions.captions = {picture: [label] for picture, label in labels.items()}
         unnamed = "without a label" if data.labels else "in no folder that could be its label"
     elif data.captions:
-        captions = read_captions(data.captions)
-        also = read_captions(data.valid_captions) if data.valid_captions else also
+        captions = read_captions(data.captions, say)
+        also = read_captions(data.valid_captions, say) if data.valid_captions else also
     else:
         raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
     rows.counts["blank"] = captions.blank + also.blank
@@ -112,7 +114,7 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
         unlisted = set[str]()
 
         def listed(path: str) -> set[str]:
-            names = {name: spelt(name, rows.files) or name for name in read_list(path)}
+            names = {name: spelt(name, rows.files) or name for name in read_list(path, rows.notes.append)}
             unlisted.update(name for name, file in names.items() if file not in every)
             return set(names.values()) & every.keys()
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from regard.data.corpus import linked
 from regard.data.links import Words
-from regard.data.pharaoh import marked_links, parse_pharaoh
+from regard.data.pharaoh import Slips, marked_links, parse_pharaoh
 from regard.data.prepare import Pair, Reading, Rows, content
 from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
 
-__all__ = ["Linked", "read_links"]
+__all__ = ["Linked"]
 
 
 class Linked(Reading):
@@ -28,12 +28,15 @@ class Linked(Reading):
     linked = True
 
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Every row of a corpus; its links are a text still, but a right one."""
-        file = corpus.alignment or corpus.file
-        for number, (source, target, text) in enumerate(linked(corpus), 1):
+        """Every row of a corpus; its links are a text still, but a right one. Of a slip the links are left out."""
+        slips = Slips(str(corpus.alignment or corpus.file))
+        for number, (source, target, text) in enumerate(linked(corpus, self.remarks.append), 1):
+            problem = None
             if text.strip():
-                read_links(text, len(source.split()), len(target.split()), f"{file}, line {number:,}")
-            yield source, target, text
+                problem = wrong_in(text, len(source.split()), len(target.split()))
+                slips.add(number, problem)
+            yield source, target, "" if problem else text
+        slips.end(self.remarks.append, "the pair is trained on without its links")
 
     def facts(self) -> dict[str, object]:
         """The links' files beside the others."""
@@ -64,16 +67,17 @@ class Linked(Reading):
         return f", {counts.get('linked', 0):,} of them with word links{other}"
 
 
-def read_links(text: str, sources: int, targets: int, place: str) -> None:
-    """Refuse a line of links that cannot be read, or that lead to words that are not there."""
+def wrong_in(text: str, sources: int, targets: int) -> str | None:
+    """What is wrong with a line of links: it cannot be read, or they lead to words that are not there."""
     try:
         links = marked_links(text)
     except DataError as error:
-        raise DataError(f"{place}: {error}") from None
+        return str(error)
     for link, _, piece in links:
         for side, number, words in zip(("source", "target"), link, (sources, targets), strict=True):
             if number >= words:
-                raise DataError(f"{place}: the link {piece} given, but its {side} has {words:,} words, counted from 0")
+                return f"the link {piece} given, but its {side} has {words:,} words, counted from 0"
+    return None
 
 
 def counted(tokenizer: Tokenizer, rows: list[list[int]]) -> list[int]:

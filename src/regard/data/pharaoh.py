@@ -5,14 +5,18 @@ People who align by hand mark links that are merely possible, `3?4` or `3p4`.
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
+from regard.data.lines import Say
 from regard.errors import DataError
 
-__all__ = ["Link", "marked_links", "parse_pharaoh", "pharaoh"]
+__all__ = ["Link", "Slips", "marked_links", "parse_pharaoh", "pharaoh"]
 
 Link = tuple[int, int]  # a source word and a target word
-LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
+LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # no sentence has as many words
+SLIPS = 50  # one line in so many may have links that lead nowhere, or cannot be read
+SHOWN = 30  # characters of what is no link, in a message
 
 
 def pharaoh(links: Iterable[Link]) -> str:
@@ -39,6 +43,32 @@ def marked_links(text: str) -> list[Marked]:
     for piece in text.split():
         found = LINK.fullmatch(piece)
         if not found:
-            raise DataError(f"{piece!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
+            shown = piece if len(piece) <= SHOWN else f"{piece[:SHOWN]}…"
+            raise DataError(f"{shown!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
         links.append(Marked((int(found[1]), int(found[3])), found[2] == "-", piece))
     return links
+
+
+class Slips:
+    """Lines with links that cannot be used: slips of a person's pen as long as there are few, which nobody can find.
+
+    One is a slip, and one in SLIPS. More of them, or all, are of another text, of swapped sides, not counted as they
+    should be, or no links at all.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path, self.lines, self.count, self.first = path, 0, 0, ""
+
+    def add(self, number: int, problem: str | None) -> None:
+        """One more line with links; `problem` is what is wrong with it, if anything."""
+        self.lines += 1
+        if problem is not None:
+            self.count += 1
+            self.first = self.first or f"{self.path}, line {number:,}: {problem}"
+
+    def end(self, say: Say, what: str) -> None:
+        """Refuse what are no slips, and say once how many those are and `what` becomes of them."""
+        if self.count > max(1, self.lines / SLIPS) or (self.count and self.count == self.lines):
+            raise DataError(self.first)
+        if self.count:
+            say(f"{self.first}; {what}{f' ({self.count:,} such lines)' * (self.count > 1)}")

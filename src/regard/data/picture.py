@@ -55,6 +55,8 @@ def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
     except MemoryError:
         raise DataError(f"{path}: too large to be unpacked into memory") from None
     except Exception as error:  # what a decoder raises at damaged bytes has no narrower name
+        if isinstance(error, OSError) and error.strerror:  # the system's, and no decoder's
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
         raise DataError(
             f"{path}: damaged, or not a picture: {str(error).rstrip('.') or type(error).__name__}"
         ) from None

@@ -21,6 +21,7 @@ import tokenizers as library
 from regard.data import cache, drawn
 from regard.data.cache import Encoded, Writer
 from regard.data.corpus import pairs
+from regard.data.lines import LONGEST, check_file
 from regard.data.pixels import Pixels
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.survey import Survey, hash_of, look_over, names
@@ -31,6 +32,7 @@ from regard.errors import DataError
 __all__ = ["Prepared", "Reading", "prepare", "prepared"]
 
 CHUNK = 5_000  # pairs encoded at a time
+CHARACTERS = 4_000_000  # of such pairs at most
 TEXTS = 5_000  # validation pairs whose text is kept
 
 Pair = tuple[str, ...]  # source and target, and what else a reading has of a row
@@ -63,6 +65,7 @@ class Reading:
     def __init__(self, data: DataSettings, settings: TokenizerSettings):
         self.data, self.settings = data, settings
         self.training, self.validation = data.training, data.validation
+        self.remarks: list[str] = []  # about lines that were cut, or could not be read
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -70,8 +73,8 @@ class Reading:
         return {"blank": "blank", "long": f"longer than {self.data.longest} tokens"}
 
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Every row of a corpus."""
-        return pairs(corpus)
+        """Every row of a corpus; at its end there may be something to remark."""
+        return pairs(corpus, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:
         """What the encoded rows hang on beside the files, the tokenizer and the usual settings."""
@@ -81,7 +84,15 @@ class Reading:
         """The pass before anything is encoded; `tokenizer`: one is to be trained."""
         if not hold_out and not tokenizer:
             return Survey()
-        return look_over(training, self.data, hold_out=hold_out, sample=tokenizer)
+        remark = self.remarks.append
+        return look_over(
+            training,
+            self.data,
+            hold_out=hold_out,
+            sample=tokenizer,
+            rows=lambda corpus: pairs(corpus, say=remark),
+            remarks=self.remarks,
+        )
 
     def trained(self, training: Sequence[CorpusSettings], survey: Survey) -> Tokenizers:
         """Tokenizers for what the survey has seen."""
@@ -96,7 +107,12 @@ class Reading:
         targets = tokenizers.target.encode_batch([row[1] for row in real])
         shorter = [min(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
         longer = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
-        fits = [low > 0 and high <= self.data.longest for low, high in zip(shorter, longer, strict=True)]
+        # A line that was cut is half of a pair, even where it is one unknown word.
+        whole = [max(map(len, row[:2])) < LONGEST for row in real]
+        fits = [
+            low > 0 and high <= self.data.longest and all_of_it
+            for low, high, all_of_it in zip(shorter, longer, whole, strict=True)
+        ]
         empty = shorter.count(0)  # to a tokenizer made elsewhere, a text may be nothing
         counts["blank"] += len(rows) - len(real) + empty
         counts["long"] += len(fits) - sum(fits) - empty
@@ -170,19 +186,23 @@ def prepared(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepa
     data.require()
     if tokenizers is None and settings.given:
         tokenizers = given(settings)
-    home = cache_folder(data.cache)
-    asked = home / key_of(reading, tokenizers)
+    home, sources = cache_folder(data.cache), fingerprints(reading)
+    asked = home / key_of(reading, tokenizers, sources)
     if (there := cache.follow(asked)).exists():
         problem = cache.damage(there)
         if problem is None:
             return opened(there, reading, say, ", from the cache")
         say(f"The cache {asked} is damaged ({problem}); it is built again.")
     with cache.workplace(home) as folder:
+        links = contents_of_links(reading)
         facts = build(folder, reading, tokenizers)
+        # What was encoded would be found under another file's name.
+        if (fingerprints(reading), contents_of_links(reading)) != (sources, links):
+            raise DataError(f"{names((*reading.training, *reading.validation))}: changed while they were read")
         cache.seal(folder, **facts)
         # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
         # for leads there.
-        final = home / key_of(reading, Tokenizers.load(folder / "tokenizer.json"))
+        final = home / key_of(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
         cache.publish(folder, final)
     if asked != final:
         cache.lead(asked, final)
@@ -193,6 +213,8 @@ def opened(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared
     """A cache that is whole."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     texts = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
+    for remark in manifest.get("remarks", ()):
+        say(remark)
     say(reading.summary(manifest["counts"], manifest) + note)
     return Prepared(
         tokenizers=Tokenizers.load(folder / "tokenizer.json"),
@@ -213,22 +235,35 @@ def given(settings: TokenizerSettings) -> Tokenizers:
     return Tokenizers.pair(str(settings.source_file), str(settings.target_file))
 
 
-def key_of(reading: Reading, tokenizers: Tokenizers | None) -> str:
+def key_of(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[str, object]) -> str:
     """A hash of all that the encoded pairs hang on: contents, not names; not weights, nor where the cache is."""
     data, settings = reading.data, reading.settings
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
     facts = {
         "format": cache.FORMAT,
         "library": None if tokenizers else library.__version__,
-        "training": [fingerprint(corpus) for corpus in reading.training],
-        "validation": [fingerprint(corpus) for corpus in reading.validation],
-        "builtin": drawn.fingerprint(data) if data.builtin else None,
         "longest": data.longest,
         "held_out": None if reading.validation else [data.held_out, data.held_out_most, data.lowercase],
         "tokenizer": tokenizers.hash if tokenizers else to_train,
+        **sources,
         **reading.facts(),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def fingerprints(reading: Reading) -> dict[str, object]:
+    """What is known of the files that a reading reads, or of the corpus that is drawn."""
+    return {
+        "training": [fingerprint(corpus) for corpus in reading.training],
+        "validation": [fingerprint(corpus) for corpus in reading.validation],
+        "builtin": drawn.fingerprint(reading.data) if reading.data.builtin else None,
+    }
+
+
+def contents_of_links(reading: Reading) -> list[str]:
+    """Hashes of the files of word links."""
+    corpora = (*reading.training, *reading.validation)
+    return [content(corpus.alignment) for corpus in corpora if corpus.alignment]
 
 
 def fingerprint(corpus: CorpusSettings) -> list[object]:
@@ -239,13 +274,10 @@ def fingerprint(corpus: CorpusSettings) -> list[object]:
 
 def content(path: str) -> str:
     """A hash of a file, or a DataError that names it."""
+    check_file(path)
     try:
         return cache.digest(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
     except OSError as error:
-        if Path(path).is_dir():  # of which each system says something else
-            raise DataError(f"{path}: a folder given, expected a file") from None
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
@@ -258,6 +290,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:
         tokenizers = reading.trained(training, survey)
+    reading.remarks.clear()  # all is read once more
     with Side(folder / "train", reading, tokenizers) as train, Side(folder / "valid", reading, tokenizers) as valid:
         starts, seen = [], set[int]()
         for corpus in training:
@@ -274,13 +307,14 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     one = reading.what.removesuffix("s")
     for side, corpora, purpose in ((train, training, "train"), (valid, validation, "validate")):
         if corpora and not side.writer.count:
-            said = reading.summary(counts, manifest)
+            said = "; ".join([reading.summary(counts, manifest), *reading.remarks])
             raise DataError(f"{names(corpora)}: no {one} is left to {purpose} on: {said}")
     shutil.rmtree(folder / "drawn", ignore_errors=True)
     tokenizers.save(folder / "tokenizer.json")
     rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
-    (folder / "valid.jsonl").write_text(rows, encoding="utf-8", newline="\n")
-    return {"starts": starts, "counts": counts, **manifest}
+    (folder / "valid.jsonl").write_text(rows, encoding="utf-8", newline="
+")
+    return {"starts": starts, "counts": counts, "remarks": reading.remarks, **manifest}
 
 
 class Side:
@@ -331,7 +365,13 @@ def counted(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
 
 
 def chunks(rows: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Lists of CHUNK pairs."""
-    rows = iter(rows)
-    while chunk := list(itertools.islice(rows, CHUNK)):
+    """Lists of CHUNK pairs, or of fewer that are long."""
+    chunk, characters = list[Pair](), 0
+    for row in rows:
+        chunk.append(row)
+        characters += len(row[0]) + len(row[1])
+        if len(chunk) == CHUNK or characters >= CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk

@@ -7,7 +7,7 @@ trained on, the choice does not hang on the order of the lines, and mostly stays
 import hashlib
 import heapq
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from regard.data.corpus import pairs
@@ -52,10 +52,11 @@ def look_over(
     what: str = "pairs",
     files: str = "data.valid_source and data.valid_target",
     labels: bool = False,
+    remarks: Sequence[str] = (),
 ) -> Survey:
     """Count the pairs, choose the hash up to which they are held out, and draw a sample for the tokenizer.
 
-    `labels`: targets are a few labels, and each is remembered.
+    `labels`: targets are a few labels, and each is remembered. `remarks` is what was said of the files meanwhile.
     """
     survey, characters, mask = Survey(), 0, 0
     # The smallest hashes, negative as heapq keeps the least first; twice as many as may be held out, to know the half.
@@ -87,8 +88,8 @@ def look_over(
                     survey.sample = [row for row in survey.sample if not row[0] & mask]
                     characters = sum(len(s) + len(t) for _, s, t in survey.sample)
     if survey.pairs == survey.blank:
-        blank = f": all {survey.pairs:,} are blank" if survey.pairs else ""
-        raise DataError(f"{names(training)}: no {what} to train on{blank}")
+        why = [f"all {survey.pairs:,} are blank"] * bool(survey.pairs) + list(remarks)
+        raise DataError(f"{names(training)}: no {what} to train on{': ' * bool(why)}{'; '.join(why)}")
     if hold_out:
         wanted = max(1, math.floor(data.held_out * (survey.pairs - survey.blank)))
         # Never more than half of the different pairs, where those are few.

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, SupportsInt
 
@@ -41,6 +41,10 @@ ALSO = (  # what the four are called in files made elsewhere
 BYTE_MARK = "Ġ"  # MARK in byte-level tokenizers made elsewhere
 REFUSED = "a text that the tokenizer cannot take"
 REMEMBERED = 100_000  # words whose pieces are kept
+SHORT = 100  # characters of such words
+LONGEST_WORD = 100_000  # characters of a word that are read: the library takes more than a hundred bytes for each
+TOGETHER = 500_000  # characters of the texts that are encoded at a time, for the same reason
+WORD = re.compile(r"\S+")
 ODD = re.compile("[\x1c-\x1f]")  # Python calls these white space, Unicode does not
 
 
@@ -88,14 +92,20 @@ class Tokenizer:
         if len(known) + len(missing) > REMEMBERED:  # another thread may still read the old one
             known, missing = {}, sorted(words)
             self.known = known
-        known.update(zip(missing, self.encode_threaded(missing), strict=True))
+        found = dict(zip(missing, self.encode_threaded(missing), strict=True))
+        known.update((word, ids) for word, ids in found.items() if len(word) <= SHORT)
+        if any(len(word) > SHORT for word in missing):
+            known = {**known, **found}  # for this once
         return [[i for word in row for i in known[word]] for row in split]
 
     def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, by the library, on several threads."""
-        given = [whole(text) for text in texts]
-        encoded = called(REFUSED, self.library.encode_batch_fast, given, add_special_tokens=False)
-        return [[i if i > END else UNKNOWN for i in each.ids] for each in encoded]
+        found: list[list[int]] = []
+        for part in portions(texts):
+            given = [whole(text) for text in part]
+            encoded = called(REFUSED, self.library.encode_batch_fast, given, add_special_tokens=False)
+            found += ([i if i > END else UNKNOWN for i in each.ids] for each in encoded)
+        return found
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
         """The text of ids; padding, start and end say nothing, and unknown pieces are shown."""
@@ -161,12 +171,24 @@ def called(problem: str, function: Callable[..., Any], *given: Any, **options: A
 
 
 def whole(text: str) -> str:
-    """A text without half surrogate pairs, which no tokenizer takes."""
+    """A text without half surrogate pairs, which no tokenizer takes, and of a word no more than is read."""
+    if len(text) > LONGEST_WORD:
+        text = WORD.sub(lambda word: word[0][:LONGEST_WORD], text)
     try:
         text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Texts in parts of TOGETHER characters or a little more, none of which is empty."""
+    start = characters = 0
+    for end, text in enumerate(texts, 1):
+        characters += len(text)
+        if characters >= TOGETHER or end == len(texts):
+            yield texts[start:end]
+            start, characters = end, 0
 
 
 def kind_of(model: dict[str, Any]) -> str:

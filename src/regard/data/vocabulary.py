@@ -11,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.cutting import MARK, marked, normalise, unmarked, words
 from regard.data.settings import TokenizerSettings
-from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers
+from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, whole
 from regard.errors import ConfigError, DataError
 
 __all__ = ["automatic_size", "train", "train_both"]
@@ -19,6 +19,9 @@ __all__ = ["automatic_size", "train", "train_both"]
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 SMALLEST, LARGEST = 512, 32_768
 ALL_WORDS = 8_192
+LONGEST_PART = (
+    1_000  # characters of a word's part that is learned from in one piece: merging takes its length each time
+)
 
 Kind = Literal["bpe", "unigram", "word", "character"]
 
@@ -145,7 +148,7 @@ def character(
     """A piece a character; those that are seen most often where there is no room for all, the others in bytes."""
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(normaliser.normalize_str(text))
+        counts.update(normaliser.normalize_str(whole(text)))
     counts[MARK] = counts.pop(" ", 0) + sum(counts.values())  # always there
     room = max(1, (size if size != "auto" else LARGEST) - len(SPECIAL) - len(BYTES) - tags)
     pieces = (*SPECIAL, *BYTES, *most_frequent(counts, room))
@@ -158,7 +161,7 @@ def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | L
     """A piece a word. Auto: all, up to 8,192 different ones; of more, those seen twice, and 32,768 at most."""
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(normaliser.normalize_str(text).split(" "))
+        counts.update(normaliser.normalize_str(whole(text)).split(" "))
     for piece in ("", *SPECIAL):
         counts.pop(piece, None)
     if size == "auto" and len(counts) > ALL_WORDS:
@@ -189,8 +192,9 @@ def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counte
     counts = Counter(word for text in texts for word in text.split())
     parts, cut = Counter[str](), marked(cut=True)
     for word, count in counts.items():
-        for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(word)):
-            parts[part] += count
+        for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(whole(word))):
+            for start in range(0, len(part), LONGEST_PART):
+                parts[part[start : start + LONGEST_PART]] += count
     return parts
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import parse
-from regard.decoding.lines import CHUNK, chunks, count_lines, is_pipe, name_of
+from regard.data.lines import Say, silent
+from regard.decoding.lines import CHUNK, changed, chunks, count_lines, is_pipe, name_of
 from regard.decoding.long import Fit, joined
 from regard.decoding.options import Options
 from regard.decoding.shared import Processes
@@ -61,11 +62,19 @@ class Block(NamedTuple):
 class Input:
     """Lines to translate, and the prefixes of their outputs: one for all, or a file with one for each.
 
-    What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe.
+    What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe. `say` is
+    told of lines that were cut.
     """
 
-    def __init__(self, path: str, prefix: str | None = None, prefixes: str | None = None, processes: int = 1):
-        self.path, self.prefix, self.prefixes = path, prefix, prefixes
+    def __init__(
+        self,
+        path: str,
+        prefix: str | None = None,
+        prefixes: str | None = None,
+        processes: int = 1,
+        say: Say = silent,
+    ):
+        self.path, self.prefix, self.prefixes, self.say = path, prefix, prefixes, say
         if prefix is not None and prefixes is not None:
             raise CommandError("--prefix: given beside --prefixes; give one of them")
         if prefixes == path == "-":
@@ -85,8 +94,8 @@ class Input:
     def blocks(self) -> Iterator[Block]:
         """All lines, in order."""
         first = 1
-        given = None if self.prefixes is None else chain.from_iterable(chunks(self.prefixes))
-        for lines in chunks(self.path, self.size):
+        given = None if self.prefixes is None else chain.from_iterable(chunks(self.prefixes, say=self.say))
+        for lines in chunks(self.path, self.size, self.say):
             own = None if self.prefix is None else [self.prefix] * len(lines)
             if given is not None:
                 own = list(islice(given, len(lines)))
@@ -97,6 +106,7 @@ class Input:
         more = 0 if given is None else sum(1 for _ in given)
         if more:
             raise self.unequal(f"{first - 1:,}", first - 1 + more)
+        changed(self.path, self.total, first - 1)
 
     def unequal(self, lines: str, prefixes: int) -> DataError:
         """As many prefixes as lines are expected."""

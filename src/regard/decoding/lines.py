@@ -1,33 +1,30 @@
 """Lines of text as they come: from a file, gzip or not, from a pipe, from a keyboard.
 
-A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
-characters. What is there is read; nobody waits for more. So whoever types a line into a pipe is answered before the
-next one, and a file still comes in chunks that fill a batch.
+What is there is read; nobody waits for more. So whoever types a line into a pipe is answered before the next one, and a
+file still comes in chunks that fill a batch. What a line is, and how long it may be, `regard.data.lines` says.
 """
 
 import io
 import select
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
-from regard.data.corpus import GZIP, UTF8_MARK, UTF16_MARKS
+from regard.data.lines import Say, read_lines, silent
 from regard.errors import CommandError, DataError
 
-__all__ = ["CHUNK", "CHUNK_CUDA", "chunks", "count_lines", "is_pipe", "name_of"]
+__all__ = ["CHUNK", "CHUNK_CUDA", "changed", "chunks", "count_lines", "is_pipe", "name_of"]
 
 CHUNK = 1024  # lines that are searched together: enough to sort by length, few enough to see them come
 CHUNK_CUDA = 16 * CHUNK
+CHARACTERS = 4_000_000  # of a chunk: some long lines are enough
 STANDARD = "-"
-BYTES = 1 << 16
-UNZIPPED = 16 + zlib.MAX_WBITS  # with gzip's header
 
 
 @runtime_checkable
-class Bytes(Protocol):
-    """What bytes come from."""
+class Stream(Protocol):
+    """What bytes come from, and whether there are more."""
 
     def read1(self, size: int = ..., /) -> bytes: ...
     def fileno(self) -> int: ...
@@ -48,51 +45,58 @@ def count_lines(path: str | Path) -> int:
     return sum(map(len, chunks(path)))
 
 
-def chunks(path: str | Path, size: int = CHUNK) -> Iterator[list[str]]:
+def changed(path: str | Path, before: int | None, lines: int) -> None:
+    """Refuse a file that had another number of lines when they were counted."""
+    if before is not None and lines != before:
+        raise DataError(f"{path}: changed while it was read: it had {before:,} lines, and then {lines:,}")
+
+
+def chunks(path: str | Path, size: int = CHUNK, say: Say = silent) -> Iterator[list[str]]:
     """The lines of a file or, for "-", of standard input: those that are there, `size` at most, one at least.
 
-    A DataError names the line that is not UTF-8 text; the lines before it are given first.
+    A DataError names the line that is not UTF-8 text; the lines before it are given first. `say` is told at the end how
+    many lines were cut.
     """
     if str(path) == STANDARD:
         if sys.stdin is None:
             raise CommandError("standard input: closed, expected lines of text or a file's name")
-        yield from decoded(split(cast(Bytes, sys.stdin.buffer), "standard input", size), "standard input")
+        yield from gathered(cast(Stream, sys.stdin.buffer), "standard input", size, say)
         return
     if Path(path).is_dir():
         raise DataError(f"{path}: a folder given, expected a file")
     try:
         with open(path, "rb") as stream:
-            yield from decoded(split(stream, str(path), size), str(path))
+            yield from gathered(stream, str(path), size, say)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def split(stream: Bytes, name: str, size: int) -> Iterator[list[bytes]]:
-    """Lines without their ends, as many as can be had without waiting."""
-    source = unpacked(stream, name)
-    lines: list[bytes] = []
-    begun: list[bytes] = []  # a line whose end was not seen yet, in the parts that came
-    for data in source:
-        first, *rest = data.split(b"\n")
-        begun.append(first)
-        if rest:
-            lines += [b"".join(begun), *rest[:-1]]
-            begun = [rest[-1]]
-        while len(lines) >= size:
-            yield lines[:size]
-            lines = lines[size:]
-        if lines and not ready(stream):
+def gathered(stream: Stream, name: str, size: int, say: Say = silent) -> Iterator[list[str]]:
+    """As many lines as can be had without waiting."""
+    lines: list[str] = []
+    characters = 0
+    try:
+        for more in read_lines(stream, name, say):
+            lines += more
+            characters += sum(map(len, more))
+            while len(lines) >= size:
+                yield lines[:size]
+                lines = lines[size:]
+                characters = sum(map(len, lines))
+            if lines and (characters >= CHARACTERS or not ready(stream)):
+                yield lines
+                lines, characters = [], 0
+    except DataError:
+        if lines:
             yield lines
-            lines = []
-    last = b"".join(begun)
-    lines += [last] if last else []
+        raise
     if lines:
         yield lines
 
 
-def ready(stream: Bytes) -> bool:
+def ready(stream: Stream) -> bool:
     """Whether reading on would not have to wait."""
     try:
         number = stream.fileno()
@@ -102,61 +106,3 @@ def ready(stream: Bytes) -> bool:
         return bool(select.select([number], [], [], 0)[0])
     except (OSError, ValueError):  # a system that can only ask this of sockets
         return False
-
-
-def unpacked(stream: Bytes, name: str) -> Iterator[bytes]:
-    """The bytes as they come, unpacked where the first two say that they are gzip."""
-    data = stream.read1(BYTES)
-    while len(data) == 1 and (more := stream.read1(BYTES)):
-        data += more
-    if not data.startswith(GZIP):
-        while data:
-            yield data
-            data = stream.read1(BYTES)
-        return
-    member = zlib.decompressobj(UNZIPPED)
-    try:
-        while data:
-            if member.eof:  # files that were packed one by one and put together, or the padding of an archive
-                data = data.lstrip(b"\0")
-                if not data:
-                    data = stream.read1(BYTES)
-                    continue
-                member = zlib.decompressobj(UNZIPPED)
-            yield member.decompress(data)
-            data = member.unused_data or stream.read1(BYTES)
-    except zlib.error as error:
-        raise DataError(f"{name}: broken gzip: {error}") from None
-    if not member.eof:
-        raise DataError(f"{name}: broken gzip: it ends too early")
-
-
-def decoded(chunks: Iterator[list[bytes]], name: str) -> Iterator[list[str]]:
-    """Bytes to text; the good lines of a chunk are given before a bad one is spoken of."""
-    number = 0
-    for chunk in chunks:
-        lines = []
-        for raw in chunk:
-            number += 1
-            try:
-                lines.append(text_of(raw, number))
-            except DataError as error:
-                if lines:
-                    yield lines
-                raise DataError(f"{name}, line {number:,}: {error}") from None
-        yield lines
-
-
-def text_of(raw: bytes, number: int) -> str:
-    """One line, or a DataError that says why it is none."""
-    if number == 1 and raw.startswith(UTF16_MARKS):
-        raise DataError("looks like UTF-16, expected UTF-8 text")
-    line = (raw.removeprefix(UTF8_MARK) if number == 1 else raw).removesuffix(b"\r")
-    if b"\0" in line:
-        raise DataError(f"byte {line.index(0) + 1:,} is NUL, as in binary files; expected UTF-8 text")
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"byte {error.start + 1:,} (0x{line[error.start]:02x}) is not UTF-8; expected UTF-8 text"
-        ) from None

@@ -1,12 +1,11 @@
 """Labels as they are written, a line each, and what is said of documents that have none."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from regard.decoding.lines import chunks, count_lines, is_pipe, name_of
-from regard.decoding.written import BREAKS, number
+from regard.decoding.lines import changed, chunks, count_lines, is_pipe, name_of
+from regard.decoding.written import BREAKS, json_line, number
 from regard.errors import CommandError
 
 __all__ = ["Labelled", "Lines", "label_line"]
@@ -34,7 +33,7 @@ def label_line(item: dict[str, str], found: Labelled | None, scores: bool, as_js
         if found is not None:
             each = {label: number(value) for label, value in found.probabilities.items()}
             row |= {"label": found.label, "probability": number(found.probability), "probabilities": each}
-        return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_line(row)
     cells = [BREAKS.sub(" ", place)] if place else []
     if found is not None:
         cells += [BREAKS.sub(" ", found.label), *([f"{found.probability:.4f}"] if scores else [])]
@@ -65,7 +64,7 @@ class Lines:
         self, classify: Callable[[list[str]], Sequence[Labelled | None]], scores: bool, as_json: bool
     ) -> Iterator[tuple[int, str]]:
         """How many lines were done, and what is to be written for them; one without words is an empty line."""
-        for lines in chunks(self.path, CHUNK):
+        for lines in chunks(self.path, CHUNK, self.warn):
             written = []
             for text, found in zip(lines, classify(lines), strict=True):
                 self.done += 1
@@ -75,5 +74,6 @@ class Lines:
                         self.warn(f"{name_of(self.path)}, line {self.done:,}: a document without words")
                 written.append(label_line({"text": text}, found, scores, as_json))
             yield len(lines), "".join(written)
+        changed(self.path, self.total, self.done)
         if self.empty:
             self.warn(f"{self.empty:,} of {self.done:,} documents have no words, and no label")

@@ -1,6 +1,7 @@
 """Where results go: to standard output as they come, or into a file that is whole or not there."""
 
 import contextlib
+import errno
 import gzip
 import signal
 import sys
@@ -12,13 +13,14 @@ from typing import Any
 from regard.disk import replacing
 from regard.errors import CommandError
 
-__all__ = ["check_out", "writing"]
+__all__ = ["check_link", "check_out", "writing"]
 
 
 def check_out(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:
     """Refuse a place where nothing can be written, and the files that are read, before any work is done."""
     if out is None:
         return
+    check_link(out, flag)
     for path in read:
         if path is not None and out.is_file() and Path(path).is_file() and out.samefile(path):
             raise CommandError(f"{flag}: {out} is a file that is read, expected another")
@@ -26,6 +28,17 @@ def check_out(out: Path | None, *read: str | Path | None, flag: str = "--out") -
         raise CommandError(f"{flag}: {out} is a folder, expected a file to write")
     if not out.absolute().parent.is_dir():
         raise CommandError(f"{flag}: {out}: no folder {out.parent} to write it into")
+
+
+def check_link(out: Path, flag: str) -> None:
+    """Refuse a name that leads round in a circle: nothing is there, and nothing can be put there."""
+    try:
+        out.stat()
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR):
+            raise CommandError(f"{flag}: {out}: {error.strerror}; expected another name") from None
+    except ValueError:
+        raise CommandError(f"{flag}: {str(out)!r} given, which is no name of a file") from None
 
 
 @contextlib.contextmanager
@@ -85,6 +98,6 @@ def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]
 
 
 def stream(file: Any, text: str) -> None:
-    """Write and flush."""
-    file.write(text.encode())
+    """Write and flush; the name of a file that is not UTF-8 is written as the bytes that it has."""
+    file.write(text.encode(errors="surrogateescape"))
     file.flush()

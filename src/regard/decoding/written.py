@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from regard.data.pharaoh import pharaoh
 
-__all__ = ["Form", "Written", "captioned", "number", "sampled"]
+__all__ = ["Form", "Written", "captioned", "json_line", "number", "sampled"]
 
 BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
 
@@ -50,7 +50,7 @@ class Form:
         """The outputs for source number i (from 0), ends of lines included."""
         if self.as_json:
             whole = {"source": source, "translations": [row(output) for output in outputs]}
-            return json.dumps(whole, ensure_ascii=False, allow_nan=False) + "\n"
+            return json_line(whole)
         if not self.nbest:
             return self.line(outputs[0], "\t") + "\n"
         return "".join(f"{i} ||| {self.line(output, ' ||| ')}\n" for output in outputs)
@@ -79,7 +79,7 @@ def sampled(output: Written, scores: bool = False, as_json: bool = False) -> str
     """A line of what a language model wrote; its score is its log-probability."""
     if as_json:
         kept = {name: value for name, value in row(output).items() if name not in ("score", "alignment")}
-        return json.dumps(kept, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_line(kept)
     return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
 
 
@@ -87,7 +87,7 @@ def captioned(picture: str, outputs: Sequence[Written], scores: bool = False, as
     """The captions of a picture, a line each, behind its path where it has one; or one object."""
     if as_json:
         kept = [{name: value for name, value in row(output).items() if name != "alignment"} for output in outputs]
-        return json.dumps({"picture": picture, "captions": kept}, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_line({"picture": picture, "captions": kept})
     form, before = Form(scores), f"{BREAKS.sub(' ', picture)}\t" if picture else ""
     return "".join(f"{before}{form.line(output, chr(9))}\n" for output in outputs)
 
@@ -95,3 +95,8 @@ def captioned(picture: str, outputs: Sequence[Written], scores: bool = False, as
 def number(value: float) -> float | None:
     """A number as JSON can hold it: to six places, and null for what is not finite."""
     return round(value, 6) if math.isfinite(value) else None
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """An object in a line; a byte of a file's name that is no UTF-8 is escaped, as JSON can."""
+    return json.dumps(row, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace").decode() + "\n"

@@ -17,14 +17,14 @@ import numpy as np
 
 import regard
 from regard.data.corpus import unequal
-from regard.data.pharaoh import Link, marked_links
+from regard.data.lines import Say, silent
+from regard.data.pharaoh import Link, Slips, marked_links
 from regard.decoding.lines import chunks
 from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import Measured
 
 __all__ = ["Gold", "Link", "check_links", "measure_links", "parse_links", "read_links"]
 
-SLIPS = 50  # a line in so many may lead outside its sentence
 VALUES = {"aer": "AER", "precision": "alignment precision", "recall": "alignment recall", "f1": "alignment F1"}
 
 
@@ -49,42 +49,49 @@ def parse_links(text: str, *, first: int = 0) -> Gold:
     return Gold(frozenset(sure), frozenset(possible))
 
 
-def read_links(path: str | Path, *, first: int = 0) -> list[Gold]:
-    """The links of a file, a line a sentence, gzip or not; what is wrong is named by file and line."""
-    found: list[Gold] = []
-    for chunk in chunks(path):
+def read_links(path: str | Path, *, first: int = 0, say: Say = silent) -> list[Gold]:
+    """The links of a file, a line a sentence, gzip or not; what is wrong is named by file and line.
+
+    Links that cannot be read are left out where they are slips, and `say` is told of them; else they are refused.
+    """
+    found, slips = list[Gold](), Slips(path)
+    for chunk in chunks(path, say=say):
         for line in chunk:
-            try:
-                found.append(parse_links(line, first=first))
-            except DataError as error:
-                raise DataError(f"{path}, line {len(found) + 1:,}: {error}") from None
+            sure, possible, problem = set[Link](), set[Link](), None
+            for piece in line.split():
+                try:
+                    one = parse_links(piece, first=first)
+                except DataError as error:
+                    problem = problem or str(error)
+                    continue
+                sure |= one.sure
+                possible |= one.possible
+            found.append(Gold(frozenset(sure), frozenset(possible)))
+            if line.strip():
+                slips.add(len(found), problem)
     if not found:
         raise DataError(f"{path}: empty, expected links such as 0-0 1-2, a line a sentence")
+    slips.end(say, "it is left out")
     return found
 
 
 def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], targets: Sequence[str]) -> list[str]:
-    """What is said of links to words that a sentence does not have: slips of a person's pen, which nobody can find.
-
-    Where more than one line in SLIPS has such links, they are of another text, of swapped sides, or not from 0, and are
-    refused.
-    """
+    """What is said of links to words that a sentence does not have, where those are slips; else they are refused."""
     if len(gold) != len(sources):
         raise unequal(str(path), len(gold), "the text", len(sources))
-    said = []
+    said, slips = list[str](), Slips(path)
     for number, (each, source, target) in enumerate(zip(gold, sources, targets, strict=True), 1):
         sizes = len(source.split()), len(target.split())
         wrong = [
-            f"{path}, line {number:,}: {link[0]}-{link[1]} given, but the {side} has {size} "
-            f"word{'s' * (size != 1)} there, counted from 0"
+            f"{link[0]}-{link[1]} given, but the {side} has {size} word{'s' * (size != 1)} there, counted from 0"
             for link in sorted(each.possible)
             for word, size, side in zip(link, sizes, ("source", "target"), strict=True)
             if word >= size
         ]
-        said += wrong[:1]
-    if len(said) * SLIPS > len(gold):
-        raise DataError(said[0])
-    return [f"{each}; it counts as a link that was missed" for each in said]
+        if each.possible:
+            slips.add(number, wrong[0] if wrong else None)
+    slips.end(said.append, "it counts as a link that was missed")
+    return said
 
 
 def measure_links(found: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measured]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.corpus import unequal
+from regard.data.lines import Say, silent
 from regard.decoding.lines import chunks, name_of
 from regard.errors import DataError
 from regard.evaluation.text import plain
@@ -44,12 +45,12 @@ class Items:
         """Outputs of items as lines that stand beside those of the files."""
         return [outputs[item] for item in self.line_items]
 
-    def read_outputs(self, path: str | Path) -> list[str]:
+    def read_outputs(self, path: str | Path, say: Say = silent) -> list[str]:
         """A system's outputs from a file with a line for each line of the test set, or for each item.
 
         Where several lines are one item, the first of their outputs counts.
         """
-        texts = read_texts(path)
+        texts = read_texts(path, say)
         if len(texts) == len(self.line_items):
             found: dict[int, str] = {}
             for item, text in zip(self.line_items, texts, strict=True):
@@ -64,12 +65,17 @@ class Items:
         )
 
 
-def read_items(source: str | Path | None, reference: str | Path, *, alternatives: bool = False) -> Items:
-    """A test set from its files, plain text or gzip; without a source there are only references."""
-    references = read_texts(reference)
+def read_items(
+    source: str | Path | None, reference: str | Path, *, alternatives: bool = False, say: Say = silent
+) -> Items:
+    """A test set from its files, plain text or gzip; without a source there are only references.
+
+    `say` is told of lines that were cut.
+    """
+    references = read_texts(reference, say)
     if source is None:
         return Items(Path(reference), None, [(text,) for text in references], list(range(len(references))))
-    sources = read_texts(source)
+    sources = read_texts(source, say)
     if len(sources) != len(references):
         raise unequal(source, len(sources), reference, len(references))
     if not alternatives:
@@ -84,9 +90,9 @@ def read_items(source: str | Path | None, reference: str | Path, *, alternatives
     return Items(Path(reference), list(numbers), [tuple(each) for each in grouped], line_items)
 
 
-def read_texts(path: str | Path) -> list[str]:
+def read_texts(path: str | Path, say: Say = silent) -> list[str]:
     """The lines of a text file or a pipe; a DataError where there are none, or where it is no text."""
-    found = [line for chunk in chunks(path) for line in chunk]
+    found = [line for chunk in chunks(path, say=say) for line in chunk]
     if not found:
         raise DataError(f"{name_of(path)}: empty, expected a sentence a line")
     return found

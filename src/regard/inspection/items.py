@@ -25,11 +25,11 @@ def items_of(run: Opened, given: Sequence[str], count: int, say: Callable[[str],
     if KINDS[run.settings.kind].reads == "pictures":
         if not given:
             raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-        return first(pictures_in(given), count, "pictures", say)
+        return first(pictures_in(given, say), count, "pictures", say)
     found = list[str]()
     for each in given or ["-"]:
         if each == "-" or is_file(each):
-            read = (line for lines in chunks(each) for line in lines if line.strip())
+            read = (line for lines in chunks(each, say=say) for line in lines if line.strip())
             lines = list(itertools.islice(read, count + 1 - len(found)))
             if not lines:
                 raise CommandError(f"{'standard input' if each == '-' else each}: no text in it")
@@ -42,18 +42,20 @@ def items_of(run: Opened, given: Sequence[str], count: int, say: Callable[[str],
 
 
 def is_file(given: str) -> bool:
-    """Whether a file is meant: one that is there, or that its name speaks for."""
+    """Whether a file is meant: one that is there, or that its name speaks for. "and/or" is a text, as is "data"."""
     if not given.strip():
         return False
     try:
-        there = Path(given).exists()
+        folder = Path(given).is_dir()
+        there = folder or Path(given).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
+    written_as_path = given.startswith(("/", "./", "../", "~/")) or given.endswith("/")
     if there:
-        return True
-    named = not any(map(str.isspace, given)) and ("/" in given or Path(given).suffix.lower() in FILES)
+        return not folder or written_as_path  # a word may be a folder's name, too
+    named = not any(map(str.isspace, given)) and (written_as_path or Path(given).suffix.lower() in FILES)
     if named:
-        raise CommandError(f"{given}: no such file")
+        raise CommandError(f"{given}: no such file; a text that looks like a file's name can come through a pipe")
     return False
 
 

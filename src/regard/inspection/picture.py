@@ -23,7 +23,7 @@ from torch import Tensor
 
 from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["bars", "heatmap", "save", "svg"]
+__all__ = ["Drawing", "bars", "heatmap", "save", "svg"]
 
 INK = "#23272f"
 FAINT = "#6b7280"
@@ -42,6 +42,13 @@ SHADES = " ░▒▓█"
 STEPS = (0.05, 0.25, 0.5, 0.75)
 # DejaVu comes with matplotlib; the others are used for letters it lacks, where they are installed.
 FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Hiragino Sans", "Arial Unicode MS", "Noto Sans")
+
+
+class Drawing(Figure):
+    """A figure that a notebook shows by itself, though nothing here touches pyplot, which would have it shown."""
+
+    def _repr_png_(self) -> bytes:
+        return _render(self, "png")
 
 
 def heatmap(
@@ -70,7 +77,7 @@ def heatmap(
     left, top = 0.085 * max(map(_width, target), default=0) + 0.25, 0.07 * max(map(_width, source), default=0) + 0.5
     size = (max(columns * (m * cell + 0.2) + left + 0.5, 2.2), max(rows * (n * cell + top + 0.35) + 0.3, 1.4))
 
-    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    figure = Drawing(figsize=size, layout="constrained", facecolor="white")
     figure.get_layout_engine().set(h_pad=0.06, w_pad=0.05)  # type: ignore[union-attr, call-arg]
     grid = figure.subplots(rows, columns, squeeze=False)
     for index, axes in enumerate(grid.flat):

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from regard.inspection.picture import FAINT, INK, RULE
+from regard.inspection.picture import FAINT, INK, RULE, Drawing
 
 __all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "legend", "panels"]
 
@@ -32,7 +32,7 @@ DARK = {
 
 def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: float = 7.2) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels side by side, on transparent paper."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Drawing(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0.0)
     found = figure.subplots(1, count, squeeze=False)[0]
     for axes, title in zip(found, titles, strict=True):

@@ -24,7 +24,7 @@ from regard.attention.look import Look
 from regard.errors import ArgumentError
 from regard.inspection.bare import of
 from regard.inspection.exhibit import Exhibit, Side, View
-from regard.inspection.picture import FAINT, INK, RULE, SEQUENTIAL, fonts, heatmap, save
+from regard.inspection.picture import FAINT, INK, RULE, SEQUENTIAL, Drawing, fonts, heatmap, save
 from regard.inspection.words import merge
 
 __all__ = ["picture"]
@@ -196,7 +196,7 @@ def _places(
         maps, at = merge(weights, list(rows), list(range(weights.shape[-1]))), []
     across = min(ACROSS, len(maps) + 1)
     down = -(-(len(maps) + 1) // across)
-    figure = Figure(figsize=(1.45 * across + 0.1, 1.75 * down + 0.1), layout="constrained", facecolor="white")
+    figure = Drawing(figsize=(1.45 * across + 0.1, 1.75 * down + 0.1), layout="constrained", facecolor="white")
     panels = list(figure.subplots(down, across, squeeze=False).flat)
     shown = None if exhibit.picture is None else exhibit.picture.movedim(0, -1).numpy()
     height, width = grid if shown is None else shown.shape[:2]
@@ -271,7 +271,7 @@ def _shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | Non
             placed.append((x, y, width, word, strength))
             x += width + 0.09
         y += step * (1.3 if counts is not None else 1.0)
-    figure = Figure(figsize=(wide + 0.1, y + 0.1), facecolor="white")
+    figure = Drawing(figsize=(wide + 0.1, y + 0.1), facecolor="white")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, wide + 0.1), ylim=(y + 0.1, 0))
     axes.set_axis_off()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from regard.decoding.out import check_link
 from regard.errors import CommandError
 
 __all__ = ["Where"]
@@ -20,17 +21,21 @@ class Where:
 
     @classmethod
     def of(cls, out: Path | None, format: str | None, formats: Sequence[str]) -> Self:
-        """As a command was given it, checked before any work is done; the name of a file says its format."""
+        """As a command was given it, checked before any work is done; the name of a file says its format.
+
+        A name that ends in none of the formats is that of a folder, which is made.
+        """
         if format is not None and format not in formats:
             raise CommandError(f"--format: {format!r} given, expected {', '.join(formats[:-1])} or {formats[-1]}")
         if out is None:
             out = Path(f"look.{format or formats[0]}")
-        if out.is_dir():
-            return cls(out, format or formats[0], True)
+        check_link(out, "--out")
         ending = out.suffix.removeprefix(".")
-        if format is None and ending not in formats:
+        if out.is_dir() or (ending not in formats and not out.exists()):
+            return cls(out, format or formats[0], True)
+        if ending not in formats:
             expected = ", ".join(f".{each}" for each in formats)
-            raise CommandError(f"--out: {out} given, expected a name that ends in {expected}, or a folder")
+            raise CommandError(f"--out: {out} is a file, expected a name that ends in {expected}, or a folder")
         if format is not None and ending != format:
             raise CommandError(f"--out: {out} given with --format {format}, expected a name that ends in .{format}")
         if not out.absolute().parent.is_dir():
@@ -40,6 +45,10 @@ class Where:
     def paths(self, count: int, read: Sequence[str] = ()) -> list[Path]:
         """A file each: one as it is named, several with a number. None of them is one that is read."""
         if self.folder:
+            try:
+                self.out.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CommandError(f"--out: {self.out}: the folder cannot be made: {error.strerror}") from None
             found = [self.out / f"look-{number}.{self.format}" for number in range(1, count + 1)]
         elif count == 1:
             found = [self.out]

@@ -15,6 +15,7 @@ batch's. A share of the captions takes the expected context in place of a drawn 
 """
 
 # b pictures of a batch · r captions of all of them · n words · m places · t real tokens · d width
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -160,7 +161,8 @@ class Caption(Translate):
         """The loss a token over all validation pictures, and scores of the first ones' captions."""
         figures = self.loss()
         rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
-        if rows:
+        self.translated: list[tuple[str, str, str]] = []
+        if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
             references = [[self.tokenizer.normalise(each) for each in given] for given in self.references[:rows]]
             outputs = self.describe(rows)
             figures |= caption_scores(outputs, references)

@@ -100,6 +100,7 @@ class Trainer:
         self.bf16 = in_bf16(settings, self.device)
         self.saved_step = -1
         self.first = 0  # the step that this process began after
+        self.unmeasured = False  # whether the last validation had no finite loss
 
     # ---- from the first step to the last
 
@@ -131,7 +132,7 @@ class Trainer:
     def all_steps(self, metrics: Metrics | None, stopping: Stopping) -> str:
         """Update, record, validate and save until there is a reason to stop, which is given back."""
         now, settings = self.now, self.settings
-        began, first = time.monotonic() - now.seconds, now.step
+        began, first, skipped = time.monotonic() - now.seconds, now.step, now.skipped
         why = stopping.reason(now)  # a run that goes on may have had its time, or its patience, already
         with self.shares() as shares:
             while why is None:
@@ -147,6 +148,14 @@ class Trainer:
                 why = stopping.reason(now)
         if self.saved_step != now.step:
             self.save(self.validate(metrics) if why == "minutes" else False)
+        if why != "signal":
+            self.read_sums()
+            self.check_finite(now.skipped - skipped, now.step - first)
+            if self.unmeasured and now.best is None:
+                raise TrainingError(
+                    f"step {now.step:,}: the validation loss is not finite, and never was; lower training.rate, or "
+                    f"look at the data; {self.safe()}"
+                )
         if why != "signal" and settings.average > 1 and now.step > first:
             self.average(metrics)
         return why
@@ -376,11 +385,20 @@ class Trainer:
         self.progress.step(record)
         if bad_since:
             self.progress.say(f"step {now.step:,}: {bad_since:,.0f} steps were not finite and were skipped")
-        if run >= HOPELESS:
+        self.check_finite(run, HOPELESS)
+
+    def check_finite(self, run: float, most: int) -> None:
+        """Stop where the last `run` steps had no finite gradient, and those are as many as `most`."""
+        if run >= most > 0:
             raise TrainingError(
-                f"step {now.step:,}: no finite gradient in the last {run:,.0f} steps; lower training.rate, or look at "
-                f"the data; the last checkpoint is {self.checkpoints.last()}"
+                f"step {self.now.step:,}: no finite gradient in the last {run:,.0f} steps; lower training.rate, or "
+                f"look at the data; {self.safe()}"
             )
+
+    def safe(self) -> str:
+        """What there is to go on from, for a message."""
+        last = self.checkpoints.last()
+        return "no checkpoint was saved" if last is None else f"the last checkpoint is {last}"
 
     def read_sums(self) -> None:
         """Bring what the device summed to the host."""
@@ -399,14 +417,16 @@ class Trainer:
         figures, samples = self.measured()
         now, metric = self.now, self.task.metric
         value = figures.get(metric)
+        self.unmeasured = not math.isfinite(figures.get("loss", 0.0))
         better = (
             value is not None
             and math.isfinite(value)
+            and not self.unmeasured  # labels that have no scores may still be right
             and (now.best is None or (value < now.best if metric == "loss" else value > now.best))
         )
         if better:
             now.best, now.best_step, now.waited = value, now.step, 0
-        elif value is not None:  # with nothing held out there is nothing to wait for
+        elif figures:  # with nothing held out there is nothing to wait for
             now.waited += 1
         record = {"step": now.step, **figures, "best": better}
         if metrics is not None:
@@ -438,6 +458,7 @@ class Trainer:
         first = self.group.first
         trainer = full_of(optimiser_tensors(self.optimiser, self.names, self.parameters), first)
         weights = full_of(weights_of(self.objective), first)
+        self.check_overflow(weights)
         if self.ema is not None:
             trainer |= {f"raw.{name}": tensor for name, tensor in weights.items()}
             weights = {**weights, **full_of(dict(zip(self.names, self.ema.values, strict=True)), first)}
@@ -461,6 +482,15 @@ class Trainer:
         before = self.checkpoints.best_record() if best else None
         better = {} if before is None else {"better_than": before.manifest}
         return {"step": self.now.step, "counters": self.now.table(), "task": self.task.fingerprint(), **better}
+
+    def check_overflow(self, weights: Mapping[str, Tensor]) -> None:
+        """Stop before weights are saved that overflowed: the checkpoint before them is worth more."""
+        bad = next((name for name, tensor in weights.items() if not bool(tensor.isfinite().all())), None)
+        if bad := self.group.same(bad):
+            raise TrainingError(
+                f"step {self.now.step:,}: the weights are not finite any more ({bad}); lower training.rate; "
+                f"{self.safe()}"
+            )
 
     def restore(self, found: Checkpoint) -> None:
         """The optimiser, the average and the counters of a checkpoint."""

@@ -3,6 +3,7 @@
 A language model reads the target side of its corpus; the source is not looked at.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -112,7 +113,8 @@ class Translate(Task):
         """The loss a token over all validation pairs, and scores of the first translations."""
         figures = self.loss()
         rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
-        if rows:
+        self.translated: list[tuple[str, str, str]] = []
+        if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
             sources, references = self.texts(rows)
             outputs = self.translate(sources)
             figures |= {

@@ -1,0 +1,171 @@
+"""Lines of text out of bytes, for whoever reads any: plain or gzip, a file, a pipe or a device, block by block.
+
+A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
+characters. Text is UTF-8 without NUL; a DataError names the line that is not, after the lines before it were given. A
+line is cut while it is read: LONGEST characters of it are kept, however long it is and however little it takes packed,
+so that memory is bounded. How many lines were cut is said once, with the number of the first.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from regard.errors import DataError
+
+__all__ = ["LONGEST", "Bytes", "Say", "check_file", "read_lines", "read_whole", "silent"]
+
+LONGEST = 1_000_000  # characters of a line: far more than a sentence has, or a document
+KEPT = 4 * LONGEST  # bytes that may be needed for them
+BLOCK = 1 << 16  # bytes read, or unpacked, at a time
+WHOLE = 1 << 29  # bytes of a file that is read as one text
+GZIP = b"\x1f\x8b"
+UTF8_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+UNZIPPED = 16 + zlib.MAX_WBITS  # with gzip's header
+
+Say = Callable[[str], None]
+
+
+@runtime_checkable
+class Bytes(Protocol):
+    """What bytes come from."""
+
+    def read1(self, size: int = ..., /) -> bytes: ...
+
+
+def silent(said: str) -> None:
+    """For whoever need not be told, as somebody else is."""
+
+
+def check_file(path: str | Path) -> None:
+    """Refuse what cannot be read twice, and what would never end, before it is opened: pipes and devices."""
+    try:
+        if not Path(path).exists():
+            raise DataError(f"{path}: no such file")
+        if Path(path).is_dir():
+            raise DataError(f"{path}: a folder given, expected a file")
+        if not Path(path).is_file():
+            raise DataError(f"{path}: a pipe or a device given, expected a file, as it is read more than once")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def read_lines(stream: Bytes, name: str, say: Say = silent) -> Iterator[list[str]]:
+    """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages."""
+    number = cut = first_cut = 0
+    begun, length = bytearray(), 0  # a line whose end was not seen yet: what is kept of it, and its bytes so far
+    try:
+        for block in unpacked(stream):
+            nul = block.find(b"\0")
+            *ends, rest = (block if nul < 0 else block[:nul]).split(b"\n")
+            lines: list[str] = []
+            for part in ends:
+                number += 1
+                raw = kept(begun, part) if begun else part
+                try:
+                    text, whole = text_of(raw, length + len(part), f"{name}, line {number:,}", number)
+                except DataError:
+                    yield lines
+                    raise
+                if not whole:
+                    cut, first_cut = cut + 1, first_cut or number
+                lines.append(text)
+                begun, length = bytearray(), 0
+            begun, length = kept(begun, rest), length + len(rest)
+            yield lines
+            if nul >= 0:
+                check_utf16(begun, f"{name}, line {number + 1:,}", number + 1)
+                raise DataError(
+                    f"{name}, line {number + 1:,}: byte {length + 1:,} is NUL, as in binary files; expected UTF-8 text"
+                )
+    except zlib.error as error:
+        raise DataError(f"{name}: broken gzip after line {number:,}: {reason(error)}") from None
+    if begun:
+        number += 1
+        text, whole = text_of(begun, length, f"{name}, line {number:,}", number)
+        if not whole:
+            cut, first_cut = cut + 1, first_cut or number
+        yield [text]
+    if cut == 1:
+        say(f"{name}: line {first_cut:,} has more than {LONGEST:,} characters and was cut there")
+    elif cut:
+        said = f"lines have more than {LONGEST:,} characters and were cut there; the first is line {first_cut:,}"
+        say(f"{name}: {cut:,} {said}")
+
+
+def kept(begun: bytearray, more: bytes) -> bytearray:
+    """A line and what follows of it, as far as it is kept."""
+    begun += more[: KEPT - len(begun)]
+    return begun
+
+
+def text_of(raw: bytes | bytearray, length: int, place: str, number: int) -> tuple[str, bool]:
+    """A line of `length` bytes, of which these are the first, as text; and whether it is all of it."""
+    check_utf16(raw, place, number)
+    whole = length == len(raw)
+    line = raw.removeprefix(UTF8_MARK) if number == 1 else raw
+    line = line.removesuffix(b"\r") if whole else line
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        if whole or error.start < len(line) - 3:  # else half a character, at which it was cut
+            raise DataError(
+                f"{place}: byte {error.start + 1:,} (0x{line[error.start]:02x}) is not UTF-8; convert the file to UTF-8"
+            ) from None
+        text = line[: error.start].decode()
+    return text[:LONGEST], whole and len(text) <= LONGEST
+
+
+def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:
+    """Refuse a first line that begins as UTF-16 does."""
+    if number == 1 and raw.startswith(UTF16_MARKS):
+        raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8")
+
+
+def unpacked(stream: Bytes) -> Iterator[bytes]:
+    """Bytes as they come, unpacked where the first two say that they are gzip; a zlib.error where that is broken."""
+    data = stream.read1(BLOCK)
+    while len(data) == 1 and (more := stream.read1(BLOCK)):
+        data += more
+    if not data.startswith(GZIP):
+        while data:
+            yield data
+            data = stream.read1(BLOCK)
+        return
+    member = zlib.decompressobj(UNZIPPED)
+    while data:
+        if member.eof:  # files that were packed one by one and put together, or the padding of an archive
+            data = data.lstrip(b"\0")
+            if not data:
+                data = stream.read1(BLOCK)
+                continue
+            member = zlib.decompressobj(UNZIPPED)
+        yield member.decompress(data, BLOCK)
+        data = member.unconsumed_tail or member.unused_data or stream.read1(BLOCK)
+    if not member.eof:
+        raise zlib.error("it ends too early")
+
+
+def reason(error: zlib.error) -> str:
+    """What is wrong with gzip, without the number that zlib puts before it."""
+    return str(error).rpartition("data: ")[2]
+
+
+def read_whole(path: str | Path) -> str:
+    """The text of a file that is no lines, gzip or not."""
+    check_file(path)
+    found = bytearray()
+    try:
+        with open(path, "rb") as stream:
+            for block in unpacked(stream):
+                found += block
+                if len(found) > WHOLE:
+                    raise DataError(f"{path}: more than {WHOLE >> 20:,} MiB, too large to be read as one text")
+        return found.removeprefix(UTF8_MARK).decode()
+    except zlib.error as error:
+        raise DataError(f"{path}: broken gzip: {reason(error)}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8") from None

@@ -1,0 +1,158 @@
+"""Closed or full standard output and error never end in a traceback: for every command, and every way to break them."""
+
+import os
+import pkgutil
+from pathlib import Path
+
+import pytest
+import torch
+from child import Ended, regard
+from tiny import caption_table, document_table, table
+
+import regard as package
+from regard.training.start import start
+
+ON_CPU = ("--device", "cpu")
+# Every command, with arguments that make it print.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "align": ("run", "--source", "source", "--target", "source", *ON_CPU),
+    "bench": ("--help",),
+    "caption": ("captions", "photo.png", "--longest", "3", *ON_CPU),
+    "classify": ("reviews", "source", *ON_CPU),
+    "compare": ("source", "source", "--source", "source", "--reference", "source"),
+    "configs": (),
+    "data": ("--list",),
+    "demo": ("--help",),
+    "eval": ("--hypothesis", "source", "--reference", "source"),
+    "look": ("run", "1 2", "--out", "look.html", *ON_CPU),
+    "models": (),
+    "sample": ("language", "--longest", "3", *ON_CPU),
+    "score": ("run", "--source", "source", "--target", "source", *ON_CPU),
+    "study": ("--list",),
+    "train": ("--help",),
+    "translate": ("run", "source", "--longest", "3", "--beam", "1", *ON_CPU),
+}
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory) -> Path:
+    folder, threads = tmp_path_factory.mktemp("streams"), torch.get_num_threads()
+    start(table(folder / "data", training__steps=2), folder / "run")
+    start(
+        table(
+            folder / "data", training__steps=2, task="language-model", model={"kind": "encoder", "size": 8, "heads": 2}
+        ),
+        folder / "language",
+    )
+    start(caption_table(folder / "data"), folder / "captions")
+    start(document_table(folder / "data"), folder / "reviews")
+    torch.set_num_threads(threads)
+    (folder / "source").write_text("1 2 3\n4 5\n")
+    (folder / "data" / "captioned" / "pictures" / "0.png").rename(folder / "photo.png")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _there(furnished, monkeypatch):
+    monkeypatch.chdir(furnished)
+
+
+def close(*numbers: int):
+    return lambda: [os.close(number) for number in numbers]
+
+
+def full(number: int):
+    return lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), number)
+
+
+def broken(number: int):
+    """A pipe whose reader is gone, as of `| head -1`."""
+
+    def put() -> None:
+        read, write = os.pipe()
+        os.dup2(write, number)
+        os.close(write)
+        os.close(read)
+
+    return put
+
+
+def test_every_command_is_here():
+    found = {module.name for module in pkgutil.iter_modules([str(Path(package.__file__).parent / "cli")])} - {"main"}
+    assert found - COMMANDS.keys() == set()
+
+
+# Each command meets one way to break a stream; the full form of the test has them all.
+OUTPUTS = {
+    "closed": (close(1), 2, "regard: standard output: Bad file descriptor"),
+    "full": (full(1), 2, "regard: standard output: No space left on device"),
+    "broken": (broken(1), 1, None),
+    "all closed": (close(0, 1, 2), 2, None),
+}
+ERRORS = {"closed": close(2), "full": full(2), "broken": broken(2), "closed, and the input": close(0, 2)}
+
+
+def cases(ways):
+    """All of them, those marked as slow that are not each command's own."""
+    return [
+        pytest.param(command, way, marks=[] if i % len(ways) == j or command == "translate" else pytest.mark.slow)
+        for i, command in enumerate(COMMANDS)
+        for j, way in enumerate(ways)
+    ]
+
+
+@pytest.mark.parametrize(("command", "way"), cases(OUTPUTS))
+def test_a_standard_output_that_cannot_be_written(command, way):
+    before, status, said = OUTPUTS[way]
+    shown = regard(command, *COMMANDS[command], before=before)
+    assert shown.status == status
+    assert "Traceback" not in shown.stderr
+    assert "Broken pipe" not in shown.stderr
+    assert said is None or shown.stderr.splitlines()[-1] == said
+
+
+@pytest.mark.parametrize(("command", "way"), cases(ERRORS))
+def test_a_standard_error_that_cannot_be_written(command, way):
+    """Messages are lost, and nothing else."""
+    usual = regard(command, *COMMANDS[command])
+    assert usual.status == 0
+    assert regard(command, *COMMANDS[command], before=ERRORS[way])[:2] == usual[:2]
+
+
+@pytest.mark.parametrize("before", [close(1), close(1, 2), full(1), close(0, 1, 2)])
+def test_a_mistake_is_still_a_mistake(before):
+    shown = regard("translate", "nowhere", before=before)
+    assert shown.status == 2
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("before", [close(1), close(2), close(0, 1, 2), full(1), full(2)])
+def test_results_in_a_file_need_no_standard_output(before, tmp_path):
+    """And no file takes the place of what was closed: what is printed would stand in it."""
+    out = tmp_path / "out"
+    shown = regard("translate", "run", "source", "--out", out, "--longest", 3, *ON_CPU, before=before)
+    assert shown.status == 0
+    assert out.read_text().count("\n") == 2
+
+
+def test_training_needs_neither(tmp_path):
+    given = ("--set", "training.steps=2", "--set", "model.size=8", "--set", "model.layers=1", "--set", "model.heads=2")
+    given += (
+        "--set",
+        "training.device=cpu",
+        "--set",
+        "training.validate_rows=2",
+        "--set",
+        f"data.cache={tmp_path}/cache",
+    )
+    files = Path("data/pairs")
+    for i, before in enumerate((close(0, 1, 2), full(2), broken(2))):
+        out = tmp_path / f"run{i}"
+        command = ("train", "--source", files / "source.txt", "--target", files / "target.txt", "--out", out, *given)
+        assert regard(*command, before=before) == Ended(0, "", "")
+        assert (out / "report.html").exists()
+
+
+def test_a_closed_standard_input_is_one_sentence():
+    shown = regard("translate", "run", *ON_CPU, before=close(0))
+    assert shown == (2, "", "regard: standard input: closed, expected lines of text or a file's name\n")
