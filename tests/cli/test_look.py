@@ -67,6 +67,38 @@ def test_a_file_becomes_a_page_a_line(desk, tmp_path):
     assert said("run", "--out", out, stdin="1 2\n") == [str(out)]
 
 
+def test_a_folder_is_made(desk, tmp_path):
+    """A name that ends in no known way is a folder's: one that is there, or that is made."""
+    out = tmp_path / "some" / "pages"
+    assert said("run", "1 2", "3", "--out", out) == [str(out / "look-1.html"), str(out / "look-2.html")]
+    assert said("run", "1 2", "--out", out) == [str(out / "look-1.html")]
+    assert said("run", "1 2", "--out", tmp_path / "v1.2", "--format", "png") == [str(tmp_path / "v1.2" / "look-1.png")]
+
+
+TEXTS = [
+    "and/or",
+    "1/2",
+    "he/she/it",
+    "U.S.A.",
+    "e.g.",
+    "node.js",
+    "photos",
+    "run",
+    "a/b c.txt",
+    "1\n2",
+    ".",
+    "..",
+    "~",
+]
+TEXTS += ["http://a.b/c", "-1", "1 " * 300, "x" * 300, "1/" * 200 + "2"]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text)[:20])
+def test_what_is_a_text(desk, tmp_path, text):
+    """Whatever does not look like the name of a file, or is one; a word may be a folder's name, too."""
+    assert said("run", "--out", tmp_path / "a.html", "--longest", 3, "--", text) == [str(tmp_path / "a.html")]
+
+
 def test_pictures_for_papers(desk, tmp_path):
     for kind, begins in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         assert said("run", "1 2 3", "--format", kind, "--out", tmp_path / f"a.{kind}") == [str(tmp_path / f"a.{kind}")]
@@ -125,16 +157,20 @@ def test_pictures_and_documents(desk, tmp_path):
     ("arguments", "expected"),
     [
         (["run", "missing.txt"], "missing.txt: no such file"),
-        (["run", "some/where"], "some/where: no such file"),
+        (["run", "./some/where"], "./some/where: no such file"),
+        (["run", "some/where.txt"], "some/where.txt: no such file"),
+        (["run", "/no/where"], "/no/where: no such file"),
+        (["run", "somewhere/"], "somewhere/: no such file"),
         (["run", ""], "text: nothing in it, expected words to look at"),
         (["run", "blank.txt"], "blank.txt: no text in it"),
-        (["run", "photos"], "photos: a folder given, expected a file"),
+        (["run", "./photos"], "./photos: a folder given, expected a file"),
         (["run", "1 " * 1100], "text: 1,100 tokens given, expected at most 1,024 to look at"),
         (["run", "1 2", "--target", " "], "target: nothing in it, expected words to look at"),
         (["captions", "missing.png"], "missing.png: no such file"),
         (["captions"], "which pictures? captions reads pictures; give files, or folders of them"),
         (["nowhere", "1 2"], "nowhere: not a run folder, it has no config.toml"),
-        (["run", "1", "--out", "look.gif"], "--out: look.gif given, expected a name that ends in .html, .png, .svg, "),
+        (["run", "1", "--out", "lines.txt"], "--out: lines.txt is a file, expected a name that ends in .html, .png, "),
+        (["run", "1", "--out", "lines.txt/pages"], "--out: lines.txt/pages: Not a directory; expected another name"),
         (["run", "1", "--format", "gif"], "--format: 'gif' given, expected html, png, svg or pdf"),
         (["run", "1", "--format", "png", "--out", "a.html"], "--out: a.html given with --format png, expected a name "),
         (["run", "1", "--out", "no/where.html"], "--out: no/where.html: no folder no to write it into"),

@@ -135,22 +135,20 @@ def test_results_in_a_file_need_no_standard_output(before, tmp_path):
     assert out.read_text().count("\n") == 2
 
 
-def test_training_needs_neither(tmp_path):
-    given = ("--set", "training.steps=2", "--set", "model.size=8", "--set", "model.layers=1", "--set", "model.heads=2")
-    given += (
-        "--set",
-        "training.device=cpu",
-        "--set",
-        "training.validate_rows=2",
-        "--set",
-        f"data.cache={tmp_path}/cache",
-    )
-    files = Path("data/pairs")
-    for i, before in enumerate((close(0, 1, 2), full(2), broken(2))):
-        out = tmp_path / f"run{i}"
-        command = ("train", "--source", files / "source.txt", "--target", files / "target.txt", "--out", out, *given)
-        assert regard(*command, before=before) == Ended(0, "", "")
-        assert (out / "report.html").exists()
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "before", [close(0, 1, 2), pytest.param(full(2), marks=SLOW), pytest.param(broken(2), marks=SLOW)]
+)
+def test_training_needs_neither(tmp_path, before):
+    given = ["training.steps=2", "model.size=8", "model.layers=1", "model.heads=2", "training.device=cpu"]
+    given += ["training.validate_rows=2", f"data.cache={tmp_path}/cache"]
+    sets = [word for each in given for word in ("--set", each)]
+    files, out = Path("data/pairs"), tmp_path / "run"
+    command = ("train", "--source", files / "source.txt", "--target", files / "target.txt", "--out", out, *sets)
+    assert regard(*command, before=before) == Ended(0, "", "")
+    assert (out / "report.html").exists()
 
 
 def test_a_closed_standard_input_is_one_sentence():

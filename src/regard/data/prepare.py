@@ -312,8 +312,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     shutil.rmtree(folder / "drawn", ignore_errors=True)
     tokenizers.save(folder / "tokenizer.json")
     rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
-    (folder / "valid.jsonl").write_text(rows, encoding="utf-8", newline="
-")
+    (folder / "valid.jsonl").write_text(rows, encoding="utf-8", newline="\n")
     return {"starts": starts, "counts": counts, "remarks": reading.remarks, **manifest}
 
 

@@ -18,7 +18,7 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 class Stopping:
     """Inside, Ctrl-C, SIGTERM and SIGHUP let the update finish, so that it can be saved; a second Ctrl-C stops at once.
 
-    A SIGHUP that is ignored, as `nohup` has it, stays ignored.
+    A SIGHUP that is ignored, as `nohup` has it, stays ignored, and so does a Ctrl-C, as with `&` in a script.
     """
 
     def __init__(self, group: Group, settings: TrainingSettings, progress: Progress):
@@ -27,7 +27,7 @@ class Stopping:
         self.before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        ignored = {number for number in SIGNALS[2:] if signal.getsignal(number) == signal.SIG_IGN}
+        ignored = {number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN}
         try:
             self.before = {number: signal.signal(number, self.note) for number in SIGNALS if number not in ignored}
         except ValueError:  # not in the main thread: whoever started it has to stop it
