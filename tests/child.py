@@ -60,7 +60,11 @@ def forked(
         _, how = os.waitpid(child, 0)
         out.seek(0)
         err.seek(0)
-        return Ended(os.waitstatus_to_exitcode(how), out.read().decode(), err.read().decode())
+        return Ended(
+            os.waitstatus_to_exitcode(how),
+            out.read().decode(errors="surrogateescape"),
+            err.read().decode(errors="surrogateescape"),
+        )
 
 
 def opened(number: int):

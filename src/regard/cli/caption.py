@@ -40,7 +40,7 @@ def caption(
     regard caption runs/flickr8k photo.jpg writes the caption; of several pictures, or a folder, each stands behind its
     path and a tab. One that cannot be read is named on standard error and left out.
     """
-    from regard.data.captions import pictures_in
+    from regard.data.captions import NAMED, named, pictures_in
     from regard.decoding.file import search_options
     from regard.decoding.out import check_out, writing
     from regard.decoding.shared import Processes
@@ -65,8 +65,9 @@ def caption(
             except DataError as error:
                 if len(paths) == 1:
                     raise
-                print(f"regard: {error}", file=sys.stderr)
                 lost += 1
+                if lost <= NAMED:
+                    print(f"regard: {named([str(error)])}", file=sys.stderr)
                 continue
             names.append(path)
             yield read

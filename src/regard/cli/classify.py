@@ -56,7 +56,7 @@ def classify(
 
 def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
     """The label of each picture; those that cannot be read are named, and counted."""
-    from regard.data.captions import pictures_in
+    from regard.data.captions import NAMED, named, pictures_in
     from regard.data.pictures import read_for
     from regard.decoding.named import label_line
     from regard.errors import CommandError, DataError
@@ -71,7 +71,8 @@ def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool)
             if len(paths) == 1:
                 raise
             lost += 1
-            warn(str(error))
+            if lost <= NAMED:
+                warn(named([str(error)]))
             continue
         place = "" if len(paths) == 1 and list(given) == paths else path
         yield label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)

@@ -24,6 +24,7 @@ def data(
     """Write a built-in corpus as files: sentences, gold alignments, heads; documents; pictures with captions."""
     from regard.data.builtin import NAMES, known, options_of
     from regard.data.builtin.files import write
+    from regard.decoding.out import check_link
 
     if show:
         for each, what in NAMES.items():
@@ -35,6 +36,7 @@ def data(
     allowed = options_of(name)
     if out is None:
         raise CommandError("where to? --out DIR is missing")
+    check_link(out, "--out")
     options = {}
     for assignment in set_:
         option, equals, value = assignment.partition("=")

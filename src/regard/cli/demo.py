@@ -14,8 +14,11 @@ def demo(
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.", show_default=False)] = None,
 ) -> None:
     """Train a small Transformer from nothing on a built-in corpus, translate, and show what it looks at."""
+    from regard.decoding.out import check_link
     from regard.demo.phrasebook import fresh
 
+    if out is not None:
+        check_link(out, "--out")
     if lineage:
         from regard.demo.lineage import MODELS, compare
 

@@ -43,6 +43,9 @@ def study(
     if untrained and name in STUDIES and STUDIES[name].trained:
         raise CommandError(f"--untrained: {name} trains all that it measures")
 
+    from regard.decoding.out import check_link
+
+    check_link(out, "--out")
     setting = Setting(
         numbers(seeds, seed, quick), quick, device, out, lambda text: print(text, file=sys.stderr), data, jobs
     )

@@ -23,6 +23,8 @@ from regard.errors import DataError
 
 __all__ = ["Captions", "Found", "named", "pictures_in", "read_captions", "read_labels", "read_list", "survey"]
 
+NAMED = 10  # pictures that a command names which it cannot read; more are counted
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 NUMBERED = re.compile(r"#\d+$")
 SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
 
@@ -201,7 +203,7 @@ def pictures_in(paths: Iterable[str], say: Say = silent) -> list[str]:
 
 
 def named(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
-    """The first few names, for a message; bytes that are no characters in them are shown as question marks."""
+    """The first few names, for a message on one line; bytes that are no characters are shown as question marks."""
     first = sorted(names)
     text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")
-    return text.encode(errors="replace").decode()
+    return CONTROL.sub("?", text).encode(errors="replace").decode()

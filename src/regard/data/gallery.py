@@ -103,8 +103,9 @@ def spelt(name: str, files: Mapping[str, object]) -> str | None:
 
 
 def folders(files: Iterable[str]) -> dict[str, str]:
-    """The label of each picture: the folder that it is in."""
-    return {name: name.split("/")[0] for name in files if "/" in name}
+    r"""The label of each picture: the folder that it is in; a byte in its name that is no UTF-8 reads as \xe9 does."""
+    labels = ((name, os.fsencode(name.split("/")[0])) for name in files if "/" in name)
+    return {name: label.decode(errors="backslashreplace") for name, label in labels}
 
 
 def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:

@@ -32,7 +32,7 @@ from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.options import GREEDY
 from regard.decoding.pictures import search_pictures
-from regard.errors import ArgumentError, TrainingError
+from regard.errors import ArgumentError, NotFiniteError, TrainingError
 from regard.evaluation.captions import caption_scores
 from regard.models.caption_lstm import LSTMDecoder
 from regard.models.captioner import CaptionerModel
@@ -164,7 +164,10 @@ class Caption(Translate):
         self.translated: list[tuple[str, str, str]] = []
         if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
             references = [[self.tokenizer.normalise(each) for each in given] for given in self.references[:rows]]
-            outputs = self.describe(rows)
+            try:
+                outputs = self.describe(rows)
+            except NotFiniteError:  # though what is told to it has a finite loss
+                return figures
             figures |= caption_scores(outputs, references)
             names = [name for name, _ in self.prepared.valid_pairs[:rows]]
             self.translated = list(zip(names, (given[0] for given in references), outputs, strict=True))

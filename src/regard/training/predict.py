@@ -17,7 +17,7 @@ from regard.data.packing import PackedBatch, pack, pad_up, step_of
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import greedy_in_batches
-from regard.errors import ArgumentError, ConfigError, TrainingError
+from regard.errors import ArgumentError, ConfigError, NotFiniteError, TrainingError
 from regard.evaluation.text import bleu, chrf, exact
 from regard.models.contract import Model
 from regard.models.kinds import build
@@ -116,7 +116,10 @@ class Translate(Task):
         self.translated: list[tuple[str, str, str]] = []
         if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
             sources, references = self.texts(rows)
-            outputs = self.translate(sources)
+            try:
+                outputs = self.translate(sources)
+            except NotFiniteError:  # though what is told to it has a finite loss
+                return figures
             figures |= {
                 "bleu": bleu(outputs, references),
                 "chrf": chrf(outputs, references),

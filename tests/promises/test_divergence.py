@@ -1,0 +1,122 @@
+"""Training that diverges ends in a sentence that says why and what is safe; what was saved before can be loaded.
+
+Every kind of model, with and without validation: rates at which scores, gradients or the weights themselves are no
+numbers any more.
+"""
+
+import math
+
+import pytest
+import torch
+from tiny import caption_table, document_table, question_table, records, table
+
+from regard.errors import TrainingError
+from regard.models.kinds import KINDS
+from regard.run import load
+from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training.start import start
+
+SMALL = {"size": 8, "embedding": 8, "hidden": 8}
+MODELS = {
+    "lstmn": {"kind": "lstmn", **SMALL},
+    "pointer": {"kind": "pointer", "size": 8, "embedding": 8},
+    "ntm": {"kind": "ntm", "size": 8},
+    "encoder": {"kind": "encoder", "size": 8, "heads": 2, "layers": 1, "hidden": 8},
+}
+TABLES = {
+    **{kind: lambda folder, kind=kind: table(folder, kind) for kind in ("transformer", "rnnsearch", "luong", "rnn")},
+    **{kind: lambda folder, kind=kind: table(folder, model=MODELS[kind]) for kind in ("lstmn", "pointer", "ntm")},
+    "encoder": lambda folder: table(folder, model=MODELS["encoder"], task="language-model"),
+    "han": lambda folder: document_table(folder, "han"),
+    "documents by an encoder": lambda folder: document_table(folder, "encoder"),
+    "captioner": caption_table,
+    "captioner, hard": lambda folder: caption_table(folder, attention="hard"),
+    "convnet": question_table,
+}
+SAFE = ("lower training.rate", "the last checkpoint is", "no checkpoint was saved")
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_every_kind_is_here():
+    assert KINDS.keys() <= {name.split(",")[0] for name in TABLES}
+
+
+def diverging(folder, name, rate, valid, steps):
+    """A configuration that begins well for two steps and then takes steps that are far too large."""
+    whole = TABLES[name](folder)
+    whole["data"]["held_out"] = 0.1 if valid else 0.0
+    whole["training"] |= {"steps": steps, "rate": rate, "warmup": 1, "validate_every": 6, "log_every": 3}
+    return whole
+
+
+def outcome(whole, run) -> str:
+    """How it ended: its sentence, or an empty one."""
+    try:
+        start(whole, run)
+    except TrainingError as error:
+        said = str(error)
+        assert "\n" not in said
+        assert said.startswith("step ")
+        assert "finite" in said
+        assert SAFE[0] in said
+        assert any(words in said for words in SAFE[1:])
+        return said
+    return ""
+
+
+def check_folder(run, valid) -> None:
+    """All that is saved is finite and can be loaded; what is called best had a finite loss."""
+    for folder in Checkpoints(run).steps():
+        for name, tensor in read_checkpoint(folder, trainer=False).model.items():
+            assert bool(tensor.isfinite().all()), f"{folder.name}: {name}"
+    if Checkpoints(run).last() is not None:
+        load(run, device="cpu")
+    if valid:
+        for record in records(run):
+            assert not record.get("best") or math.isfinite(record["loss"])
+
+
+RATES = [1e6, 1e30, 1e38]
+
+
+@pytest.mark.parametrize("valid", [True, False], ids=["validated", "not validated"])
+@pytest.mark.parametrize("name", TABLES)
+def test_no_kind_ends_otherwise(tmp_path, name, valid):
+    """Whatever overflows first."""
+    said = []
+    for rate in RATES:
+        run = tmp_path / f"{rate:g}"
+        said.append(outcome(diverging(tmp_path, name, rate, valid, steps=12), run))
+        check_folder(run, valid)
+    assert "the weights are not finite any more" in said[-1]
+
+
+def test_no_finite_gradient_in_a_hundred_steps(tmp_path):
+    said = outcome(diverging(tmp_path, "transformer", 1e6, True, steps=300), tmp_path / "run")
+    assert "no finite gradient in the last 1" in said
+    assert f"the last checkpoint is {tmp_path / 'run' / 'checkpoints' / 'step-'}" in said
+
+
+def test_a_short_run_that_learned_nothing_is_not_finished(tmp_path):
+    """Fewer steps than a hundred, none of which had a finite gradient after the first."""
+    assert "finite" in outcome(diverging(tmp_path, "transformer", 1e30, True, steps=12), tmp_path / "run")
+
+
+def test_what_was_good_before_stays_the_best(tmp_path):
+    """A run that is resumed at a rate that is too high keeps its best checkpoint, and can be loaded."""
+    whole = table(tmp_path)
+    start(whole, tmp_path / "run")
+    best = (tmp_path / "run" / "best.json").read_text()
+    whole["training"] |= {"steps": 200, "rate": 1e38, "schedule": "constant"}
+    with pytest.raises(TrainingError, match="finite"):
+        start(whole, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "best.json").read_text() == best
+    check_folder(tmp_path / "run", True)
+    assert load(tmp_path / "run", device="cpu").translate(["1 2 3"])
