@@ -38,7 +38,7 @@ def desk(tmp_path_factory) -> Path:
     gold = ["2-0 1-1 0-2", "1-0 0?1", "", "3-0 2-1 1-2 0-3", "0-0"]
     one = ["3-1 2-2 1-3", "2-1 1?2", "", "4-1 3-2 2-3 1-4", "1-1"]
     files = {"source.txt": SOURCES, "target.txt": TARGETS, "gold.txt": gold, "one.txt": one, "two.txt": ["1", "2"]}
-    files |= {"bad.txt": ["0-0", "0-0", "x"], "out.txt": ["0-3", *[""] * 4]}
+    files |= {"bad.txt": ["0-0", "0-0", "x", "y"], "out.txt": ["0-3", *[""] * 4]}
     for name, lines in files.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
     return folder
