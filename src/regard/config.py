@@ -10,6 +10,7 @@ Nothing here imports torch, so that a wrong key is answered at once.
 """
 
 import dataclasses
+import datetime
 import difflib
 import math
 import types
@@ -18,12 +19,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, visible
 from regard.reading import Unreadable, parse_toml, read_toml
 
-__all__ = ["assign", "option", "parse", "plain", "read", "suggestion"]
+__all__ = ["assign", "option", "parse", "plain", "read", "shown", "suggestion"]
 
 T = TypeVar("T")
+LONGEST = 4096  # characters of a text: a path has no more
+CUT = 80  # characters of a value in a message
+DEEP = 3  # tables and lists within each other that a message shows
 
 
 def option(
@@ -86,10 +90,12 @@ def value_of(hint: Any, given: Any, path: str, limits: Mapping[str, Any]) -> Any
             return given
         return parse(typing.cast(type, hint), given, path)
     if hint is float and isinstance(given, int) and not isinstance(given, bool):
-        given = float(given)
+        given = float(given) if abs(given) < 2**1000 else math.copysign(math.inf, given)
     if hint in (int, float, str, bool) and type(given) is hint:
         if hint in (int, float):
             in_limits(given, path, limits)
+        elif hint is str:
+            check_text(given, path)
         return given
     raise ConfigError(path, f"{shown(given)} given, expected {wanted(hint)}")
 
@@ -106,6 +112,7 @@ def union(arguments: tuple[Any, ...], given: Any, path: str, limits: Mapping[str
             # A number of the right kind out of its limits, or a key inside a table, is the mistake to speak of.
             near = len(real) == 1 or error.key != path
             near |= each in (int, float) and isinstance(given, int | float) and not isinstance(given, bool)
+            near |= each is str and isinstance(given, str)
             if near:
                 raise
     raise ConfigError(path, f"{shown(given)} given, expected {' or '.join(wanted(each) for each in real)}")
@@ -113,7 +120,7 @@ def union(arguments: tuple[Any, ...], given: Any, path: str, limits: Mapping[str
 
 def in_limits(given: float, path: str, limits: Mapping[str, Any]) -> None:
     """Refuse a number that is not finite or out of its limits."""
-    if not math.isfinite(given):
+    if isinstance(given, float) and not math.isfinite(given):
         raise ConfigError(path, f"{given} given, expected a finite number")
     checks = {
         "least": (lambda limit: given >= limit, "at least"),
@@ -124,6 +131,16 @@ def in_limits(given: float, path: str, limits: Mapping[str, Any]) -> None:
     for name, (holds, words) in checks.items():
         if name in limits and not holds(limits[name]):
             raise ConfigError(path, f"{shown(given)} given, expected {words} {limits[name]}")
+
+
+def check_text(given: str, path: str) -> None:
+    """Refuse a text that says nothing, or that no file, name or word could be."""
+    if not given:
+        raise ConfigError(path, '"" given, expected a text; leave the key out to have its default')
+    if len(given) > LONGEST:
+        raise ConfigError(path, f"{shown(given)} given, {len(given):,} characters, expected at most {LONGEST:,}")
+    if "\0" in given or any("\ud800" <= each <= "\udfff" for each in given):
+        raise ConfigError(path, f"{shown(given)} given, expected a text that can be written as UTF-8, and no NUL in it")
 
 
 def wanted(hint: Any) -> str:
@@ -155,14 +172,32 @@ def suggestion(given: str, known: Iterable[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as TOML would write it."""
+    """A value about as TOML would write it: on one line, of characters that can be seen, and cut where it is long."""
+    text = as_toml(value, DEEP)
+    return text if len(text) <= CUT else text[: CUT - 3] + "…"
+
+
+def as_toml(value: Any, deep: int) -> str:
+    """Of a long value no more than its beginning is looked at, and of nested ones the outer."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = f'"{value}"' if isinstance(value, str) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"
+    if isinstance(value, str):
+        return f'"{visible(value[:CUT])}"'
+    if isinstance(value, int) and value.bit_length() > 256:  # Python itself writes none of more than 4,300 digits
+        return f"a number of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(as_toml(each, deep - 1) for each in value[:CUT])}]" if deep or not value else "[…]"
+    if isinstance(value, Mapping):
+        pairs = [(str(key)[:CUT], each) for key, each in list(value.items())[:CUT]]
+        inside = ", ".join(f"{visible(key)} = {as_toml(each, deep - 1)}" for key, each in pairs) if deep else "…"
+        return f"{{{inside if value else ''}}}"
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return visible(repr(value))
 
 
 def joined(path: str, key: str) -> str:
+    key = key if len(key) <= CUT else f"{key[: CUT - 3]}…"
     return f"{path}.{key}" if path else key
 
 
@@ -184,11 +219,8 @@ def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         key, equals, text = setting.partition("=")
         path = key.strip().split(".")
         if not equals or not all(path):
-            raise ConfigError(setting, "given to --set, expected key=value, such as training.steps=8000")
-        try:
-            value = parse_toml(f"value = {text}")["value"]
-        except Unreadable:
-            value = text.strip()
+            raise ConfigError(joined("", setting), "given to --set, expected key=value, such as training.steps=8000")
+        value = read_value(text)
         table = config
         for i, part in enumerate(path[:-1]):
             table = table.setdefault(part, {})
@@ -196,6 +228,15 @@ def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
                 raise ConfigError(".".join(path[: i + 1]), "not a table, so nothing below it can be set")
         table[path[-1]] = value
     return config
+
+
+def read_value(text: str) -> Any:
+    """A value as TOML writes it, or the text itself where it is none."""
+    try:
+        found = parse_toml(f"value = {text}")
+    except Unreadable:
+        return text.strip()
+    return found["value"] if len(found) == 1 else text.strip()  # several lines of TOML are no value
 
 
 def plain(config: Any) -> dict[str, Any]:

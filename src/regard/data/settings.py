@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.config import option, suggestion
+from regard.config import option, shown, suggestion
 from regard.errors import ArgumentError, ConfigError
 from regard.reading import Unreadable, parse_toml
 
@@ -14,6 +14,7 @@ __all__ = ["GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache
 TABLES = (".tsv", ".jsonl", ".json")
 SPECIAL = {"reviews": "documents", "scenes": "pictures"}  # built-in corpora that are no pairs of texts
 GOLD = "gold"  # the links that a built-in corpus has
+COLUMNS = 10_000
 PLACES = ("source", "corpora", "documents", "images", "builtin")
 Reads = Literal["text", "documents", "pictures"]
 
@@ -25,11 +26,17 @@ class CorpusSettings:
     source: str | None = option(None, "text file of source sentences, one a line")
     target: str | None = option(None, "text file of their translations, line by line")
     file: str | None = option(None, "one file with both sides: .tsv, .jsonl or .json (an object a line), also .gz")
-    source_column: str | int | None = option(None, "the source in `file`: a column from 1 (TSV), a key (JSON lines)")
-    target_column: str | int | None = option(None, "the target in `file`: a column from 1 (TSV), a key (JSON lines)")
+    source_column: str | int | None = option(
+        None, "the source in `file`: a column from 1 (TSV), a key (JSON lines)", least=1, most=COLUMNS
+    )
+    target_column: str | int | None = option(
+        None, "the target in `file`: a column from 1 (TSV), a key (JSON lines)", least=1, most=COLUMNS
+    )
     alignment: str | None = option(None, "text file of word links beside them, a line a pair: 0-0 1-2 (Pharaoh)")
-    alignment_column: str | int | None = option(None, "the links in `file`: a column from 1 (TSV), a key (JSON lines)")
-    weight: float = option(1.0, "how often its pairs come in an epoch, on average", above=0)
+    alignment_column: str | int | None = option(
+        None, "the links in `file`: a column from 1 (TSV), a key (JSON lines)", least=1, most=COLUMNS
+    )
+    weight: float = option(1.0, "how often its pairs come in an epoch, on average", least=0.001, most=1000)
     tag: str | None = option(None, "a word put before every source, such as <2de>, kept as one piece")
 
     def __post_init__(self) -> None:
@@ -47,7 +54,7 @@ class CorpusSettings:
                     raise ConfigError(name, "given beside file; give source and target, or file")
             if self.form not in TABLES:
                 raise ConfigError(
-                    "file", f'"{self.file}" given, expected a name that ends in {", ".join(TABLES)} or .gz'
+                    "file", f"{shown(self.file)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
                 )
             if self.form == ".tsv":
                 self.column("source_column")
@@ -57,7 +64,7 @@ class CorpusSettings:
             if self.alignment is not None and self.alignment_column is not None:
                 raise ConfigError("alignment", "given beside alignment_column; give one of them")
         if self.tag is not None and (not self.tag or self.tag.split() != [self.tag]):
-            raise ConfigError("tag", f'"{self.tag}" given, expected one word, such as "<2de>"')
+            raise ConfigError("tag", f'{shown(self.tag)} given, expected one word, such as "<2de>"')
 
     @property
     def form(self) -> str | None:
@@ -74,9 +81,11 @@ class CorpusSettings:
         given = getattr(self, name)
         if given is None:
             return 1 if name == "source_column" else 2
-        number = int(given) if isinstance(given, int) or given.isdecimal() else 0
-        if number < 1:
-            raise ConfigError(name, f"{given!r} given, expected a column number from 1, as the file is a TSV")
+        number = int(given) if isinstance(given, int) or (given.isdecimal() and len(given) < 9) else 0
+        if not 1 <= number <= COLUMNS:
+            raise ConfigError(
+                name, f"{shown(given)} given, expected a column number from 1 to {COLUMNS:,}, as the file is a TSV"
+            )
         return number
 
     def key(self, name: Literal["source_column", "target_column", "alignment_column"]) -> str:
@@ -106,12 +115,18 @@ class DataSettings:
     valid: tuple[CorpusSettings, ...] = option((), "several validation corpora, in place of the two")
     documents: str | None = option(None, "labelled documents, one a line: .tsv (label, text), .jsonl, .json, also .gz")
     valid_documents: str | None = option(None, "the same for validation")
-    label_column: str | int | None = option(None, "the label: a column from 1 (TSV; 1), a key (JSON lines; label)")
-    text_column: str | int | None = option(None, "the text: a column from 1 (TSV; 2), a key (JSON lines; text)")
+    label_column: str | int | None = option(
+        None, "the label: a column from 1 (TSV; 1), a key (JSON lines; label)", least=1, most=COLUMNS
+    )
+    text_column: str | int | None = option(
+        None, "the text: a column from 1 (TSV; 2), a key (JSON lines; text)", least=1, most=COLUMNS
+    )
     sentence_mark: str | None = option(
         None, "what stands between two sentences of a document; without it they are found by their full stops"
     )
-    document_tokens: int = option(1000, "tokens of a document that are read; the rest is cut off, and counted", least=1)
+    document_tokens: int = option(
+        1000, "tokens of a document that are read; the rest is cut off, and counted", least=1, most=1_048_576
+    )
     images: str | None = option(None, "folder of pictures")
     captions: str | None = option(
         None, "their captions: a TSV of picture and caption, Flickr8k's token file, or Karpathy's JSON"
@@ -125,15 +140,17 @@ class DataSettings:
     image_size: int = option(96, "pixels of a side, to which pictures are scaled and cut", least=8, most=1024)
     flip: bool = option(False, "in training, half of the pictures are mirrored")
     crop: float = option(0.0, "in training, the share of the side that is cut off at random places", least=0, below=1)
-    workers: int | None = option(None, "processes that decode pictures; default: as many as there are cores", least=1)
+    workers: int | None = option(
+        None, "processes that decode pictures; default: as many as there are cores", least=1, most=256
+    )
     builtin: str | None = option(None, "a built-in corpus, in place of files, such as phrasebook")
     pair: str = option("en-de", "the language pair of a built-in corpus")
-    count: int = option(40_000, "examples drawn from a built-in corpus", least=2)
-    builtin_seed: int = option(0, "which pairs are drawn from a built-in corpus", least=0)
+    count: int = option(40_000, "examples drawn from a built-in corpus", least=2, most=10_000_000)
+    builtin_seed: int = option(0, "which pairs are drawn from a built-in corpus", least=0, most=2**63 - 1)
     builtin_options: tuple[str, ...] = option((), 'further options of a built-in corpus, such as "longest=20"')
-    longest: int = option(200, "tokens a side; longer pairs are dropped, and counted", least=1)
+    longest: int = option(200, "tokens a side; longer pairs are dropped, and counted", least=1, most=1_048_576)
     held_out: float = option(0.01, "the share held out for validation where no files are given", least=0, most=0.5)
-    held_out_most: int = option(2000, "the most pairs held out", least=1)
+    held_out_most: int = option(2000, "the most pairs held out", least=1, most=10_000_000)
     lowercase: bool = option(False, "lowercase everything")
     cache: str | None = option(None, "folder for encoded corpora; default $REGARD_CACHE, else ~/.cache/regard")
 
@@ -162,7 +179,9 @@ class DataSettings:
             return
         if self.builtin is not None and self.builtin not in SPECIAL:
             if self.alignment != GOLD:
-                raise ConfigError("alignment", f'"{self.alignment}" given with a built-in corpus, expected "{GOLD}"')
+                raise ConfigError(
+                    "alignment", f'{shown(self.alignment)} given with a built-in corpus, expected "{GOLD}"'
+                )
         elif self.corpora:
             raise ConfigError("alignment", "given beside corpora; give each corpus its own")
         elif self.source is None:
@@ -183,7 +202,7 @@ class DataSettings:
             from regard.data.builtin import NAMES, generate
 
             if self.builtin not in NAMES:
-                raise ConfigError("data.builtin", f'"{self.builtin}" given{suggestion(self.builtin, NAMES)}')
+                raise ConfigError("data.builtin", f"{shown(self.builtin)} given{suggestion(self.builtin, NAMES)}")
             try:
                 generate(self.builtin, 0, seed=self.builtin_seed, pair=self.pair, **self.options())
             except ArgumentError as error:
@@ -201,7 +220,9 @@ class DataSettings:
         """A file of documents as a corpus: the text is its source, and the label its target."""
         form = Path(path.removesuffix(".gz")).suffix.lower()
         if form not in TABLES:
-            raise ConfigError("documents", f'"{path}" given, expected a name that ends in {", ".join(TABLES)} or .gz')
+            raise ConfigError(
+                "documents", f"{shown(path)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
+            )
         columns = (2, 1) if form == ".tsv" else ("text", "label")
         text = columns[0] if self.text_column is None else self.text_column
         label = columns[1] if self.label_column is None else self.label_column
@@ -228,9 +249,11 @@ class DataSettings:
         for each in self.builtin_options:
             name, equals, text = each.partition("=")
             if not equals or not name.strip().isidentifier():
-                raise ConfigError("builtin_options", f'"{each}" given, expected name=value, such as "longest=20"')
+                raise ConfigError("builtin_options", f'{shown(each)} given, expected name=value, such as "longest=20"')
             if name.strip() in ("name", "count", "seed", "split", "pair"):
-                raise ConfigError("builtin_options", f'"{each}" given; set data.builtin, count, builtin_seed or pair')
+                raise ConfigError(
+                    "builtin_options", f"{shown(each)} given; set data.builtin, count, builtin_seed or pair"
+                )
             try:
                 read[name.strip()] = parse_toml(f"value = {text}")["value"]
             except Unreadable:
@@ -244,7 +267,9 @@ class TokenizerSettings:
 
     kind: Literal["bpe", "unigram", "word", "character"] = option("bpe", "what the pieces are")
     joint: bool = option(True, "one vocabulary for both sides")
-    size: int | Literal["auto"] = option("auto", "pieces a vocabulary; auto chooses from the corpus", least=5)
+    size: int | Literal["auto"] = option(
+        "auto", "pieces a vocabulary; auto chooses from the corpus", least=5, most=1_048_576
+    )
     file: str | None = option(None, "an existing tokenizer.json for both sides")
     source_file: str | None = option(None, "an existing tokenizer.json for the source")
     target_file: str | None = option(None, "an existing tokenizer.json for the target")

@@ -13,24 +13,28 @@ __all__ = ["GREEDY", "Options"]
 class Options:
     """Greedy, beam or sampling, and what an output may look like."""
 
-    beam: int = option(5, "hypotheses a sentence; 1 is greedy search", least=1)
-    nbest: int = option(1, "outputs a sentence, at most the beam; of sampling, any number", least=1)
+    beam: int = option(5, "hypotheses a sentence; 1 is greedy search", least=1, most=10_000)
+    nbest: int = option(1, "outputs a sentence, at most the beam; of sampling, any number", least=1, most=10_000)
     length_penalty: float = option(0.6, "GNMT's α: log P is divided by ((5 + length) / 6)^α", least=0, most=10)
-    coverage_penalty: float = option(0.0, "GNMT's β: what an output loses for source words it did not look at", least=0)
-    shortest: int = option(0, "tokens of an output at least", least=0)
-    longest: int | None = option(
-        None, "tokens of an output at most; default: twice its source's and twenty more", least=0
+    coverage_penalty: float = option(
+        0.0, "GNMT's β: what an output loses for source words it did not look at", least=0, most=1000
     )
-    no_repeat: int = option(0, "n-grams of this many tokens are said once; 0: as often as it likes", least=0)
-    groups: int = option(1, "groups of a diverse beam", least=1)
-    diversity: float = option(0.5, "what a group pays for a token that an earlier group just said", least=0)
+    shortest: int = option(0, "tokens of an output at least", least=0, most=1_048_576)
+    longest: int | None = option(
+        None, "tokens of an output at most; default: twice its source's and twenty more", least=0, most=1_048_576
+    )
+    no_repeat: int = option(0, "n-grams of this many tokens are said once; 0: as often as it likes", least=0, most=1000)
+    groups: int = option(1, "groups of a diverse beam", least=1, most=10_000)
+    diversity: float = option(
+        0.5, "what a group pays for a token that an earlier group just said", least=0, most=1_000_000
+    )
     sample: bool = option(False, "draw each token at random in place of searching")
-    temperature: float = option(1.0, "of sampling: below 1 likely tokens are drawn more often", above=0)
-    top_k: int = option(0, "of sampling: only the likeliest k tokens; 0: all", least=0)
+    temperature: float = option(1.0, "of sampling: below 1 likely tokens are drawn more often", above=0, most=1_000_000)
+    top_k: int = option(0, "of sampling: only the likeliest k tokens; 0: all", least=0, most=1_048_576)
     top_p: float = option(
         1.0, "of sampling: only the likeliest tokens that have this probability together", above=0, most=1
     )
-    seed: int = option(0, "of sampling", least=0)
+    seed: int = option(0, "of sampling", least=0, most=2**63 - 1)
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto", "of many sentences on a GPU: bf16, or fp32; auto is bf16 there, and fp32 elsewhere"
     )

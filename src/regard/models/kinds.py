@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.config import parse, plain, suggestion
+from regard.config import parse, plain, shown, suggestion
 from regard.errors import ConfigError
 from regard.models.options import (
     HAN,
@@ -202,9 +202,12 @@ KINDS: dict[str, Kind] = {
 
 def kind_of(table: Mapping[str, Any], path: str = "model") -> Kind:
     """The kind that a [model] table names."""
-    name = table.get("kind") or "transformer"
+    name = table.get("kind")
+    if name is None:
+        name = "transformer"
     if not isinstance(name, str) or name not in KINDS:
-        raise ConfigError(f"{path}.kind", f"{name!r} given, no such kind{suggestion(str(name), KINDS)}")
+        meant = suggestion(name if isinstance(name, str) else "", KINDS)
+        raise ConfigError(f"{path}.kind", f"{shown(name)} given, no such kind{meant}")
     return KINDS[name]
 
 
@@ -214,7 +217,8 @@ def model_config(table: Mapping[str, Any], path: str = "model") -> ModelConfig:
     own = {key: value for key, value in table.items() if key not in ("kind", "preset")}
     preset = table.get("preset")
     if preset is not None and (not isinstance(preset, str) or preset not in kind.presets):
-        raise ConfigError(f"{path}.preset", f"{preset!r} given, no such preset{suggestion(str(preset), kind.presets)}")
+        meant = suggestion(preset if isinstance(preset, str) else "", kind.presets)
+        raise ConfigError(f"{path}.preset", f"{shown(preset)} given, no such preset{meant}")
     return parse(kind.config, {**(kind.presets[preset] if preset else {}), **own}, path)
 
 

@@ -7,7 +7,7 @@ the file of its kind.
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.config import option
+from regard.config import option, shown
 from regard.errors import ConfigError
 
 __all__ = [
@@ -27,6 +27,11 @@ __all__ = [
 ]
 
 Cell = Literal["rnn", "gru", "lstm"]
+WIDEST = 65_536  # numbers of a vector: a square matrix of them is 16 GiB already
+DEEPEST = 1024  # layers
+HEADS = 1024
+LONGEST = 1_048_576  # positions
+LARGEST = 1_000_000  # weight of a term of the loss: what is above drowns all others in float32
 REACHES = {"window": 8, "convolution": 1}  # how many words on each side are near, where nothing else is said
 
 
@@ -48,9 +53,9 @@ class RNN(ModelConfig):
 
     cell: Cell = option("gru", "rnn (Elman), gru (Cho 2014) or lstm (Sutskever 2014)")
     nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
-    size: int = option(256, "width of the hidden states", least=1)
-    embedding: int = option(256, "width of the word embeddings", least=1)
-    layers: int = option(1, "cells one on the other", least=1)
+    size: int = option(256, "width of the hidden states", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    layers: int = option(1, "cells one on the other", least=1, most=DEEPEST)
     start: Literal["zero", "copy", "tanh"] = option(
         "tanh", "the decoder's first state: zero, the encoder's last, or tanh(V h)"
     )
@@ -71,11 +76,11 @@ class RNNSearch(ModelConfig):
 
     cell: Cell = option("gru", "of encoder and decoder")
     nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
-    size: int = option(256, "width of each direction's and the decoder's states", least=1)
-    embedding: int = option(256, "width of the word embeddings", least=1)
-    hidden: int = option(256, "width of the alignment model", least=1)
-    layers: int = option(1, "bidirectional layers of the encoder", least=1)
-    maxout: int = option(128, "width of the deep output's maxout layer", least=1)
+    size: int = option(256, "width of each direction's and the decoder's states", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    hidden: int = option(256, "width of the alignment model", least=1, most=WIDEST)
+    layers: int = option(1, "bidirectional layers of the encoder", least=1, most=DEEPEST)
+    maxout: int = option(128, "width of the deep output's maxout layer", least=1, most=WIDEST)
     output: Literal["current", "previous"] = option(
         "current", "the output reads s_i (the paper's text) or s_(i-1) (its appendix)"
     )
@@ -86,17 +91,17 @@ class Luong(ModelConfig):
     """Options of `luong`."""
 
     cell: Literal["gru", "lstm"] = option("lstm", "of encoder and decoder")
-    size: int = option(256, "width of the states", least=1)
-    embedding: int = option(256, "width of the word embeddings", least=1)
-    layers: int = option(2, "cells one on the other", least=1)
+    size: int = option(256, "width of the states", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    layers: int = option(2, "cells one on the other", least=1, most=DEEPEST)
     score: Literal["dot", "general", "concat", "location"] = option(
         "general", "how a state and an annotation are compared"
     )
     span: Literal["global", "local-m", "local-p"] = option(
         "global", "all annotations, a window that moves on, or one that is predicted"
     )
-    radius: int = option(10, "D, half of a local window", least=1)
-    length: int = option(200, "positions that the score location knows", least=1)
+    radius: int = option(10, "D, half of a local window", least=1, most=LONGEST)
+    length: int = option(200, "positions that the score location knows", least=1, most=LONGEST)
     input_feeding: bool = option(True, "the attentional state goes into the next step's input")
     reverse: bool = option(False, "read the source backwards")
     bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
@@ -114,14 +119,16 @@ class Luong(ModelConfig):
 class Transformer(ModelConfig):
     """Options of `transformer`."""
 
-    size: int = option(256, "width of the model", least=1)
-    heads: int = option(4, "attention heads", least=1)
-    layers: int = option(3, "blocks of the encoder, and of the decoder", least=1)
-    decoder_layers: int | None = option(None, "blocks of the decoder, where they are not as many", least=1)
-    hidden: int = option(1024, "width of the feed-forward nets", least=1)
+    size: int = option(256, "width of the model", least=1, most=WIDEST)
+    heads: int = option(4, "attention heads", least=1, most=HEADS)
+    layers: int = option(3, "blocks of the encoder, and of the decoder", least=1, most=DEEPEST)
+    decoder_layers: int | None = option(
+        None, "blocks of the decoder, where they are not as many", least=1, most=DEEPEST
+    )
+    hidden: int = option(1024, "width of the feed-forward nets", least=1, most=WIDEST)
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
     join: Literal["add", "concatenate"] = option("add", "how sinusoidal and learned positions meet the embeddings")
-    length: int = option(1024, "positions that learned ones know", least=1)
+    length: int = option(1024, "positions that learned ones know", least=1, most=LONGEST)
     norm: Literal["pre", "post"] = option("pre", "layer norm before each part, or after its residual (the paper)")
     tied: Literal["none", "output", "all"] = option(
         "output", "the output projection is the target's embedding; all: the source's too (needs a joint tokenizer)"
@@ -129,7 +136,9 @@ class Transformer(ModelConfig):
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
     score: Literal["dot", "additive"] = option("dot", "how a head compares a query and a key")
     scaled: bool = option(True, "dot products are divided by √d_k; false: they are not")
-    depth: int | None = option(None, "d_k, the width of a head's queries and keys, where not size / heads", least=1)
+    depth: int | None = option(
+        None, "d_k, the width of a head's queries and keys, where not size / heads", least=1, most=WIDEST
+    )
     split: Literal["projection", "input"] = option(
         "projection", "each head projects the whole input (the paper), or its own slice, without an output projection"
     )
@@ -142,6 +151,7 @@ class Transformer(ModelConfig):
         None,
         "how many words on each side are near: by default 8 of a window, and 1, a kernel of three, of a convolution",
         least=1,
+        most=LONGEST,
     )
 
     def __post_init__(self) -> None:
@@ -166,12 +176,12 @@ class Encoder(ModelConfig):
     """Options of `encoder`."""
 
     job: Literal["classify", "language-model"] = option("classify", "a text classifier, or a causal language model")
-    size: int = option(256, "width of the model", least=1)
-    heads: int = option(4, "attention heads", least=1)
-    layers: int = option(3, "blocks", least=1)
-    hidden: int = option(1024, "width of the feed-forward nets", least=1)
+    size: int = option(256, "width of the model", least=1, most=WIDEST)
+    heads: int = option(4, "attention heads", least=1, most=HEADS)
+    layers: int = option(3, "blocks", least=1, most=DEEPEST)
+    hidden: int = option(1024, "width of the feed-forward nets", least=1, most=WIDEST)
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
-    length: int = option(1024, "positions that learned ones know", least=1)
+    length: int = option(1024, "positions that learned ones know", least=1, most=LONGEST)
     norm: Literal["pre", "post"] = option("pre", "layer norm before each part, or after its residual")
     pooling: Literal["mean", "attention"] = option("mean", "how a classifier makes one vector of many")
     tied: bool = option(True, "a language model's output projection is its embedding")
@@ -190,10 +200,10 @@ class LSTMN(ModelConfig):
     job: Literal["translate", "language-model", "classify"] = option(
         "translate", "an encoder-decoder, a language model or a text classifier"
     )
-    size: int = option(256, "width of the hidden and the memory tape", least=1)
-    embedding: int = option(256, "width of the word embeddings", least=1)
-    hidden: int = option(256, "width of the attention's hidden layer", least=1)
-    layers: int = option(1, "cells one on the other", least=1)
+    size: int = option(256, "width of the hidden and the memory tape", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    hidden: int = option(256, "width of the attention's hidden layer", least=1, most=WIDEST)
+    layers: int = option(1, "cells one on the other", least=1, most=DEEPEST)
     intra: bool = option(True, "look back at the tapes at every step; false: a plain LSTM, to compare with")
     fusion: Literal["shallow", "deep"] = option(
         "shallow", "a decoder reads the source beside its state (shallow), or into its memory by a gate, too (deep)"
@@ -204,9 +214,9 @@ class LSTMN(ModelConfig):
 class Pointer(ModelConfig):
     """Options of `pointer`."""
 
-    size: int = option(256, "width of the states", least=1)
-    embedding: int = option(256, "width of the word embeddings", least=1)
-    hidden: int = option(256, "width of the pointing attention", least=1)
+    size: int = option(256, "width of the states", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    hidden: int = option(256, "width of the pointing attention", least=1, most=WIDEST)
     bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
     once: bool = option(False, "no place is pointed at twice, as in sorting or a tour")
 
@@ -222,12 +232,12 @@ class NTM(ModelConfig):
     controller: Literal["feedforward", "lstm"] = option(
         "feedforward", "what reads the input and steers the heads; an lstm may remember past the memory"
     )
-    size: int = option(100, "width of the controller", least=1)
-    embedding: int = option(32, "width of the word embeddings", least=1)
-    slots: int = option(128, "N, the places of the memory", least=1)
-    width: int = option(20, "M, the numbers a place holds", least=1)
-    heads: int = option(1, "pairs of a reading and a writing head", least=1)
-    shift: int = option(1, "the furthest that a head moves in a step", least=0)
+    size: int = option(100, "width of the controller", least=1, most=WIDEST)
+    embedding: int = option(32, "width of the word embeddings", least=1, most=WIDEST)
+    slots: int = option(128, "N, the places of the memory", least=1, most=65_536)
+    width: int = option(20, "M, the numbers a place holds", least=1, most=WIDEST)
+    heads: int = option(1, "pairs of a reading and a writing head", least=1, most=HEADS)
+    shift: int = option(1, "the furthest that a head moves in a step", least=0, most=1024)
     feed: bool = option(
         False, "the outputs so far are read on; false: only the memory says what comes, as in the paper"
     )
@@ -244,34 +254,43 @@ class Captioner(ModelConfig):
     backbone: str = option("resnet", "what makes the grid: resnet, the own one, or timm:NAME, or torchvision:NAME")
     weights: str | None = option(None, "a file with the backbone's weights (.safetensors, or a state_dict .pt)")
     frozen: bool = option(False, "the backbone is not trained")
-    channels: int = option(32, "width of the own ResNet's first stage; each further stage doubles it", least=1)
+    channels: int = option(
+        32, "width of the own ResNet's first stage; each further stage doubles it", least=1, most=4096
+    )
     stages: int = option(3, "stages of the own ResNet; each halves the grid", least=1, most=5)
-    blocks: int = option(2, "residual blocks of a stage", least=1)
+    blocks: int = option(2, "residual blocks of a stage", least=1, most=256)
     decoder: Literal["lstm", "transformer"] = option("lstm", "what writes the words")
     attention: Literal["soft", "hard", "straight-through", "none"] = option(
         "soft",
         "all places weighed, one place drawn, learnt by REINFORCE or straight through, or none: the mean of the grid",
     )
-    size: int = option(256, "width of the decoder's states", least=1)
-    embedding: int = option(256, "width of the word embeddings", least=1)
-    hidden: int = option(256, "width of the attention's hidden layer; of a Transformer's feed-forward nets", least=1)
-    heads: int = option(4, "attention heads of a Transformer", least=1)
-    layers: int = option(1, "cells, or blocks of a Transformer, one on the other", least=1)
+    size: int = option(256, "width of the decoder's states", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    hidden: int = option(
+        256, "width of the attention's hidden layer; of a Transformer's feed-forward nets", least=1, most=WIDEST
+    )
+    heads: int = option(4, "attention heads of a Transformer", least=1, most=HEADS)
+    layers: int = option(1, "cells, or blocks of a Transformer, one on the other", least=1, most=DEEPEST)
     gate: bool = option(True, "the gate β, by which the LSTM says how much the picture counts for a word")
-    penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0)
-    entropy: float = option(0.002, "λ_e, the weight of hard attention's entropy", least=0)
-    reinforce: float = option(0.05, "λ_r, the weight of hard attention's REINFORCE term", least=0)
+    penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0, most=LARGEST)
+    entropy: float = option(0.002, "λ_e, the weight of hard attention's entropy", least=0, most=LARGEST)
+    reinforce: float = option(0.05, "λ_r, the weight of hard attention's REINFORCE term", least=0, most=LARGEST)
     sampled: float = option(
         0.5, "the share of sentences whose places are drawn; the others take the mean", above=0, most=1
     )
     settle: int = option(
-        500, "batches before any place is drawn; the share grows to `sampled` in as many more", least=0
+        500,
+        "batches before any place is drawn; the share grows to `sampled` in as many more",
+        least=0,
+        most=1_000_000_000,
     )
-    tau: float = option(1.0, "τ, the temperature of straight-through attention's gradient", above=0)
+    tau: float = option(1.0, "τ, the temperature of straight-through attention's gradient", above=0, most=LARGEST)
 
     def __post_init__(self) -> None:
         if self.backbone != "resnet" and not self.backbone.startswith(("timm:", "torchvision:")):
-            raise ConfigError("backbone", f'"{self.backbone}" given, expected resnet, timm:NAME or torchvision:NAME')
+            raise ConfigError(
+                "backbone", f"{shown(self.backbone)} given, expected resnet, timm:NAME or torchvision:NAME"
+            )
         if self.backbone == "resnet" and self.frozen and self.weights is None:
             raise ConfigError("frozen", "true given without weights: the backbone would stay as it was drawn")
         if self.decoder == "transformer":
@@ -287,9 +306,9 @@ class HAN(ModelConfig):
     """Options of `han`."""
 
     cell: Literal["gru", "lstm"] = option("gru", "of both levels")
-    size: int = option(50, "width of each direction's states, of words and of sentences", least=1)
-    embedding: int = option(200, "width of the word embeddings", least=1)
-    hidden: int = option(100, "width of the two attentions", least=1)
+    size: int = option(50, "width of each direction's states, of words and of sentences", least=1, most=WIDEST)
+    embedding: int = option(200, "width of the word embeddings", least=1, most=WIDEST)
+    hidden: int = option(100, "width of the two attentions", least=1, most=WIDEST)
     attention: bool = option(True, "weigh words and sentences; false: as `pooling` says")
     pooling: Literal["mean", "max"] = option(
         "mean", "without attention: the mean of all states, or the largest of each of their numbers"
@@ -305,12 +324,14 @@ class HAN(ModelConfig):
 class ConvNet(ModelConfig):
     """Options of `convnet`."""
 
-    channels: int = option(32, "width of the first stage; each further stage doubles it", least=1)
+    channels: int = option(32, "width of the first stage; each further stage doubles it", least=1, most=4096)
     stages: int = option(3, "stages; each halves the grid", least=1, most=5)
-    blocks: int = option(1, "residual blocks of a stage", least=1)
+    blocks: int = option(1, "residual blocks of a stage", least=1, most=256)
     attention: bool = option(True, "the self-attention layer after the stage `after`")
-    after: int = option(2, "the stage, from 1, whose grid the self-attention layer sees", least=1)
-    reduction: int = option(8, "the layer's channels are divided by so many for queries, keys and values", least=1)
+    after: int = option(2, "the stage, from 1, whose grid the self-attention layer sees", least=1, most=5)
+    reduction: int = option(
+        8, "the layer's channels are divided by so many for queries, keys and values", least=1, most=WIDEST
+    )
 
     def __post_init__(self) -> None:
         if self.after > self.stages:

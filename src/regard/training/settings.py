@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from regard.config import option, parse, plain, suggestion
+from regard.config import option, parse, plain, shown, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
 from regard.models.kinds import KINDS, Kind, kind_of, model_config
@@ -12,6 +12,7 @@ from regard.models.options import ModelConfig
 
 __all__ = ["Settings", "TrainingSettings", "base_table", "read_settings", "without_cache"]
 
+STEPS = 1_000_000_000
 TASKS = ("translate", "language-model", "caption", "classify")
 
 
@@ -19,46 +20,58 @@ TASKS = ("translate", "language-model", "caption", "classify")
 class TrainingSettings:
     """How a model is trained."""
 
-    steps: int = option(8000, "updates of the weights", least=1)
-    minutes: float | None = option(None, "stop after so many minutes, whatever step it is", above=0)
+    steps: int = option(8000, "updates of the weights", least=1, most=STEPS)
+    minutes: float | None = option(None, "stop after so many minutes, whatever step it is", above=0, most=5_256_000)
     batch_tokens: int | Literal["auto"] = option(
-        "auto", "token budget of a batch, a side and a process; auto: 4,096 on a CPU, found by trying on a GPU", least=1
+        "auto",
+        "token budget of a batch, a side and a process; auto: 4,096 on a CPU, found by trying on a GPU",
+        least=1,
+        most=1_048_576,
     )
-    batch_rows: int | None = option(None, "the most sentences a batch", least=1)
-    accumulate: int = option(1, "batches an update and a process", least=1)
-    rate: float = option(1e-3, "the highest learning rate", above=0)
+    batch_rows: int | None = option(None, "the most sentences a batch", least=1, most=1_048_576)
+    accumulate: int = option(1, "batches an update and a process", least=1, most=65_536)
+    rate: float = option(1e-3, "the highest learning rate", above=0, most=1_000_000)
     schedule: Literal["noam", "cosine", "constant"] = option(
         "noam", "after the warm-up: 1/√step (Vaswani 2017), half a cosine down to the last step, or constant"
     )
-    warmup: int = option(1000, "steps in which the rate grows from nothing", least=0)
+    warmup: int = option(1000, "steps in which the rate grows from nothing", least=0, most=STEPS)
     betas: tuple[float, ...] = option((0.9, 0.98), "Adam's two", least=0, below=1)
-    weight_decay: float = option(0.0, "AdamW's", least=0)
+    weight_decay: float = option(0.0, "AdamW's", least=0, most=1_000_000)
     smoothing: float = option(0.1, "label smoothing", least=0, below=1)
     guided: float = option(
         0.0,
         "guided alignment: the weight of a loss that lets one head look where the links of data.alignment lead",
         least=0,
+        most=1_000_000,
     )
     guided_layer: int | None = option(
-        None, "its layer, from 0; default: the last but one of more than three, else the last", least=0
+        None, "its layer, from 0; default: the last but one of more than three, else the last", least=0, most=1023
     )
-    guided_head: int = option(0, "its head, from 0", least=0)
-    clip: float = option(1.0, "the largest norm of the gradient; 0: no limit", least=0)
+    guided_head: int = option(0, "its head, from 0", least=0, most=1023)
+    clip: float = option(1.0, "the largest norm of the gradient; 0: no limit", least=0, most=1_000_000)
     ema: float | None = option(
         None, "decay of an exponential moving average of the weights, such as 0.999", above=0, below=1
     )
-    average: int = option(0, "at the end, average the last so many checkpoints; taken if it is better", least=0)
+    average: int = option(
+        0, "at the end, average the last so many checkpoints; taken if it is better", least=0, most=10_000
+    )
     metric: Literal["bleu", "chrf", "exact", "cider", "rouge", "accuracy", "f1", "loss"] | None = option(
         None, "what says which checkpoint is best; by default bleu, a classifier's accuracy, a language model's loss"
     )
     class_weights: Literal["none", "balanced"] = option(
         "none", "balanced: a classifier's rare labels count as much as its frequent ones"
     )
-    validate_every: int = option(500, "steps between validations, each of which saves a checkpoint", least=1)
-    validate_rows: int = option(500, "sentences translated at a validation; the loss is over all of them", least=0)
-    patience: int = option(0, "stop after so many validations without a better one; 0: never", least=0)
-    keep: int = option(2, "checkpoints kept beside the best one", least=1)
-    log_every: int = option(20, "steps between two records of the training loss", least=1)
+    validate_every: int = option(
+        500, "steps between validations, each of which saves a checkpoint", least=1, most=STEPS
+    )
+    validate_rows: int = option(
+        500, "sentences translated at a validation; the loss is over all of them", least=0, most=1_000_000_000
+    )
+    patience: int = option(
+        0, "stop after so many validations without a better one; 0: never", least=0, most=1_000_000_000
+    )
+    keep: int = option(2, "checkpoints kept beside the best one", least=1, most=10_000)
+    log_every: int = option(20, "steps between two records of the training loss", least=1, most=STEPS)
     seed: int = option(1, "of weights, dropout and the order of batches", least=0, most=2**63 - 1)
     device: Literal["auto", "cpu", "cuda"] = option("auto", "auto takes a GPU where there is one")
     precision: Literal["auto", "fp32", "bf16"] = option("auto", "auto: bf16 on a GPU, fp32 on a CPU")
@@ -67,7 +80,7 @@ class TrainingSettings:
         "auto", "on a GPU, replay a whole update as one CUDA graph a shape of batch; auto: where that can be done"
     )
     shard: bool = option(False, "with torchrun: shard weights, gradients and optimiser over the processes (FSDP2)")
-    threads: int | None = option(None, "CPU threads; default: what torch chooses", least=1)
+    threads: int | None = option(None, "CPU threads; default: what torch chooses", least=1, most=1024)
 
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
@@ -119,7 +132,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     known = ("task", "data", "tokenizer", "model", "training")
     for key in table:
         if key not in known:
-            raise ConfigError(key, f"no such key{suggestion(key, known)}")
+            raise ConfigError(shown(key)[1:-1], f"no such key{suggestion(key, known)}")
     for key in known[1:]:
         if not isinstance(table.get(key, {}), Mapping):
             raise ConfigError(key, "expected a table")
@@ -128,7 +141,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     task, kind = task_and_kind(table, data)
     model = {**table.get("model", {}), "kind": kind.name}
     if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", task) != task:
-        raise ConfigError("model.job", f'"{model["job"]}" given with task = "{task}", expected "{task}"')
+        raise ConfigError("model.job", f'{shown(model["job"])} given with task = "{task}", expected "{task}"')
     training = dict(table.get("training", {}))
     training.setdefault("metric", METRICS[task][0])
     settings = Settings(
@@ -184,7 +197,8 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
     named = table.get("model", {}).get("kind") is not None
     task = table.get("task")
     if task is not None and task not in TASKS:
-        raise ConfigError("task", f"{task!r} given, no such task{suggestion(str(task), TASKS)}")
+        meant = suggestion(task if isinstance(task, str) else "", TASKS)
+        raise ConfigError("task", f"{shown(task)} given, no such task{meant}")
     reads = data.reads or (kind_of(table["model"]).reads if named else "text")
     if task is None and reads == "pictures":
         task = kind_of(table["model"]).tasks[0] if named else "caption" if data.captions or data.builtin else "classify"
@@ -211,9 +225,10 @@ def known_options(model: Mapping[str, Any]) -> None:
     everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
     for key in model:
         if key not in everywhere and key not in own:
-            kind = KINDS.get(str(model.get("kind", "transformer")))
+            named = model.get("kind", "transformer")
+            kind = KINDS.get(named) if isinstance(named, str) else None
             options = [field.name for field in fields(kind.config)] if kind else []
-            raise ConfigError(f"model.{key}", f"no such key{suggestion(key, [*own, *options])}")
+            raise ConfigError(f"model.{shown(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")
 
 
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:

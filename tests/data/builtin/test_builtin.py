@@ -122,7 +122,7 @@ def test_sentences_that_are_used_up_say_how_many_were_found(monkeypatch):
         ("copy", {"symbols": 0}, "symbols: 0 given"),
         ("sort", {"shortest": 9, "longest": 4}, "longest: 4 given, a whole number of at least 9"),
         ("numbers", {"language": "es"}, "language: 'es' given, there are en, de, fr"),
-        ("numbers", {"direction": "up"}, "direction: 'up' given"),
+        ("numbers", {"direction": "up"}, 'direction: "up" given'),
         ("numbers", {"highest": 10**9}, "highest: 1000000000 given, at most 999999999"),
         ("dates", {"form": "sort"}, "form: 'sort' given, there are any, long"),
         ("dates", {"form": "short"}, "1900 to 2099 given, 1950 to 2049 expected for the form short"),

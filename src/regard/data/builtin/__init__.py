@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from regard.data.builtin.example import Corpus, Example
+from regard.data.builtin.example import Corpus, Example, whole
 from regard.errors import ArgumentError
 
 __all__ = ["NAMES", "Example", "Split", "generate", "options_of", "split_of"]
@@ -51,12 +51,10 @@ def generate(
     says how many there were. What is kept in memory is eight bytes' hash of each source.
     """
     module = corpus(name)
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise ArgumentError(f"count: {count!r} given, a whole number of at least 0 expected")
+    whole("count", count, 0, 10**12)
     if split not in get_args(Split):
         raise ArgumentError(f"split: {split!r} given, {known(get_args(Split), split)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ArgumentError(f"seed: {seed!r} given, a whole number of at least 0 expected")
+    whole("seed", seed, 0, 2**64)
     allowed = options_of(name)
     for option in options:
         if option not in allowed:

@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.example import Example, Wanted, named, whole
 from regard.data.builtin.numerals import listed, spell
 from regard.errors import ArgumentError
 
@@ -95,14 +95,10 @@ class Options:
     last: int = 2099
 
     def __post_init__(self) -> None:
-        if self.direction not in DIRECTIONS:
-            raise ArgumentError(f"direction: {self.direction!r} given, there are {', '.join(DIRECTIONS)}")
-        if self.form != "any" and self.form not in FORMS:
-            raise ArgumentError(f"form: {self.form!r} given, there are any, {', '.join(FORMS)}")
-        whole("first", self.first, 1)
-        whole("last", self.last, self.first)
-        if self.last > 9999:
-            raise ArgumentError(f"last: {self.last} given, at most 9999 expected")
+        named("direction", self.direction, DIRECTIONS)
+        named("form", self.form, ("any", *FORMS))
+        whole("first", self.first, 1, 9999)
+        whole("last", self.last, self.first, 9999)
         low, high = LIMITS.get(self.form, (1, 9999))
         if self.first < low or self.last > high:
             wanted = f"{low} to {high} expected for the form {self.form}"

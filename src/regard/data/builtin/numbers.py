@@ -11,9 +11,8 @@ equally likely.
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.example import Example, Wanted, named, whole
 from regard.data.builtin.numerals import HIGHEST, LANGUAGES, spell
-from regard.errors import ArgumentError
 
 __all__ = ["Options", "draw", "every"]
 
@@ -28,14 +27,10 @@ class Options:
     highest: int = 999_999
 
     def __post_init__(self) -> None:
-        if self.language not in LANGUAGES:
-            raise ArgumentError(f"language: {self.language!r} given, there are {', '.join(LANGUAGES)}")
-        if self.direction not in DIRECTIONS:
-            raise ArgumentError(f"direction: {self.direction!r} given, there are {', '.join(DIRECTIONS)}")
-        whole("lowest", self.lowest, 0)
-        whole("highest", self.highest, self.lowest)
-        if self.highest > HIGHEST:
-            raise ArgumentError(f"highest: {self.highest} given, at most {HIGHEST} expected")
+        named("language", self.language, LANGUAGES)
+        named("direction", self.direction, DIRECTIONS)
+        whole("lowest", self.lowest, 0, HIGHEST)
+        whole("highest", self.highest, self.lowest, HIGHEST)
 
 
 def make(number: int, wanted: Wanted, options: Options) -> Example | None:

@@ -19,8 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from regard.data.builtin.example import Example, Wanted, whole
-from regard.errors import ArgumentError
+from regard.data.builtin.example import LONGEST, Example, Wanted, whole
 
 __all__ = ["LABELS", "Options", "draw", "every"]
 
@@ -220,11 +219,9 @@ class Options:
     denied: int = 30
 
     def __post_init__(self) -> None:
-        whole("shortest", self.shortest, 1)
-        whole("longest", self.longest, self.shortest)
-        whole("denied", self.denied, 0)
-        if self.denied > 100:
-            raise ArgumentError(f"denied: {self.denied} given, at most 100 of a hundred expected")
+        whole("shortest", self.shortest, 1, LONGEST)
+        whole("longest", self.longest, self.shortest, LONGEST)
+        whole("denied", self.denied, 0, 100)
 
 
 class Drawer:

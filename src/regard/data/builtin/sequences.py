@@ -9,11 +9,12 @@ import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.example import LONGEST, Example, Wanted, whole
 
 __all__ = ["Options", "draw", "every", "letters"]
 
 Solve = Callable[[Sequence[int]], list[int]]  # where each symbol of the target stands in the source
+SYMBOLS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +24,9 @@ class Options:
     symbols: int = 26
 
     def __post_init__(self) -> None:
-        whole("shortest", self.shortest, 1)
-        whole("longest", self.longest, self.shortest)
-        whole("symbols", self.symbols, 1)
+        whole("shortest", self.shortest, 1, LONGEST)
+        whole("longest", self.longest, self.shortest, LONGEST)
+        whole("symbols", self.symbols, 1, SYMBOLS)
 
 
 @functools.cache

@@ -18,14 +18,13 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.example import LONGEST, Example, Wanted, named, whole
 from regard.data.builtin.phrasebook import english, french, german
 from regard.data.builtin.phrasebook.derivation import search
 from regard.data.builtin.phrasebook.grammar import Grammar
 from regard.data.builtin.phrasebook.meaning import Sentence
 from regard.data.builtin.phrasebook.pool import Pool
 from regard.data.builtin.phrasebook.words import Word, finish, links
-from regard.errors import ArgumentError
 
 __all__ = ["PAIRS", "Options", "derive", "draw", "every"]
 
@@ -39,10 +38,9 @@ class Options:
     shortest: int = 3
 
     def __post_init__(self) -> None:
-        if self.pair not in PAIRS:
-            raise ArgumentError(f"pair: {self.pair!r} given, there are {', '.join(PAIRS)}")
-        whole("shortest", self.shortest, 1)
-        whole("longest", self.longest, max(3, self.shortest))
+        named("pair", self.pair, PAIRS)
+        whole("shortest", self.shortest, 1, LONGEST)
+        whole("longest", self.longest, max(3, self.shortest), LONGEST)
 
 
 @functools.cache

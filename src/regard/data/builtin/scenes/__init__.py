@@ -20,11 +20,10 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from regard.data.builtin.example import Example, Wanted, whole
+from regard.data.builtin.example import Example, Wanted, named, whole
 from regard.data.builtin.scenes.placing import ASKED, for_caption, for_question
 from regard.data.builtin.scenes.scene import Scene, Shape
 from regard.data.builtin.scenes.wording import answer, caption, links
-from regard.errors import ArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,13 +41,9 @@ class Options:
     question: str = "none"
 
     def __post_init__(self) -> None:
-        whole("size", self.size, 32)
-        whole("shapes", self.shapes, 1)
-        for name, most in (("size", 1024), ("shapes", 3)):
-            if getattr(self, name) > most:
-                raise ArgumentError(f"{name}: {getattr(self, name)} given, at most {most} expected")
-        if self.question not in QUESTIONS:
-            raise ArgumentError(f"question: {self.question!r} given, there are {', '.join(QUESTIONS)}")
+        whole("size", self.size, 32, 1024)
+        whole("shapes", self.shapes, 1, 3)
+        named("question", self.question, QUESTIONS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
