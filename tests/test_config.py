@@ -82,7 +82,9 @@ TABLES = st.fixed_dictionaries(
         "kind": st.sampled_from(["a", "b", 3]),
         "either": st.integers(2, 99) | st.just("auto"),
         "flag": st.booleans(),
-        "inner": st.fixed_dictionaries({"name": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)}),
+        "inner": st.fixed_dictionaries(
+            {"name": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)}
+        ),
     },
 )
 
