@@ -31,7 +31,6 @@ __all__ = [
     "ShapeError",
     "TrainingError",
     "WatchError",
-    "visible",
 ]
 
 

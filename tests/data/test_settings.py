@@ -35,13 +35,13 @@ REFUSED = [
     (
         DataSettings,
         {"corpora": [{"file": "a.tsv", "source_column": "en"}]},
-        "source_column: 'en' given, expected a column",
+        'source_column: "en" given, expected a column',
     ),
-    (DataSettings, {"corpora": [{"file": "a.tsv", "target_column": 0}]}, "target_column: 0 given, expected a column"),
+    (DataSettings, {"corpora": [{"file": "a.tsv", "target_column": 0}]}, "target_column: 0 given, expected at least 1"),
     (
         DataSettings,
         {"corpora": [{"file": "a.tsv", "weight": 0}]},
-        r"data.corpora\[0\].weight: 0.0 given, expected more",
+        r"data.corpora\[0\].weight: 0.0 given, expected at least",
     ),
     (
         DataSettings,

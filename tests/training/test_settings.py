@@ -53,7 +53,7 @@ def test_the_data_says_what_is_learned_and_by_which_kind(data, task, kind):
         ),
         ({"data": {"captions": "a"}}, "data.images: missing, as captions is given"),
         ({"data": {"documents": "a.txt"}}, 'data.documents: "a.txt" given, expected a name that ends in .tsv'),
-        ({"data": {"documents": "a.tsv", "text_column": "b"}}, "data.text_column: 'b' given, expected a column number"),
+        ({"data": {"documents": "a.tsv", "text_column": "b"}}, 'data.text_column: "b" given, expected a column number'),
         ({"data": {"images": "a", "captions": "b", "labels": "c"}}, "data.labels: given beside captions"),
         ({"data": {"images": "a", "documents": "b.tsv"}}, "data.images: given beside documents"),
     ],
