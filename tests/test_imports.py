@@ -18,7 +18,7 @@ LAYERS = [
     {"models", "data"},
     {"attention"},
     {"kernels"},
-    {"errors", "config", "disk", "reading"},
+    {"errors", "config", "disk", "machine", "reading"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

@@ -28,7 +28,7 @@ __all__ = [
 
 Cell = Literal["rnn", "gru", "lstm"]
 WIDEST = 65_536  # numbers of a vector: a square matrix of them is 16 GiB already
-DEEPEST = 1024  # layers
+DEEPEST = 256  # layers
 HEADS = 1024
 LONGEST = 1_048_576  # positions
 LARGEST = 1_000_000  # weight of a term of the loss: what is above drowns all others in float32
@@ -258,7 +258,7 @@ class Captioner(ModelConfig):
         32, "width of the own ResNet's first stage; each further stage doubles it", least=1, most=4096
     )
     stages: int = option(3, "stages of the own ResNet; each halves the grid", least=1, most=5)
-    blocks: int = option(2, "residual blocks of a stage", least=1, most=256)
+    blocks: int = option(2, "residual blocks of a stage", least=1, most=64)
     decoder: Literal["lstm", "transformer"] = option("lstm", "what writes the words")
     attention: Literal["soft", "hard", "straight-through", "none"] = option(
         "soft",
@@ -326,7 +326,7 @@ class ConvNet(ModelConfig):
 
     channels: int = option(32, "width of the first stage; each further stage doubles it", least=1, most=4096)
     stages: int = option(3, "stages; each halves the grid", least=1, most=5)
-    blocks: int = option(1, "residual blocks of a stage", least=1, most=256)
+    blocks: int = option(1, "residual blocks of a stage", least=1, most=64)
     attention: bool = option(True, "the self-attention layer after the stage `after`")
     after: int = option(2, "the stage, from 1, whose grid the self-attention layer sees", least=1, most=5)
     reduction: int = option(

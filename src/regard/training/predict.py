@@ -27,7 +27,7 @@ from regard.training.sample import Sample
 from regard.training.settings import Settings
 from regard.training.task import Task
 
-__all__ = ["LanguageModel", "Translate", "model_of"]
+__all__ = ["LanguageModel", "Translate", "model_of", "vocabulary_sizes"]
 
 
 class Translate(Task):
@@ -203,13 +203,18 @@ class LanguageModel(Translate):
 
 def model_of(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> Model:
     """A new model for these vocabularies: a language model reads what it writes, and a classifier says labels."""
-    if tokenizers is None:  # pictures, and labels
-        return build(settings.kind, settings.model, 0, len(labels))
-    target = len(labels) if settings.task == "classify" else tokenizers.target.size
-    source = target if settings.task == "language-model" else tokenizers.source.size
-    if not tokenizers.joint and settings.task == "translate":
+    source, target = vocabulary_sizes(settings, tokenizers, labels)
+    if tokenizers is not None and not tokenizers.joint and settings.task == "translate":
         if getattr(settings.model, "tied", None) == "all":
             raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both')
         if settings.kind == "pointer":
             raise ConfigError("tokenizer.joint", "two vocabularies given, expected one: a pointer says what it reads")
     return build(settings.kind, settings.model, source, target)
+
+
+def vocabulary_sizes(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> tuple[int, int]:
+    """How many tokens a model reads, none where it reads pictures, and how many tokens or labels it says."""
+    if tokenizers is None:  # pictures, and labels
+        return 0, len(labels)
+    target = len(labels) if settings.task == "classify" else tokenizers.target.size
+    return target if settings.task == "language-model" else tokenizers.source.size, target

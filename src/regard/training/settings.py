@@ -45,7 +45,7 @@ class TrainingSettings:
         most=1_000_000,
     )
     guided_layer: int | None = option(
-        None, "its layer, from 0; default: the last but one of more than three, else the last", least=0, most=1023
+        None, "its layer, from 0; default: the last but one of more than three, else the last", least=0, most=255
     )
     guided_head: int = option(0, "its head, from 0", least=0, most=1023)
     clip: float = option(1.0, "the largest norm of the gradient; 0: no limit", least=0, most=1_000_000)

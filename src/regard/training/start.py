@@ -23,9 +23,11 @@ from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoin
 from regard.training.defaults import data_defaults, model_defaults, training_defaults
 from regard.training.distributed import Group
 from regard.training.folder import claim
+from regard.training.footprint import check_batches, check_weights
 from regard.training.keeping import check_fits
 from regard.training.loop import Result, train
 from regard.training.precision import describe, in_bf16
+from regard.training.predict import vocabulary_sizes
 from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
 from regard.training.sizes import check_run_sizes
@@ -97,6 +99,7 @@ def start_in(
     manifest = read_manifest(best_of(base)) if base is not None else {} if last is None else read_manifest(last)
     run = base or (out if resume else None)
     tokenizers = None if run is None else tokenizers_of(run, manifest)
+    check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
     prepared = shared(settings, tokenizers, labels_of(manifest), group, progress)
     if choose:
         table = model_defaults(table, len(prepared.train), group.device.type)
@@ -104,7 +107,10 @@ def start_in(
     check_lengths(settings, prepared)
     if run is not None:
         check_run_sizes(settings, prepared, run, last or best_of(run))
+    sizes = vocabulary_sizes(settings, prepared.tokenizers, prepared.labels)
+    taken = check_weights(settings, group.device, *sizes, processes=group.world)
     budget = token_budget(settings, prepared, group)
+    check_batches(settings, group.device, prepared, budget, taken)
     if choose:
         table = training_defaults(table, settings, prepared.train.lengths, budget, group.world)
         settings = read_settings(table)

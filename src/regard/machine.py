@@ -1,0 +1,35 @@
+"""What this machine has: its memory, and the device that `auto` stands for. Nothing here imports torch at the top."""
+
+import contextlib
+import os
+from pathlib import Path
+
+__all__ = ["MPS", "auto_device", "amount", "memory"]
+
+CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's limit
+MPS = "mps: Apple's GPU is taken, on the plain path in float32, which Regard's own tests cannot try"
+
+
+def memory() -> int | None:
+    """Bytes that a process may have at most: the machine's, or the container's; None where nobody says."""
+    found = []
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system has it
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in CGROUPS:
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
+            found.append(int(Path(path).read_text(encoding="ascii")))
+    return min((each for each in found if each > 0), default=None)
+
+
+def amount(size: float) -> str:
+    """Bytes in words."""
+    return f"{size / 2**30:,.1f} GiB" if size < 10 * 2**40 else f"{size / 2**40:,.0f} TiB"
+
+
+def auto_device() -> str:
+    """The device that `auto` stands for: a GPU where there is one, NVIDIA's or else Apple's, and the CPU elsewhere."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -1,0 +1,98 @@
+"""What a training run takes of memory at least, said before any of it is taken.
+
+Weights are counted on a model that has none: torch's device `meta` keeps shapes alone.
+"""
+
+from dataclasses import fields, replace
+
+import torch
+
+from regard.data.prepare import Prepared
+from regard.errors import ConfigError
+from regard.machine import amount, memory
+from regard.models.kinds import build
+from regard.models.options import Captioner, ModelConfig
+from regard.training.defaults import PICTURES
+from regard.training.settings import Settings
+
+__all__ = ["check_batches", "check_weights", "count_weights"]
+
+FEWEST = 5  # pieces of a vocabulary, before it is known
+TRAINED = 16  # bytes of a weight in training: itself, its gradient, and Adam's two averages, in float32
+PLACES = {"cuda": "this GPU", "mps": "this machine", "cpu": "this machine"}
+DEEP = ("size", "embedding", "hidden", "layers", "decoder_layers", "length", "maxout", "depth", "heads", "reach",
+        "slots", "width", "channels", "stages", "blocks")  # fmt: skip
+
+
+def check_weights(
+    settings: Settings, device: torch.device, source: int = FEWEST, target: int = FEWEST, processes: int = 1
+) -> int:
+    """Refuse a model that there is no room for with vocabularies of these sizes; bytes that it takes in training."""
+    training, room = settings.training, room_on(device)
+    count = count_weights(settings, source, target)
+    needed = count * (TRAINED + (0 if training.ema is None else 4)) // (processes if training.shard else 1)
+    if room is not None and needed > room:
+        keys = large_keys(settings.model) + (["tokenizer.size"] if max(source, target) > 100_000 else [])
+        raise ConfigError(
+            keys[0],
+            f"the model's {count:,} weights would take {amount(needed)} in training, and {PLACES[device.type]} has "
+            f"{amount(room)}; make {' or '.join(keys)} smaller",
+        )
+    return needed
+
+
+def check_batches(settings: Settings, device: torch.device, prepared: Prepared, budget: int, model: int) -> None:
+    """Refuse batches that there is no room for beside a model that takes so many bytes; they are underestimated."""
+    training, room = settings.training, room_on(device)
+    half = device.type == "cuda" and training.precision != "fp32"
+    if prepared.pictures is not None:
+        key, count = "training.batch_rows", min(training.batch_rows or PICTURES, len(prepared.train))
+        kept, what = picture_numbers(settings), "pictures"
+    else:
+        side = int(prepared.train.lengths.sum(axis=0, dtype="int64").max())
+        key, count = "training.batch_tokens", min(budget, side)
+        kept, what = token_numbers(settings.model), "tokens"
+    needed = model + kept * count * (2 if half else 4)
+    if room is not None and needed > room:
+        keys = [key, *large_keys(settings.model)]
+        raise ConfigError(
+            key,
+            f"a batch of {count:,} {what} would take {amount(needed)} at least, with the model, and "
+            f"{PLACES[device.type]} has {amount(room)}; make {' or '.join(keys)} smaller",
+        )
+
+
+def room_on(device: torch.device) -> int | None:
+    """Bytes that a run may have there at most."""
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else memory()
+
+
+def count_weights(settings: Settings, source: int, target: int) -> int:
+    """How many weights the model has with vocabularies of these sizes; a backbone from elsewhere is not counted."""
+    config = settings.model
+    if isinstance(config, Captioner) and config.backbone != "resnet":
+        config = replace(config, backbone="resnet", weights=None, frozen=False)
+    with torch.device("meta"):
+        model = build(settings.kind, config, source, target)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def token_numbers(config: ModelConfig) -> int:
+    """Numbers that the backward pass of one token needs at least: four vectors a layer, and a memory's places."""
+    size, layers = getattr(config, "size", 0), getattr(config, "layers", 1)
+    return int(4 * size * layers + getattr(config, "slots", 0) * getattr(config, "width", 0))
+
+
+def picture_numbers(settings: Settings) -> int:
+    """Numbers that the backward pass of one picture needs at least: four times the first grid of Regard's network."""
+    if getattr(settings.model, "backbone", "resnet") != "resnet":
+        return 0
+    return int(4 * (settings.data.image_size // 2) ** 2 * settings.model.channels)  # type: ignore[attr-defined]
+
+
+def large_keys(config: ModelConfig) -> list[str]:
+    """The keys that make a model large: those set above their defaults, the furthest first; or else its first."""
+    own = {field.name: field.default for field in fields(config) if field.name in DEEP}
+    ratios = {name: (getattr(config, name) or 0) / (default or 256) for name, default in own.items()}  # type: ignore[operator]
+    above = sorted((name for name, ratio in ratios.items() if ratio > 1), key=lambda name: -ratios[name])
+    return [f"model.{name}" for name in (above or list(own))[:3]]
