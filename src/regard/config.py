@@ -12,6 +12,7 @@ Nothing here imports torch, so that a wrong key is answered at once.
 import dataclasses
 import datetime
 import difflib
+import functools
 import math
 import types
 import typing
@@ -55,7 +56,7 @@ def parse(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
     if not isinstance(given, Mapping):
         raise ConfigError(path, f"{shown(given)} given, expected a table")
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
     for key in given:
         if key not in fields:
             raise ConfigError(joined(path, key), f"no such key{suggestion(key, fields)}")
@@ -69,6 +70,9 @@ def parse(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
         return cls(**values)
     except ConfigError as error:
         raise ConfigError(joined(path, error.key), error.problem) from None
+
+
+hints_of = functools.cache(typing.get_type_hints)
 
 
 def value_of(hint: Any, given: Any, path: str, limits: Mapping[str, Any]) -> Any:
@@ -90,7 +94,10 @@ def value_of(hint: Any, given: Any, path: str, limits: Mapping[str, Any]) -> Any
             return given
         return parse(typing.cast(type, hint), given, path)
     if hint is float and isinstance(given, int) and not isinstance(given, bool):
-        given = float(given) if abs(given) < 2**1000 else math.copysign(math.inf, given)
+        if given.bit_length() > 1000:  # more than a float holds
+            in_limits(given, path, limits)
+            raise ConfigError(path, f"{shown(given)} given, expected a number that a float holds")
+        given = float(given)
     if hint in (int, float, str, bool) and type(given) is hint:
         if hint in (int, float):
             in_limits(given, path, limits)
