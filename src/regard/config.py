@@ -172,7 +172,7 @@ def choices(values: Iterable[Any]) -> str:
 def suggestion(given: str, known: Iterable[str]) -> str:
     """A likely meaning of a wrong word, ready to be put behind it; else all there are, if they are few."""
     known = list(known)
-    close = difflib.get_close_matches(given, known, n=1)
+    close = difflib.get_close_matches(given[:CUT], known, n=1)  # a page of text is no word that was misspelt
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; expected one of {', '.join(known)}" if 0 < len(known) <= 30 else ""

@@ -137,6 +137,8 @@ def as_toml(value: Any) -> str:
     """As a person would write it, who is not bound by what Python's writer of TOML takes."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**4000:
         return f"{'-' * (value < 0)}1{'0' * 5000}"
+    if value is odd.NEST:
+        return "[" * 500 + "]" * 500
     if isinstance(value, list):
         return f"[{', '.join(map(as_toml, value))}]"
     if isinstance(value, dict):
