@@ -95,6 +95,6 @@ def with_value(section: str, key: str, value: Any) -> tuple[dict[str, Any], str]
     return table, f"{name}.{key}"
 
 
-def keys() -> list[tuple[str, dataclasses.Field]]:
+def all_keys() -> list[tuple[str, dataclasses.Field]]:
     """Every key of every section."""
     return [(section, field) for section, cls in SECTIONS.items() for field in dataclasses.fields(cls)]

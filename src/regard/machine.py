@@ -11,8 +11,12 @@ MPS = "mps: Apple's GPU is taken, on the plain path in float32, which Regard's o
 
 
 def memory() -> int | None:
-    """Bytes that a process may have at most: the machine's, or the container's; None where nobody says."""
+    """Bytes that a process may have at most: the machine's, the container's or its own; None where nobody says."""
     found = []
+    with contextlib.suppress(ImportError):  # Windows has no such limits
+        import resource
+
+        found += [resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
     with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system has it
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for path in CGROUPS:

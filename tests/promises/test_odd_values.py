@@ -7,9 +7,7 @@ that Python gives, as TOML files, and as the text of `--set`.
 import dataclasses
 import re
 import time
-import tomllib
 import typing
-from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import odd
@@ -74,7 +72,7 @@ TOGETHER = {
 
 @pytest.mark.parametrize("value", odd.VALUES)
 def test_every_key_through_tables(value):
-    for section, field in odd.keys():
+    for section, field in odd.all_keys():
         table, name = odd.with_value(section, field.name, odd.VALUES[value])
         outcome(lambda table=table: read_settings(table), siblings(name, field.name))
     for key, name in OWN:
@@ -104,7 +102,7 @@ def test_every_key_through_set(value):
     given = odd.VALUES[value]
     texts = [given] if isinstance(given, str) else []
     texts.append(as_toml(given))
-    for section, field in odd.keys():
+    for section, field in odd.all_keys():
         if section.endswith("[0]"):
             continue  # --set does not reach into a list
         name = f"{section.partition(' ')[0]}.{field.name}"
@@ -124,7 +122,7 @@ def test_every_key_through_files(tmp_path):
         if value in odd.NO_TOML:
             continue
         text = as_toml(given)
-        for section, field in odd.keys():
+        for section, field in odd.all_keys():
             if not section.startswith("training") and field.name not in ("size", "source", "longest"):
                 continue  # what a file holds is a table, and those are tried in full above
             name = section.partition(" ")[0]
@@ -166,13 +164,15 @@ def test_every_number_has_limits(section):
 
 
 def test_the_limit_is_said():
-    for section, field in odd.keys():
+    for section, field in odd.all_keys():
         if "most" not in field.metadata or field.metadata["most"] >= 2**63 - 1:
             continue
         table, name = odd.with_value(section, field.name, 10**400)
         if typing.get_type_hints(odd.SECTIONS[section])[field.name] in (float, float | None):
             table, name = odd.with_value(section, field.name, 1e300)
-        with pytest.raises(ConfigError, match=f"^{re.escape(name)}: .* given, expected at most {field.metadata['most']}$"):
+        with pytest.raises(
+            ConfigError, match=f"^{re.escape(name)}: .* given, expected at most {field.metadata['most']}$"
+        ):
             read_settings(table)
 
 

@@ -29,7 +29,7 @@ class TrainingSettings:
         most=1_048_576,
     )
     batch_rows: int | None = option(None, "the most sentences a batch", least=1, most=1_048_576)
-    accumulate: int = option(1, "batches an update and a process", least=1, most=65_536)
+    accumulate: int = option(1, "batches an update and a process", least=1, most=4096)
     rate: float = option(1e-3, "the highest learning rate", above=0, most=1_000_000)
     schedule: Literal["noam", "cosine", "constant"] = option(
         "noam", "after the warm-up: 1/√step (Vaswani 2017), half a cosine down to the last step, or constant"
