@@ -56,7 +56,7 @@ def parse(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
     if not isinstance(given, Mapping):
         raise ConfigError(path, f"{shown(given)} given, expected a table")
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = hints_of(cls)
+    hints = hints_of(typing.cast(Any, cls))
     for key in given:
         if key not in fields:
             raise ConfigError(joined(path, key), f"no such key{suggestion(key, fields)}")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.eval import print_table, say
-from regard.cli.translate import flag, text
+from regard.cli.flags import number
+from regard.cli.translate import flag, search, text
+from regard.config import shown
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -41,14 +43,16 @@ def align(
     from_one: Annotated[bool, flag("--from-one", "Words of the gold links are counted from 1.")] = False,
     view: Annotated[str | None, text("The attention to read: its name, or its number from 0.")] = None,
     head: Annotated[str | None, text("The head, from 0, or mean.")] = None,
-    offset: Annotated[int | None, typer.Option(min=0, max=1, help="1: rows are of the word read.")] = None,
-    threshold: Annotated[float | None, text("Link all weights from here on; 0: the largest alone.")] = None,
+    offset: Annotated[int | None, number("1: rows are of the word read.", least=0, most=1)] = None,
+    threshold: Annotated[
+        float | None, number("Link all weights from here on; 0: the largest alone.", least=0, most=1, kind="fraction")
+    ] = None,
     join: Annotated[str | None, text("Link source words, too: intersection, union, grow-diag or none.")] = None,
-    balance: Annotated[int | None, typer.Option(min=0, max=1000, help="Rounds in which weights are balanced.")] = None,
+    balance: Annotated[int | None, number("Rounds in which weights are balanced.", least=0, most=1000)] = None,
     dependencies: Annotated[
         bool, flag("--dependencies", "Show which heads look at the head of a word, on the phrasebook.")
     ] = False,
-    beam: Annotated[int, typer.Option(min=1, help="Of the translation.")] = 5,
+    beam: Annotated[int, search("beam")] = 5,
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
 ) -> None:
@@ -127,18 +131,16 @@ def chosen_of(
     run.check_task("translate")
     names, changes = run.aligning.crossings, dict[str, Any]()
     if view is not None:
-        named = names[int(view)] if view.isdecimal() and int(view) < len(names) else view
+        named = names[int(view)] if view.isdecimal() and len(view) < 9 and int(view) < len(names) else view
         if named not in names:
             raise CommandError(f"--view: {view} given, expected one of {', '.join(names)}, or a number from 0")
         changes["view"] = named
     if head is not None:
-        if head != "mean" and not head.isdecimal():
-            raise CommandError(f"--head: {head} given, expected a number from 0, or mean")
+        if head != "mean" and not (head.isdecimal() and len(head) < 9):
+            raise CommandError(f"--head: {shown(head)} given, expected a number from 0, or mean")
         changes["head"] = None if head == "mean" else int(head)
     changes |= {name: value for name, value in (("offset", offset), ("balance", balance)) if value is not None}
     if threshold is not None:
-        if not 0 <= threshold <= 1:
-            raise CommandError(f"--threshold: {threshold:g} given, expected a share from 0 to 1")
         changes["threshold"] = threshold or None
     if join is not None:
         if join not in (*JOINS, "none"):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.flags import number
 from regard.errors import CommandError
 
 NAMES = ("attention", "training", "decoding", "lstmn")
@@ -14,8 +15,8 @@ NAMES = ("attention", "training", "decoding", "lstmn")
 
 def bench(
     name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are shown.", min=3)] = 9,
-    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
+    rounds: Annotated[int, number("Interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
+    threads: Annotated[int, number("CPU threads.", least=1, most=1024)] = 2,
     device: Annotated[str, typer.Option(help="cpu, or cuda where there are figures of a GPU.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli.flags import number
 from regard.cli.translate import HELP, flag, search, text
 from regard.decoding.options import Options
 
@@ -21,7 +22,9 @@ def caption(
     scores: Annotated[bool, flag("--scores", "Write the score behind a tab.")] = False,
     as_json: Annotated[bool, flag("--json", "Write a JSON object a picture, a line each.")] = False,
     shortest: Annotated[int, search("shortest")] = Options.shortest,
-    longest: Annotated[int | None, text("Tokens of a caption at most; default: 60.")] = Options.longest,
+    longest: Annotated[
+        int | None, number("Tokens of a caption at most; default: 60.", least=0, most=1_048_576, show_default=False)
+    ] = Options.longest,
     length_penalty: Annotated[float, search("length_penalty")] = Options.length_penalty,
     coverage_penalty: Annotated[float, search("coverage_penalty")] = Options.coverage_penalty,
     no_repeat: Annotated[int, search("no_repeat")] = Options.no_repeat,

@@ -25,6 +25,7 @@ from regard.cli.eval import (
     translated,
     without_slow,
 )
+from regard.cli.flags import SEED, number
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def compare(
             show_default="all",
         ),
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, help="Sentences to show of each system's best.")] = 3,
-    resamples: Annotated[int, typer.Option(min=1, help="How often sentences are drawn anew.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 12345,
+    examples: Annotated[int, number("Sentences to show of each system's best.", least=0, most=10_000)] = 3,
+    resamples: Annotated[int, number("How often sentences are drawn anew.", least=1, most=1_000_000)] = 1000,
+    seed: Annotated[int, number("Of the draws.", least=0, most=SEED)] = 12345,
     alternatives: Alternatives = False,
     lowercase: Lowercase = False,
     tokenize: Tokenize = "13a",

@@ -6,16 +6,19 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.flags import SEED, number, read
 from regard.errors import CommandError
+
+MOST = 10_000_000
 
 
 def data(
     name: Annotated[str | None, typer.Argument(help="Which corpus; --list shows them.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)] = None,
-    count: Annotated[int, typer.Option("--count", min=0, help="Examples for training.")] = 30_000,
-    valid: Annotated[int, typer.Option("--valid", min=0, help="Examples for validation.")] = 500,
-    test: Annotated[int, typer.Option("--test", min=0, help="Examples for testing.")] = 500,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")] = 0,
+    count: Annotated[int, number("Examples for training.", least=0, most=MOST)] = 30_000,
+    valid: Annotated[int, number("Examples for validation.", least=0, most=MOST)] = 500,
+    test: Annotated[int, number("Examples for testing.", least=0, most=MOST)] = 500,
+    seed: Annotated[int, number("Of everything that is drawn.", least=0, most=SEED)] = 0,
     pair: Annotated[str, typer.Option("--pair", help="Languages of the phrasebook: en-de or en-fr.")] = "en-de",
     set_: Annotated[list[str], typer.Option("--set", help="option=value, of the corpus; may be repeated.")] = [],  # noqa: B006
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
@@ -44,7 +47,7 @@ def data(
             raise CommandError(f"--set {assignment}: option=value expected")
         if option not in allowed:
             raise CommandError(f"{name}: there is no option {option!r}, {known(tuple(allowed), option)}")
-        options[option] = int(value) if value.removeprefix("-").isdecimal() else value
+        options[option] = read(value, "whole")
     for path, lines in write(
         name, out, {"train": count, "valid": valid, "test": test}, seed=seed, pair=pair, force=force, **options
     ):

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.flags import SEED, number
+
 
 def demo(
     lineage: Annotated[bool, typer.Option("--lineage", help="Train three models: why attention.")] = False,
     out: Annotated[Path | None, typer.Option(help="Run folder, runs/demo or runs/lineage.", show_default=False)] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the weights and of the order of training.")] = 0,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.", show_default=False)] = None,
+    seed: Annotated[int, number("Of the weights and of the order of training.", least=0, most=SEED)] = 0,
+    steps: Annotated[int | None, number("Training steps.", least=1, most=1_000_000_000, show_default=False)] = None,
 ) -> None:
     """Train a small Transformer from nothing on a built-in corpus, translate, and show what it looks at."""
     from regard.decoding.out import check_link

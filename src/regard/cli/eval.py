@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from regard.cli.flags import number
+from regard.cli.translate import BATCH_TOKENS, MOST_TOKENS, search
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -33,16 +35,9 @@ Alternatives = Annotated[
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Upper and lower case are the same.")]
 Tokenize = Annotated[str, typer.Option(help="What words are to BLEU: 13a, intl, zh, char or none.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Beam = Annotated[int, typer.Option(help="Hypotheses a sentence; 1 is greedy search.")]
-Penalty = Annotated[float, typer.Option(help="0 prefers short outputs, 1 long ones.")]
-BatchTokens = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Source tokens of a batch, for each hypothesis; default: 8192, and on a GPU as many as fit.",
-        show_default=False,
-    ),
-]
+Beam = Annotated[int, search("beam")]
+Penalty = Annotated[float, search("length_penalty")]
+BatchTokens = Annotated[int | None, number(BATCH_TOKENS, least=1, most=MOST_TOKENS, show_default=False)]
 Checkpoint = Annotated[str, typer.Option(help="best, last, or a name such as step-000500.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
 

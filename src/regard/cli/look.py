@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.flags import number
 from regard.cli.translate import HELP, flag, search, text
 from regard.decoding.options import Options
 
@@ -26,11 +27,13 @@ def look(
     format: Annotated[str | None, text("html, png, svg or pdf; default: as --out ends.")] = None,
     against: Annotated[str | None, text("Another run, shown beside this one.")] = None,
     steps: Annotated[bool, flag("--steps", "Walk one word through its attention in numbers.")] = False,
-    word: Annotated[int | None, text("Of --steps: which word, from 1.")] = None,
+    word: Annotated[int | None, number("Of --steps: which word, from 1.", least=1, most=1_048_576)] = None,
     view: Annotated[str | None, text("Of --steps, or a picture: which attention, by its name or title.")] = None,
-    head: Annotated[int | None, text("Of --steps, or a picture: which of its heads, from 1.")] = None,
+    head: Annotated[
+        int | None, number("Of --steps, or a picture: which of its heads, from 1.", least=1, most=1024)
+    ] = None,
     ablate: Annotated[bool, flag("--ablate", "Silence every head, and say what that changes.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="Texts of a file, or pictures, that are shown.")] = 10,
+    count: Annotated[int, number("Texts of a file, or pictures, that are shown.", least=1, most=10_000)] = 10,
     beam: Annotated[int, search("beam")] = Options.beam,
     shortest: Annotated[int, search("shortest")] = Options.shortest,
     longest: Annotated[int | None, search("longest")] = Options.longest,

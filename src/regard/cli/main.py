@@ -1,4 +1,4 @@
-"""The command `regard`. A file `regard/cli/NAME.py` with a function NAME in it is the subcommand NAME.
+"""The command `regard`. A file `regard/cli/NAME.py` with a function NAME in it is the subcommand NAME (but flags.py).
 
 Those files import nothing heavy at the top (torch, matplotlib and the library come inside the function), so that
 `regard --help` is instant.
@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import regard.cli
+from regard.cli.flags import OneLine, one_line
 from regard.errors import RegardError
 
 # Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
@@ -27,6 +28,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 STANDARD_OUTPUT = "standard output"
 
 app = typer.Typer(
+    cls=OneLine,
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -39,12 +41,12 @@ def plainly() -> Iterator[None]:
     try:
         yield
     except RegardError as error:
-        print(f"regard: {error}", file=sys.stderr)
+        print(f"regard: {one_line(str(error))}", file=sys.stderr)
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:  # of torch's own kinds one is for GPUs, and none for CPUs
         if not out_of_memory(error):
             raise
-        print("regard: out of memory; set --batch-tokens, --beam or --count lower", file=sys.stderr)
+        print("regard: out of memory; set --batch-tokens, --beam, --longest or --count lower", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("regard: stopped", file=sys.stderr)
@@ -56,7 +58,7 @@ def plainly() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
-        print(": ".join(filter(None, ["regard", error.filename, error.strerror])), file=sys.stderr)
+        print(one_line(": ".join(filter(None, ["regard", str(error.filename or ""), error.strerror]))), file=sys.stderr)
         sys.exit(2)
 
 
@@ -97,7 +99,7 @@ def summary(command: Callable[..., None]) -> str:
 
 
 for module in pkgutil.iter_modules(regard.cli.__path__):
-    if module.name != "main":
+    if module.name not in ("main", "flags"):
         command = getattr(importlib.import_module(f"regard.cli.{module.name}"), module.name)
         app.command(module.name, short_help=summary(command))(plainly()(command))
 

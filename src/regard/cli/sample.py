@@ -5,19 +5,22 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.flags import number
 from regard.cli.translate import flag, search, text
 from regard.decoding.options import Options
 
 
 def sample(
     runs: Annotated[list[str], typer.Argument(metavar="run", help="A run folder; several make an ensemble.")],
-    count: Annotated[int, typer.Option(min=1, help="Texts to write.")] = 1,
+    count: Annotated[int, number("Texts to write.", least=1, most=1_000_000)] = 1,
     prefix: Annotated[str, text("A text that each goes on from.")] = "",
     temperature: Annotated[float, search("temperature")] = Options.temperature,
     top_k: Annotated[int, search("top_k")] = Options.top_k,
     top_p: Annotated[float, search("top_p")] = Options.top_p,
     seed: Annotated[int, search("seed")] = Options.seed,
-    longest: Annotated[int | None, text("Tokens of a text at most; default: 100.")] = None,
+    longest: Annotated[
+        int | None, number("Tokens of a text at most; default: 100.", least=0, most=1_048_576, show_default=False)
+    ] = None,
     scores: Annotated[bool, flag("--scores", "Write the log-probability behind a tab.")] = False,
     as_json: Annotated[bool, flag("--json", "Write a JSON object a line.")] = False,
     out: Annotated[Path | None, text("File to write, in place of standard output.")] = None,

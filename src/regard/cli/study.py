@@ -1,18 +1,21 @@
 """`regard study`."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from regard.cli.flags import SEED, number
+from regard.config import shown
 from regard.errors import CommandError
 
 
 def study(
     name: Annotated[str | None, typer.Argument(help="Which study; --list shows them.", show_default=False)] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the pages.")] = Path("studies"),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, number("Of everything that is drawn.", least=0, most=SEED)] = 0,
     seeds: Annotated[
         str | None,
         typer.Option("--seeds", help="Of what is trained, as in 0,1,2; default: 0, and 0,1,2 without --quick."),
@@ -21,7 +24,7 @@ def study(
         Path | None, typer.Option("--data", help="Folder of real corpora; without it what is built in is taken.")
     ] = None,
     device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, or auto.")] = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Systems that are trained at the same time.")] = 1,
+    jobs: Annotated[int, number("Systems that are trained at the same time.", least=1, most=256)] = 1,
     untrained: Annotated[bool, typer.Option("--untrained", help="Only what is measured without training.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, or a short training, for a first look.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
@@ -78,6 +81,6 @@ def numbers(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
     if given is None:
         return (seed,) if quick else (seed, seed + 1, seed + 2)
     parts = given.split(",")
-    if not all(part.strip().isdigit() for part in parts):
-        raise CommandError(f"--seeds: {given!r} given, expected numbers, as in 0,1,2")
+    if not all(re.fullmatch(r"\s*[0-9]{1,10}\s*", part) and int(part) <= SEED for part in parts):
+        raise CommandError(f"--seeds: {shown(given)} given, expected numbers up to {SEED}, as in 0,1,2")
     return tuple(int(part) for part in parts)

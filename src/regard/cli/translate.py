@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli.flags import number
 from regard.decoding.options import Options
 
 BATCH_TOKENS = "Source tokens of a batch, for each hypothesis; default: 8192, and on a GPU as many as fit."
+LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(Options)}
+MOST_TOKENS = 16_777_216
 HELP = {field.name: str(field.metadata["help"]) for field in fields(Options)}
 
 
@@ -25,9 +28,12 @@ def text(help: str) -> Any:
 
 def search(name: str) -> Any:
     """An option of the search, in the words that `Options` has for it."""
-    return typer.Option(
-        help=f"{HELP[name][0].upper()}{HELP[name][1:]}.", show_default=getattr(Options, name) is not None
-    )
+    help, default = f"{HELP[name][0].upper()}{HELP[name][1:]}.", getattr(Options, name)
+    limits = LIMITS[name]
+    if not limits:
+        return typer.Option(help=help, show_default=default is not None)
+    kind: Any = "fraction" if isinstance(default, float) else "whole"
+    return number(help, kind=kind, show_default=default is not None, **limits)
 
 
 def translate(
@@ -58,7 +64,7 @@ def translate(
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
     precision: Annotated[str, search("precision")] = Options.precision,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help=BATCH_TOKENS, show_default=False)] = None,
+    batch_tokens: Annotated[int | None, number(BATCH_TOKENS, least=1, most=MOST_TOKENS, show_default=False)] = None,
 ) -> None:
     """Translate a text, line by line, with a trained run; several runs make an ensemble.
 

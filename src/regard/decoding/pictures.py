@@ -18,6 +18,7 @@ from regard.models.contract import Model, Pictures
 __all__ = ["ROWS", "search_pictures", "searched"]
 
 ROWS = 64  # pictures of a batch
+HYPOTHESES = 1024  # of all pictures of a batch at most, if it is more than one
 Pixels = UInt8[Tensor, "b 3 h w"] | UInt8[np.ndarray, "b 3 h w"]
 
 
@@ -44,7 +45,8 @@ def searched(
     """The same as they are asked for: no more than `rows` pictures are held at a time."""
     if rows < 1:
         raise ArgumentError(f"rows: {rows} given, expected at least 1")
-    each = iter(pixels)
+    each, hypotheses = iter(pixels), options.nbest if options.sample else options.beam
+    rows = min(rows, max(1, HYPOTHESES // hypotheses))
     while chunk := list(itertools.islice(each, rows)):
         batch = torch.stack([torch.as_tensor(one) for one in chunk])
         yield from search(model, Pictures(batch.to(device)), options)

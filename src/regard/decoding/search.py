@@ -30,6 +30,7 @@ from regard.decoding.finite import check_finite
 from regard.decoding.found import Candidate, Found, Output, Pool, check_outputs, merged
 from regard.decoding.likeliest import likeliest, log_sum
 from regard.decoding.options import GREEDY, Options
+from regard.decoding.room import check_search, row_bytes
 from regard.decoding.sampling import draw, numbers
 from regard.errors import ArgumentError
 from regard.kernels.linear import packed
@@ -40,6 +41,7 @@ __all__ = ["Found", "Output", "greedy", "search"]
 NONE = -1  # no token, and no row
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 PACK = 16  # rows from which weights are worth packing for the steps to come
+FAR = 4096  # steps from which it is worth to ask what they take before they are there
 ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless told otherwise
 CAPTION = 60  # the most tokens that are said of a picture, unless told otherwise
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
@@ -96,6 +98,9 @@ class Searching:
         self.size = int(most.max()) + 1  # steps, END's among them
         memory = model.encode(source)
         self.lengths = memory.lengths.to(most.device)  # of what is to be covered
+        if self.size > FAR and not most.is_cuda:  # its cache alone may be too large
+            short, long = (row_bytes(model.start(memory, 1, size), len(most)) for size in (FAR // 2, FAR))
+            check_search(options, long + (long - short) * (self.size - FAR) * 2 // FAR, len(most), self.size)
         self.state = model.start(memory, 1, self.size, options.coverage_penalty > 0)
         if options.coverage_penalty and self.state.coverage is None:
             raise ArgumentError(
@@ -123,6 +128,9 @@ class Searching:
             logits = logits.view(len(self.sentences), -1, logits.shape[-1])
             if step == 0:
                 self.allowed.check(logits.shape[-1])
+                if not logits.is_cuda:  # a GPU says by itself that its memory is used up
+                    row = row_bytes(self.state, len(self.sentences))
+                    check_search(self.options, row, len(self.sentences), self.size, logits.shape[-1])
             norm = log_sum(logits)
             check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
             shift = self.total - norm  # of a token's score to the log-probability of its hypothesis

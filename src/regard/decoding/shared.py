@@ -6,11 +6,13 @@ process that fails is known to the others at the end of the round.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Self, TypeVar
 
+from regard.config import shown
 from regard.errors import CommandError, RegardError
 
 __all__ = ["Processes"]
@@ -39,8 +41,8 @@ class Processes:
         if name == "auto":
             name = "cuda" if count else "cpu"
         kind, _, index = name.partition(":")
-        if kind not in ("cpu", "cuda") or (index and not index.isdecimal()) or (kind == "cpu" and index):
-            raise CommandError(f"--device: {name!r} given, expected auto, cpu, cuda, or cuda:1 and so on")
+        if kind not in ("cpu", "cuda") or not re.fullmatch("[0-9]{0,4}", index) or (kind == "cpu" and index):
+            raise CommandError(f"--device: {shown(name)} given, expected auto, cpu, cuda, or cuda:1 and so on")
         if kind == "cpu":
             return name
         if not count:
