@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from regard.errors import ConfigError, visible
+from regard.errors import ConfigError
 from regard.reading import Unreadable, parse_toml, read_toml
 
 __all__ = ["assign", "option", "parse", "plain", "read", "shown", "suggestion"]
@@ -203,8 +203,13 @@ def as_toml(value: Any, deep: int) -> str:
     return visible(repr(value))
 
 
+def visible(text: str) -> str:
+    """A text on one line, with escapes in place of what cannot be seen: a message must not move a terminal's cursor."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def joined(path: str, key: str) -> str:
-    key = key if len(key) <= CUT else f"{key[: CUT - 3]}…"
+    key = visible(key if len(key) <= CUT else f"{key[: CUT - 3]}…")
     return f"{path}.{key}" if path else key
 
 

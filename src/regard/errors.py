@@ -34,11 +34,6 @@ __all__ = [
 ]
 
 
-def visible(text: str) -> str:
-    """A text on one line, with escapes in place of what cannot be seen: a message must not move a terminal's cursor."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 class RegardError(Exception):
     """The root of the tree."""
 
@@ -71,8 +66,8 @@ class ConfigError(RegardError):
     """A key of a configuration that cannot be used: `key` is its path, `problem` what is wrong with it."""
 
     def __init__(self, key: str, problem: str):
-        self.key, self.problem = visible(key), visible(problem)
-        super().__init__(f"{self.key}: {self.problem}")
+        super().__init__(f"{key}: {problem}")
+        self.key, self.problem = key, problem
 
 
 class DataError(RegardError):

@@ -157,7 +157,7 @@ def test_heads_of_words(at_desk, monkeypatch):
         (["run", *PAIR, "--view", "1"], "--view: 1 given, expected one of decoder.blocks.0.cross, or a number from 0"),
         (["run", *PAIR, "--head", "2"], "head: 2 given, decoder.blocks.0.cross has 2, counted from 0"),
         (["run", *PAIR, "--head", "all"], "--head: all given, expected a number from 0, or mean"),
-        (["run", *PAIR, "--threshold", "2"], "--threshold: 2 given, expected a share from 0 to 1"),
+        (["run", *PAIR, "--threshold", "2"], "--threshold: 2.0 given, expected at most 1"),
         (
             ["run", *PAIR, "--join", "grow"],
             "--join: grow given, expected one of intersection, union, grow-diag or none",

@@ -23,7 +23,7 @@ def test_an_unknown_benchmark_lists_what_there_is():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (["bench"], "Missing argument"),
+        (["bench"], "missing argument"),
         (["bench", "attention", "--rounds", "1"], "--rounds"),
         (["bench", "attention", "--threads", "0"], "--threads"),
     ],

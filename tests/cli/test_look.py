@@ -176,7 +176,7 @@ def test_pictures_and_documents(desk, tmp_path):
         (["run", "1", "--out", "no/where.html"], "--out: no/where.html: no folder no to write it into"),
         (["run", "1", "--word", "2"], "--word: 2 given without --steps, which it is of"),
         (["run", "1", "--view", "x"], "--view: x given without --steps, which it is of"),
-        (["run", "1", "--steps", "--head", "0"], "--head: 0 given, expected 1 or more"),
+        (["run", "1", "--steps", "--head", "0"], "--head: 0 given, expected at least 1"),
         (["run", "1", "--steps", "--format", "png"], "--steps: given with png, and only a page shows them"),
         (["run", "1", "--beam", "0"], "--beam: 0 given, expected at least 1"),
         (["run", "1", "--top-k", "3"], "--top-k: 3 given without --sample, and a beam draws nothing"),

@@ -91,6 +91,6 @@ def test_mistakes_are_one_sentence(at_desk, arguments, message):
 def test_help_can_be_read():
     shown = typed("--help")
     assert shown.exit_code == 0
-    for word in ("--count", "--prefix", "--top-k", "[default: 1; x>=1]", "language model"):
+    for word in ("--count", "--prefix", "--top-k", "[1 to 1,000,000]", "language model"):
         assert word in shown.stdout
     assert "None" not in shown.stdout

@@ -66,9 +66,9 @@ def test_checking_trains_nothing(tmp_path, config):
         (("CONFIG", "--set", "data.source.x=1"), "data.source: not a table"),
         (
             ("CONFIG", "--model", "trnsformer"),
-            "model.kind: 'trnsformer' given, no such kind; did you mean 'transformer'?",
+            "model.kind: \"trnsformer\" given, no such kind; did you mean 'transformer'?",
         ),
-        (("CONFIG", "--preset", "huge"), "model.preset: 'huge' given, no such preset"),
+        (("CONFIG", "--preset", "huge"), 'model.preset: "huge" given, no such preset'),
         (("--source", "a.txt"), "data.target: missing, as source is given"),
         (("--source", "a.txt", "--target", "b.txt", "--out", "RUN"), "a.txt: no such file"),
         (("--resume", "NONE"), "NONE: not a run folder, it has no config.toml"),

@@ -11,7 +11,6 @@ import typer
 from regard.cli.eval import print_table, say
 from regard.cli.flags import number
 from regard.cli.translate import flag, search, text
-from regard.config import shown
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def chosen_of(
         changes["view"] = named
     if head is not None:
         if head != "mean" and not (head.isdecimal() and len(head) < 9):
-            raise CommandError(f"--head: {shown(head)} given, expected a number from 0, or mean")
+            raise CommandError(f"--head: {head} given, expected a number from 0, or mean")
         changes["head"] = None if head == "mean" else int(head)
     changes |= {name: value for name, value in (("offset", offset), ("balance", balance)) if value is not None}
     if threshold is not None:

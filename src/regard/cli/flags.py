@@ -8,8 +8,8 @@ from typing import Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from regard.config import value_of
-from regard.errors import ConfigError, RegardError, visible
+from regard.config import value_of, visible
+from regard.errors import ConfigError, RegardError
 
 __all__ = ["SEED", "OneLine", "number", "one_line", "read"]
 

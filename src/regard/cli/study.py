@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from regard.cli.flags import SEED, number
-from regard.config import shown
 from regard.errors import CommandError
 
 
@@ -82,5 +81,5 @@ def numbers(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
         return (seed,) if quick else (seed, seed + 1, seed + 2)
     parts = given.split(",")
     if not all(re.fullmatch(r"\s*[0-9]{1,10}\s*", part) and int(part) <= SEED for part in parts):
-        raise CommandError(f"--seeds: {shown(given)} given, expected numbers up to {SEED}, as in 0,1,2")
+        raise CommandError(f"--seeds: {given!r} given, expected numbers, as in 0,1,2, at most {SEED}")
     return tuple(int(part) for part in parts)

@@ -41,6 +41,7 @@ __all__ = ["Found", "Output", "greedy", "search"]
 NONE = -1  # no token, and no row
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 PACK = 16  # rows from which weights are worth packing for the steps to come
+MANY = 512  # rows from which, on a CPU, it is worth to ask what they take
 FAR = 4096  # steps from which it is worth to ask what they take before they are there
 ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless told otherwise
 CAPTION = 60  # the most tokens that are said of a picture, unless told otherwise
@@ -128,7 +129,9 @@ class Searching:
             logits = logits.view(len(self.sentences), -1, logits.shape[-1])
             if step == 0:
                 self.allowed.check(logits.shape[-1])
-                if not logits.is_cuda:  # a GPU says by itself that its memory is used up
+                if (
+                    len(self.sentences) * self.rows > MANY and not logits.is_cuda
+                ):  # a GPU says when its memory is used up
                     row = row_bytes(self.state, len(self.sentences))
                     check_search(self.options, row, len(self.sentences), self.size, logits.shape[-1])
             norm = log_sum(logits)

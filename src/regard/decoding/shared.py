@@ -12,7 +12,6 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Self, TypeVar
 
-from regard.config import shown
 from regard.errors import CommandError, RegardError
 
 __all__ = ["Processes"]
@@ -42,7 +41,7 @@ class Processes:
             name = "cuda" if count else "cpu"
         kind, _, index = name.partition(":")
         if kind not in ("cpu", "cuda") or not re.fullmatch("[0-9]{0,4}", index) or (kind == "cpu" and index):
-            raise CommandError(f"--device: {shown(name)} given, expected auto, cpu, cuda, or cuda:1 and so on")
+            raise CommandError(f"--device: {name!r} given, expected auto, cpu, cuda, or cuda:1 and so on")
         if kind == "cpu":
             return name
         if not count:

@@ -233,7 +233,7 @@ def test_splits_hang_on_the_scene():
         ({"size": 5000}, "size: 5000 given, at most 1024 expected"),
         ({"shapes": 4}, "shapes: 4 given, at most 3 expected"),
         ({"shapes": 0}, "shapes: 0 given"),
-        ({"question": "how-many"}, "question: 'how-many' given, there are none, which-size, which-shape, which-colour"),
+        ({"question": "how-many"}, 'question: "how-many" given, there are none, which-size, which-shape, which-colour'),
     ],
 )
 @pytest.mark.unchecked
