@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["MPS", "auto_device", "amount", "memory"]
+__all__ = ["MPS", "amount", "auto_device", "memory", "most_threads"]
 
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's limit
 MPS = "mps: Apple's GPU is taken, on the plain path in float32, which Regard's own tests cannot try"
@@ -23,6 +23,11 @@ def memory() -> int | None:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
             found.append(int(Path(path).read_text(encoding="ascii")))
     return min((each for each in found if each > 0), default=None)
+
+
+def most_threads() -> int:
+    """CPU threads that are worth a try: of many more than there are cores the system makes none, or the process ends."""
+    return max(64, 4 * (os.cpu_count() or 1))
 
 
 def amount(size: float) -> str:

@@ -47,7 +47,10 @@ THERE_ARE = f"there are {', '.join(STUDIES)}"
             "--data: given with --quick, which takes what is built in; leave out one of them",
         ),
         (["heads", "--untrained"], "--untrained: heads trains all that it measures"),
-        (["fixed-context", "--seeds", "1,x"], "--seeds: '1,x' given, expected numbers, as in 0,1,2"),
+        (
+            ["fixed-context", "--seeds", "1,x"],
+            "--seeds: '1,x' given, expected numbers, as in 0,1,2, at most 2147483647",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, said, tmp_path):

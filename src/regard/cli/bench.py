@@ -9,6 +9,7 @@ import typer
 
 from regard.cli.flags import number
 from regard.errors import CommandError
+from regard.machine import most_threads
 
 NAMES = ("attention", "training", "decoding", "lstmn")
 
@@ -16,7 +17,7 @@ NAMES = ("attention", "training", "decoding", "lstmn")
 def bench(
     name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
     rounds: Annotated[int, number("Interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
-    threads: Annotated[int, number("CPU threads.", least=1, most=1024)] = 2,
+    threads: Annotated[int, number("CPU threads.", least=1, most=most_threads())] = 2,
     device: Annotated[str, typer.Option(help="cpu, or cuda where there are figures of a GPU.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
 ) -> None:

@@ -17,6 +17,7 @@ from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
+from regard.machine import most_threads
 from regard.reading import Unreadable, read_bytes
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
@@ -74,6 +75,12 @@ def start(
     settings = read_settings(table)
     training = settings.training
     if training.threads:
+        if training.threads > most_threads():
+            raise ConfigError(
+                "training.threads",
+                f"{training.threads} given, expected at most {most_threads()} on this machine, which has "
+                f"{os.cpu_count()} cores",
+            )
         torch.set_num_threads(training.threads)
     group = Group(training.device, training.shard)
     quiet = Progress() if progress is None or not group.first else progress
