@@ -26,7 +26,7 @@ def memory() -> int | None:
 
 
 def most_threads() -> int:
-    """CPU threads that are worth a try: of many more than there are cores the system makes none, or the process ends."""
+    """CPU threads that are worth a try: of many more than there are cores the system may make none."""
     return max(64, 4 * (os.cpu_count() or 1))
 
 
