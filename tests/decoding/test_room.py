@@ -50,10 +50,10 @@ def test_groups_are_compared_with_each_other():
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "translate" in KINDS[kind].tasks])
 def test_outputs_without_end_are_refused_before_their_cache_is_made(kind):
     model = build(kind, model_config({"kind": kind, "preset": "tiny"}), 20, 20).eval()
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ArgumentError, match="^beam: 10,000 given"):
         search(model, SOURCE, Options(beam=10_000, longest=1_048_576))
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_what_fits_is_searched():

@@ -167,10 +167,10 @@ def test_whatever_a_model_accepts_has_a_size(kind, tmp_path):
     for owner, field in odd.all_keys():
         if owner == section:
             for name, whole in accepted(tmp_path, owner, field):
-                start = time.perf_counter()
+                start = time.process_time()
                 count = count_weights(read_settings(whole), 60, 60)
                 assert count > 0
-                assert time.perf_counter() - start < 5, (field.name, name)
+                assert time.process_time() - start < 5, (field.name, name)
 
 
 FEW = [("training", "clip"), ("training", "keep"), ("tokenizer", "size"), ("model (captioner)", "weights")]
