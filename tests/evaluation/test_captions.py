@@ -142,9 +142,9 @@ def test_what_equals_a_reference_is_best():
 
 
 def test_what_has_nothing_in_common_is_worst():
-    outputs, references = ["x y z w"] * 3, [[text] for text in TEXTS]
-    assert caption_scores(outputs, references) == {"bleu": 0, "cider": 0, "rouge": 0, "exact": 0}
-    assert caption_scores(["", "", ""], references) == {"bleu": 0, "cider": 0, "rouge": 0, "exact": 0}
+    outputs, references = ["ξ ψ ζ ω"] * 3, [[text] for text in TEXTS]  # no letter in common either
+    assert caption_scores(outputs, references) == {"bleu": 0, "cider": 0, "rouge": 0, "chrf": 0, "exact": 0}
+    assert caption_scores(["", "", ""], references) == {"bleu": 0, "cider": 0, "rouge": 0, "chrf": 0, "exact": 0}
 
 
 @given(st.randoms(use_true_random=False))
@@ -165,7 +165,7 @@ def test_case_and_punctuation_do_not_count():
 
 
 def test_nothing_is_nothing():
-    assert caption_scores([], []) == {"bleu": 0.0, "cider": 0.0, "rouge": 0.0, "exact": 0.0}
+    assert caption_scores([], []) == {"bleu": 0.0, "cider": 0.0, "rouge": 0.0, "chrf": 0.0, "exact": 0.0}
 
 
 def test_one_picture_has_no_rare_words():

@@ -1,61 +1,138 @@
-"""What is chosen from the size of a corpus."""
+"""What is chosen from a corpus, and that nothing is changed that a person has set."""
+
+import dataclasses
 
 import numpy as np
+import pytest
 from tiny import table
 
 from regard.data.prepare import prepare
-from regard.training.defaults import data_defaults, model_defaults, training_defaults
+from regard.training.defaults import (
+    Corpus,
+    chosen_words,
+    data_defaults,
+    mirrored,
+    model_defaults,
+    picture_defaults,
+    training_defaults,
+)
 from regard.training.settings import read_settings
 
 BATCHES = [(4096, 1), (8192, 1), (4096, 2)]  # tokens, processes
+BARE = {"data": {"source": "a", "target": "b"}}
 
 
 def corpus(source, target, count):
     return np.full((count, 2), (source, target))
 
 
-def defaults(given, prepared, device, batch=4096):
-    chosen = model_defaults(given, len(prepared.train), device)
-    return training_defaults(chosen, read_settings(chosen), prepared.train.lengths, batch, 1)
+def model(given, tokens, examples=30_000, device="cuda", spelled=False):
+    return model_defaults(given, read_settings(given), Corpus(examples, tokens, spelled), device)
+
+
+def steps(given, *of, **more):
+    return training_defaults(given, read_settings(given), *of, **more)["training"]["steps"]
 
 
 def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
     given = table(tmp_path)
     prepared = prepare(read_settings(given).data, read_settings(given).tokenizer)
     bare = {"data": given["data"]}
-    chosen = read_settings(defaults(bare, prepared, "cpu"))
-    assert chosen.model == read_settings({"model": {"preset": "tiny", "dropout": 0.3}}).model
-    assert chosen.training.steps == 1000
-    assert chosen.training.warmup == 100
-    kept = read_settings(
-        defaults({**bare, "model": {"size": 32}, "training": {"steps": 77, "warmup": 3}}, prepared, "cpu")
-    )
-    assert (kept.model.size, kept.training.steps, kept.training.warmup) == (32, 77, 3)
-    tiny_run = read_settings(defaults({**bare, "training": {"steps": 1}}, prepared, "cpu"))
-    assert tiny_run.training.warmup == 1
-    assert model_defaults(bare, 29_000, "cuda")["model"] == {"preset": "small", "dropout": 0.3}
-    assert model_defaults(bare, 200_000, "cuda")["model"] == {"preset": "base", "dropout": 0.1}
+    found = Corpus.of(prepared)
+    assert found.examples == len(prepared.train)
+    assert found.tokens == sum(len(prepared.train.pair(i)[1]) + 1 for i in range(len(prepared.train)))
+
+    def chosen(given):
+        with_model = model_defaults(given, read_settings(given), found, "cpu")
+        return read_settings(training_defaults(with_model, read_settings(with_model), prepared.train.lengths, 4096, 1))
+
+    plain = chosen(bare)
+    assert (plain.model.size, plain.model.positions, plain.training.schedule) == (128, "rotary", "cosine")
+    assert (plain.training.steps, plain.training.warmup, plain.training.ema) == (1000, 100, 0.999)
+    assert "transformer, width 128, 2 layers" in chosen_words(plain)
+    kept = chosen({**bare, "model": {"size": 32}, "training": {"steps": 77, "warmup": 3, "ema": 0.9}})
+    assert (kept.model.size, kept.model.positions) == (32, "sinusoidal")  # who sets one option sets the model
+    assert (kept.training.steps, kept.training.warmup, kept.training.ema) == (77, 3, 0.9)
+    assert chosen({**bare, "training": {"steps": 1}}).training.warmup == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "examples", "device", "size"),
+    [(20_000, 2_500, "cuda", 128), (430_000, 29_000, "cuda", 256), (430_000, 29_000, "cpu", 256)]
+    + [(100_000, 12_900, "cpu", 128), (300_000, 1_500, "cpu", 128), (6_000_000, 200_000, "cuda", 512)]
+    + [(6_000_000, 200_000, "cpu", 256)],
+)
+def test_larger_corpora_get_larger_models(tokens, examples, device, size):
+    chosen = read_settings(model(BARE, tokens, examples, device)).model
+    assert chosen.size == size
+
+
+def test_symbols_get_less_dropout():
+    assert model(BARE, 400_000)["model"]["dropout"] == 0.3
+    assert model(BARE, 400_000, spelled=True)["model"]["dropout"] == 0.1
+
+
+def test_every_kind_of_text_takes_its_defaults():
+    for kind in ("rnn", "rnnsearch", "luong", "lstmn", "pointer", "ntm", "transformer"):
+        given = {**BARE, "model": {"kind": kind}}
+        for tokens in (1_000, 400_000):
+            chosen = read_settings(model(given, tokens))
+            assert chosen.kind == kind
+    for data in ({"documents": "a.tsv"}, {"images": "a", "captions": "b"}, {"images": "a", "labels": "b"}):
+        for device in ("cpu", "cuda"):
+            read_settings(model({"data": data}, 1_000, 20_000, device))
+
+
+def test_as_many_passes_whatever_the_batch():
     many = corpus(10, 10, 100_000)
-    chosen = [training_defaults(bare, read_settings(bare), many, *of)["training"]["steps"] for of in BATCHES]
-    assert abs(chosen[0] / chosen[1] - 2) < 0.2  # as many passes over the corpus, whatever the batch
+    chosen = [steps(BARE, many, *of) for of in BATCHES]
+    assert abs(chosen[0] / chosen[1] - 2) < 0.2
     assert chosen[1] == chosen[2]
-    for kind in ("rnn", "rnnsearch", "luong"):
-        assert read_settings(defaults({**bare, "model": {"kind": kind}}, prepared, "cpu")).kind == kind
+    assert steps(BARE, many, 4096, 1, device="cuda") == pytest.approx(2 * chosen[0], rel=0.01)
 
 
 def test_pictures_are_counted_and_documents_by_what_is_read():
     pictures = {"data": {"images": "a", "captions": "b"}}
-    found = training_defaults(pictures, read_settings(pictures), corpus(1, 50, 12_800), 65_536, 1)
-    assert found["training"]["steps"] == 40 * 12_800 // 64
+    assert steps(pictures, corpus(1, 50, 12_800), 65_536, 1) == 40 * 12_800 // 64
     few = {**pictures, "training": {"batch_rows": 128}}
-    found = training_defaults(few, read_settings(few), corpus(1, 50, 12_800), 65_536, 1)
-    assert found["training"]["steps"] == 40 * 12_800 // 128
+    assert steps(few, corpus(1, 50, 12_800), 65_536, 1) == 40 * 12_800 // 128
     documents = {"data": {"documents": "a.tsv"}}
-    found = training_defaults(documents, read_settings(documents), corpus(250, 1, 20_000), 16_384, 1)
-    assert abs(found["training"]["steps"] - 10 * 250 * 20_000 / 16_384) < 100
+    assert abs(steps(documents, corpus(250, 1, 20_000), 8_192, 1) - 8 * 250 * 20_000 / 8_192) < 100
 
 
-def test_more_is_held_out_of_what_is_labelled_or_described():
+def test_a_run_to_begin_with_is_changed_gently():
+    for base, rate in ((False, 1e-3), (True, 3e-4)):
+        chosen = training_defaults(BARE, read_settings(BARE), corpus(10, 10, 5_000), 4096, 1, base=base)
+        assert read_settings(chosen).training.rate == rate
+
+
+def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():
+    found = data_defaults(BARE)
+    assert found["data"] == {**BARE["data"], "held_out": "auto", "longest": 1000}
+    assert found["tokenizer"] == {"kind": "auto", "joint": "auto"}
+    said = {"data": {**BARE["data"], "held_out": 0.2, "longest": 50}, "tokenizer": {"kind": "unigram"}}
+    assert data_defaults(said) == said
+    assert "joint" not in data_defaults({**BARE, "model": {"kind": "pointer"}})["tokenizer"]
+    assert data_defaults({**BARE, "tokenizer": {"file": "t.json"}})["tokenizer"] == {"file": "t.json"}
     assert data_defaults({"data": {"documents": "a.tsv"}})["data"]["held_out"] == 0.05
     assert data_defaults({"data": {"documents": "a.tsv", "held_out": 0.2}})["data"]["held_out"] == 0.2
-    assert data_defaults({"data": {"source": "a", "target": "b"}})["data"] == {"source": "a", "target": "b"}
+
+
+def test_pictures_are_mirrored_unless_captions_name_a_side():
+    plain, sided = ["a dog runs over the grass"] * 9, ["the ball is left of the box"]
+    assert mirrored(plain)
+    assert not mirrored([*plain, *sided])
+    assert not mirrored([*plain, "der Ball liegt rechts"])
+    assert mirrored([*plain, "a man is leftover from the bright party"])
+    given = {"data": {"images": "a", "captions": "b"}}
+    assert picture_defaults(given, [plain])["data"]["flip"] is True
+    assert picture_defaults(given, [plain, sided])["data"]["flip"] is False
+    kept = {"data": {**given["data"], "flip": False}}
+    assert picture_defaults(kept, [plain]) == kept
+    assert picture_defaults(given, []) == given  # labels: a mirrored letter is another one
+
+
+def test_every_choice_is_a_key_that_there_is():
+    chosen = training_defaults(data_defaults(BARE), read_settings(BARE), corpus(10, 10, 5_000), 4096, 1)["training"]
+    names = {field.name for field in dataclasses.fields(read_settings(BARE).training)}
+    assert set(chosen) <= names

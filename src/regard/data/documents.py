@@ -125,7 +125,8 @@ class Labelled(Reading):
     def trained(self, training: Sequence[CorpusSettings], survey: Survey) -> Tokenizers:
         """A tokenizer for texts; labels are not text."""
         texts = [" ".join(self.split(text)) for text in survey.seen()[0]]
-        return Tokenizers(train(texts, self.settings.kind, self.settings.size, lowercase=self.data.lowercase))
+        kind = "bpe" if self.settings.kind == "auto" else self.settings.kind  # new documents have new words
+        return Tokenizers(train(texts, kind, self.settings.size, lowercase=self.data.lowercase))
 
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
         """The documents that have words and a label that training knows; the others are counted."""

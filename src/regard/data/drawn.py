@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import math
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +18,7 @@ def draw(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], 
     training = spool(folder, data, "train", data.count)
     if data.validation or not data.held_out:
         return (training,), data.validation
-    few = min(data.held_out_most, max(1, math.floor(data.held_out * data.count)))
-    return (training,), (spool(folder, data, "valid", few),)
+    return (training,), (spool(folder, data, "valid", data.held_out_count(data.count)),)
 
 
 def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:

@@ -1,7 +1,6 @@
 """Which pictures are trained on, which are for validation, and what belongs to each: from files, or drawn scenes."""
 
 import hashlib
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -131,15 +130,14 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
         trained = {name for name in every if split.get(name, "train") == "train"}
     rows.train = [row for name, row in every.items() if name in trained]
     rows.valid = [row for name, row in every.items() if name in valid]
-    rows.hold_out = not rows.valid and data.valid_list is None and data.held_out > 0
+    rows.hold_out = not rows.valid and data.valid_list is None and bool(data.held_out)
 
 
 def hold_out(rows: Rows, data: DataSettings) -> None:
     """Take pictures for validation from those to train on: the ones whose names have the smallest hashes."""
     if not rows.train:
         return
-    wanted = max(1, math.floor(data.held_out * len(rows.train)))
-    count = min(wanted, data.held_out_most, len(rows.train) // 2)
+    count = min(data.held_out_count(len(rows.train)), len(rows.train) // 2)
     if not count:
         raise DataError(
             f"{data.images}: one picture cannot be trained on and held out for validation; "
@@ -167,8 +165,7 @@ def check_scenes(data: DataSettings, task: str) -> None:
 
 def drawn_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:
     """Scenes for training, then for validation, with names."""
-    few = min(data.held_out_most, max(1, math.floor(data.held_out * data.count))) if data.held_out else 0
-    counts: dict[Split, int] = {"train": data.count, "valid": few}
+    counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
         stream = generate("scenes", count, seed=data.builtin_seed, split=split, size=size, **data.options())
         try:

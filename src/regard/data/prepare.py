@@ -286,7 +286,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     data, training, validation = reading.data, reading.training, reading.validation
     if data.builtin:
         training, validation = drawn.draw(folder / "drawn", data)
-    hold_out = not validation and data.held_out > 0
+    hold_out = not validation and bool(data.held_out)
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:
         tokenizers = reading.trained(training, survey)

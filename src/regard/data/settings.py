@@ -1,5 +1,6 @@
 """What can be set about data: where it comes from, and how it becomes tokens. Imports no torch."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,7 +150,12 @@ class DataSettings:
     builtin_seed: int = option(0, "which pairs are drawn from a built-in corpus", least=0, most=2**63 - 1)
     builtin_options: tuple[str, ...] = option((), 'further options of a built-in corpus, such as "longest=20"')
     longest: int = option(200, "tokens a side; longer pairs are dropped, and counted", least=1, most=1_048_576)
-    held_out: float = option(0.01, "the share held out for validation where no files are given", least=0, most=0.5)
+    held_out: float | Literal["auto"] = option(
+        0.01,
+        "the share held out for validation where no files are given; auto: a tenth of a few, 5 √n of n examples",
+        least=0,
+        most=0.5,
+    )
     held_out_most: int = option(2000, "the most pairs held out", least=1, most=10_000_000)
     lowercase: bool = option(False, "lowercase everything")
     cache: str | None = option(None, "folder for encoded corpora; default $REGARD_CACHE, else ~/.cache/regard")
@@ -243,6 +249,13 @@ class DataSettings:
         """The corpora of files to validate on; none where pairs are held out."""
         return (CorpusSettings(self.valid_source, self.valid_target),) if self.valid_source is not None else self.valid
 
+    def held_out_count(self, examples: int) -> int:
+        """How many of so many examples are held out."""
+        if not self.held_out:
+            return 0
+        wanted = min(0.1 * examples, 5 * math.sqrt(examples)) if self.held_out == "auto" else self.held_out * examples
+        return min(self.held_out_most, max(1, math.floor(wanted)))
+
     def options(self) -> dict[str, Any]:
         """`builtin_options`, read: "longest=20" is {"longest": 20}."""
         read: dict[str, Any] = {}
@@ -265,8 +278,12 @@ class DataSettings:
 class TokenizerSettings:
     """How text becomes tokens: trained on the corpus, or read from a file."""
 
-    kind: Literal["bpe", "unigram", "word", "character"] = option("bpe", "what the pieces are")
-    joint: bool = option(True, "one vocabulary for both sides")
+    kind: Literal["bpe", "unigram", "word", "character", "auto"] = option(
+        "bpe", "what the pieces are; auto: on each side characters of single words, words where they are few, else bpe"
+    )
+    joint: bool | Literal["auto"] = option(
+        True, "one vocabulary for both sides; auto: where both have the same kind of pieces and the same letters"
+    )
     size: int | Literal["auto"] = option(
         "auto", "pieces a vocabulary; auto chooses from the corpus", least=5, most=1_048_576
     )
@@ -282,7 +299,7 @@ class TokenizerSettings:
             raise ConfigError("file", "given beside source_file; give one file, or a pair")
         if self.given:
             return
-        if self.dropout and self.kind != "bpe":
+        if self.dropout and self.kind not in ("bpe", "auto"):
             raise ConfigError("dropout", f'{self.dropout} given, but a tokenizer of kind "{self.kind}" has no merges')
         if self.kind in ("bpe", "unigram") and self.size != "auto" and self.size < 300:
             raise ConfigError(

@@ -6,7 +6,6 @@ trained on, the choice does not hang on the order of the lines, and mostly stays
 
 import hashlib
 import heapq
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -91,9 +90,8 @@ def look_over(
         why = [f"all {survey.pairs:,} are blank"] * bool(survey.pairs) + list(remarks)
         raise DataError(f"{names(training)}: no {what} to train on{': ' * bool(why)}{'; '.join(why)}")
     if hold_out:
-        wanted = max(1, math.floor(data.held_out * (survey.pairs - survey.blank)))
         # Never more than half of the different pairs, where those are few.
-        count = min(wanted, data.held_out_most, len(smallest) // 2)
+        count = min(data.held_out_count(survey.pairs - survey.blank), len(smallest) // 2)
         if not count:
             raise DataError(
                 f"{names(training)}: one {what.removesuffix('s')} cannot be trained on and held out for validation; "

@@ -11,10 +11,11 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.cutting import MARK, marked, normalise, unmarked, words
 from regard.data.settings import TokenizerSettings
+from regard.data.shape import Shape, letters_in_common, unspaced
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, whole
 from regard.errors import ConfigError, DataError
 
-__all__ = ["automatic_size", "train", "train_both"]
+__all__ = ["automatic_size", "suitable_kind", "train", "train_both"]
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 SMALLEST, LARGEST = 512, 32_768
@@ -22,8 +23,9 @@ ALL_WORDS = 8_192
 LONGEST_PART = (
     1_000  # characters of a word's part that is learned from in one piece: merging takes its length each time
 )
+IN_COMMON = 0.5  # of the letters: two sides that share as many share a vocabulary
 
-Kind = Literal["bpe", "unigram", "word", "character"]
+Kind = Literal["bpe", "unigram", "word", "character", "auto"]
 
 
 def automatic_size(words: int, characters: int = 0) -> int:
@@ -41,7 +43,11 @@ def train_both(
     source: Sequence[str], target: Sequence[str], settings: TokenizerSettings, *, lowercase: bool, tags: Sequence[str]
 ) -> Tokenizers:
     """The tokenizers of both sides, from texts of both sides."""
-    if settings.joint:
+    joint = settings.joint
+    if joint == "auto":
+        alike = settings.kind != "auto" or suitable_kind(source) == suitable_kind(target)
+        joint = alike and letters_in_common(source, target) >= IN_COMMON
+    if joint:
         return Tokenizers(train([*source, *target], settings.kind, settings.size, lowercase=lowercase, tags=tags))
     sides = [
         train(texts, settings.kind, settings.size, lowercase=lowercase, tags=own)
@@ -59,6 +65,7 @@ def train(
     tags: Sequence[str] = (),
 ) -> Tokenizer:
     """A tokenizer from texts; `tags` are pieces of their own wherever they stand."""
+    kind = suitable_kind(texts) if kind == "auto" else kind
     normaliser = normalise(lowercase)
     if not any(text.strip() for text in texts):
         raise DataError("no text to train a tokenizer on")
@@ -179,8 +186,17 @@ def most_frequent(counts: Counter[str], most: int) -> list[str]:
     return sorted(counts, key=lambda key: (-counts[key], key))[:most]
 
 
+def suitable_kind(texts: Sequence[str]) -> Kind:
+    """Words where there are few and no new ones are to be expected, characters of lines that are a word, else BPE."""
+    shape = Shape.of(texts)
+    return "word" if shape.closed else "character" if shape.short else "bpe"
+
+
 def different_words(texts: Sequence[str]) -> int:
-    return len({word for text in texts for word in text.split()})
+    """How many different words there are; in a script without spaces, every character counts as one."""
+    words = {word for text in texts for word in text.split()}
+    split = {word for word in words if any(map(unspaced, word))}
+    return len(words - split) + len({character for word in split for character in word})
 
 
 def different_characters(texts: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 
 from regard.errors import ArgumentError
 from regard.evaluation.metric import Measured, Reference, alternatives, signature_of
-from regard.evaluation.text import exact
+from regard.evaluation.text import chrf, exact
 
 __all__ = ["caption_scores", "measure_bleu_of", "measure_cider", "measure_rouge", "words"]
 
@@ -40,11 +40,12 @@ Words = tuple[str, ...]
 
 
 def caption_scores(outputs: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:
-    """What is said of a validation: BLEU-4 and ROUGE-L from 0 to 100, CIDEr-D from 0 to 10, exact match from 0 to 1."""
+    """What is said of a validation: BLEU-4, ROUGE-L and chrF to 100, CIDEr-D to 10, exact match to 1; all from 0."""
     return {
         "bleu": measure_bleu_of(outputs, references).score().value,
         "cider": measure_cider(outputs, references).score().value,
         "rouge": measure_rouge(outputs, references).score().value,
+        "chrf": chrf(outputs, references),
         "exact": exact(outputs, references),
     }
 

@@ -13,24 +13,25 @@ from regard.training.tasks import task_of
 __all__ = ["token_budget"]
 
 CPU = 4096
-OTHERS = {"documents": 16_384, "pictures": 65_536}  # of pictures there are so many rows (training.batch_rows)
+DOCUMENTS = 8192
+PICTURES = 65_536  # of which there are so many rows (training.batch_rows)
 LEAST, MOST = 1024, 2**17
-EPOCH = 200  # batches that an epoch should have at least: a small corpus learns little from a few large steps
+EPOCH = 50  # batches that an epoch should have at least: a small corpus learns little from a few large steps
 SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
 
 
 def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
     """Tokens a side and a batch: the setting; 4,096 on a CPU; on a GPU the most that a step had room for.
 
-    Documents and pictures have budgets of their own.
+    Documents and pictures have budgets of their own, and of a small corpus a batch is a fiftieth.
     """
-    given = settings.training.batch_tokens
+    given, reads = settings.training.batch_tokens, settings.data.reads
     if given != "auto":
         return given
-    if settings.data.reads in OTHERS:
-        return OTHERS[settings.data.reads]
-    if group.device.type == "cpu":
-        return CPU
+    if reads == "pictures":
+        return PICTURES
+    if reads == "documents" or group.device.type == "cpu":
+        return min(DOCUMENTS if reads == "documents" else CPU, most_of(prepared, reads))
     found: int = group.same(tried(settings, prepared, group.device) if group.first else None)
     return found
 
@@ -42,12 +43,19 @@ def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later
     longest = int(prepared.train.lengths.max()) + 1
-    budget, most = LEAST, max(CPU, min(MOST, int(prepared.train.lengths.sum(dtype="int64")) // EPOCH))
+    budget, most = LEAST, most_of(prepared, settings.data.reads)
     while 2 * budget <= most and fits(objective, worst(2 * budget, longest).to(device), room, settings):
         budget *= 2
     del objective
     torch.cuda.empty_cache()
     return budget
+
+
+def most_of(prepared: Prepared, reads: str | None) -> int:
+    """The power of two of tokens of which an epoch has enough batches: of the target, or of documents themselves."""
+    lengths = prepared.train.lengths[:, 0 if reads == "documents" else 1]
+    share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH
+    return max(LEAST, min(MOST, 2 ** (max(1, share).bit_length() - 1)))
 
 
 def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settings) -> bool:

@@ -38,6 +38,7 @@ from regard.models.caption_lstm import LSTMDecoder
 from regard.models.captioner import CaptionerModel
 from regard.models.contract import Pictures, Tokens
 from regard.models.kinds import build
+from regard.training.metric_choice import caption_metric
 from regard.training.objective import next_token
 from regard.training.predict import Translate
 from regard.training.sample import Sample
@@ -123,11 +124,15 @@ class Caption(Translate):
         torch.manual_seed(training.seed)
         self.model = build(settings.kind, settings.model, 0, self.tokenizer.size)
         self.objective = Captioning(cast(CaptionerModel, self.model), training.smoothing)
-        self.metric = training.metric or "loss"
+        self.metric = training.metric or self.suitable_metric()
         # Pictures of any captions go together: were those of like length in a batch, its norms would tell how long.
         alike = np.ones((len(prepared.train), 2), np.int32)
         rows = training.batch_rows or PICTURES
         self.order = Order(alike, max(budget, 2 * rows), seed=training.seed, rows=rows)
+
+    def suitable_metric(self) -> str:
+        """What says which checkpoint is best, where nothing else is said."""
+        return caption_metric(self.prepared.references) if self.settings.training.validate_rows else "loss"
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -212,7 +217,7 @@ class Caption(Translate):
         return [
             ("model", f"{self.settings.kind}, {parameters:,} parameters"),
             ("data", f"{counts['pairs']:,} pictures of {side} × {side} pixels, {held}"),
-            ("captions", f"{counts['train_texts']:,}, {self.tokenizer.size:,} pieces ({self.settings.tokenizer.kind})"),
+            ("captions", f"{counts['train_texts']:,}, {self.tokenizer.size:,} pieces ({self.tokenizer.kind})"),
             ("batch", f"up to {self.order.rows:,} pictures"),
         ]
 

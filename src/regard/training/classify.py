@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
 from regard.data.batching import Order, Position
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
+from regard.data.captions import named
 from regard.data.pictures import load_pictures
 from regard.data.prepare import Prepared
 from regard.decoding.labels import source_of
@@ -22,6 +23,7 @@ from regard.evaluation.labels import measure_labels
 from regard.models.contract import Documents, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
 from regard.training.defaults import PICTURES
+from regard.training.metric_choice import label_metric
 from regard.training.predict import model_of
 from regard.training.sample import Sample
 from regard.training.settings import Settings
@@ -129,7 +131,7 @@ class Classify(Task):
         balanced = training.class_weights == "balanced"
         weights = balanced_weights(prepared.train, len(prepared.labels)) if balanced else None
         self.objective = Classification(self.model, training.smoothing, weights)
-        self.metric = training.metric or "accuracy"
+        self.metric = training.metric or label_metric(labels_in(prepared.valid).tolist())
         rows = training.batch_rows or (PICTURES if prepared.pictures is not None else None)
         self.order = Order(prepared.train.lengths, budget, seed=training.seed, rows=rows)
         self.dropout: BpeDropout | None = None
@@ -219,7 +221,9 @@ class Classify(Task):
             ("labels", f"{len(labels):,}: {listed}"),
         ]
         if tokenizers is not None:
-            facts.append(("vocabulary", f"{tokenizers.source.size:,} pieces ({self.settings.tokenizer.kind})"))
+            facts.append(("vocabulary", f"{tokenizers.source.size:,} pieces ({tokenizers.source.kind})"))
+        if missing := sorted({*labels} - {labels[i] for i in labels_in(self.prepared.valid)}):
+            facts.append(("not validated", f"labels without an example held out: {named(missing)}"))
         size = f"{self.order.rows:,} pictures" if pictured else f"{self.order.budget:,} tokens"
         return [*facts, ("batch", f"up to {size}")]
 
@@ -242,9 +246,14 @@ class Classify(Task):
         }
 
 
+def labels_in(encoded: Encoded) -> Int[np.ndarray, " n"]:
+    """The number of each example's label: its only target."""
+    return encoded.tokens[encoded.offsets[1:] - 1]
+
+
 def balanced_weights(encoded: Encoded, labels: int) -> list[float]:
     """A weight for each label, so that all count alike, and 1 on average over the examples: n / (k n_label)."""
-    counts = np.bincount(encoded.tokens[encoded.offsets[1:] - 1], minlength=labels)
+    counts = np.bincount(labels_in(encoded), minlength=labels)
     return [float(len(encoded) / (labels * max(1, count))) for count in counts]
 
 

@@ -1,53 +1,163 @@
-"""What is chosen where a configuration leaves it open: from the size of the corpus."""
+"""What is chosen where a command says no more than what to read: from the corpus, and said before training starts.
+
+Data first (how much is held out, which pieces), then the model from the number of tokens, then how long it is trained.
+What a person has set is never changed.
+"""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from regard.data.prepare import Prepared
 from regard.training.settings import Settings, read_settings
 
-__all__ = ["PICTURES", "data_defaults", "model_defaults", "training_defaults"]
+__all__ = [
+    "PICTURES",
+    "Corpus",
+    "chosen_words",
+    "data_defaults",
+    "model_defaults",
+    "picture_defaults",
+    "training_defaults",
+]
 
-HELD_OUT = 0.05
+HELD_OUT = 0.05  # of documents and pictures
+LONGEST = 1000  # tokens of a sentence: lines of a few hundred words are kept
 PICTURES = 64  # of a batch, where training.batch_rows says nothing
+SMALL = {"cuda": 50_000, "cpu": 150_000}  # target tokens from which a small model is chosen, and no tiny one
+BASE = 4_000_000  # and from which, on a GPU, a base one
+SIDES = re.compile(r"\b(left|right|link[es]n?|rechts|rechten?|gauche|droite|izquierda|derecha|sinistra|destra)\b", re.I)
+NAMED = 0.02  # share of captions that may name a side where pictures are mirrored
 
 
 def data_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables, with a larger share held out where there are documents or pictures: a label is less than a text."""
-    data = dict(table.get("data", {}))
-    if read_settings(table).data.reads in ("documents", "pictures"):
-        data.setdefault("held_out", HELD_OUT)
-    return {**table, "data": data}
+    """The tables, with what is held out and the pieces of texts left to the corpus."""
+    data, tokenizer = dict(table.get("data", {})), dict(table.get("tokenizer", {}))
+    settings = read_settings(table)
+    if settings.data.reads in ("documents", "pictures"):
+        data.setdefault("held_out", HELD_OUT)  # a label is less than a text
+    elif not settings.data.builtin:
+        data.setdefault("held_out", "auto")
+        data.setdefault("longest", LONGEST)
+    if settings.data.reads == "pictures" and not settings.data.builtin:
+        data.setdefault("crop", 0.1)
+    if not {"file", "source_file", "kind"} & tokenizer.keys():
+        tokenizer["kind"] = "auto"
+        if settings.kind != "pointer" and settings.task == "translate":  # a pointer says what it reads
+            tokenizer.setdefault("joint", "auto")
+    return {**table, "data": data, "tokenizer": tokenizer}
 
 
-def model_defaults(table: Mapping[str, Any], pairs: int, device: str) -> dict[str, Any]:
-    """The tables, with a model chosen from the corpus where they say no more than its kind."""
-    preset = "tiny" if pairs < 10_000 else "base" if pairs >= 100_000 and device == "cuda" else "small"
+@dataclass(frozen=True)
+class Corpus:
+    """What a model is chosen by."""
+
+    examples: int
+    tokens: int  # of all targets, the END of each among them
+    spelled: bool  # targets are spelled in characters, or in symbols of a small inventory
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "Corpus":
+        """The corpus that was prepared."""
+        lengths, tokenizers = prepared.train.lengths, prepared.tokenizers
+        tokens = int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
+        return cls(len(lengths), tokens, tokenizers is not None and tokenizers.target.kind in ("word", "character"))
+
+
+def model_defaults(table: Mapping[str, Any], settings: Settings, corpus: Corpus, device: str) -> dict[str, Any]:
+    """The tables, with a model for the corpus where they say no more than its kind."""
     model = dict(table.get("model", {}))
-    if not set(model) - {"kind"}:
-        model |= {"preset": preset, "dropout": 0.3 if pairs < 100_000 else 0.1}
+    if set(model) - {"kind"}:
+        return dict(table)
+    reads, few, gpu = settings.data.reads, corpus.examples < 2_000, device == "cuda"
+    if reads == "pictures":
+        model["preset"] = "tiny" if few else "base" if gpu else "small"
+        model["dropout"] = 0.5 if settings.task == "caption" else 0.2
+    elif reads == "documents":
+        model |= {"preset": "tiny" if few else "small", "dropout": 0.5}
+    else:
+        small = corpus.tokens >= SMALL["cuda" if gpu else "cpu"] and not few
+        model["preset"] = "base" if gpu and corpus.tokens >= BASE else "small" if small else "tiny"
+        # Symbols leave little to guess by heart, and large corpora too.
+        model["dropout"] = 0.1 if corpus.spelled or corpus.tokens >= 2 * BASE else 0.3
+        if settings.kind in ("transformer", "encoder"):
+            # Positions by their distance reach further than those of the paper, and the norm comes first.
+            model |= {"positions": "rotary", "norm": "pre", "attention_dropout": 0.1}
+        if settings.kind == "transformer":
+            model["tied"] = "all" if settings.tokenizer.joint else "output"
     return {**table, "model": model}
 
 
 def training_defaults(
-    table: Mapping[str, Any], settings: Settings, lengths: Int[np.ndarray, "n 2"], budget: int, processes: int
+    table: Mapping[str, Any],
+    settings: Settings,
+    lengths: Int[np.ndarray, "n 2"],
+    budget: int,
+    processes: int,
+    device: str = "cpu",
+    base: bool = False,
 ) -> dict[str, Any]:
-    """The tables, with what they leave open about training chosen from the corpus: tokens of each source and target."""
-    examples = len(lengths)
-    epochs = 60 if examples < 10_000 else 40 if examples < 100_000 else 20 if examples < 1_000_000 else 8
-    if settings.data.reads == "pictures":
-        batches = examples / (settings.training.batch_rows or PICTURES)
-    elif settings.data.reads == "documents":  # a label is learned from a document with fewer looks than a translation
-        epochs, batches = epochs // 4, int(lengths[:, 0].sum(dtype="int64")) / budget
-    else:
-        batches = (int(lengths[:, 1].sum(dtype="int64")) + examples) / budget
+    """The tables, with what they leave open about training chosen from the corpus: tokens of each source and target.
+
+    `base`: a run's weights are the beginning, and are changed more gently.
+    """
+    examples, tokens = len(lengths), int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
     training = dict(table.get("training", {}))
+    reads = settings.data.reads
+    least = 1_000
+    if reads == "pictures":
+        many = device == "cuda" and examples >= 4_000
+        batches = examples / training.setdefault("batch_rows", 2 * PICTURES if many else PICTURES)
+        epochs = 40 if examples < 100_000 else 20
+        training.setdefault("weight_decay", 0.05)
+    elif reads == "documents":  # a label is learned from a document with fewer looks than a translation
+        batches = int(lengths[:, 0].sum(dtype="int64")) / budget
+        epochs, least = 20 if examples < 10_000 else 8 if examples < 100_000 else 4, 300
+        training.setdefault("rate", 2e-3)
+    else:
+        batches = tokens / budget
+        # On a GPU a pass is cheap, and a small corpus gains from twice as many.
+        epochs = 60 if tokens < 100_000 else 40 if tokens < 2_000_000 else 20 if tokens < 20_000_000 else 8
+        epochs *= 2 if device == "cuda" and tokens < 2_000_000 else 1
+        if settings.kind == "transformer" and settings.model.size >= 512:  # type: ignore[attr-defined]
+            training.setdefault("rate", 7e-4)
+    if base:
+        training.setdefault("rate", 3e-4)
     updates = epochs * batches / (processes * training.get("accumulate", 1))
-    steps = training.setdefault("steps", min(100_000, max(1_000, math.ceil(updates / 100) * 100)))
+    steps = training.setdefault("steps", min(100_000, max(least, math.ceil(updates / 100) * 100)))
+    training.setdefault("schedule", "cosine")
     training.setdefault("warmup", max(1, min(4_000, steps // 10)))
-    training.setdefault("validate_every", max(50, min(1_000, steps // 20)))
+    training.setdefault("ema", 0.999)
+    training.setdefault("validate_every", max(min(50, steps), min(1_000, steps // 20)))
     training.setdefault("patience", 8)
     return {**table, "training": training}
+
+
+def picture_defaults(table: Mapping[str, Any], captions: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """The tables, with pictures mirrored in training if their captions hardly ever name a side."""
+    texts = [text for each in captions for text in each]
+    data = dict(table["data"])
+    if texts:
+        data.setdefault("flip", mirrored(texts))
+    return {**table, "data": data}
+
+
+def mirrored(texts: Sequence[str]) -> bool:
+    """Whether these captions hold of a picture that is mirrored, too."""
+    return sum(SIDES.search(text) is not None for text in texts) <= NAMED * len(texts)
+
+
+def chosen_words(settings: Settings) -> str:
+    """What was chosen, in one line."""
+    training, model = settings.training, settings.model
+    size = f"width {model.size}, " if hasattr(model, "size") else ""
+    layers = f"{model.layers} layers, " if hasattr(model, "layers") else ""
+    return (
+        f"chosen from the corpus: {settings.kind}, {size}{layers}dropout {model.dropout:g}; up to {training.steps:,} "
+        f"steps, rate {training.rate:g}, {training.schedule} schedule (change any with --set)"
+    )

@@ -1,5 +1,6 @@
 """What a checkpoint keeps of a run beside the weights: where it stands, the optimiser, and what it was made with."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,9 +38,32 @@ class Counters:
     seconds: float = 0.0
     best: float | None = None
     best_step: int = 0
-    waited: int = 0  # validations since the best
+    best_loss: float | None = None  # of the best, on validation: between two with the same metric it decides
+    lowest: float | None = None  # the lowest validation loss
+    waited: int = 0  # validations since the best, or since the lowest loss
     sums: dict[str, float] = field(default_factory=dict)  # of the losses since the last record
     skipped: int = 0
+
+    def compare(self, figures: Mapping[str, float], metric: str) -> bool:
+        """Take a validation in; whether it is the best so far.
+
+        Where the metric is the same the loss decides, and patience waits for either: BLEU may be 0 for long.
+        """
+        if not figures:  # with nothing held out there is nothing to wait for
+            return False
+        # Without finite scores a label may still be right, by chance; a task of one's own may have no loss.
+        value, loss = figures.get(metric, math.nan), figures.get("loss", 0.0)
+        rank = (value if metric == "loss" else -value, loss)
+        best = None if self.best is None else self.best if metric == "loss" else -self.best
+        known = math.inf if self.best_loss is None else self.best_loss
+        better = math.isfinite(value) and math.isfinite(loss) and (best is None or rank < (best, known))
+        fell = math.isfinite(loss) and (self.lowest is None or loss < self.lowest)
+        if better:
+            self.best, self.best_step, self.best_loss = value, self.step, loss
+        if fell:
+            self.lowest = loss
+        self.waited = 0 if better or fell else self.waited + 1
+        return better
 
     def table(self) -> dict[str, Any]:
         """As a manifest holds it; the step stands beside it there."""
@@ -60,10 +84,11 @@ def sums(value: object) -> bool:
     return isinstance(value, dict) and all(map(number, value.values()))
 
 
+LATER = ("best_loss", "lowest")  # that runs of before do not have
 KEPT = (
     ("position", place, "an epoch and a batch"),
     ("seconds", number, "a number"),
-    ("best", lambda value: value is None or number(value), "a number or null"),
+    *((key, lambda value: value is None or number(value), "a number or null") for key in ("best", *LATER)),
     ("best_step", count, "a number of steps"),
     ("waited", count, "a number of validations"),
     ("sums", sums, "a table of numbers"),
@@ -79,7 +104,8 @@ def counters_of(folder: Path, manifest: Mapping[str, Any]) -> Counters:
         if key not in Counters.__dataclass_fields__:
             raise CheckpointError(f"{where}: counters.{key} given, which this version of regard does not know")
     for key, right, expected in KEPT:
-        check_key(table, key, right, expected, where, "counters.")
+        if key not in LATER or key in table:
+            check_key(table, key, right, expected, where, "counters.")
     return Counters.of(manifest["step"], table)
 
 

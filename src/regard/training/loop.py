@@ -41,6 +41,7 @@ from regard.training.keeping import (
     restore_optimiser,
 )
 from regard.training.memory import attempt_in_parts, out_of_memory, pieces
+from regard.training.metrics import name_of
 from regard.training.precision import describe, in_bf16, products_in_tf32
 from regard.training.progress import Metrics, Progress
 from regard.training.replay import Replay, unsynchronised
@@ -113,7 +114,8 @@ class Trainer:
         if found and self.group.first:
             self.checkpoints.mend(step_name(self.now.step))
         metrics = Metrics(self.folder / "metrics.jsonl", self.now.step) if self.group.first else None
-        facts = [*self.task.facts(), ("device", describe(self.device, self.group.world, self.bf16))]
+        facts = [*self.task.facts(), ("best checkpoint by", name_of(self.task.metric))]
+        facts += [("device", describe(self.device, self.group.world, self.bf16))]
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if found else "")
         self.progress.begin(title, facts, self.settings.steps)
         self.objective.train()
@@ -415,19 +417,9 @@ class Trainer:
     def validate(self, metrics: Metrics | None) -> bool:
         """Measure the model on held-out data; whether it is the best so far, which is remembered."""
         figures, samples = self.measured()
-        now, metric = self.now, self.task.metric
-        value = figures.get(metric)
+        now = self.now
         self.unmeasured = not math.isfinite(figures.get("loss", 0.0))
-        better = (
-            value is not None
-            and math.isfinite(value)
-            and not self.unmeasured  # labels that have no scores may still be right
-            and (now.best is None or (value < now.best if metric == "loss" else value > now.best))
-        )
-        if better:
-            now.best, now.best_step, now.waited = value, now.step, 0
-        elif figures:  # with nothing held out there is nothing to wait for
-            now.waited += 1
+        better = now.compare(figures, self.task.metric)
         record = {"step": now.step, **figures, "best": better}
         if metrics is not None:
             metrics.write("valid", {**record, "samples": [sample._asdict() for sample in samples]})
@@ -507,6 +499,7 @@ class Trainer:
         score = self.checkpoints.best_average()
         if score is not None:  # it came after the last step, and is the one to beat
             self.now.best, self.now.best_step = score
+            self.now.best_loss = None
 
     def average(self, metrics: Metrics | None) -> None:
         """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""

@@ -22,6 +22,7 @@ from regard.evaluation.text import bleu, chrf, exact
 from regard.models.contract import Model
 from regard.models.kinds import build
 from regard.training.guided import Guided, guided_at
+from regard.training.metric_choice import translation_metric
 from regard.training.objective import Prediction
 from regard.training.sample import Sample
 from regard.training.settings import Settings
@@ -41,7 +42,7 @@ class Translate(Task):
         torch.manual_seed(training.seed)
         self.model = model_of(settings, tokenizers)
         self.objective, self.linking = self.objective_of(), Linking(tokenizers) if training.guided else None
-        self.metric = training.metric or "loss"
+        self.metric = training.metric or self.suitable_metric()
         self.order = Order(
             prepared.train.lengths,
             budget,
@@ -53,6 +54,11 @@ class Translate(Task):
         self.form: str | None = None  # of batches, where it is not as it comes
         dropout = settings.tokenizer.dropout
         self.dropout = BpeDropout(tokenizers, dropout, seed=training.seed) if dropout else None
+
+    def suitable_metric(self) -> str:
+        """What says which checkpoint is best, where nothing else is said."""
+        rows = self.settings.training.validate_rows
+        return translation_metric([target for _, target in self.prepared.valid_pairs]) if rows else "loss"
 
     def objective_of(self) -> Prediction:
         """The next token, and where one head should look if it is told."""
@@ -164,12 +170,12 @@ class Translate(Task):
         """Model, data and vocabulary."""
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         tokenizers, counts = self.prepared.tokenizers, self.prepared.counts
-        size = f"{tokenizers.target.size:,}"
+        size, kinds = f"{tokenizers.target.size:,}", (tokenizers.source.kind, tokenizers.target.kind)
         vocabulary = f"{size} pieces, joint" if tokenizers.joint else f"{tokenizers.source.size:,} and {size} pieces"
         return [
             ("model", f"{self.settings.kind}, {parameters:,} parameters"),
             ("data", f"{counts['pairs']:,} pairs, {len(self.prepared.valid):,} for validation"),
-            ("vocabulary", f"{vocabulary} ({self.settings.tokenizer.kind})"),
+            ("vocabulary", f"{vocabulary} ({' and '.join(dict.fromkeys(kinds))})"),
             ("batch", f"up to {self.order.budget:,} tokens a side"),
         ]
 
@@ -190,6 +196,10 @@ class Translate(Task):
 
 class LanguageModel(Translate):
     """The target side alone."""
+
+    def suitable_metric(self) -> str:
+        """The loss: nothing is searched for."""
+        return "loss"
 
     def validate(self) -> dict[str, float]:
         """The loss a token, and its exponential."""

@@ -56,7 +56,9 @@ class TrainingSettings:
         0, "at the end, average the last so many checkpoints; taken if it is better", least=0, most=10_000
     )
     metric: Literal["bleu", "chrf", "exact", "cider", "rouge", "accuracy", "f1", "loss"] | None = option(
-        None, "what says which checkpoint is best; by default bleu, a classifier's accuracy, a language model's loss"
+        None,
+        "what says which checkpoint is best, the loss where two are equal; by default what suits the references: bleu, "
+        "exact or chrf; cider for captions; a classifier's accuracy or f1; a language model's loss",
     )
     class_weights: Literal["none", "balanced"] = option(
         "none", "balanced: a classifier's rare labels count as much as its frequent ones"
@@ -68,7 +70,10 @@ class TrainingSettings:
         500, "sentences translated at a validation; the loss is over all of them", least=0, most=1_000_000_000
     )
     patience: int = option(
-        0, "stop after so many validations without a better one; 0: never", least=0, most=1_000_000_000
+        0,
+        "stop after so many validations with neither a better metric nor a lower loss; 0: never",
+        least=0,
+        most=1_000_000_000,
     )
     keep: int = option(2, "checkpoints kept beside the best one", least=1, most=10_000)
     log_every: int = option(20, "steps between two records of the training loss", least=1, most=STEPS)
@@ -114,7 +119,7 @@ class Settings:
 METRICS = {
     "translate": ("bleu", "chrf", "exact", "loss"),
     "language-model": ("loss",),
-    "caption": ("bleu", "cider", "rouge", "exact", "loss"),
+    "caption": ("cider", "bleu", "rouge", "chrf", "exact", "loss"),
     "classify": ("accuracy", "f1", "loss"),
 }
 READ_BY = {
@@ -142,17 +147,15 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     model = {**table.get("model", {}), "kind": kind.name}
     if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", task) != task:
         raise ConfigError("model.job", f'{shown(model["job"])} given with task = "{task}", expected "{task}"')
-    training = dict(table.get("training", {}))
-    training.setdefault("metric", METRICS[task][0])
     settings = Settings(
         task=task,  # type: ignore[arg-type]
         data=data,
         tokenizer=parse(TokenizerSettings, table.get("tokenizer", {}), "tokenizer"),
         kind=kind.name,
         model=model_config(model),
-        training=parse(TrainingSettings, training, "training"),
+        training=parse(TrainingSettings, table.get("training", {}), "training"),
     )
-    if settings.training.metric not in METRICS[task]:
+    if settings.training.metric is not None and settings.training.metric not in METRICS[task]:
         raise ConfigError(
             "training.metric",
             f'"{settings.training.metric}" given with task = "{task}", expected one of {", ".join(METRICS[task])}',

@@ -21,7 +21,14 @@ from regard.machine import most_threads
 from regard.reading import Unreadable, read_bytes
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
-from regard.training.defaults import data_defaults, model_defaults, training_defaults
+from regard.training.defaults import (
+    Corpus,
+    chosen_words,
+    data_defaults,
+    model_defaults,
+    picture_defaults,
+    training_defaults,
+)
 from regard.training.distributed import Group
 from regard.training.folder import claim
 from regard.training.footprint import check_batches, check_weights
@@ -108,9 +115,11 @@ def start_in(
     tokenizers = None if run is None else tokenizers_of(run, manifest)
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
     prepared = shared(settings, tokenizers, labels_of(manifest), group, progress)
+    table = resolved(table, settings, prepared)
     if choose:
-        table = model_defaults(table, len(prepared.train), group.device.type)
-        settings = read_settings(table)
+        table = picture_defaults(table, prepared.references)
+        table = model_defaults(table, read_settings(table), Corpus.of(prepared), group.device.type)
+    settings = read_settings(table)
     check_lengths(settings, prepared)
     if run is not None:
         check_run_sizes(settings, prepared, run, last or best_of(run))
@@ -119,11 +128,14 @@ def start_in(
     budget = token_budget(settings, prepared, group)
     check_batches(settings, group.device, prepared, budget, taken)
     if choose:
-        table = training_defaults(table, settings, prepared.train.lengths, budget, group.world)
+        lengths, device = prepared.train.lengths, group.device.type
+        table = training_defaults(table, settings, lengths, budget, group.world, device, base is not None)
         settings = read_settings(table)
+        progress.say(chosen_words(settings))
     settings = replace(settings, data=absolute(settings.data))
     settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
     task = task_of(settings, prepared, budget)
+    settings = replace(settings, training=replace(settings.training, metric=task.metric))  # type: ignore[arg-type]
     if base is None and not resume:
         task.model.inherit()
     if base is not None:
@@ -171,6 +183,17 @@ def shared(
     if problem is not None:
         raise TrainingError(problem)
     return prepared or prepare_for(settings, tokenizers=tokenizers, labels=labels)
+
+
+def resolved(table: Mapping[str, Any], settings: Settings, prepared: Prepared) -> dict[str, Any]:
+    """The tables, with what the corpus decided written out: pieces of texts, and whether pictures are mirrored."""
+    table, tokenizers = dict(table), prepared.tokenizers
+    if tokenizers is not None and not settings.tokenizer.given:
+        kinds = {tokenizers.source.kind, tokenizers.target.kind}
+        decided = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.joint}
+        given = dict(table.get("tokenizer", {}))
+        table["tokenizer"] = given | {key: value for key, value in decided.items() if given.get(key) == "auto"}
+    return table
 
 
 def check_lengths(settings: Settings, prepared: Prepared) -> None:

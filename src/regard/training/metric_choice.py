@@ -1,0 +1,51 @@
+"""Which metric says what the best checkpoint is, where `training.metric` is left open: one that can move.
+
+BLEU counts runs of four words: it is 0 for targets of fewer, whatever a model learns, and in a script without spaces
+its words are whole sentences. A metric is chosen from the references that are held out.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from regard.data.shape import Shape
+
+__all__ = ["caption_metric", "label_metric", "translation_metric"]
+
+BLEU_WORDS = 4  # in its longest n-grams
+SPELLED = 30  # symbols of a line: of more, hardly one is right to the last
+CIDER = 50  # pictures: it weighs words by how few of them they speak of
+MAJORITY = 0.8  # share of the most frequent label, from which calling everything by it looks good
+
+
+def translation_metric(references: Sequence[str]) -> str:
+    """BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
+    shape = Shape.of(references)
+    if not shape.words:
+        return "loss"
+    if shape.unspaced:
+        return "chrf"
+    if shape.words < BLEU_WORDS:
+        return "exact"
+    if shape.spelled:
+        return "exact" if shape.words <= SPELLED else "chrf"
+    return "bleu"
+
+
+def caption_metric(references: Sequence[Sequence[str]]) -> str:
+    """CIDEr for captions of several words, if there are enough of them; exact match for one or two words; else chrF."""
+    shape = Shape.of([text for texts in references for text in texts])
+    if not shape.words:
+        return "loss"
+    if shape.unspaced:
+        return "chrf"
+    if shape.words < BLEU_WORDS:
+        return "exact"
+    return "cider" if len(references) >= CIDER else "chrf"
+
+
+def label_metric(labels: Sequence[int]) -> str:
+    """Accuracy; macro-F1 where one label is most of them; the loss where all have the same one."""
+    counts = Counter(labels)
+    if len(counts) < 2:
+        return "loss"
+    return "f1" if max(counts.values()) >= MAJORITY * len(labels) else "accuracy"
