@@ -1,4 +1,4 @@
-"""The first command keeps the best model it found: whatever the targets look like, and whatever the metric makes of them."""
+"""The first command keeps the best model it found, whatever the targets look like and the metric makes of them."""
 
 import json
 import random

@@ -58,9 +58,15 @@ def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
 
 @pytest.mark.parametrize(
     ("tokens", "examples", "device", "size"),
-    [(20_000, 2_500, "cuda", 128), (430_000, 29_000, "cuda", 256), (430_000, 29_000, "cpu", 256)]
-    + [(100_000, 12_900, "cpu", 128), (300_000, 1_500, "cpu", 128), (6_000_000, 200_000, "cuda", 512)]
-    + [(6_000_000, 200_000, "cpu", 256)],
+    [
+        (20_000, 2_500, "cuda", 128),
+        (430_000, 29_000, "cuda", 256),
+        (430_000, 29_000, "cpu", 256),
+        (100_000, 12_900, "cpu", 128),
+        (300_000, 1_500, "cpu", 128),
+        (6_000_000, 200_000, "cuda", 512),
+        (6_000_000, 200_000, "cpu", 256),
+    ],
 )
 def test_larger_corpora_get_larger_models(tokens, examples, device, size):
     chosen = read_settings(model(BARE, tokens, examples, device)).model
