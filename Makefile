@@ -13,7 +13,7 @@ FAST := not slow and not gpu and not browser
 FULL := not gpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench docs clean
+.PHONY: help setup demo test test-all test-gpu check format bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -41,6 +41,10 @@ test: $(READY)  ## the tests, in minutes
 test-all: $(READY)  ## the tests in full
 	@$(BIN)/python -m pytest -m "$(FULL) and not compile"
 	@REGARD_NO_TYPECHECK=1 $(BIN)/python -m pytest -m "$(FULL) and compile" || [ $$? = 5 ]
+
+# One process and no hook: kernels are compiled anew for every process, and the hook is what compile tests cannot have.
+test-gpu: $(READY)  ## the tests that need a GPU
+	@REGARD_NO_TYPECHECK=1 $(BIN)/python -m pytest -m gpu
 
 check: $(READY)  ## format, lint, types
 	@$(BIN)/ruff format --check .

@@ -84,3 +84,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def without_tf32() -> Iterator[None]:
+    """Products and recurrent layers of float32 on a GPU are in float32.
+
+    Set and put back by hand: `monkeypatch` would delete what is no attribute of its own, as these are not.
+    """
+    products, layers = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.set_float32_matmul_precision(products)
+    torch.backends.cudnn.allow_tf32 = layers

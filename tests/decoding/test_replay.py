@@ -67,19 +67,10 @@ def test_a_bias_is_not_rounded():
 # ---- on a GPU
 
 
-@pytest.fixture
-def whole():
-    """Recurrent layers in float32, too."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = before
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("kind", [*SMALL, "both"])
-def test_replayed_is_searched(kind, beam, whole):
+def test_replayed_is_searched(kind, beam, without_tf32):
     """More sentences than places, of every length; ties may fall either way in float32."""
     model = small(kind, words=60, scale=2.0, dtype=torch.float32).to(CUDA)
     sources = [*sentences(90, longest=40, words=60), []]

@@ -169,9 +169,10 @@ def test_predicted_windows_equal_dense_with_gradients(score):
     twins[torch.float64].load_state_dict(attention.state_dict())
     inputs = [torch.randn(2, 100, 16, device=DEVICE) for _ in range(3)]
     span = Lengths([100, 40])
-    assert attention.backend(*inputs, span=span) == "window"
-    found, expected = both(lambda kind, q, k, v: twins[kind](q, k, v, span=span), inputs, torch.float32)
-    compare(found, expected, TOLERANCE[torch.float32])
+    assert attention.backend(*inputs, span=span) == "triton"
+    for name in ("triton", "window"):
+        found, expected = both(lambda kind, q, k, v: twins[kind](q, k, v, span=span), inputs, torch.float32, name)
+        compare(found, expected, TOLERANCE[torch.float32])
 
 
 def test_additive_by_its_kernel_and_in_chunks_equals_dense_with_gradients():

@@ -14,7 +14,6 @@ from oracles import agree
 from torch import nn
 
 from regard import load
-from regard.attention import fused
 from regard.attention.span import Lengths, join
 from regard.config import parse
 from regard.errors import ConfigError, RegardError
@@ -117,25 +116,3 @@ def test_an_older_run_has_the_defaults_of_what_came_later(tmp_path):
     table["model"]["mixing"] = "window"
     with pytest.raises(RegardError, match="mixing"):
         start(table, run, resume=True)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("mixing", ["window", "convolution", "recurrence"])
-def test_on_a_gpu_in_half_precision_it_is_fused_and_nearly_the_same(mixing, norm, monkeypatch):
-    reach = {} if mixing == "recurrence" else {"reach": 3}
-    config = Transformer(size=64, heads=2, layers=2, hidden=96, dropout=0.0, norm=norm, mixing=mixing, **reach)
-    model = build("transformer", config, SOURCES, TARGETS).cuda()
-    source = sentences(SOURCES, [5, 40, 1, 17, 33])
-    exact = model.encode(source.to("cuda")).states[source.real.cuda()]
-    along = torch.randn_like(exact)
-    parameters = list(model.encoder.parameters())
-    wanted = [exact, *torch.autograd.grad(exact, parameters, along)]
-    ran = []
-    monkeypatch.setattr(fused, "run", lambda *given, run=fused.run: ran.append(1) or run(*given))
-    with torch.autocast("cuda", torch.bfloat16):
-        found = model.encode(source.packed().to("cuda")).states
-    assert ran
-    got = [found, *torch.autograd.grad(found, parameters, along.to(found.dtype))]
-    for one, other in zip(got, wanted, strict=True):
-        assert (one.double() - other.double()).norm() < 0.05 * other.double().norm()

@@ -31,9 +31,8 @@ def gradients(model, total):
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 @pytest.mark.parametrize(("half", "tolerance"), [(False, 1e-3), (True, 0.15)])
-def test_it_is_the_loop(cell, half, tolerance, monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+@pytest.mark.usefixtures("without_tf32")
+def test_it_is_the_loop(cell, half, tolerance):
     model, source, target = drawn(cell)
     found, extra = loss(model, source, target, half)
     assert extra["weights"].shape == (9, 11, 13)

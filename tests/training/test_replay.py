@@ -1,5 +1,6 @@
 """Replayed updates: the same as eager ones, to the last bit; and where they cannot be, eager ones."""
 
+import gc
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,6 +104,15 @@ class Full(Error):
         raise torch.OutOfMemoryError("CUDA out of memory (so this test says)")
 
 
+class Watchful(Error):
+    """Notes whether garbage may be collected inside a capture."""
+
+    def forward(self, batch):
+        if torch.cuda.is_current_stream_capturing():
+            self.collected = gc.isenabled()
+        return super().forward(batch)
+
+
 class Late(Error):
     def forward(self, batch):
         loss = super().forward(batch)
@@ -166,7 +176,7 @@ def test_replayed_is_eager(form, precision, ema, tmp_path):
     eager = stepped(Sentences(form), 10, tmp_path, replay=False, **options)
     replayed = stepped(Sentences(form), 10, tmp_path, replay=True, **options)
     assert eager.replay is None
-    assert replayed.replay.on
+    assert replayed.replay.on, replayed.replay.problem
     assert replayed.replay.graphs
     same(replayed, eager)
     if ema:
@@ -222,6 +232,15 @@ def test_what_cannot_be_captured_is_done_eagerly(objective, tmp_path):
     trainer = stepped(Points(objective), 8, tmp_path, replay=True)
     assert not trainer.replay.graphs
     same(trainer, stepped(Points(objective), 8, tmp_path, replay=False))
+
+
+@gpu
+def test_no_garbage_is_collected_inside_a_capture(tmp_path):
+    """A trainer that is done holds its graphs in a cycle; to free them inside the next one's capture would end that."""
+    trainer = stepped(Points(Watchful), 8, tmp_path, replay=True)
+    assert trainer.replay.graphs
+    assert trainer.objective.collected is False
+    assert gc.isenabled()
 
 
 @gpu

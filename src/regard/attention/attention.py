@@ -17,13 +17,14 @@ from regard.attention.checks import check_alike, check_dropout, check_parameters
 from regard.attention.fold import fold
 from regard.attention.look import Attentive, Look
 from regard.attention.score import Location, Score
-from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
+from regard.attention.span import Causal, Mask, Packed, Span, is_plain, join, split_packed
 from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
 from regard.kernels.backends import LARGE, Backend, Request, choose, packed_natively
+from regard.kernels.precision import product
 from regard.kernels.reach import Reach, broadcast
-from regard.kernels.reference import Call
+from regard.kernels.reference import Call, biased
 
 __all__ = ["Attention", "Learned"]
 
@@ -245,7 +246,7 @@ class Attention(Attentive):
             reach = span.narrow(reach, seen)
         if heads:
             reach = reach.over_heads()
-        if self.score.form != "other" and asked.shape[-1] != keys.shape[-1]:
+        if self.score.fused_form != "other" and asked.shape[-1] != keys.shape[-1]:
             raise ShapeError(
                 f"keys: width {keys.shape[-1]} given, expected the query's, {asked.shape[-1]} (both projected)"
             )
@@ -259,7 +260,7 @@ class Attention(Attentive):
         """A call on sequences as they lie."""
         packed.check("query", asked.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
-        causal = 0 if any(isinstance(part, Causal) for part in rest) else None
+        causal = 0 if any(is_plain(part, Causal) for part in rest) else None
         reach = Reach(asked.shape[-2], prepared.keys.shape[-2], asked.device, causal=causal, layout=packed.layout)
         return self.finished(asked, prepared.keys, prepared.values, reach)
 
@@ -286,6 +287,7 @@ class Attention(Attentive):
             dtype = torch.get_autocast_dtype(query.device.type)
             if not query.dtype == keys.dtype == values.dtype == torch.float64:
                 query, keys, values = (x.to(dtype) for x in (query, keys, values))
+        form = self.score.fused_form
         return Call(
             query,
             keys,
@@ -293,8 +295,8 @@ class Attention(Attentive):
             reach,
             compare=self.score.compare,
             weigh=self.weighting,
-            scale=self.score.scale(query.shape[-1]),
-            vector=self.score.vector,
+            scale=self.score.scale(query.shape[-1]) if form == "bilinear" else 1.0,
+            vector=self.score.vector if form == "additive" else None,
             temperature=self.weighting.temperature,
             dropout=self.dropout if self.training else 0.0,
         )
@@ -304,8 +306,8 @@ class Attention(Attentive):
         reach, window, layout = call.reach, call.reach.window, call.reach.layout
         biases = [bias.requires_grad for bias in reach.biases]
         return Request(
-            score=self.score.form,
-            weighting=self.weighting.name,
+            score=self.score.fused_form if isinstance(call.scale, float | int) else "other",
+            weighting=self.weighting.fused_name,
             device=call.query.device.type,
             dtype=call.query.dtype,
             rows=math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2])),
@@ -325,7 +327,7 @@ class Attention(Attentive):
             # Beside Packed, only causality from 0 is known as it lies; whatever else there is counts as a mask.
             # (len, not bool: torch 2.11 cannot trace the bool of a tuple.)
             mask=len(reach.masks) > 0
-            or any(not isinstance(part, Causal) or given(part.start) != "zero" for part in spans),
+            or any(not is_plain(part, Causal) or given(cast(Causal, part).start) != "zero" for part in spans),
             bias=len(biases) > 0,
             slopes=None if not reach.slopes else "several" if len(reach.slopes) > 1 else given(reach.slopes[0][1]),
             bias_gradient=any(biases),
@@ -345,8 +347,8 @@ class Attention(Attentive):
             scores = chunked.scores(call.query, call.keys, call.vector)
         else:
             scores = call.compare(call.query, call.keys)
-        bias, gate = call.reach.bias(), call.reach.gate()
-        weighed = self.weighting.weigh(scores if bias is None else scores + bias.to(scores.dtype), call.reach.mask())
+        gate = call.reach.gate()
+        weighed = self.weighting.weigh(biased(scores, call.reach), call.reach.mask())
         weights = weighed.weights if gate is None else weighed.weights * gate.to(weighed.weights.dtype)
         window = call.reach.window
         centre = None if window is None else window.centres(call.reach.queries, call.reach.device)
@@ -354,7 +356,7 @@ class Attention(Attentive):
             wide = torch.promote_types(scores.dtype, torch.float32)
             centre = centre.to(wide).expand(scores.shape[:-1])
         return Look(
-            weights @ call.values,
+            product(weights, call.values).to(call.values.dtype),
             scores,
             weights,
             weighed.picked,

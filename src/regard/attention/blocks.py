@@ -18,7 +18,7 @@ from regard.attention.checks import check_dropout, positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Score
-from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
+from regard.attention.span import Causal, Lengths, Mask, Span, Start, is_plain, join
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.dropout import add_dropped, relu_dropped
 from regard.kernels.linear import Linear
@@ -291,9 +291,9 @@ class Decoder(Stack):
         for part in (
             () if memory_span is None else memory_span.parts
         ):  # as tensors, so that sentences can leave and join
-            if isinstance(part, Lengths):
+            if isinstance(part, Lengths) and is_plain(part, Lengths):
                 sentence["lengths"] = part.lengths.to(memory.device).expand(len(memory)).clone()
-            elif isinstance(part, Mask):
+            elif isinstance(part, Mask) and is_plain(part, Mask):
                 sentence["mask"] = part.mask.expand(len(memory), 1, memory.shape[1]).clone()
             else:
                 raise ArgumentError(f"memory_span: {part!r} given, expected Lengths or Mask")

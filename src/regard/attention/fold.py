@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.cache import Prepared
-from regard.attention.span import Lengths, Mask, Packed, Predictive, Span
+from regard.attention.span import Lengths, Mask, Packed, Predictive, Span, is_plain
 from regard.attention.weighting import Softmax
 from regard.errors import ArgumentError, ShapeError
+from regard.kernels.precision import product, wide
 from regard.kernels.reach import Reach, broadcast
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def fold(
     attention: Attention, query: Tensor, blocks: Iterable[tuple[Tensor | Prepared, Tensor | None]], span: Span | None
 ) -> Tensor:
     """The context of `attention(query, keys, values)`, with the blocks' keys and values laid end to end."""
-    if not isinstance(attention.weighting, Softmax):
+    if getattr(attention.weighting.weigh, "__func__", None) is not Softmax.weigh:
         raise ArgumentError(
             f"fold: {type(attention.weighting).__name__} given, expected Softmax, whose sums can be merged"
         )
@@ -53,7 +54,7 @@ def fold(
         raise ArgumentError("fold: Packed given, expected padded sequences")
     if any(isinstance(part, Predictive) for part in parts) and not any(isinstance(part, Lengths) for part in parts):
         raise ArgumentError("fold: Predictive given without Lengths, expected both: its centre needs the true length")
-    widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask)} - {1}
+    widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask) and is_plain(part, Mask)} - {1}
     expected = widths.pop() if widths else UNKNOWN
     state, first = None, 0
     for keys, values in blocks:
@@ -87,19 +88,18 @@ def partial(
     if span is not None:
         reach = span.narrow(reach, query)
     check_location(attention.score, reach)
-    scores = attention.score.compare(asked, prepared.keys, first)
-    wide = scores if scores.dtype == torch.float64 else scores.float()
+    scores = wide(attention.score.compare(asked, prepared.keys, first))
     bias, gate, mask = (part(first, last) for part in (reach.bias, reach.gate, reach.mask))
     if prepared.length is not None:  # a cache that is not full
         there = torch.arange(last - first, device=asked.device) < prepared.length[..., None, None]
         mask = there if mask is None else mask & there
     if bias is not None:
-        wide = wide + bias.to(wide.dtype)
-    wide = wide / attention.weighting.temperature
+        scores = scores + bias.to(scores.dtype)
+    scores = scores / attention.weighting.temperature
     if mask is not None:
-        wide = wide.masked_fill(~mask, torch.finfo(wide.dtype).min)
-    highest = wide.amax(-1, keepdim=True).detach()
-    weights = torch.exp(wide - highest)
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    highest = scores.amax(-1, keepdim=True).detach()
+    weights = torch.exp(scores - highest)
     if mask is not None:
         weights = weights.masked_fill(~mask, 0.0)
     total = weights.sum(-1, keepdim=True)
@@ -107,4 +107,4 @@ def partial(
         weights = weights * gate.to(weights.dtype)
     if attention.training and attention.dropout:
         weights = F.dropout(weights, attention.dropout)
-    return Partial(highest, total, weights @ prepared.values.to(weights.dtype))
+    return Partial(highest, total, product(weights, prepared.values))

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from regard.attention.attention import Attention
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
@@ -71,8 +72,8 @@ def short(span: Span | None, windows: bool = False) -> bool:
     With `windows`, one around each word may stand in its place.
     """
     packed, rest = split_packed(span)
-    known = (Causal, Monotonic) if windows and len(rest) == 1 else Causal
-    plain = all(isinstance(part, known) and isinstance(part.start, int) and part.start == 0 for part in rest)
+    known = (Causal, Monotonic) if windows and len(rest) == 1 else (Causal,)
+    plain = all(type(part) in known and isinstance(part.start, int) and part.start == 0 for part in rest)  # type: ignore[attr-defined]
     return packed is not None and plain and max(packed.longest, packed.longest_key) <= LONGEST
 
 
@@ -112,8 +113,11 @@ def plain_heads(heads: nn.Module) -> bool:
         heads.rotary is None
         and heads.query_size == heads.value_size
         and heads.width in WIDTHS
+        and type(inner) is Attention
         and type(inner.score) is Dot
+        and inner.score.fused_form == "bilinear"
         and type(inner.weighting) is Softmax
+        and inner.weighting.fused_name == "softmax"
         and inner.span is None
         and inner.query is None
     )

@@ -121,6 +121,11 @@ class Heads(Attentive):
 
         Queries, keys and values are one product; the rows of a beam look at what they share together.
         """
+        if type(self).forward is not Heads.forward:  # one's own, over all that is there
+            if isinstance(past, Beam):
+                raise ArgumentError(f"past: a Beam given, expected another cache for {type(self).__name__}.forward")
+            past.extend(self.prepare(x, start, span))
+            return self(x, past, span, start)
         asked, prepared = self.inputs(x, None, span, start)
         if isinstance(past, Lines) and span is None and self.follows_directly(past, asked):
             from regard.kernels.dot.step import follow
@@ -148,8 +153,10 @@ class Heads(Attentive):
         return (
             past.direct
             and asked.dtype == past.keys.dtype
-            and self.attention.score.form == "bilinear"
-            and self.attention.weighting.name == "softmax"
+            and type(self.attention) is Attention
+            and self.attention.score.fused_form == "bilinear"
+            and isinstance(self.attention.score.scale(asked.shape[-1]), float | int)
+            and self.attention.weighting.fused_name == "softmax"
             and self.attention.span is None
             and not self.training
             and getattr(forced, "name", None) in (None, "step")
@@ -309,7 +316,7 @@ class PerHead(Score):
         for score in scores:
             if not isinstance(score, Score):
                 raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected one of Score")
-        if len({(score.form, score.scale(64)) for score in scores}) > 1:
+        if len({kind_of(score) for score in scores}) > 1:
             raise ArgumentError(
                 "score: a factory of scores that differ in kind given, expected the same kind for all heads"
             )
@@ -326,9 +333,9 @@ class PerHead(Score):
         return self.each[0]
 
     @property
-    def form(self) -> str:  # type: ignore[override]
+    def fused_form(self) -> str:
         """The form of each head's score."""
-        return self.one.form
+        return self.one.fused_form
 
     def ask(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
         return torch.stack([score.ask(q) for score, q in zip(self.each, query.unbind(-3), strict=True)], dim=-3)
@@ -343,7 +350,11 @@ class PerHead(Score):
         return torch.stack([score.compare(q, k, first) for score, q, k in pairs], dim=-3)
 
     def scale(self, width: int) -> float:
-        return self.one.scale(width)
+        """The scale of every head; a tensor, which no kernel takes, where heads differ in it or learn it."""
+        scales = [score.scale(width) for score in self.each]
+        if all(isinstance(scale, float | int) and scale == scales[0] for scale in scales):
+            return scales[0]
+        return cast(float, torch.stack([torch.as_tensor(scale) for scale in scales]))
 
     def projected_size(self, key_size: int) -> int:
         return self.one.projected_size(key_size)
@@ -354,9 +365,15 @@ class PerHead(Score):
         return torch.stack(vectors) if vectors else None
 
 
+def kind_of(score: Score) -> tuple[str, float | None]:
+    """The form of a score, and its scale where that is a number."""
+    scale = score.scale(64) if score.fused_form == "bilinear" else 1.0
+    return score.fused_form, scale if isinstance(scale, float | int) else None
+
+
 def together(scores: list[Score]) -> Score:
     """The heads' scores as one; dot products have no parameters, and one of them serves all heads."""
-    dots = [score for score in scores if type(score) is Dot]
+    dots = [score for score in scores if type(score) is Dot and score.fused_form == "bilinear"]
     if len(dots) == len(scores) and len({dot.scaled for dot in dots}) == 1:
         return dots[0]
     return PerHead(scores)

@@ -18,6 +18,7 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import quick, reference
 from regard.kernels.dot import reference as dot
 from regard.kernels.linear import Linear
+from regard.kernels.precision import product
 from regard.kernels.reach import broadcast
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score"]
@@ -26,20 +27,29 @@ __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score"]
 class Score(nn.Module):
     """How well each query fits each key.
 
-    A score of your own subclasses this with `form = "other"` and overrides `compare`; with `form = "bilinear"` and only
-    `ask` or `project` overridden it is served by fused kernels.
+    A score of your own overrides `compare`, and `ask` and `project` where the query and the keys are transformed first;
+    it is computed as it is written. One that says `form = "bilinear"` needs no `compare`: it is the product of what
+    `ask` and `project` give, times `scale`, and is served by fused kernels.
     """
 
     form: ClassVar[Literal["bilinear", "additive", "other"]] = "other"
     query_size: int | None = None  # None: any
+    key_size: int | None = None
 
     def __init_subclass__(cls, **options: object) -> None:
-        """A subclass that compares in its own way is not what the fused kernels compute."""
+        """Refuse a subclass whose scores nobody would ask for."""
         super().__init_subclass__(**options)
-        if not {"form"} & cls.__dict__.keys() and {"compare", "forward"} & cls.__dict__.keys():
-            cls.form = "other"
+        if cls.forward is not Score.forward:
+            raise TypeError(
+                f"{cls.__name__} overrides `forward`, which attention does not call: override "
+                "`compare(asked, projected, first)`, and `ask` and `project` for what is done to the query and the keys"
+            )
 
-    key_size: int | None = None
+    @property
+    def fused_form(self) -> str:
+        """The form that kernels may compute in place of `compare`: "other" where that is one's own."""
+        known = Additive.compare if self.form == "additive" else Score.compare
+        return self.form if getattr(self.compare, "__func__", None) is known else "other"
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
         """The query as it meets projected keys."""
@@ -53,10 +63,12 @@ class Score(nn.Module):
         self, asked: Float[Tensor, "*bq n p"], projected: Float[Tensor, "*bk m _"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
         """The scores of transformed queries and keys; `first` is the index of the first key given."""
+        if self.form != "bilinear" and type(self).compare is Score.compare:
+            raise TypeError(f"{type(self).__name__} does not say how to compare: override `compare`")
         return dot.scores(asked, projected, self.scale(asked.shape[-1]))
 
     def scale(self, width: int) -> float:
-        """What a bilinear product is multiplied with."""
+        """What a bilinear product is multiplied with. A tensor, as of a learned scale, is served by dense."""
         return 1.0
 
     def projected_size(self, key_size: int) -> int:
@@ -135,7 +147,7 @@ class Additive(Score):
     r"""Additive attention: $e_{ij} = v^\top \tanh(W q_i + U k_j + b)$.
 
     Bahdanau et al. 2015 (arXiv:1409.0473), appendix A.1.2. Luong's "concat" (arXiv:1508.04025, section 3.1) is the
-    same function with W and U as the two halves of one matrix.
+    same function with W and U as the two halves of one matrix. The bias b is in neither paper's formula.
     """
 
     form = "additive"
@@ -161,7 +173,7 @@ class Additive(Score):
         self, asked: Float[Tensor, "*bq n h"], projected: Float[Tensor, "*bk m h"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
         scores = reference.scores if torch.is_grad_enabled() else quick.scores
-        return scores(asked, projected, self.v.to(asked.dtype))
+        return scores(asked, projected, self.vector)
 
     def projected_size(self, key_size: int) -> int:
         return self.hidden
@@ -178,7 +190,8 @@ class Cosine(Score):
     r"""Content addressing: $e_{ij} = \beta \cos(q_i, k_j)$.
 
     Graves et al. 2014 (arXiv:1410.5401), section 3.3.1. The sharpness β is a number, "learned" (one positive
-    parameter), or "query": then each query carries it as its last number, and β = softplus of that.
+    parameter), or "query": then each query carries it as its last number, and β = softplus of that. A vector of zeros
+    has a cosine of 0 with all others.
     """
 
     form = "bilinear"
@@ -192,16 +205,20 @@ class Cosine(Score):
             self.log_sharpness = nn.Parameter(torch.zeros(()))
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n dk"]:
-        """β q / |q|."""
+        """β q / |q|; where β is not the query's own, √β of it."""
         if self.sharpness == "query":
             return unit(query[..., :-1]) * F.softplus(query[..., -1:])
-        if self.sharpness == "learned":
-            return unit(query) * self.log_sharpness.exp().to(query.dtype)
-        return unit(query) * float(self.sharpness)
+        return unit(query, self.root())
 
     def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dk"]:
-        """k / |k|."""
-        return unit(keys)
+        """k / |k|, times the other √β: neither leaves the range of float16 where β does."""
+        return unit(keys) if self.sharpness == "query" else unit(keys, self.root())
+
+    def root(self) -> Tensor | float:
+        """√β."""
+        if isinstance(self.sharpness, str):
+            return torch.exp(self.log_sharpness / 2)
+        return math.sqrt(self.sharpness)
 
     def check(self, query_width: int, key_width: int | None) -> None:
         extra = int(self.sharpness == "query")
@@ -219,7 +236,9 @@ class Location(Score):
     r"""Location-based attention: $e_{ij} = (W q_i)_j$, from the query alone.
 
     Luong et al. 2015 (arXiv:1508.04025), equation 8. The keys give only their number, at most `length`. It is global:
-    a window would select by position what is already scored by position, and the paper has no such model.
+    a window would select by position what is already scored by position, and the paper has no such model. The paper
+    takes the softmax over all `length` positions, so that weight falls on those beyond the sentence; here, as with
+    every score, it is taken over the keys that are there, whose weights sum to one.
     """
 
     def __init__(self, query_size: int, length: int):
@@ -228,12 +247,8 @@ class Location(Score):
         self.weight = nn.Parameter(torch.empty(length, query_size))
         nn.init.xavier_uniform_(self.weight)
 
-    def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n length"]:
-        """W q_i: a score for every position there can be."""
-        return F.linear(query, self.weight)
-
     def compare(
-        self, asked: Float[Tensor, "*bq n length"], projected: Float[Tensor, "*bk m dk"], first: int = 0
+        self, asked: Float[Tensor, "*bq n dq"], projected: Float[Tensor, "*bk m dk"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
         last = first + projected.shape[-2]
         if last > self.length:
@@ -241,14 +256,15 @@ class Location(Score):
                 f"keys: {last} given, Location was built for at most {self.length}; build it with length={last}"
             )
         batch = broadcast(asked.shape[:-2], projected.shape[:-2])
-        return asked[..., first:last].expand(*batch, asked.shape[-2], last - first)
+        scores = product(asked, self.weight[first:last].mT)
+        return scores.expand(*batch, *scores.shape[-2:])
 
     def extra_repr(self) -> str:
         return f"{self.query_size}, length={self.length}"
 
 
-def unit(vectors: Tensor) -> Tensor:
-    """Vectors of length one; a zero vector stays zero, with a finite gradient."""
+def unit(vectors: Tensor, size: Tensor | float = 1.0) -> Tensor:
+    """Vectors of length one, times a size; a zero vector stays zero, with a finite gradient."""
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-    return (wide / length.masked_fill(length == 0, 1.0)).to(vectors.dtype)
+    return (wide / length.masked_fill(length == 0, 1.0) * size).to(vectors.dtype)

@@ -90,8 +90,14 @@ def join(*spans: Span | None) -> Span | None:
             continue
         if not isinstance(span, Span):
             raise ArgumentError(f"span: {type(span).__name__} given, expected a Span such as Lengths or Causal")
-        parts.extend(span.parts)
+        # Joined spans are taken apart, unless they narrow in a way of their own.
+        parts.extend(span.parts if not isinstance(span, Joined) or is_plain(span, Joined) else (span,))
     return (Joined(parts) if len(parts) > 1 else parts[0]) if parts else None
+
+
+def is_plain(span: Span, kind: type[Span]) -> bool:
+    """Whether a span is of this kind and narrows as it does: a subclass may have a way of its own."""
+    return isinstance(span, kind) and type(span).narrow is kind.narrow
 
 
 class Lengths(Span):
@@ -252,6 +258,15 @@ class Packed(Span):
     they are given, nothing is read back from a device, and nothing about the offsets is checked.
     """
 
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a subclass that would narrow: sequences are cut up by their offsets, and it would not be asked."""
+        super().__init_subclass__(**options)
+        if cls.narrow is not Packed.narrow:
+            raise TypeError(
+                f"{cls.__name__} overrides `narrow`, which is not called of a Packed span: join Packed with a span of "
+                "your own by &"
+            )
+
     def __init__(
         self,
         offsets: Int[Tensor, " s1"] | Sequence[int],
@@ -340,7 +355,7 @@ class Packed(Span):
         for part in rest:
             if isinstance(part, Lengths):
                 raise ArgumentError("span: Lengths given beside Packed, whose offsets already are the lengths")
-            if isinstance(part, Mask):
+            if isinstance(part, Mask) and is_plain(part, Mask):
                 size = list(part.mask.shape)
                 if not size or any(
                     a not in (1, b) for a, b in zip(size[-2:], (self.total, self.total_keys)[-len(size) :], strict=True)

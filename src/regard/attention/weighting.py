@@ -28,7 +28,7 @@ class Weighting(nn.Module):
     """Scores to weights.
 
     One of your own overrides `weigh`, which returns a `Weighed`; keys that the mask forbids must get weight zero. One
-    that draws at random says so with `draws = True`.
+    that draws at random says so with `draws = True`. Scores come in float32 or wider.
     """
 
     name: ClassVar[str] = "other"
@@ -36,10 +36,23 @@ class Weighting(nn.Module):
     temperature: float = 1.0
 
     def __init_subclass__(cls, **options: object) -> None:
-        """A subclass that weighs in its own way is not what the fused kernels compute."""
+        """A subclass that weighs in its own way has no built-in's name."""
         super().__init_subclass__(**options)
-        if "name" not in cls.__dict__ and {"weigh", "forward"} & cls.__dict__.keys():
+        if cls.forward is not Weighting.forward:
+            raise TypeError(
+                f"{cls.__name__} overrides `forward`, which not every backend calls: override `weigh(scores, mask)`, "
+                "which returns a Weighed"
+            )
+        if "name" not in cls.__dict__ and "weigh" in cls.__dict__:
             cls.name = "other"
+
+    @property
+    def fused_name(self) -> str:
+        """The name that kernels know: "other" where a weighting is not the softmax that it is called."""
+        if self.name != Softmax.name:
+            return self.name
+        plain = getattr(self.weigh, "__func__", None) is Softmax.weigh and isinstance(self.temperature, float | int)
+        return self.name if plain else "other"
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         """The weights and what else is known of them."""
@@ -53,7 +66,10 @@ class Weighting(nn.Module):
 
 
 class Softmax(Weighting):
-    r"""Soft attention: $a_{ij} = \exp(e_{ij}/T) / \sum_k \exp(e_{ik}/T)$, over the keys in reach."""
+    r"""Soft attention: $a_{ij} = \exp(e_{ij}/T) / \sum_k \exp(e_{ik}/T)$, over the keys in reach.
+
+    What a span adds to the scores is part of e, and divided by the temperature T too.
+    """
 
     name = "softmax"
 
@@ -137,7 +153,10 @@ class Sparsemax(Weighting):
 
 
 class Plain(Weighting):
-    r"""The scores themselves: with `Dot`, raw self-attention $R = s s^\top$, $c = R s$. Nothing is normalised."""
+    r"""The scores themselves: with `Dot`, raw self-attention $R = s s^\top$, $c = R s$. Nothing is normalised.
+
+    Scores and sums are in float32; a context of more than 65,504 is infinite when it is rounded to float16.
+    """
 
     name = "plain"
 

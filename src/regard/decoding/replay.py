@@ -6,11 +6,9 @@ Products are in bfloat16 (`precision`), with a copy of the model's weights; scor
 """
 
 # s places · r rows of each · b sentences that begin · n tokens
-import gc
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +24,7 @@ from regard.decoding.options import Options
 from regard.decoding.places import Ended, Places
 from regard.decoding.rows import tokens_of
 from regard.decoding.search import check_prefixes, limit
+from regard.kernels.garbage import uncollected
 from regard.models.contract import Model
 
 __all__ = ["FEW", "Replay", "serves"]
@@ -163,7 +162,7 @@ class Graph:
                 self.places.advance()
         torch.cuda.current_stream(device).wait_stream(side)
         self.captured = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.captured, capture_error_mode="thread_local"):
+        with uncollected(), torch.cuda.graph(self.captured, capture_error_mode="thread_local"):
             self.places.advance()
 
     def run(
@@ -248,18 +247,6 @@ class Written:
                 # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
                 check_outputs(found.outputs)
                 answers[i] = found
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Inside, no garbage is looked for: thousands of new lists would start that again and again, in vain."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 def index_of(places: list[int], device: torch.device) -> Tensor | slice:

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.kernels.precision import product, wide
 from regard.kernels.reach import Reach
 
-__all__ = ["Call", "attend", "softmax", "sum_values"]
+__all__ = ["Call", "attend", "biased", "softmax", "sum_values"]
 
 
 @dataclass(frozen=True)
@@ -30,34 +31,42 @@ class Call:
 
 
 def softmax(scores: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
-    """Softmax over the keys that the mask allows; a query with none gets zeros and finite gradients.
+    """softmax(e / T) over the keys that the mask allows; a query with none gets zeros and finite gradients.
 
     Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.
     """
-    wide = scores if scores.dtype == torch.float64 else scores.float()
+    given, scores = scores.dtype, wide(scores)
     if temperature != 1.0:
-        wide = wide / temperature
+        scores = scores / temperature
     if mask is None:
-        return torch.softmax(wide, dim=-1).to(scores.dtype)
+        return torch.softmax(scores, dim=-1).to(given)
     # The lowest finite number, not -inf: a row without keys is then uniform, not NaN, and is zeroed below.
-    weights = torch.softmax(wide.masked_fill(~mask, torch.finfo(wide.dtype).min), dim=-1)
-    return weights.masked_fill(~mask, 0.0).to(scores.dtype)
+    weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
+    return weights.masked_fill(~mask, 0.0).to(given)
 
 
 def attend(call: Call) -> Tensor:
-    """Σ_j a_ij v_j with a = weigh(e), e = compare(q, k) + bias, and a gate after the weighting."""
+    """Σ_j a_ij v_j with a = weigh(e), e = compare(q, k) + bias, and a gate after the weighting.
+
+    Softmax divides e by its temperature, the bias included. Scores, weights and the sum are in float32 where the
+    inputs are in half precision; the context is rounded once.
+    """
     scores = call.compare(call.query, call.keys)
     return sum_values(scores, call)
 
 
 def sum_values(scores: Tensor, call: Call) -> Tensor:
     """From scores to contexts: bias, weighting, gate, dropout, sum."""
-    bias, gate = call.reach.bias(), call.reach.gate()
-    if bias is not None:
-        scores = scores + bias.to(scores.dtype)
-    weights = call.weigh(scores, call.reach.mask())
+    gate = call.reach.gate()
+    weights = call.weigh(biased(scores, call.reach), call.reach.mask())
     if gate is not None:
         weights = weights * gate.to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return weights @ call.values
+    return product(weights, call.values).to(call.values.dtype)
+
+
+def biased(scores: Tensor, reach: Reach) -> Tensor:
+    """The scores as a weighting takes them: in float32 or wider, with everything that spans add."""
+    bias, scores = reach.bias(), wide(scores)
+    return scores if bias is None else scores + bias.to(scores.dtype)

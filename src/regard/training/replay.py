@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.kernels.garbage import uncollected
 from regard.training.memory import out_of_memory
 
 __all__ = ["Replay", "unsynchronised"]
@@ -40,6 +41,7 @@ class Replay:
         self.pool: Any = None
         self.stream: torch.cuda.Stream | None = None
         self.on = True
+        self.problem: BaseException | None = None  # why a capture failed
 
     def __call__(self, batch: Any) -> bool:
         """Replay the update on this batch, on the host still, or say that it is to be done eagerly."""
@@ -66,7 +68,7 @@ class Replay:
         torch.cuda.synchronize(self.device)
         problem: BaseException | None = None
         ended = False
-        with torch.cuda.stream(self.stream):
+        with uncollected(), torch.cuda.stream(self.stream):  # an older run's graph, freed inside, would end it
             # Another thread loads and pins batches meanwhile, which concerns this one only.
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
@@ -86,6 +88,7 @@ class Replay:
             self.most = len(self.graphs)  # what is captured fits; nothing else is tried
             return False
         # An eager update will say what is wrong, unless it is that this cannot be captured.
+        self.problem = problem
         self.forget()
         if not ended:
             mend(self.device, self.pool)

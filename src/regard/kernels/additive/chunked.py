@@ -17,17 +17,17 @@ CHUNK_CUDA = 1 << 26
 
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """The reference's scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m]."""
+    """The reference's scores: [*b n h], [*b m h] and [h] or [heads h] -> [*b n m], in float32 or wider."""
     batch = broadcast(query.shape[:-2], keys.shape[:-2])
     flat_query, flat_keys = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (query, keys))
-    flat_vector = vector.to(query.dtype).expand(*batch, -1).reshape(-1, vector.shape[-1])
+    flat_vector = vector.expand(*batch, -1).reshape(-1, vector.shape[-1])
     return chunked_scores(flat_query, flat_keys, flat_vector).reshape(*batch, query.shape[-2], keys.shape[-2])
 
 
 @torch.library.custom_op("regard::additive_scores", mutates_args=())
 def chunked_scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """[b n h], [b m h] and [b h] -> [b n m]."""
-    result = query.new_empty(query.shape[0], query.shape[1], keys.shape[1])
+    result = empty_scores(query, keys)
     for row, part, hidden in hidden_chunks(query, keys):
         result[row, part] = (hidden.flatten(1, 2) @ vector[row, :, None].to(hidden.dtype)).view(hidden.shape[:-1])
     return result
@@ -35,7 +35,13 @@ def chunked_scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
 
 @chunked_scores.register_fake
 def _(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    return query.new_empty(query.shape[0], query.shape[1], keys.shape[1])
+    return empty_scores(query, keys)
+
+
+def empty_scores(query: Tensor, keys: Tensor) -> Tensor:
+    """Room for the scores."""
+    wide = torch.promote_types(query.dtype, torch.float32)
+    return query.new_empty(query.shape[0], query.shape[1], keys.shape[1], dtype=wide)
 
 
 @torch.library.custom_op("regard::additive_scores_backward", mutates_args=())

@@ -33,7 +33,7 @@ def attend(call: Call) -> Tensor:
 
     lengths, vector = call.reach.lengths, call.vector
     if lengths is not None:
-        lengths = lengths.expand(batch).reshape(-1)
+        lengths = lengths.expand(batch).reshape(-1).contiguous()  # a reshape alone may stay a broadcast
     if vector.ndim == 2:
         vector = vector.expand(*batch, -1).reshape(-1, vector.shape[-1])
     context, _ = look(rows(call.query), rows(call.keys), rows(call.values), vector, lengths, call.temperature)

@@ -4,12 +4,18 @@
 import torch
 from torch import Tensor
 
+from regard.kernels.precision import product, wide
+
 __all__ = ["scores"]
 
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """[*b n h], [*b m h] and [h] or [heads h] -> [*b n m]. The [*b n m h] in between stands in memory."""
-    hidden = torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3))
+    """[*b n h], [*b m h] and [h] or [heads h] -> [*b n m]. The [*b n m h] in between stands in memory.
+
+    In float32 where the inputs are in half precision.
+    """
+    hidden = torch.tanh(wide(query).unsqueeze(-2) + wide(keys).unsqueeze(-3))
+    vector = vector.to(hidden.dtype)
     if vector.ndim == 1:
-        return hidden @ vector
-    return (hidden @ vector[:, None, :, None]).squeeze(-1)
+        return product(hidden, vector)
+    return product(hidden, vector[:, None, :, None]).squeeze(-1)

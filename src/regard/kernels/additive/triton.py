@@ -59,8 +59,8 @@ def limits(
     reach, window = call.reach, call.reach.window
     rows = math.prod(batch)
 
-    def each(value: Tensor) -> Tensor:
-        return value.expand(batch).reshape(rows)
+    def each(value: Tensor) -> Tensor:  # side by side, as a kernel reads them: a reshape alone may stay a broadcast
+        return value.expand(batch).reshape(rows).contiguous()
 
     lengths = None if reach.lengths is None else each(reach.lengths)
     causal = each(reach.causal) if isinstance(reach.causal, Tensor) else None

@@ -8,7 +8,9 @@ few, as the hypotheses of a beam are. The scores of a few queries are small, so 
 import torch
 from torch import Tensor
 
+from regard.kernels.dot import reference
 from regard.kernels.dot.sdpa import masked
+from regard.kernels.precision import product
 from regard.kernels.reference import Call
 
 __all__ = ["attend"]
@@ -16,9 +18,9 @@ __all__ = ["attend"]
 
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's."""
-    mask, some = masked(call)
-    scores = torch.matmul(call.query * (call.scale / call.temperature), call.keys.mT)
+    scores = reference.scores(call.query, call.keys, call.scale / call.temperature)
+    mask, some = masked(call, scores.dtype)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    context = torch.matmul(scores.softmax(-1), call.values)
+    context = product(scores.softmax(-1), call.values).to(call.values.dtype)
     return context if some is None else context.masked_fill(~some, 0.0)

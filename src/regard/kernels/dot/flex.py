@@ -1,6 +1,7 @@
 """Bilinear softmax attention through torch's FlexAttention: windows and ALiBi without a mask in memory."""
 
 # b batch · n queries · m keys · d width
+import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from regard.kernels.dot.sdpa import four
 from regard.kernels.reach import Reach, broadcast
 from regard.kernels.reference import Call
 
@@ -22,9 +22,14 @@ def attend(call: Call) -> Tensor:
     """Blocks of keys outside the reach are never computed; a query with nothing to look at gets zeros."""
     reach = call.reach
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
+    # The last leading dimension is that of heads, whose slopes differ.
+    rows, heads = (math.prod(batch[:-1]), batch[-1]) if batch else (1, 1)
     query, keys, values = (
-        four(tensor.expand(*batch, *tensor.shape[-2:])).contiguous() for tensor in (call.query, call.keys, call.values)
+        x.expand(*batch, *x.shape[-2:]).reshape(rows, heads, *x.shape[-2:]).contiguous()
+        for x in (call.query, call.keys, call.values)
     )
+    if not torch.is_grad_enabled():  # on a CPU it refuses whatever could have a gradient
+        query, keys, values = query.detach(), keys.detach(), values.detach()
     lengths = None
     if reach.lengths is not None:
         # One length for all heads of a row, where the head axis was only put in: a smaller block mask.
@@ -43,7 +48,7 @@ def attend(call: Call) -> Tensor:
         else make_blocks(reach.causal, window, lengths, *sizes)
     )
     options: dict[str, Any] = {
-        "score_mod": alibi(reach),
+        "score_mod": alibi(reach, call.temperature),
         "block_mask": blocks,
         "scale": call.scale / call.temperature,
     }
@@ -63,12 +68,12 @@ def compiled() -> Any:
     return torch.compile(flex_attention)
 
 
-def alibi(reach: Reach) -> Callable[..., Tensor] | None:
-    """ALiBi's bias as a function of the indices."""
+def alibi(reach: Reach, temperature: float) -> Callable[..., Tensor] | None:
+    """ALiBi's bias as a function of the indices, added to scale · q·k / T: divided by the temperature as scores are."""
     if not reach.slopes:
         return None
     ((slopes, given_start),) = reach.slopes
-    start = number(given_start, reach.device)
+    start, slopes = number(given_start, reach.device), slopes / temperature
 
     def bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score - slopes[h] * (start + i - j).abs()

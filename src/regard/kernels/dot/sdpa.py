@@ -3,6 +3,7 @@
 # b batch · n queries · m keys · d width
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -22,7 +23,9 @@ def attend(call: Call) -> Tensor:
     batch = broadcast(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
     plainly_causal = reach.plainly_causal and reach.lengths is None and not reach.masks and reach.bias() is None
     plainly_causal = plainly_causal and reach.window is None
-    mask, some = (None, None) if plainly_causal else masked(call)
+    # A bias may be wider than the query on a CPU; the kernels of a GPU want it in the query's dtype.
+    dtype = query.dtype if query.is_cuda else torch.promote_types(query.dtype, torch.float32)
+    mask, some = (None, None) if plainly_causal else masked(call, dtype)
     options: dict[str, Any] = {
         "attn_mask": None if mask is None else four(spread(mask, broadcast(mask.shape[:-2], batch))),
         "dropout_p": call.dropout,
@@ -39,17 +42,21 @@ def attend(call: Call) -> Tensor:
     return context if some is None else context.masked_fill(~some, 0.0)
 
 
-def masked(call: Call) -> tuple[Tensor | None, Tensor | None]:
-    """What is added to the scores, or True where they count; and which queries have anything to look at.
+def masked(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to scale · q·k / T, or True where it counts; and which queries have anything to look at.
 
-    A query with nothing to look at is shown everything, and its context is to be set to zero.
+    The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
+    query with nothing to look at is shown everything, and its context is to be set to zero.
     """
     mask, bias, some = call.reach.mask(), call.reach.bias(), None
     if mask is not None and call.reach.maybe_empty:
         some = mask.any(-1, keepdim=True)
         mask = mask | ~some
     if bias is not None:
-        bias = bias.to(call.query.dtype)
+        bias = bias if call.temperature == 1.0 else bias / call.temperature
+        if bias.dtype != dtype:  # what is beyond the range of half precision stays finite: -1e9 is not nothing at all
+            limits = torch.finfo(dtype)
+            bias = bias.clamp(limits.min, limits.max).to(dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     return mask, some
 

@@ -1,7 +1,9 @@
 """Bilinear softmax attention over sequences laid end to end, through torch's varlen_attn (CUDA, half precision)."""
 
 # t all tokens · a heads · d width
+import inspect
 import math
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -17,9 +19,12 @@ def attend(call: Call) -> Tensor:
 
     layout = call.reach.layout
     assert layout is not None
-    # varlen_attn scales by 1/√d by itself; the rest of the wanted scale goes into the query.
-    rest = call.scale / call.temperature * math.sqrt(call.query.shape[-1])
-    query = call.query if rest == 1.0 else call.query * rest
+    scale, query = call.scale / call.temperature, call.query
+    options: dict[str, Any] = {}
+    if takes_scale():  # in float32, behind the product
+        options["scale"] = scale
+    elif (rest := scale * math.sqrt(query.shape[-1])) != 1.0:  # it scales by 1/√d by itself: the rest, beforehand
+        query = query * rest
     query, keys, values = (
         x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1) for x in (query, call.keys, call.values)
     )
@@ -32,5 +37,14 @@ def attend(call: Call) -> Tensor:
         layout.longest,
         layout.longest_key,
         window_size=(-1, -1) if call.reach.causal is None else (-1, 0),
+        **options,
     )
     return context.transpose(0, 1) if call.query.ndim == 3 else context.squeeze(1)
+
+
+@cache
+def takes_scale() -> bool:
+    """Whether this torch's varlen_attn can be told the scale."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "scale" in inspect.signature(varlen_attn).parameters

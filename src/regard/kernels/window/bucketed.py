@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.kernels.precision import product, wide
 from regard.kernels.reach import Reach
 from regard.kernels.reference import Call, softmax
 
@@ -36,7 +37,7 @@ def attend(call: Call) -> Tensor:
     keys, values = (
         cut(x, slices, width).index_select(0, bucket).unflatten(-1, (width, -1)) for x in (call.keys, call.values)
     )
-    scores = (grouped(call.query.flatten(0, 1)) * call.scale) @ keys.mT  # [g GROUP w]
+    scores = product(wide(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
     j = (bucket % slices * TILE)[:, None, None] + torch.arange(width, device=reach.device)
     row, distance = grouped(index // n), j - grouped(centre)[..., None]
     weights = softmax(scores, limits(reach, j, distance, row, grouped(index % n)), call.temperature)
@@ -44,7 +45,7 @@ def attend(call: Call) -> Tensor:
         weights = weights * torch.exp(distance.square() * (-0.5 / window.sigma**2)).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    context = (weights @ values).flatten(0, 1)
+    context = product(weights, values).to(values.dtype).flatten(0, 1)
     return context.index_select(0, slot).unflatten(0, (rows, n))
 
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.kernels.precision import product, wide
 from regard.kernels.reach import Reach, Window, broadcast, gaussian
 from regard.kernels.reference import Call, softmax
 from regard.kernels.window import bucketed
@@ -114,16 +115,16 @@ def gathered(call: Call) -> Tensor:
     index = first[..., None] + torch.arange(width, device=reach.device)  # [r n w]
     keys, values = pick(call.keys, index), pick(call.values, index)
     if call.vector is None:
-        scores = (keys @ call.query[..., None]).squeeze(-1) * call.scale
+        scores = product(keys, call.query[..., None]).squeeze(-1) * call.scale
     else:
-        vector = call.vector[:, None, None].to(keys.dtype)
-        scores = (torch.tanh(call.query[..., None, :] + keys) * vector).sum(-1)
+        hidden = torch.tanh(wide(call.query)[..., None, :] + wide(keys))
+        scores = (hidden * call.vector[:, None, None].to(hidden.dtype)).sum(-1)
     weights = softmax(scores, reach.limits(index), call.temperature)
     if window.sigma is not None:
         weights = weights * gaussian(window, reach.queries, index).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return (weights[..., None, :] @ values).squeeze(-2)
+    return product(weights[..., None, :], values).squeeze(-2).to(values.dtype)
 
 
 def pick(tensor: Tensor, index: Tensor) -> Tensor:
@@ -144,11 +145,11 @@ def tiled(call: Call) -> Tensor:
     before, wanted = radius - window.start, tiles * TILE + 2 * radius
     after = wanted - before - reach.keys  # negative: those keys are beyond every window
     keys, values = (overlapping(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
-    scores = (query * call.scale) @ keys  # [r t TILE TILE+2r]
+    scores = product(wide(query) * call.scale, keys)  # [r t TILE TILE+2r]
     weights = softmax(scores, tiled_limits(reach, window, tiles), call.temperature)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return (weights @ values.mT).flatten(-3, -2)[..., : reach.queries, :]
+    return product(weights, values.mT).to(values.dtype).flatten(-3, -2)[..., : reach.queries, :]
 
 
 def overlapping(padded: Tensor, radius: int) -> Tensor:

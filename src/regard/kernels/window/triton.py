@@ -33,8 +33,8 @@ def attend(call: Call) -> Tensor:
     def flat(x: Tensor) -> Tensor:
         return x.expand(*batch, *x.shape[-2:]).reshape(rows, *x.shape[-2:])
 
-    def each(value: Tensor) -> Tensor:
-        return value.expand(batch).reshape(rows)
+    def each(value: Tensor) -> Tensor:  # side by side, as a kernel reads them: a reshape alone may stay a broadcast
+        return value.expand(batch).reshape(rows).contiguous()
 
     tensors = (call.query, call.keys, call.values, window.centre, call.vector)
     kept = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)

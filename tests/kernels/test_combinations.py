@@ -1,0 +1,89 @@
+"""Every way to compute attention equals dense over all features of score, span and weighting together."""
+
+import interpreted as _  # noqa: F401 (Triton beside this NumPy)
+import pytest
+import torch
+from conftest import SEED
+from kernels.combinations import BIASES, SCORES, SOFT, SPANS, WEIGHTINGS, agree, fold, forced, interpreted, look
+
+KINDS = {"attention", "prepared", "heads", "packed", "packed heads"}
+DOTS = {"dot", "scaled", "general", "cosine", "cosine learned", "cosine query"}
+LIMITS = {"lengths", "causal", "causal from", "causal rows"}
+WINDOWS = {"monotonic", "monotonic from", "monotonic rows", "predictive"}
+TEMPERED = {*BIASES, "bias with temperature"}
+# By way: the scores and spans to draw from, and what must have been served, so that one that refuses cannot pass.
+EASY = [*LIMITS, *BIASES, "mask", "monotonic", "bias learned", "predictive"]  # most of what sdpa serves, some of it not
+WAYS = {
+    "sdpa": (
+        forced("sdpa"),
+        SCORES,
+        EASY,
+        {*DOTS, *SOFT, *KINDS, *LIMITS, *TEMPERED, "mask", "monotonic", "gradients"},
+    ),
+    "few": (forced("few"), SCORES, EASY, {*DOTS, *SOFT, *KINDS, *LIMITS, *TEMPERED, "mask", "monotonic"}),
+    "window": (
+        forced("window"),
+        [*DOTS, "additive", "location"],
+        [*LIMITS, *WINDOWS, "alibi"],
+        {*DOTS, "additive", *SOFT, *KINDS, *LIMITS, *WINDOWS, "gradients"},
+    ),
+    "chunked": (
+        forced("chunked"),
+        ["additive", "own"],
+        SPANS,
+        {"additive", *SPANS, *WEIGHTINGS, *KINDS, *TEMPERED, "gradients"},
+    ),
+    "look": (look, SCORES, SPANS, {*SCORES, *SPANS, *WEIGHTINGS, *KINDS, *TEMPERED, "gradients"}),
+    "fold": (
+        fold,
+        SCORES,
+        [*LIMITS, *WINDOWS, "mask", "alibi", "alibi rows"],
+        {*SCORES, *SOFT, "attention", "prepared", *LIMITS, *WINDOWS, "mask", "bias with temperature"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_way_equals_dense(name):
+    way, scores, spans, features = WAYS[name]
+    agree(way, features, count=80, seed=SEED, scores=sorted(scores), spans=sorted(spans))
+
+
+@pytest.mark.compile  # FlexAttention reads the small functions of indices that the shape-checking hook wraps
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_equals_dense():
+    spans = ["lengths", "causal", "causal from", "monotonic", "monotonic from", "alibi", "alibi from"]
+    features = {*DOTS, *SOFT, *KINDS, *spans, "bias with temperature"}
+    agree(forced("flex"), features, count=20, seed=SEED, dtype=torch.float32, scores=sorted(DOTS), spans=spans)
+
+
+# by kernel: dtype, scores, spans and sizes to draw from, how many calls, and what must be among them
+KERNELS = {
+    "step": (torch.float32, sorted(DOTS), ["lengths"], (1, 5, 16), 20, {*DOTS, *KINDS, *SOFT, "lengths"}),
+    "short": (
+        torch.float16,
+        sorted(DOTS),
+        ["lengths", "causal"],
+        (1, 7, 17),
+        12,
+        {*KINDS, *SOFT, "lengths", "causal", "gradients"},
+    ),
+    "few-additive": (torch.float32, ["additive"], ["lengths"], (1, 5), 12, {*KINDS, *SOFT, "lengths"}),
+    "triton": (torch.float32, ["additive"], ["lengths", "mask"], (1, 3), 2, {"warm", "lengths", "mask", "gradients"}),
+    "predictive": (
+        torch.float32,
+        ["dot", "additive"],
+        ["predictive", "lengths"],
+        (1, 3),
+        4,
+        {"warm", "predictive", "lengths", "gradients"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_for_cuda_equal_dense_in_the_interpreter(name):
+    pytest.importorskip("triton")
+    dtype, scores, spans, sizes, count, features = KERNELS[name]
+    way = interpreted("triton" if name == "predictive" else name)
+    agree(way, features, count=count, seed=SEED, dtype=dtype, sizes=sizes, widths=(4, 7), scores=scores, spans=spans)
