@@ -24,7 +24,7 @@ class GridSelfAttention(Attentive):
 
     Zhang et al. 2018 (arXiv:1805.08318), section 3: queries, keys and values are 1×1 convolutions to C/8 channels, the
     score is an unscaled dot product, a 1×1 convolution brings the sum back to C, and γ starts at 0, so that the layer
-    starts as the identity.
+    starts as the identity. Departures: the convolutions have biases, and their weights are not spectrally normalised.
     """
 
     def __init__(self, channels: int, reduction: int = 8):

@@ -35,7 +35,8 @@ class Heads(Attentive):
 
     `query_size` is the depth D_Q of queries and keys over all heads, `value_size` that of the values; both are free and
     default to `size`. `score` makes one score a head from its width (default: scaled dot). `split="input"` gives each
-    head its own slice of the input in place of a projection of all of it, and has no output projection.
+    head its own slice of the input in place of a projection of all of it, and has no output projection. A departure:
+    with `bias`, the default, projections have biases, and the paper's have none.
     """
 
     def __init__(

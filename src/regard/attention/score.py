@@ -147,7 +147,7 @@ class Additive(Score):
     r"""Additive attention: $e_{ij} = v^\top \tanh(W q_i + U k_j + b)$.
 
     Bahdanau et al. 2015 (arXiv:1409.0473), appendix A.1.2. Luong's "concat" (arXiv:1508.04025, section 3.1) is the
-    same function with W and U as the two halves of one matrix. The bias b is in neither paper's formula.
+    same function with W and U as the two halves of one matrix. Neither formula has the bias b.
     """
 
     form = "additive"

@@ -230,7 +230,8 @@ class Alibi(Span):
     r"""Linear biases: $-m_h |i - j|$ on the scores, a slope a head, in place of position encodings.
 
     Press et al. 2022 (arXiv:2108.12409), section 3. Slopes are $2^{-8(h+1)/H}$ where the number of heads H is a
-    power of two; otherwise those of the power below, and then every other one of the power above.
+    power of two; otherwise those of the power below, and then every other one of the power above. The paper's models
+    are causal; here distance counts to both sides. A softmax's temperature divides the biases as it does the scores.
     """
 
     def __init__(self, heads: int, start: Start = 0):

@@ -3,8 +3,10 @@
 A beam keeps the likeliest hypotheses of each sentence; greedy search keeps one. At each step every hypothesis is
 continued by every token. Of twice as many candidates as the beam has places, those that end and are among the first
 `beam` are finished, and the best others go on. Finished ones are ranked by log P / ((5 + length) / 6)^α, the length
-with its END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1) (Wu et al. 2016, arXiv:1609.08144, equation 14). A
-sentence is done when `beam` of them are finished and no other has, at its present length, a better score than the last.
+with its END, and the coverage penalty β Σⱼ log min(Σᵢ aᵢⱼ, 1) (Wu et al. 2016, arXiv:1609.08144, equation 14). Two
+departures: a source position counts with 1e-6 at least, since one that was never looked at would hide all others behind
+a -∞; and i runs to the step that writes END, what that one looked at included. A sentence is done when `beam` of them
+are finished and no other has, at its present length, a better score than the last.
 
 A diverse beam (Vijayakumar et al. 2016, arXiv:1610.02424) is searched in groups, one after the other: a group pays
 `diversity` for each hypothesis of an earlier group that has just said the same token.

@@ -31,7 +31,7 @@ class Call:
 
 
 def softmax(scores: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
-    """softmax(e / T) over the keys that the mask allows; a query with none gets zeros and finite gradients.
+    """The softmax of e / T over the keys that the mask allows; a query with none gets zeros and finite gradients.
 
     Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.
     """

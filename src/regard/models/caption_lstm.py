@@ -16,7 +16,7 @@ word just read.
 - None: $\hat z_t = \beta_t \bar a$, the mean of the grid at every word. The same model but for the attention's own
   parameters.
 - $h_t$ from the cell over $[E y_{t-1}; \hat z_t]$; deep output $L_o(E y_{t-1} + L_h h_t + L_z \hat z_t)$ (equation 7),
-  $L_o$ being the model's readout.
+  $L_o$ being the model's readout. $L_h$ and $L_o$ have a bias, as have the layers of $c_0$, $h_0$ and the score.
 
 With several layers the query is the top one's state, and the picture goes into the first. Dropout falls on words,
 between layers and before the readout, never on what goes from step to step.

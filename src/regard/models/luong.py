@@ -10,8 +10,11 @@ Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
   the first is zero. Without it every query is known beforehand, and all of them look at once.
 
 `reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of
-the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning. A departure:
-`bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does.
+the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
+
+Departures: `bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does. The concat
+score is `Additive`'s, with a bias inside the tanh, and the readout has one, where the paper has $W_a [h_t; \bar h_j]$
+and $W_s \tilde h_t$ alone. Location scores are normalised over the words that are there, not over all `length` places.
 
 Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step:
 $\tilde h_t$ is fed whole. Embeddings start unit-normal, the readout with deviation 3/√d, as h̃ is small;

@@ -13,9 +13,10 @@ stands, $p(y) = \sum_{j: x_j = y} a_{ij}$, and what stands nowhere has the least
 no readout, and source and target have one vocabulary. `decode` gives the logarithms of these sums; `output` has nothing
 left to do.
 
-Two departures. `once`: no place is pointed at twice. The paper's search for tours knows only valid ones (section 4.4);
-here the model does, in training too: of a word that was said, the first of its places that was left is taken.
-`bidirectional`: the encoder reads from both ends, each with half of the width.
+Three departures. `once`: no place is pointed at twice. The paper's search for tours knows only valid ones (section
+4.4); here the model does, in training too: of a word that was said, the first of its places that was left is taken.
+`bidirectional`: the encoder reads from both ends, each with half of the width. And the score is `Additive`'s, with a
+bias inside the tanh.
 
 Dropout falls on embeddings; cells as `cells` says.
 """

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from regard.attention import Attention
 from regard.attention.cache import Prepared, State
+from regard.attention.score import Additive, Dot, General
 from regard.attention.span import Packed, Span
+from regard.attention.weighting import Gumbel, Hard, Softmax
 from regard.kernels.backends import forced
 from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Tokens
@@ -67,11 +69,30 @@ def unpadded(x: Float[Tensor, "b n d"], tokens: Tokens) -> Float[Tensor, "*t d"]
 
 
 def unwatched(*parts: nn.Module) -> bool:
-    """Whether nobody waits for these modules to be called, and no backend is forced: other code may do their work."""
+    """Whether nobody waits for these modules to be called, and no backend is forced: other code may do their work.
+
+    That code knows attentions as models make them: with a part of one's own in them, they do their work themselves.
+    """
     return getattr(forced, "name", None) is None and not any(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or (isinstance(module, Attention) and not as_made(module))
         for part in parts
         for module in part.modules()
+    )
+
+
+def as_made(attention: Attention) -> bool:
+    """Whether an attention has a score and a weighting of the library's, as a recurrence written by hand knows them."""
+    score, weighting = attention.score, attention.weighting
+    return (
+        type(attention) is Attention
+        and type(score) in (Additive, Dot, General)
+        and score.fused_form == score.form
+        and (type(weighting) in (Gumbel, Hard) or (type(weighting) is Softmax and weighting.temperature == 1.0))
+        and attention.span is None
+        and not attention.dropout
     )
 
 

@@ -10,7 +10,8 @@ The encoder reads $x_1 \dots x_m$ into $h_m$; the decoder starts from $s_0$ and 
   reads the top state.
 
 $s_0$ is zero, the encoder's last state of the same layer (an LSTM's cell too), or $\tanh(V h_m)$, layer by layer; an
-LSTM's cell has a V of its own. `reverse` turns each source sentence round within its length.
+LSTM's cell has a V of its own. `reverse` turns each source sentence round within its length. V, the deep output and the
+readout have biases, which the papers leave out of their formulas.
 
 Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
 start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
