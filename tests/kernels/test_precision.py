@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import SEED
 from kernels.combinations import SOFT, WEIGHTINGS, Built, agree, fold, forced, interpreted, look
+from torch import Tensor
 
 from regard.attention import Attention, Heads, use_backend
 from regard.attention.score import Additive, Cosine, Dot, General, Location
@@ -27,9 +28,18 @@ def enlarge(built: Built) -> None:
                 leaf.mul_(100).round_()
             elif built.words.weighting == "plain":
                 leaf.mul_(1e-3)
+        if isinstance(built.module, Heads) and built.words.weighting == "plain":
+            built.module.projection.weight[-built.module.value_size :].mul_(1e-5)
         for name, parameter in built.module.named_parameters():
             if name.endswith((".v", "score.weight")) and built.words.score in ("additive", "location"):
                 parameter.mul_(2e4 if built.words.score == "additive" else 500)
+
+
+def fold_prepared(built: Built, gradients: bool) -> list[Tensor]:
+    """Keys that a score projects are projected together: the rounding of a block need not be that of all."""
+    if built.words.score in ("general", "additive") and built.words.kind != "prepared":
+        raise BackendError("its projections differ in the last bit")
+    return fold(built, gradients)
 
 
 WAYS = {
@@ -38,7 +48,7 @@ WAYS = {
     "window": (forced("window"), [*DOTS, "additive"], ["monotonic", "causal"], {*DOTS, "additive", "warm"}),
     "chunked": (forced("chunked"), ["additive"], SPANS, {"additive", *SOFT}),
     "look": (look, [*DOTS, "additive", "location"], SPANS, {*DOTS, "additive", "location", *WEIGHTINGS}),
-    "fold": (fold, [*DOTS, "additive", "location"], SPANS, {*DOTS, "additive", "location", *SOFT}),
+    "fold": (fold_prepared, [*DOTS, "additive", "location"], SPANS, {*DOTS, "additive", "location", *SOFT}),
     "step": (interpreted("step"), DOTS, ["lengths"], {*DOTS, "warm"}),
     "short": (interpreted("short"), DOTS, ["lengths", "causal"], {*DOTS, "warm"}),
     "few-additive": (interpreted("few-additive"), ["additive"], ["lengths"], {"additive", "warm"}),
