@@ -16,7 +16,8 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
-def test_the_wheel_installs_and_runs(tmp_path):
+def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # which may lead to the source
     pip = [sys.executable, "-m", "pip", "--quiet"]
     pins = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}  # of what builds it
     subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, "."], check=True, cwd=ROOT, env={**os.environ, **pins})

@@ -9,6 +9,7 @@ system everybody finds what Windows does:
 - a file that this process has open or mapped is neither renamed, replaced nor removed, nor is a folder renamed in which
   there is one;
 - `os.rename` replaces nothing, `os.replace` no folder;
+- what lists a folder says nothing of where a file lies on the disk (`st_ino` and `st_dev` are 0);
 - some names are no names.
 
 Text that is opened without an encoding, by Regard, is an error, as it would be read in a code page there.
@@ -61,6 +62,46 @@ class Lacking(types.ModuleType):
         return getattr(self.__dict__["whole"], name)
 
 
+class Entry:
+    """One of `os.scandir`."""
+
+    def __init__(self, entry: Any):
+        self.entry = entry
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.entry, name)
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.entry)
+
+    def stat(self, *, follow_symlinks: bool = True) -> Any:
+        found = self.entry.stat(follow_symlinks=follow_symlinks)
+        known = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+        return types.SimpleNamespace(**{**known, "st_ino": 0, "st_dev": 0, "st_nlink": 0})
+
+
+class Listing:
+    """All of them."""
+
+    def __init__(self, entries: Any):
+        self.entries = entries
+
+    def __iter__(self) -> Any:
+        return map(Entry, self.entries)
+
+    def __next__(self) -> Entry:
+        return Entry(next(self.entries))
+
+    def __enter__(self) -> "Listing":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.entries.close()
+
+
 def become() -> None:
     """Be like Windows from now on."""
     seen_by_regard(
@@ -70,7 +111,7 @@ def become() -> None:
             "select": Lacking(select, MISSING["select"], select=only_sockets),
         }
     )
-    real_rename, real_replace, real_sync = os.rename, os.replace, os.fsync
+    real_rename, real_replace, real_sync, real_scan = os.rename, os.replace, os.fsync, os.scandir
 
     def rename(source: Any, target: Any, **places: Any) -> None:
         if os.path.lexists(target):
@@ -89,6 +130,7 @@ def become() -> None:
         real_sync(file)
 
     os.rename, os.replace, os.fsync = rename, replace, fsync  # type: ignore[assignment]
+    os.scandir = lambda path=".": Listing(real_scan(path))  # type: ignore[assignment, misc]
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
     sys.addaudithook(watch)
     warnings.filterwarnings("error", category=EncodingWarning, module="regard")

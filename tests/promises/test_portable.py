@@ -64,6 +64,7 @@ OTHER_TASKS = [  # what is mapped into memory while something else is written is
     ["train", *PICTURES, "--out", "Läufe/Bilder", *FEW, *TINY],
     ["train", "--resume", "Läufe/Bilder", *settings("training.steps=3")],
     ["caption", "Läufe/Bilder", "Bilder/images/test-000000.png"],
+    ["caption", "Läufe/Bilder", "."],
     ["look", "Läufe/Bilder", "Bilder/images/test-000000.png", "--out", "Bild.html"],
     ["data", "reviews", "--out", "Meinungen", "--count", "40", "--valid", "5", "--test", "5"],
     ["train", *DOCUMENTS, "--out", "Läufe/Meinungen", *FEW, *settings("model.size=8", "model.embedding=8")],
