@@ -159,8 +159,11 @@ def prepare_streams() -> None:
         if stream is not None:
             stream.flush()
         new = io.BufferedWriter(kind(number, "w", closefd=False))
-        encoding, lines = stream.encoding if stream else "utf-8", number == 2 or os.isatty(number)
-        setattr(sys, name, io.TextIOWrapper(new, encoding=encoding, errors="replace", line_buffering=lines))
+        lines = number == 2 or os.isatty(number)
+        text = io.TextIOWrapper(new, encoding="utf-8", errors="replace", newline="\n", line_buffering=lines)
+        if stream is not None:
+            text.reconfigure(encoding=stream.encoding)  # of which `write_utf8` has the last word
+        setattr(sys, name, text)
 
 
 def main() -> None:
