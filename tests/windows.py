@@ -1,8 +1,8 @@
 """A process made to meet what it would meet on Windows, as far as that can be had on Linux.
 
 `become()` is called in a process of its own, once third-party packages are loaded: those have forms of their own for
-Windows. From then on Regard's modules find no `fcntl`, no `os.fork`, no SIGHUP, and `os.name` is "nt". Of the file
-system everybody finds what Windows does:
+Windows. From then on Regard's modules find no `fcntl`, no `os.fork`, no SIGHUP, and `os.name` is "nt" and `sys.platform` "win32". Of the
+file system everybody finds what Windows does:
 
 - no link is made without a privilege;
 - a folder is opened by nobody, and only a file that is open for writing can be synced;
@@ -56,6 +56,9 @@ class Lacking(types.ModuleType):
         super().__init__(module.__name__)
         self.__dict__.update(instead, lacking=missing, whole=module)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["whole"], name, value)
+
     def __getattr__(self, name: str) -> Any:
         if name in self.__dict__["lacking"]:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
@@ -107,6 +110,7 @@ def become() -> None:
     seen_by_regard(
         {
             "os": Lacking(os, MISSING["os"], name="nt", linesep="\r\n"),
+            "sys": Lacking(sys, [], platform="win32"),
             "signal": Lacking(signal, MISSING["signal"]),
             "select": Lacking(select, MISSING["select"], select=only_sockets),
         }

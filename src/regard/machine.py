@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 __all__ = ["MPS", "amount", "auto_device", "memory", "most_threads"]
@@ -13,15 +14,15 @@ MPS = "mps: Apple's GPU is taken, on the plain path in float32, which Regard's o
 def memory() -> int | None:
     """Bytes that a process may have at most: the machine's, the container's or its own; None where nobody says."""
     found = []
-    with contextlib.suppress(ImportError):  # Windows has no such limits
+    if sys.platform != "win32":  # which has neither such limits nor such a count
         import resource
 
         found += [resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system has it
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        with contextlib.suppress(OSError, ValueError):  # not every system counts its pages
+            found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for path in CGROUPS:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
-            found.append(int(Path(path).read_text(encoding="ascii")))
+            found.append(int(Path(path).read_text(encoding="utf-8")))
     return min((each for each in found if each > 0), default=None)
 
 
