@@ -109,7 +109,9 @@ def prepare(folder: Path, out: Path) -> None:
         put(out / "europarl", part, [*zip(*sides, strict=True)][:50_000])
         (out / "imdb").mkdir(parents=True, exist_ok=True)
         rows = (line.split("\t") for line in lines(folder / f"imdb/{part}.tsv.gz"))
-        (out / "imdb" / f"{part}.tsv").write_text("".join(f"{row[0]}\t{row[3]}\n" for row in rows), encoding="utf-8")
+        (out / "imdb" / f"{part}.tsv").write_text(
+            "".join(f"{row[0]}\t{row[3]}\n" for row in rows), encoding="utf-8", newline="\n"
+        )
     flickr(folder / "flickr8k", out / "flickr8k")
 
 
@@ -129,7 +131,7 @@ def flickr(folder: Path, out: Path) -> None:
                 assert content is not None
                 (out / part / name).write_bytes(content.read())
             rows = "".join(f"{name}\t{caption}\n" for name in names for caption in captions[name])
-            (out / f"{part}.tsv").write_text(rows, encoding="utf-8")
+            (out / f"{part}.tsv").write_text(rows, encoding="utf-8", newline="\n")
 
 
 # ---- made corpora
@@ -317,13 +319,14 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
     began = time.monotonic()
     if not (run / "report.html").exists():
         shutil.rmtree(run, ignore_errors=True)
-        with open(log, "w", encoding="utf-8") as file:
+        with open(log, "w", encoding="utf-8", newline="\n") as file:
             if subprocess.run(command, stdout=file, stderr=file).returncode:
                 return {"name": name + label, "failed": log.read_text(encoding="utf-8")[-300:]}
     taken = time.monotonic() - began
     # In a process of its own: captured graphs of several threads get in each other's way.
     tester = [sys.executable, __file__, "test", name, str(run), "--data", str(data), "--device", where]
-    found = json.loads(subprocess.run(tester, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    shown = subprocess.run(tester, check=True, capture_output=True, encoding="utf-8").stdout
+    found = json.loads(shown.splitlines()[-1])
     records = [json.loads(row) for row in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = max(row["step"] for row in records)
     return {"name": name + label, **found, "seconds": round(taken), "steps": steps, "device": where,
@@ -338,7 +341,7 @@ def train(given: argparse.Namespace) -> None:
             found = one(name, given.data, given.runs, given.device, given.set, given.label)
         except Exception as error:  # the others go on
             found = {"name": name + given.label, "failed": repr(error)[:300]}
-        with open(given.runs / "results.jsonl", "a", encoding="utf-8") as file:
+        with open(given.runs / "results.jsonl", "a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(found) + "\n")
         print(json.dumps(found), flush=True)
 

@@ -1,8 +1,8 @@
 """A process made to meet what it would meet on Windows, as far as that can be had on Linux.
 
 `become()` is called in a process of its own, once third-party packages are loaded: those have forms of their own for
-Windows. From then on Regard's modules find no `fcntl`, no `os.fork`, no SIGHUP, and `os.name` is "nt" and `sys.platform` "win32". Of the
-file system everybody finds what Windows does:
+Windows. From then on Regard's modules find no `fcntl`, no `os.fork`, no SIGHUP; `os.name` is "nt" and `sys.platform`
+"win32". Of the file system everybody finds what Windows does:
 
 - no link is made without a privilege;
 - a folder is opened by nobody, and only a file that is open for writing can be synced;
