@@ -120,7 +120,8 @@ def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():
     assert data_defaults(said) == said
     assert "joint" not in data_defaults({**BARE, "model": {"kind": "pointer"}})["tokenizer"]
     assert data_defaults({**BARE, "tokenizer": {"file": "t.json"}})["tokenizer"] == {"file": "t.json"}
-    assert data_defaults({"data": {"documents": "a.tsv"}})["data"]["held_out"] == 0.05
+    assert data_defaults({"data": {"documents": "a.tsv"}})["data"]["held_out"] == "auto"
+    assert data_defaults({"data": {"builtin": "reviews"}})["data"]["held_out"] == 0.05
     assert data_defaults({"data": {"documents": "a.tsv", "held_out": 0.2}})["data"]["held_out"] == 0.2
 
 

@@ -26,7 +26,7 @@ __all__ = [
     "training_defaults",
 ]
 
-HELD_OUT = 0.05  # of documents and pictures
+HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text
 LONGEST = 1000  # tokens of a sentence: lines of a few hundred words are kept
 PICTURES = 64  # of a batch, where training.batch_rows says nothing
 SMALL = {"cuda": 50_000, "cpu": 150_000}  # target tokens from which a small model is chosen, and no tiny one
@@ -39,13 +39,15 @@ def data_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
     """The tables, with what is held out and the pieces of texts left to the corpus."""
     data, tokenizer = dict(table.get("data", {})), dict(table.get("tokenizer", {}))
     settings = read_settings(table)
-    if settings.data.reads in ("documents", "pictures"):
-        data.setdefault("held_out", HELD_OUT)  # a label is less than a text
-    elif not settings.data.builtin:
+    if settings.data.builtin:  # it draws as many for validation as it is asked for
+        if settings.data.reads in ("documents", "pictures"):
+            data.setdefault("held_out", HELD_OUT)
+    else:
         data.setdefault("held_out", "auto")
-        data.setdefault("longest", LONGEST)
-    if settings.data.reads == "pictures" and not settings.data.builtin:
-        data.setdefault("crop", 0.1)
+        if settings.data.reads == "text":
+            data.setdefault("longest", LONGEST)
+        if settings.data.reads == "pictures":
+            data.setdefault("crop", 0.1)
     if not {"file", "source_file", "kind"} & tokenizer.keys():
         tokenizer["kind"] = "auto"
         if settings.kind != "pointer" and settings.task == "translate":  # a pointer says what it reads
