@@ -14,7 +14,7 @@ import regard
 from regard.errors import CheckpointError, RegardError
 from regard.inspection.report import Seen, write
 from regard.run import Run, load
-from regard.training.folder import claim
+from regard.training.folder import check_content, claim
 from regard.training.loop import Result
 from regard.training.progress import Progress, progress
 from regard.training.start import Started, start
@@ -39,6 +39,8 @@ def train_and_report(
     with contextlib.ExitStack() as stack:
         if first:
             stack.enter_context(claim(out, resume))
+        else:  # those that wait for the first would wait for long where it is refused
+            check_content(out, resume)
         shown = stack.enter_context(progress(out) if first else Progress())
         started = start(table, out, resume=resume, base=base, progress=shown, choose=choose, claimed=True)
         result = started.result

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pickle
+import signal
 import threading
 import time
 
@@ -141,6 +142,62 @@ def test_many_at_once_leave_one_that_is_whole(tmp_path, turn):
     assert damage(final) is None
     assert open_before.pair(0)[0].tolist() == [5, 6]
     assert not list(tmp_path.glob(".damaged-*"))
+
+
+def test_what_a_killed_process_left_is_swept_at_once(tmp_path):
+    """And what a living one is writing stays, however long it takes."""
+
+    def killed(folder):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def waiting(folder):
+        os.write(ready, str(folder).encode())
+        os.read(go, 1)
+        assert folder.is_dir()
+
+    def child(work):
+        number = os.fork()
+        if number == 0:
+            with contextlib.suppress(BaseException), workplace(tmp_path / "home") as folder:
+                sealed(folder)
+                work(folder)
+                os._exit(0)
+            os._exit(1)
+        return number
+
+    (at, ready), (go, leave) = os.pipe(), os.pipe()
+    living = child(waiting)
+    name = os.path.basename(os.read(at, 1000).decode())
+    os.waitpid(child(killed), 0)
+    assert len(list((tmp_path / "home").glob(".partial-*[!k]"))) == 2
+    with workplace(tmp_path / "home") as folder:
+        assert {path.name for path in (tmp_path / "home").glob(".partial-*[!k]")} == {name, folder.name}
+    os.write(leave, b".")
+    assert os.waitpid(living, 0)[1] == 0
+    with workplace(tmp_path / "home"):
+        pass
+    assert os.listdir(tmp_path / "home") == []
+    for each in (at, ready, go, leave):
+        os.close(each)
+
+
+def test_a_name_leads_to_a_cache_without_links(tmp_path, monkeypatch):
+    def refuse(*given, **options):
+        raise OSError(1314, "A required privilege is not held by the client")
+
+    final = sealed(tmp_path / "0123abcd")
+    assert cache.follow(final) == final
+    assert not cache.follow(tmp_path / "4567").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "symlink", refuse)
+        cache.lead(tmp_path / "4567", final)
+    assert cache.follow(tmp_path / "4567") == final
+    (tmp_path / "89ab").symlink_to(final.name)  # as earlier versions wrote it
+    assert cache.follow(tmp_path / "89ab") == final
+    for content in ("../elsewhere", "/", "", "0123abcd/..", "\x00"):
+        (tmp_path / "odd").write_text(content)
+        assert cache.follow(tmp_path / "odd") == tmp_path / "odd"
+        assert damage(tmp_path / "odd") is not None
 
 
 def test_what_was_left_behind_is_swept(tmp_path):

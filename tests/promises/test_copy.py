@@ -15,6 +15,7 @@ import pytest
 from tiny import records, same_tensors, table
 
 from regard.errors import CheckpointError
+from regard.report import train_and_report
 from regard.run import load
 from regard.training.checkpoint import Checkpoints, read_checkpoint, weights_of
 from regard.training.predict import Translate
@@ -203,6 +204,21 @@ def test_a_best_folder_that_is_gone(run, home, best, tmp_path):
         load(copy)
     kept.rename(copy / "checkpoints" / BEST[best])
     assert same_model(run, copy)
+
+
+def test_a_resume_says_that_the_best_is_missing(run, home, best, tmp_path, capsys):
+    """As a person does it: said at the beginning, and the report is written at the end."""
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy, symlinks=True)
+    shutil.rmtree(copy / "checkpoints" / BEST[best])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Translate, "validate", lambda self: {"loss": 8.0})
+        train_and_report(table(home, **{**LONGER, "training__average": 0}), copy, resume=True)
+    said = capsys.readouterr().err
+    assert f"{BEST[best]}: missing, and best.json says that it is the best checkpoint" in said
+    assert "Training goes on from the last checkpoint" in said
+    assert "missing" in (copy / "log.txt").read_text()
+    assert (copy / "report.html").is_file()
 
 
 def test_a_missing_best_is_replaced_by_a_better_one(run, home, best, tmp_path):

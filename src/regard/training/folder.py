@@ -16,7 +16,7 @@ from regard.errors import CheckpointError, ConfigError, RegardError, TrainingErr
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import Group
 
-__all__ = ["check_links", "claim"]
+__all__ = ["check_content", "check_links", "claim"]
 
 FILES = ("config.toml", "tokenizer.json", "alignment.json", "log.txt", "metrics.jsonl", "report.html")
 FOLDERS = ("checkpoints", "tensorboard")
