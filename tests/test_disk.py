@@ -158,8 +158,11 @@ def test_folders_that_were_made(tmp_path):
     assert make_folder(tmp_path / "a/b/d") == [tmp_path / "a/b/d"]
     assert make_folder(tmp_path / "a") == []
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(NotADirectoryError):
+    with pytest.raises(OSError, match="Too many levels"):
         make_folder(tmp_path / "loop")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        make_folder(tmp_path / "file/below")
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])

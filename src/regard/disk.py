@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -142,7 +143,10 @@ def sync(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder and those above it, synced; those that were not there before, the uppermost first."""
+    """Make a folder and those above it, synced; those that were not there before, the uppermost first.
+
+    FileNotFoundError: another process removed one of them meanwhile.
+    """
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -155,7 +159,7 @@ def make_folder(folder: Path) -> list[Path]:
             continue
         made.append(each)
         sync(each.parent)
-    if missing and not missing[0].is_dir():
+    if missing and not stat.S_ISDIR(os.stat(missing[0]).st_mode):  # FileNotFoundError: it was removed at once
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(missing[0]))
     return made
 

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]
 @contextlib.contextmanager
 def claim_alone(out: Path, resume: bool) -> Iterator[None]:
     """The same for one process."""
-    if (out.exists() or out.is_symlink()) and not out.is_dir():
+    if is_no_folder(out):
         raise ConfigError("--out", f"{out} is a file, expected a folder")
     if resume and not out.exists():
         raise CheckpointError(f"{out}: no checkpoint to resume from")
@@ -83,6 +84,18 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
             if not has_begun(out):
                 undo(out, before)
             raise
+
+
+def is_no_folder(out: Path) -> bool:
+    """Whether something else has this name; asked once, as another process may make or remove a folder meanwhile."""
+    try:
+        return not stat.S_ISDIR(os.stat(out).st_mode)
+    except FileNotFoundError:
+        return out.is_symlink()
+    except NotADirectoryError:  # something above it, which is said where it is made
+        return False
+    except OSError as error:
+        return error.errno == errno.ELOOP
 
 
 def check_content(out: Path, resume: bool) -> None:
