@@ -152,6 +152,8 @@ def test_a_copy_resumes_as_the_run_would(run, resumed, home, best, tmp_path, way
         assert same_tensors(mine.model, its.model)
         assert same_tensors(mine.trainer, its.trainer)
     assert records(resumed) == records(copy)
+    counters = read_checkpoint(Checkpoints(copy).last()).manifest["counters"]
+    assert counters["best"] == counters["best_loss"] == min(SCORES[best])  # what is to be beaten, the average's too
     # Folders in the place of links are not written through, and do not stay: they would be of another step.
     for link in ("best", "last"):
         assert Checkpoints(copy).linked(link) == Checkpoints(resumed).linked(link)

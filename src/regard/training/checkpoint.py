@@ -67,10 +67,11 @@ class Checkpoint:
 
 
 class Score(NamedTuple):
-    """The best score of a run up to a checkpoint, and the step that had it."""
+    """The best score of a run up to a checkpoint, the step that had it, and its loss, which decides between equals."""
 
     value: float
     step: int
+    loss: float | None
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class Checkpoints:
         path = self.folder / "best.json"
         try:
             manifest = read_manifest(self.folder / name)
-            counters = {key: manifest.get("counters", {}).get(key) for key in ("best", "best_step")}
+            counters = {key: manifest.get("counters", {}).get(key) for key in ("best", "best_step", "best_loss")}
             record = {"checkpoint": name, "counters": counters, "step": manifest["step"]}
             record["manifest"] = digest(self.folder / name / "manifest.json")
             write_whole(path, canonical({"format": FORMAT, **record}))
@@ -334,7 +335,11 @@ def score_in(counters: Mapping[str, Any], where: str) -> Score | None:
     if counters.get("best") is None:
         return None
     value = check_key(counters, "best", number, "a number", where, "counters.")
-    return Score(value, check_key(counters, "best_step", count, "a number of steps", where, "counters."))
+    step = check_key(counters, "best_step", count, "a number of steps", where, "counters.")
+    loss = counters.get("best_loss")
+    if loss is not None:
+        check_key(counters, "best_loss", number, "a number or null", where, "counters.")
+    return Score(value, step, loss)
 
 
 def better_average(average: Path, best: Score | None, last: Path) -> bool:

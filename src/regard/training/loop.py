@@ -498,8 +498,7 @@ class Trainer:
         self.saved_step = found.step
         score = self.checkpoints.best_average()
         if score is not None:  # it came after the last step, and is the one to beat
-            self.now.best, self.now.best_step = score
-            self.now.best_loss = None
+            self.now.best, self.now.best_step, self.now.best_loss = score
 
     def average(self, metrics: Metrics | None) -> None:
         """The mean of the last checkpoints' weights, kept as `average`, and as the best if it is."""
