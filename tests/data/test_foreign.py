@@ -267,6 +267,13 @@ def test_what_others_make_is_taken(tmp_path, name):
     assert time.perf_counter() - start < 0.5
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_trained_here_can_be_loaded_again(tmp_path, kind):
+    """Words that are endless make no endless pieces."""
+    Tokenizers(train(["a" * (2 * PIECE), "a" * (2 * PIECE), *TEXTS], kind)).save(tmp_path / "t.json")
+    assert Tokenizers.load(tmp_path / "t.json").source.encode("a b")
+
+
 def test_a_text_that_the_tokenizer_cannot_take():
     """A pattern that only some texts are too hard for: no traceback of the library's."""
     from regard.data.tokenizer import Tokenizer

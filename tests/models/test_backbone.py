@@ -184,3 +184,27 @@ def test_torchvision_itself(name, tmp_path):
     torch.save(whole.state_dict(), tmp_path / "x.pt")
     backbone = given(f"torchvision:{name}", tmp_path / "x.pt")
     assert backbone(pictures(size=96)).shape == (2, backbone.width, 6, 6)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: torch.full_like(x, float("nan")), "has NaN in it"),
+        (lambda x: torch.full_like(x, float("inf")), "has infinity in it"),
+        (lambda x: x.to(torch.int8), "is int8, expected float16"),
+        (lambda x: x > 0, "is bool, expected float16"),
+        (lambda x: x.to(torch.complex64), "is complex64, expected float16"),
+    ],
+)
+def test_weights_that_are_no_numbers(tmp_path, suffix, change, said):
+    net = nn.Sequential(nn.Linear(2, 2))
+    weights = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    weights["0.bias"] = change(weights["0.bias"])
+    path = tmp_path / f"w.{suffix}"
+    if suffix == "pt":
+        torch.save(weights, path)
+    else:
+        save_file(weights, path)
+    with pytest.raises(CheckpointError, match=f"w.{suffix}: weight 0_bias {said}"):
+        load_backbone(net, str(path))

@@ -24,7 +24,7 @@ from tokenizers import models
 from regard.data.cutting import marked, normalise, unmarked, words
 from regard.errors import DataError
 
-__all__ = ["LARGEST", "check_form", "check_vocabulary", "loaded_part", "written_here"]
+__all__ = ["LARGEST", "PIECE", "check_form", "check_vocabulary", "loaded_part", "written_here"]
 
 LARGEST = 64 * 2**20  # bytes of a tokenizer.json
 PIECE = 2**16  # characters of a piece

@@ -10,6 +10,7 @@ import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.cutting import MARK, marked, normalise, unmarked, words
+from regard.data.foreign import PIECE
 from regard.data.settings import TokenizerSettings
 from regard.data.shape import Shape, letters_in_common, unspaced
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, whole
@@ -168,7 +169,7 @@ def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | L
     """A piece a word. Auto: all, up to 8,192 different ones; of more, those seen twice, and 32,768 at most."""
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(normaliser.normalize_str(whole(text)).split(" "))
+        counts.update(word for word in normaliser.normalize_str(whole(text)).split(" ") if len(word) <= PIECE)
     for piece in ("", *SPECIAL):
         counts.pop(piece, None)
     if size == "auto" and len(counts) > ALL_WORDS:

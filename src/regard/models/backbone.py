@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from regard.errors import CheckpointError, ConfigError, MissingExtraError
+from regard.models.numbers import check_numbers
 
 __all__ = ["Backbone", "load_backbone"]
 
@@ -148,6 +149,7 @@ def load_backbone(net: nn.Module, path: str) -> None:
             if given[name].shape != tensor.shape:
                 shapes = f"{list(given[name].shape)}, expected {list(tensor.shape)}"
                 raise CheckpointError(f"{path}: weight {name} is {shapes}")
+            check_numbers(name, given[name], tensor.dtype, path)
             tensor.copy_(given[name])
 
 

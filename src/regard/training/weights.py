@@ -15,6 +15,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
+from regard.models.numbers import FLOATS, check_numbers
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["FLOATS", "check_shapes", "check_weights", "load_weights", "read_shapes", "read_tensors", "weights_of"]
@@ -24,7 +25,6 @@ TENSORS = 100_000  # in a file, at most
 DIMENSIONS = 8
 # What safetensors calls the dtypes that weights, the optimiser's state and generators have, and their bytes.
 DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1, "C64": 8}
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that weights may be kept in
 
 
 def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -149,22 +149,3 @@ def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]
         if shapes[name] != tuple(tensor.shape):
             given, expected = list(shapes[name]), list(tensor.shape)
             raise CheckpointError(f"{where}: weight {name} is {given}, expected {expected}")
-
-
-def check_numbers(name: str, given: Tensor, dtype: torch.dtype, where: str) -> None:
-    """Refuse a weight of a dtype that would have to be cast, and one with NaN or infinity in it."""
-    if given.dtype != dtype and (given.dtype not in FLOATS or dtype not in FLOATS):
-        kinds = [str(each).removeprefix("torch.") for each in (given.dtype, *(FLOATS if dtype in FLOATS else (dtype,)))]
-        raise CheckpointError(f"{where}: weight {name} is {kinds[0]}, expected {' or '.join(kinds[1:])}")
-    if dtype not in FLOATS:
-        return
-    with torch.no_grad():
-        given = given.to(dtype)  # a number may be finite in float64 alone
-        # A sum with NaN or infinity in it is neither finite; one pass, and nothing is made but where there is doubt.
-        if bool(torch.isfinite(given.sum())) or bool(torch.isfinite(given).all()):
-            return
-        what = "NaN" if bool(torch.isnan(given).any()) else "infinity"
-    raise CheckpointError(
-        f"{where}: weight {name} has {what} in it, expected finite numbers: training it diverged, or the file was "
-        "changed; take another checkpoint of the run, or train it again with a lower training.rate"
-    )
