@@ -204,6 +204,11 @@ def test_any_other_part_is_not_of_that_form(key):
     assert not written_here({**BASE, "more": 1})
 
 
+def test_a_file_without_added_tokens():
+    for none in (None, []):
+        assert written_here({**BASE, "added_tokens": none})
+
+
 def test_any_other_option_is_not_of_that_form():
     for content in OWN.values():
         for key in content["model"]:

@@ -113,7 +113,9 @@ def written_here(content: Mapping[str, Any]) -> bool:
     merges = content["model"].get("merges", [])
     parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
     whole = isinstance(merges, list) and all(is_pair(merge) for merge in merges)
-    flags = all(set(token) == FLAGS and not any(token[key] for key in OFF) for token in content.get("added_tokens", []))
+    flags = all(
+        set(token) == FLAGS and not any(token[key] for key in OFF) for token in content.get("added_tokens") or []
+    )
     return whole and flags and any(parts == own and model == kind for own, kind in forms())
 
 
