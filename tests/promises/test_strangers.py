@@ -81,6 +81,7 @@ def refused(act: Callable[[], Any]) -> str | None:
         act()
     except RegardError as error:
         said = str(error)
+    assert torch.is_grad_enabled()  # what fails leaves nothing behind
     assert time.perf_counter() - begun < SECONDS
     assert memory() - before < MIB
     if said is not None:

@@ -61,6 +61,7 @@ def test_every_size_of_every_kind(tmp_path, kind, values, monkeypatch):
             start = time.perf_counter()
             with contextlib.suppress(RegardError):  # an option that this model does not use may be anything
                 load(run)
+            assert torch.is_grad_enabled()
             assert time.perf_counter() - start < 5, (option, value)
             assert memory() - before < 300, (option, value)
             for path, content in whole.items():
@@ -115,6 +116,16 @@ def test_it_takes_a_fraction_of_what_is_allowed(kind):
         build(kind, config, 1000, 1000)
     assert counted.left > 0.8 * sizes.OPERATIONS * len(shapes)
     check_sizes(lambda: build(kind, config, 1000, 1000), config, shapes, config_path="c", weights_path="w")
+
+
+def test_wherever_it_stops_torch_is_as_it_was():
+    """Some of what building calls is the end of a `with torch.no_grad()`."""
+    config = KINDS["transformer"].config(**SMALL["transformer"])
+    for most in range(0, 400, 3):
+        with contextlib.suppress(sizes.TooManyError), torch.device("meta"), sizes.Counting(most):
+            build("transformer", config, 14, 14)
+        assert torch.is_grad_enabled(), most
+        assert torch.zeros(1).device.type == "cpu"
 
 
 def test_the_generator_is_left_alone(tmp_path):
