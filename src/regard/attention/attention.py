@@ -297,7 +297,7 @@ class Attention(Attentive):
             weigh=self.weighting,
             scale=self.score.scale(query.shape[-1]) if form == "bilinear" else 1.0,
             vector=self.score.vector if form == "additive" else None,
-            temperature=self.weighting.temperature,
+            temperature=self.weighting.temperature if self.weighting.fused_name == "softmax" else 1.0,
             dropout=self.dropout if self.training else 0.0,
         )
 
@@ -306,7 +306,7 @@ class Attention(Attentive):
         reach, window, layout = call.reach, call.reach.window, call.reach.layout
         biases = [bias.requires_grad for bias in reach.biases]
         return Request(
-            score=self.score.fused_form if isinstance(call.scale, float | int) else "other",
+            score=self.score.fused_form,
             weighting=self.weighting.fused_name,
             device=call.query.device.type,
             dtype=call.query.dtype,

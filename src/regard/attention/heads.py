@@ -156,7 +156,6 @@ class Heads(Attentive):
             and asked.dtype == past.keys.dtype
             and type(self.attention) is Attention
             and self.attention.score.fused_form == "bilinear"
-            and isinstance(self.attention.score.scale(asked.shape[-1]), float | int)
             and self.attention.weighting.fused_name == "softmax"
             and self.attention.span is None
             and not self.training
@@ -351,11 +350,7 @@ class PerHead(Score):
         return torch.stack([score.compare(q, k, first) for score, q, k in pairs], dim=-3)
 
     def scale(self, width: int) -> float:
-        """The scale of every head; a tensor, which no kernel takes, where heads differ in it or learn it."""
-        scales = [score.scale(width) for score in self.each]
-        if all(isinstance(scale, float | int) and scale == scales[0] for scale in scales):
-            return scales[0]
-        return cast(float, torch.stack([torch.as_tensor(scale) for scale in scales]))
+        return self.one.scale(width)
 
     def projected_size(self, key_size: int) -> int:
         return self.one.projected_size(key_size)
@@ -366,10 +361,9 @@ class PerHead(Score):
         return torch.stack(vectors) if vectors else None
 
 
-def kind_of(score: Score) -> tuple[str, float | None]:
-    """The form of a score, and its scale where that is a number."""
-    scale = score.scale(64) if score.fused_form == "bilinear" else 1.0
-    return score.fused_form, scale if isinstance(scale, float | int) else None
+def kind_of(score: Score) -> tuple[str, float]:
+    """The form of a score, and its scale where a kernel would be told it."""
+    return score.fused_form, score.scale(64) if score.fused_form == "bilinear" else 1.0
 
 
 def together(scores: list[Score]) -> Score:

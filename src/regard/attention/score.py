@@ -47,9 +47,14 @@ class Score(nn.Module):
 
     @property
     def fused_form(self) -> str:
-        """The form that kernels may compute in place of `compare`: "other" where that is one's own."""
+        """The form that kernels may compute in place of `compare`: "other" where that is one's own.
+
+        So it is where a scale is learned: a kernel takes a number, which has no gradient.
+        """
         known = Additive.compare if self.form == "additive" else Score.compare
-        return self.form if getattr(self.compare, "__func__", None) is known else "other"
+        if getattr(self.compare, "__func__", None) is not known:
+            return "other"
+        return self.form if self.form != "bilinear" or isinstance(self.scale(64), float | int) else "other"
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n p"]:
         """The query as it meets projected keys."""
@@ -68,7 +73,7 @@ class Score(nn.Module):
         return dot.scores(asked, projected, self.scale(asked.shape[-1]))
 
     def scale(self, width: int) -> float:
-        """What a bilinear product is multiplied with. A tensor, as of a learned scale, is served by dense."""
+        """What a bilinear product is multiplied with: a number, or a tensor if it is learned."""
         return 1.0
 
     def projected_size(self, key_size: int) -> int:

@@ -26,11 +26,11 @@ class Call:
     weigh: Callable[[Tensor, Tensor | None], Tensor]  # weights [*b n m] of scores under a mask
     scale: float = 1.0  # bilinear scores are scale · q·k
     vector: Tensor | None = None  # additive scores are vector · tanh(q + k); [h] or [heads h]
-    temperature: float = 1.0
+    temperature: float = 1.0  # of a softmax that kernels know
     dropout: float = 0.0
 
 
-def softmax(scores: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
+def softmax(scores: Tensor, mask: Tensor | None, temperature: float | Tensor = 1.0) -> Tensor:
     """The softmax of e / T over the keys that the mask allows; a query with none gets zeros and finite gradients.
 
     Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.

@@ -8,7 +8,7 @@ from regard.kernels.precision import product, wide
 __all__ = ["scores"]
 
 
-def scores(query: Tensor, keys: Tensor, scale: float = 1.0) -> Tensor:
+def scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) -> Tensor:
     """[*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""
     query = wide(query)
     return product(query if scale == 1.0 else query * scale, keys.mT)
