@@ -36,7 +36,7 @@ from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked
 GONE = object()
-OTHERS: list[Any] = [GONE, None, 0, "", [], {}, True, -1, 10**39, 1e308, [[[[[[]]]]]], "x" * 1_000, {"a": {"b": None}}]
+OTHERS: list[Any] = [GONE, None, 0, "", [], {}, True, -1, 10**39, 1e308, [[[[[[]]]]]], "x" * 10_000, {"a": {"b": None}}]
 SECONDS, MIB = 10, 400
 
 
@@ -212,6 +212,8 @@ def test_headings_of_weights(copied, tries):
     odd = [replaced(head, (first, "dtype"), dtype) for dtype in ("F8_E8M0", "F4", "X", "C128", "U64", "f32", "BOOL")]
     shapes = [[10**18, 10**18], [1] * 1000, [0, 10**18], [2**62, 4], [-1], [1.5], [True]]
     odd += [replaced(head, (first, "shape"), shape) for shape in shapes]
+    odd += [{**head, name: head[first]} for name in ("a\nb", "\x1b[31m", "n" * 10_000, "", "\u202e")]
+    odd += [{name: each for name, each in head.items() if name != first} | {"a\nb": head[first]}]
     for changed in (*every, overlap, *odd):
         replace_file(run, joined(changed, data))
         same_or_refused(run, expected)

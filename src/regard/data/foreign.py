@@ -22,7 +22,7 @@ import tokenizers as library
 from tokenizers import models
 
 from regard.data.cutting import marked, normalise, unmarked, words
-from regard.errors import DataError
+from regard.errors import DataError, visible
 
 __all__ = ["LARGEST", "PIECE", "check_form", "check_vocabulary", "loaded_part", "written_here"]
 
@@ -198,7 +198,9 @@ def growth_of(part: Mapping[str, Any], place: str) -> float:
         return longest_replacement(part.get("precompiled_charsmap"), place)
     for text in (*part.values(), *(pattern.values() if isinstance(pattern, dict) else ())):
         if isinstance(text, str) and len(text) > TEXT:
-            raise DataError(f"{place}: its {kind} has a text of {len(text):,} characters, expected at most {TEXT:,}")
+            raise DataError(
+                f"{place}: its {short(kind)} has a text of {len(text):,} characters, expected at most {TEXT:,}"
+            )
     content = part.get("content") if kind == "Replace" else part.get("prepend") if kind == "Prepend" else None
     if isinstance(content, str):
         old = pattern.get("String") if isinstance(pattern, dict) else None  # a pattern may match nothing, everywhere
@@ -241,7 +243,7 @@ def trial(tokenizer: str) -> str | None:
     if done.returncode < 0:
         return "it crashes, or takes more memory or time than any tokenizer needs"
     reason = said[-1].removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ") if said else "it fails"
-    return reason[:200]
+    return visible(reason[:200])
 
 
 def probes(content: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ import tokenizers as library
 from regard.data.cutting import MARK, separable
 from regard.data.foreign import LARGEST, check_form, check_vocabulary, loaded_part
 from regard.disk import write_whole
-from regard.errors import DataError
+from regard.errors import DataError, visible
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["END", "PAD", "START", "UNKNOWN", "Tokenizer", "Tokenizers"]
@@ -167,7 +167,7 @@ def called(problem: str, function: Callable[..., Any], *given: Any, **options: A
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{problem}: {said[:200]}") from None
+        raise DataError(f"{problem}: {visible(said[:200])}") from None
 
 
 def whole(text: str) -> str:

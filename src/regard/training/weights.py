@@ -22,6 +22,7 @@ __all__ = ["FLOATS", "check_shapes", "check_weights", "load_weights", "read_shap
 
 HEADING = 16 * 2**20  # bytes of a safetensors file's heading, at most
 TENSORS = 100_000  # in a file, at most
+NAME = 500  # characters of a tensor's name
 DIMENSIONS = 8
 # What safetensors calls the dtypes that weights, the optimiser's state and generators have, and their bytes.
 DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1, "C64": 8}
@@ -78,6 +79,8 @@ def shapes_of(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
     for name, entry in table.items():
         if name == "__metadata__":
             continue
+        if len(name) > NAME or not name.isprintable():  # it is said in errors
+            raise Unreadable(f"a tensor's name is not {NAME} printable characters at most")
         shape, (start, end), width = checked_entry(name, entry)
         if math.prod(shape) * width != end - start:
             raise Unreadable(f"tensor {name} has not as many bytes as its shape and dtype need")
