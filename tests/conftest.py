@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,10 @@ class TorchRandom:
     def setstate(self, state: torch.Tensor) -> None:
         torch.set_rng_state(state)
 
+
+# What a script starts with `&` ignores interrupts, and so would all that is tested here.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 COMPILE = Path(__file__).parent / "compile"
 TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference only

@@ -31,7 +31,11 @@ def saved():
 
 @pytest.fixture(scope="module")
 def executed():
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    return execute(nbformat.read(NOTEBOOK, as_version=4))
+
+
+def execute(notebook):
+    """Run every cell; what they show is in the notebook then."""
     client = NotebookClient(notebook, timeout=120)
     # Any kernel that is called python3 may be registered on this machine: take the one that runs this test.
     client.km = client.create_kernel_manager()
@@ -78,3 +82,28 @@ def test_is_clean(saved):
     assert NOTEBOOK.stat().st_size < 300_000
     for word in ("/home/", "/tmp/", "/usr/", "site-packages"):
         assert word not in NOTEBOOK.read_text()
+
+
+SHOWN = """
+import torch
+from regard import Heads, inspection
+
+look = Heads(16, heads=2).look(torch.randn(1, 3, 16), torch.randn(1, 4, 16))
+source, target = ["I", "ate", "pizza", "."], ["ich", "aß", "Pizza"]
+"""
+
+
+@pytest.mark.parametrize("pyplot", [False, True], ids=["alone", "beside pyplot"])
+def test_pages_and_pictures_show_themselves(pyplot):
+    """As the last line of a cell, once, whether a person uses pyplot as well or not."""
+    calls = (
+        "picture(look, source=source, target=target)",
+        "heatmap(look, source, target)",
+        "page(look, source=source)",
+    )
+    cells = [SHOWN + "import matplotlib.pyplot\n" * pyplot, *(f"inspection.{call}" for call in calls)]
+    notebook = execute(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells]))
+    for cell, kind in zip(notebook.cells[1:], ("image/png", "image/png", "text/html"), strict=True):
+        (shown,) = cell.outputs
+        assert shown.output_type == "execute_result"
+        assert len(shown.data[kind]) > 1000

@@ -2,6 +2,7 @@
 
 import os
 import pkgutil
+import resource
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,51 @@ def test_training_needs_neither(tmp_path, before):
     command = ("train", "--source", files / "source.txt", "--target", files / "target.txt", "--out", out, *sets)
     assert regard(*command, before=before) == Ended(0, "", "")
     assert (out / "report.html").exists()
+
+
+def no_room() -> None:
+    """No file grows beyond a few kilobytes, as on a disk that is all but full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+WRITERS = {
+    "translate": ("run", "many", "--beam", "1", "--longest", "3", *ON_CPU, "--out"),
+    "look": ("run", "1 2", *ON_CPU, "--out"),
+    "eval": ("--hypothesis", "many", "--reference", "many", "--source", "many", "--metrics", "bleu", "--plot"),
+    "data": ("phrasebook", "--count", "500", "--out"),
+    "train": ("--source", "many", "--target", "many", "--set", "training.device=cpu", "--out"),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("translate", "out.txt"),
+        ("look", "a.html"),
+        ("look", "a.png"),
+        ("look", "pages"),
+        ("eval", "a.svg"),
+        ("data", "corpus"),
+        ("train", "run"),
+    ],
+)
+def test_no_room_names_the_path(tmp_path, command, name):
+    """Of a file, of a folder, of a cache: what cannot be written is said in one sentence."""
+    Path("many").write_text("".join(f"{i} 2 3\n" for i in range(900)))
+    out = tmp_path / name
+    cache = ("--set", f"data.cache={tmp_path / 'cache'}") if command == "train" else ()
+    shown = regard(command, *WRITERS[command], out, *cache, before=no_room)
+    assert shown.status == 2, shown
+    last = shown.stderr.splitlines()[-1]
+    assert str(tmp_path) in last
+    assert "File too large" in last
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_full_device_is_named():
+    shown = regard("translate", "run", "source", "--longest", 3, *ON_CPU, "--out", "/dev/full")
+    assert shown == (2, "", "regard: /dev/full: No space left on device\n")
 
 
 def test_a_closed_standard_input_is_one_sentence():

@@ -454,6 +454,18 @@ def test_a_signal_lets_the_update_finish(tmp_path, number):
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path, number):
+    """As of a run that a script started with `&`."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        result = train(Line(), training(), tmp_path, progress=StopAt(2, number))
+        assert signal.getsignal(number) == signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+    assert (result.step, result.why) == (8, "finished")
+
+
 def test_a_second_control_c_stops_at_once(tmp_path):
     class Twice(StopAt):
         def step(self, record):

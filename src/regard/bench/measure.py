@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import regard
+from regard.disk import write_whole
 from regard.errors import RegardError
 
 __all__ = ["Result", "Timing", "agree", "interleaved", "peak_memory", "save", "signature"]
@@ -158,4 +159,4 @@ def save(path: Path, results: Sequence[Result], signed: dict[str, str | int]) ->
     """The figures as JSON, for later comparison."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"signature": signed, "results": [asdict(result) for result in results]}
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8", newline="\n")
+    write_whole(path, json.dumps(content, indent=2) + "\n")

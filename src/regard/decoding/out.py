@@ -80,8 +80,12 @@ def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]
         yield lambda text: stream(sys.stdout.buffer, text)
         return
     if out.exists() and not out.is_file():
-        with open(out, "wb") as file:
-            yield lambda text: stream(file, text)
+        try:
+            with open(out, "wb") as file:
+                yield lambda text: stream(file, text)
+        except OSError as error:
+            error.filename = error.filename or str(out)
+            raise
         return
     whole = out.resolve()  # the file, not a link to it
     try:

@@ -21,6 +21,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 
 __all__ = ["Drawing", "bars", "heatmap", "save", "svg"]
@@ -157,8 +158,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     if kind not in ("png", "svg", "pdf"):
         raise ArgumentError(f"path: a picture is saved as .png, .svg or .pdf, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_render(figure, kind))
-    return path
+    return write_whole(path, _render(figure, kind))
 
 
 def svg(figure: Figure) -> str:
