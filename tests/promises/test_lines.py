@@ -24,6 +24,7 @@ from regard.errors import DataError
 from regard.evaluation.items import read_texts
 from regard.training.start import start
 
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 WORD = TokenizerSettings(kind="word")
 ROOM = 400 << 20  # bytes that reading may take beyond what a process with torch has: far less than the files hold
 

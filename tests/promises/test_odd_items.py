@@ -24,6 +24,7 @@ from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
 from regard.training.start import start
 
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 WORD = TokenizerSettings(kind="word")
 ON_CPU = ("--device", "cpu")
 NOT_UTF8 = os.fsdecode(b"caf\xe9.png")
