@@ -21,8 +21,9 @@ from typing import Any
 import tokenizers as library
 from tokenizers import models
 
+from regard.config import visible
 from regard.data.cutting import marked, normalise, unmarked, words
-from regard.errors import DataError, visible
+from regard.errors import DataError
 
 __all__ = ["LARGEST", "PIECE", "check_form", "check_vocabulary", "loaded_part", "written_here"]
 

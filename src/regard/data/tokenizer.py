@@ -22,10 +22,11 @@ from typing import Any, SupportsInt
 import numpy as np
 import tokenizers as library
 
+from regard.config import visible
 from regard.data.cutting import MARK, separable
 from regard.data.foreign import LARGEST, check_form, check_vocabulary, loaded_part
 from regard.disk import write_whole
-from regard.errors import DataError, visible
+from regard.errors import DataError
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["END", "PAD", "START", "UNKNOWN", "Tokenizer", "Tokenizers"]
