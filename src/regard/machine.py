@@ -1,14 +1,21 @@
-"""What this machine has: its memory, and the device that `auto` stands for. Nothing here imports torch at the top."""
+"""What this machine has: its memory, and the device that `auto` stands for. Nothing here imports torch at the top.
+
+Apple's GPU, `mps`, is taken on the plain path in float32: it has no float64, no CUDA graphs and none of our kernels.
+"""
 
 import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["MPS", "amount", "auto_device", "memory", "most_threads"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["MPS", "amount", "auto_device", "memory", "most_threads", "wide_dtype"]
 
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's limit
-MPS = "mps: Apple's GPU is taken, on the plain path in float32, which Regard's own tests cannot try"
+MPS = "device auto: Apple's GPU (mps) is taken, in float32; if anything is odd there, try cpu"
 
 
 def memory() -> int | None:
@@ -43,3 +50,10 @@ def auto_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def wide_dtype(device: "torch.device") -> "torch.dtype":
+    """What sums are kept in on a device: float64, and float32 on Apple's GPU, which has no wider one."""
+    import torch
+
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -153,6 +153,8 @@ def places(n: int, device: torch.device, start: Start, span: Span | None, keys: 
 def angles(index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     """t · 10000^(-2i/d) for every pair i: [*b n size/2]."""
     # In float64 until the end: position 10,000 times a frequency has lost its fraction in float32.
+    if index.device.type == "mps":  # which has no float64
+        return angles(index.cpu(), size, dtype).to(index.device, torch.float32 if dtype == torch.float64 else dtype)
     power = torch.arange(0, size, 2, device=index.device, dtype=torch.float64) / size
     return (index[..., None] * torch.pow(10000.0, -power)).remainder(2 * torch.pi).to(dtype)
 

@@ -398,6 +398,8 @@ def places(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
 
 def slopes(heads: int, device: torch.device | None = None) -> Float[Tensor, " heads"]:
     """ALiBi's slopes."""
+    if device is not None and device.type == "mps":  # which has no float64
+        return slopes(heads).to(device, torch.float32)
     power = 1 << (heads.bit_length() - 1)
     first = torch.arange(1, power + 1, dtype=torch.float64, device=device) * (-8 / power)
     between = (2 * torch.arange(heads - power, dtype=torch.float64, device=device) + 1) * (-4 / power)
@@ -417,7 +419,7 @@ def per_row(name: str, value, reach: Reach):  # type: ignore[no-untyped-def]
     if value.device != reach.device:
         if value.device.type != "cpu":
             check_device(name, value, reach)
-        value = value.to(reach.device, non_blocking=True)
+        value = value.to(reach.device, non_blocking=reach.device.type == "cuda")
     batch = reach.batch
     fits = value.ndim <= len(batch) and all(
         a in (1, b) for a, b in zip(reversed(value.shape), reversed(batch), strict=False)

@@ -201,6 +201,8 @@ def in_mode(module: nn.Module, training: list[bool]) -> Iterator[None]:
 
 def random_state(kind: str) -> tuple[Tensor, Tensor | None]:
     """The generators' state, so that a draw can be repeated."""
+    if kind not in ("cpu", "cuda"):
+        raise WatchError(f"a draw on {kind} cannot be repeated, so that its look would be another; watch it on a CPU")
     return torch.get_rng_state(), torch.cuda.get_rng_state() if kind == "cuda" else None
 
 

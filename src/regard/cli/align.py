@@ -53,7 +53,7 @@ def align(
     ] = False,
     beam: Annotated[int, search("beam")] = 5,
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
 ) -> None:
     """Write which words belong together, in Pharaoh's format: a line a pair, source-target, from 0.
 

@@ -36,7 +36,7 @@ def caption(
     top_p: Annotated[float, search("top_p")] = Options.top_p,
     seed: Annotated[int, search("seed")] = Options.seed,
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
 ) -> None:
     """Say what pictures show, with a trained run.
 

@@ -39,7 +39,7 @@ Beam = Annotated[int, search("beam")]
 Penalty = Annotated[float, search("length_penalty")]
 BatchTokens = Annotated[int | None, number(BATCH_TOKENS, least=1, most=MOST_TOKENS, show_default=False)]
 Checkpoint = Annotated[str, typer.Option(help="best, last, or a name such as step-000500.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")]
 
 
 def eval(

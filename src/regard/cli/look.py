@@ -48,7 +48,7 @@ def look(
     top_p: Annotated[float, search("top_p")] = Options.top_p,
     seed: Annotated[int, search("seed")] = Options.seed,
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
 ) -> None:
     """Show what a trained run looked at, on a page that opens without a network.
 

@@ -19,7 +19,7 @@ def score(
     as_json: Annotated[bool, flag("--json", "Write a JSON object a line.")] = False,
     out: Annotated[Path | None, text("File to write, in place of standard output.")] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
 ) -> None:
     """Write the log-probability of each target given its source, base e, a line a pair.
 

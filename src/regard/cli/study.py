@@ -22,7 +22,7 @@ def study(
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder of real corpora; without it what is built in is taken.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, or auto.")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, mps (Apple), or auto.")] = "auto",
     jobs: Annotated[int, number("Systems that are trained at the same time.", least=1, most=256)] = 1,
     untrained: Annotated[bool, typer.Option("--untrained", help="Only what is measured without training.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, or a short training, for a first look.")] = False,

@@ -62,7 +62,7 @@ def translate(
     top_p: Annotated[float, search("top_p")] = Options.top_p,
     seed: Annotated[int, search("seed")] = Options.seed,
     checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
     precision: Annotated[str, search("precision")] = Options.precision,
     batch_tokens: Annotated[int | None, number(BATCH_TOKENS, least=1, most=MOST_TOKENS, show_default=False)] = None,
 ) -> None:

@@ -26,7 +26,8 @@ def numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor
 
 def draw(scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options: Options) -> Int[Tensor, "s r"]:
     """A token a row: the one that its random number falls on, probabilities laid end to end."""
-    scores = scores.double()
+    device = scores.device
+    scores = (scores.cpu() if device.type == "mps" else scores).double()  # Apple's GPU has no float64
     scores = (scores - scores.amax(-1, keepdim=True)) / options.temperature  # however small: the likeliest stays at 0
     order = None
     if 0 < options.top_k < scores.shape[-1]:
@@ -40,4 +41,4 @@ def draw(scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options:
     summed = probability.cumsum(-1)
     place = (summed <= numbers[..., None].to(summed.device) * summed[..., -1:]).sum(-1, keepdim=True)
     place = place.clamp(max=probability.shape[-1] - 1)
-    return (place if order is None else order.gather(-1, place))[..., 0]
+    return (place if order is None else order.gather(-1, place))[..., 0].to(device)

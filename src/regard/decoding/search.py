@@ -206,7 +206,7 @@ class Searching:
         assert self.numbers is not None
         s, r = shift.shape
         scores, shift = scores.expand(-1, self.rows, -1), shift.expand(-1, self.rows)  # the first step is one for all
-        tokens = draw(scores, self.numbers[:, step].to(scores.device), self.options)
+        tokens = draw(scores, self.numbers[:, step], self.options)
         total = shift + scores.gather(-1, tokens[..., None])[..., 0]
         rows = torch.arange(self.rows, device=tokens.device).expand(s, -1)
         drawn = Choice(rows if r > 1 else torch.zeros_like(rows), tokens, total)

@@ -7,15 +7,18 @@ process that fails is known to the others at the end of the round.
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Self, TypeVar
 
 from regard.errors import CommandError, RegardError
+from regard.machine import MPS, auto_device
 
 __all__ = ["Processes"]
 
+DEVICES = ("cpu", "cuda", "mps")
 B = TypeVar("B")
 R = TypeVar("R")
 
@@ -38,11 +41,15 @@ class Processes:
 
         count = torch.cuda.device_count()
         if name == "auto":
-            name = "cuda" if count else "cpu"
+            name = auto_device()
+            if name == "mps" and self.first:
+                print(f"regard: {MPS}", file=sys.stderr)
         kind, _, index = name.partition(":")
-        if kind not in ("cpu", "cuda") or not re.fullmatch("[0-9]{0,4}", index) or (kind == "cpu" and index):
-            raise CommandError(f"--device: {name!r} given, expected auto, cpu, cuda, or cuda:1 and so on")
-        if kind == "cpu":
+        if kind not in DEVICES or not re.fullmatch("[0-9]{0,4}", index) or (kind != "cuda" and index):
+            raise CommandError(f"--device: {name!r} given, expected auto, cpu, mps, cuda, or cuda:1 and so on")
+        if kind == "mps" and not torch.backends.mps.is_available():
+            raise CommandError("--device: mps given, and torch sees no Apple GPU here")
+        if kind != "cuda":
             return name
         if not count:
             raise CommandError(f"--device: {name} given, and torch sees no CUDA device here")

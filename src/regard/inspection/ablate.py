@@ -51,12 +51,12 @@ def ablation_of(model: Model, forced: Forced, views: Sequence[View]) -> Ablation
         raise ArgumentError("ablate: the model has no attention to silence")
     heads = [(view.name, head) for view in views for head in range(len(view.weights))]
     size = sum(len(side.pieces) for name, side in forced.sides.items() if name in ("source", "read"))
-    count, whole = max(1, BUDGET // max(1, size)), float(forced.log_probs(model).double().sum())
+    count, whole = max(1, BUDGET // max(1, size)), float(forced.log_probs(model).cpu().double().sum())
     changes: dict[str, list[float]] = {view.name: [] for view in views}
     for first in range(0, len(heads), count):
         chunk = heads[first : first + count]
         with silenced(model, chunk, forced):
-            found = forced.log_probs(model, len(chunk)).double().sum(-1).tolist()
+            found = forced.log_probs(model, len(chunk)).cpu().double().sum(-1).tolist()
         for (name, _), log_prob in zip(chunk, found, strict=True):
             changes[name].append(log_prob - whole)
     return Ablation(whole, {name: tuple(each) for name, each in changes.items()})

@@ -54,7 +54,7 @@ def exhibit_of(
         sides=seen.sides,
         views=views,
         output=forced.output,
-        log_prob=float(seen.log_probs.double().sum()) if model is run.model else forced.log_prob(run.model),
+        log_prob=float(seen.log_probs.cpu().double().sum()) if model is run.model else forced.log_prob(run.model),
         labels=forced.labels,
         aligned=aligned,
         head=chosen,

@@ -73,9 +73,9 @@ class Forced:
     def log_prob(self, model: Model) -> float:
         """That of the whole output; of an ensemble, of the mean probability of every piece."""
         if isinstance(model, Ensemble):
-            each = torch.stack([self.log_probs(one) for one in model.each]).double()
+            each = torch.stack([self.log_probs(one) for one in model.each]).cpu().double()
             return float((each.logsumexp(0) - np.log(len(each))).sum())
-        return float(self.log_probs(model).double().sum())
+        return float(self.log_probs(model).cpu().double().sum())
 
 
 @torch.no_grad()

@@ -203,7 +203,7 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
 
 def quantised(view: View) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
     """Weights as low + step · level, a level of a byte; of weights that are never negative, low is exactly zero."""
-    weights: Float[np.ndarray, "h n m"] = view.weights.detach().double().cpu().numpy()
+    weights: Float[np.ndarray, "h n m"] = view.weights.detach().cpu().double().numpy()
     if not np.isfinite(weights).all():
         raise ArgumentError(f"{view.name}: all weights must be finite to be shown, got infinity or NaN")
     flat = weights.reshape(len(weights), -1)
@@ -234,7 +234,7 @@ def _numbers(values: Tensor) -> Any:
     def rounded(value: Any) -> Any:
         return [rounded(each) for each in value] if isinstance(value, list) else _number(value)
 
-    return rounded(values.detach().double().cpu().tolist())
+    return rounded(values.detach().cpu().double().tolist())
 
 
 def _short(text: str, most: int = 60) -> str:

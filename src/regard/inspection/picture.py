@@ -193,7 +193,7 @@ def _stack(weights: Any) -> Tensor:
         weights = weights[None]
     if weights.dim() != 3 or 0 in weights.shape:
         raise ShapeError(f"weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got {list(found)}")
-    weights = weights.to("cpu", torch.float64)
+    weights = weights.cpu().double()
     if not bool(weights.isfinite().all()):
         raise ArgumentError("weights: all must be finite to be drawn, got infinity or NaN")
     return weights

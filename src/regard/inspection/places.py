@@ -87,7 +87,7 @@ def concentration(
     count = places = 0
     for ids, look, (down, across) in looked(model, tokenizer, pixels, texts):
         spread = look.weights if look.probabilities is None else look.probabilities
-        spread = (spread.mean(1) if spread.ndim == 4 else spread).double().cpu()
+        spread = (spread.mean(1) if spread.ndim == 4 else spread).cpu().double()
         for each, seen in zip(ids, spread, strict=True):
             words = seen[: len(each)]
             entropy += float(torch.special.entr(words).sum())

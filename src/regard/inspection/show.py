@@ -209,7 +209,7 @@ def _places(
         if index == 0:
             continue
         axes.set_title(names[index - 1], fontsize=9, color=INK, pad=3, fontfamily=fonts(), parse_math=False)
-        share = maps[index - 1].reshape(grid).clamp(min=0).double()
+        share = maps[index - 1].reshape(grid).clamp(min=0).cpu().double()
         veil = np.zeros((*grid, 4))
         # Dark where nothing looks, thinly light where all do: seen on dark pictures, too.
         bright = (share / share.max().clamp(min=1e-30)).sqrt().numpy()

@@ -156,6 +156,8 @@ def few_additive_refusal(request: Request) -> str | None:
 def flex_refusal(request: Request) -> str | None:
     if refused := plain_bilinear(request):
         return refused
+    if request.device not in ("cpu", "cuda"):
+        return f"it runs on CPUs and on CUDA, not on {request.device}"
     if request.dropout:
         return "it has no dropout on the weights"
     if request.mask or request.bias:

@@ -87,7 +87,7 @@ def places(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "
     place = torch.arange(x.shape[-2], device=x.device)
     for part in rest:
         if isinstance(part, Lengths):
-            return place, part.lengths.to(x.device, non_blocking=True)[..., None]
+            return place, part.lengths.to(x.device, non_blocking=x.is_cuda)[..., None]
     return place, torch.full((1,), x.shape[-2], device=x.device)
 
 

@@ -223,7 +223,9 @@ class Clock:
             regard=regard.__version__,
             torch=torch.__version__,
             python=platform.python_version(),
-            device=torch.cuda.get_device_name(self.device) if self.device != "cpu" else f"CPU ({platform.machine()})",
+            device=torch.cuda.get_device_name(self.device)
+            if self.device.startswith("cuda")
+            else f"{'Apple GPU' if self.device == 'mps' else 'CPU'} ({platform.machine()})",
             dtype=self.dtype,
             seed=self.seed,
             quick=self.quick,

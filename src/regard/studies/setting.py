@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.machine import auto_device
+
 __all__ = ["Setting"]
 
 
@@ -22,9 +24,7 @@ class Setting:
     @property
     def where(self) -> str:
         """The device itself: a GPU where there is one, unless told otherwise."""
-        import torch
-
-        return self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        return self.device if self.device != "auto" else auto_device()
 
     @property
     def corpora(self) -> Path | None:

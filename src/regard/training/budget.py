@@ -21,7 +21,7 @@ SHARE = 0.7  # of the device's memory: other lengths than those tried need other
 
 
 def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
-    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a GPU the most that a step had room for.
+    """Tokens a side and a batch: the setting; 4,096 on a CPU; on a CUDA GPU the most that a step had room for.
 
     Documents and pictures have budgets of their own, and of a small corpus a batch is a fiftieth.
     """
@@ -30,7 +30,7 @@ def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
         return given
     if reads == "pictures":
         return PICTURES
-    if reads == "documents" or group.device.type == "cpu":
+    if reads == "documents" or group.device.type != "cuda":
         return min(DOCUMENTS if reads == "documents" else CPU, most_of(prepared, reads))
     found: int = group.same(tried(settings, prepared, group.device) if group.first else None)
     return found

@@ -176,7 +176,7 @@ class Classify(Task):
 
     def move(self, batch: Any, device: torch.device) -> LabelBatch:
         """The batch on a device."""
-        moved: LabelBatch = batch.to(device, non_blocking=True)
+        moved: LabelBatch = batch.to(device, non_blocking=device.type == "cuda")
         return moved
 
     @property

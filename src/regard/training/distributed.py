@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from regard.attention.blocks import Residual
 from regard.errors import TrainingError
+from regard.machine import auto_device
 
 __all__ = ["Group", "full", "like"]
 
@@ -35,9 +36,16 @@ class Group:
         local = int(os.environ.get("LOCAL_RANK", "0"))
         if device == "cuda" and not torch.cuda.is_available():
             raise TrainingError("training.device: cuda given, and torch sees no CUDA device here")
+        if device == "mps" and not torch.backends.mps.is_available():
+            raise TrainingError("training.device: mps given, and torch sees no Apple GPU here")
+        self.chosen = device == "auto"  # by us, not by a person
         if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = torch.device(f"cuda:{local}" if device == "cuda" else "cpu")
+            device = auto_device()
+        if device == "mps" and self.world > 1:
+            raise TrainingError(
+                f"torchrun: {self.world} processes given, and Apple's GPU serves one; set training.device to cpu"
+            )
+        self.device = torch.device(f"cuda:{local}" if device == "cuda" else device)
         if self.device.type == "cuda":
             if local >= torch.cuda.device_count():
                 raise TrainingError(

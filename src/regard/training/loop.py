@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention.fused import heard
 from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.kernels.linear.mixed import Copies
+from regard.machine import wide_dtype
 from regard.training.ahead import Ahead, Share
 from regard.training.average import Average, mean_weights
 from regard.training.checkpoint import (
@@ -99,6 +100,8 @@ class Trainer:
         self.now = Counters()
         self.device = group.device
         self.bf16 = in_bf16(settings, self.device)
+        # A fused optimiser clips and skips on the device by itself; sharded weights and Apple's GPU have none.
+        self.fused = not group.shard and self.device.type in ("cpu", "cuda")
         self.saved_step = -1
         self.first = 0  # the step that this process began after
         self.unmeasured = False  # whether the last validation had no finite loss
@@ -193,8 +196,8 @@ class Trainer:
             betas=(settings.betas[0], settings.betas[1]),
             eps=1e-9,
             weight_decay=settings.weight_decay,
-            fused=not self.group.shard,
-            capturable=self.device.type == "cuda" and not self.group.shard,
+            fused=self.fused,
+            capturable=self.fused and self.device.type == "cuda",
         )
         self.ema = Average(self.parameters, settings.ema) if settings.ema is not None else None
         self.call = torch.compile(objective) if settings.compile else objective
@@ -220,7 +223,7 @@ class Trainer:
         if not wanted:
             return None
         problem = (
-            "a run on a CPU" if self.device.type != "cuda"
+            "a run on a CPU or an Apple GPU" if self.device.type != "cuda"
             else f"{self.group.world} processes" if self.group.world > 1
             else f"training.accumulate = {settings.accumulate}" if settings.accumulate > 1
             else "an objective that does not say that it can be" if not getattr(self.objective, "replays", False)
@@ -301,7 +304,7 @@ class Trainer:
                 self.now.sums[name] = self.now.sums.get(name, 0.0) + float(value)
                 continue
             if name not in self.device_sums:
-                self.device_sums[name] = torch.zeros((), dtype=torch.float64, device=self.device)
+                self.device_sums[name] = torch.zeros((), dtype=wide_dtype(self.device), device=self.device)
             self.device_sums[name] += value
             self.summed.add(name)
 
@@ -346,7 +349,7 @@ class Trainer:
         norm = full(torch.nn.utils.get_total_norm(gradients))
         bad = (~torch.isfinite(norm)).to(torch.float32)
         self.lost += bad
-        if self.group.shard:  # a sharded optimiser cannot be told on the device
+        if not self.fused:  # it cannot be told on the device
             if not bool(bad):
                 if self.settings.clip:
                     torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)

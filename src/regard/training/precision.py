@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
+from regard.errors import ConfigError
 from regard.training.settings import TrainingSettings
 
 __all__ = ["describe", "in_bf16", "products_in_tf32"]
@@ -12,6 +13,8 @@ __all__ = ["describe", "in_bf16", "products_in_tf32"]
 
 def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
     """Whether matrix products are computed in bfloat16."""
+    if settings.precision == "bf16" and device.type == "mps":
+        raise ConfigError("training.precision", '"bf16" given with an Apple GPU (mps), expected "fp32" or "auto"')
     return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
 
 
@@ -32,6 +35,8 @@ def describe(device: torch.device, world: int, bf16: bool) -> str:
     name = (
         torch.cuda.get_device_name(device)
         if device.type == "cuda"
+        else "Apple GPU (mps)"
+        if device.type == "mps"
         else f"CPU, {threads} thread{'' if threads == 1 else 's'}"
     )
     processes = f", {world} processes" if world > 1 else ""

@@ -108,7 +108,7 @@ class Translate(Task):
 
     def move(self, batch: Any, device: torch.device) -> Any:
         """The batch on a device."""
-        return batch.to(device, non_blocking=True)
+        return batch.to(device, non_blocking=device.type == "cuda")
 
     @property
     def device(self) -> torch.device:

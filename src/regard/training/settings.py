@@ -78,8 +78,10 @@ class TrainingSettings:
     keep: int = option(2, "checkpoints kept beside the best one", least=1, most=10_000)
     log_every: int = option(20, "steps between two records of the training loss", least=1, most=STEPS)
     seed: int = option(1, "of weights, dropout and the order of batches", least=0, most=2**63 - 1)
-    device: Literal["auto", "cpu", "cuda"] = option("auto", "auto takes a GPU where there is one")
-    precision: Literal["auto", "fp32", "bf16"] = option("auto", "auto: bf16 on a GPU, fp32 on a CPU")
+    device: Literal["auto", "cpu", "cuda", "mps"] = option(
+        "auto", "auto takes a GPU where there is one: cuda, or else mps, Apple's, in float32"
+    )
+    precision: Literal["auto", "fp32", "bf16"] = option("auto", "auto: bf16 on a CUDA GPU, fp32 elsewhere")
     compile: bool = option(False, "compile the objective (torch.compile)")
     replay: bool | Literal["auto"] = option(
         "auto", "on a GPU, replay a whole update as one CUDA graph a shape of batch; auto: where that can be done"

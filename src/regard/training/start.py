@@ -17,7 +17,7 @@ from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
-from regard.machine import most_threads
+from regard.machine import MPS, most_threads
 from regard.reading import Unreadable, read_bytes
 from regard.training.budget import token_budget
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
@@ -91,6 +91,9 @@ def start(
         torch.set_num_threads(training.threads)
     group = Group(training.device, training.shard)
     quiet = Progress() if progress is None or not group.first else progress
+    in_bf16(training, group.device)  # refused before anything is made
+    if group.chosen and group.device.type == "mps":
+        quiet.say(MPS)
     try:
         with contextlib.nullcontext() if claimed else claim(out, resume, group):
             return start_in(settings, table, out, resume, base, group, quiet, choose)

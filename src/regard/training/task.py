@@ -79,7 +79,7 @@ class Task:
     def move(self, batch: Any, device: torch.device) -> Any:
         """The batch on a device."""
         if isinstance(batch, Tensor):
-            return batch.to(device, non_blocking=True)
+            return batch.to(device, non_blocking=device.type == "cuda")
         if isinstance(batch, tuple | list):
             return type(batch)(self.move(each, device) for each in batch)
         return batch

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.projection_loss import reference
+from regard.machine import wide_dtype
 
 __all__ = ["projection_loss"]
 
@@ -85,7 +86,7 @@ class ProjectionLoss(torch.autograd.Function):
         chunk: int,
         training: bool,
     ) -> tuple[Tensor, Tensor]:
-        wide = torch.promote_types(hidden.dtype, torch.float32)
+        wide, exact = torch.promote_types(hidden.dtype, torch.float32), wide_dtype(hidden.device)
         needs = [training and need for need in ctx.needs_input_grad[:3]]
         d_hidden = torch.empty_like(hidden) if needs[0] else None
         d_weight = torch.zeros_like(weight, dtype=wide) if needs[1] else None
@@ -93,7 +94,7 @@ class ProjectionLoss(torch.autograd.Function):
         # A sum over all classes' logits is one product with the sum of the weight's rows.
         row_sum = weight.to(wide).sum(0) if smoothing else None
         bias_sum = bias.to(wide).sum() if smoothing and bias is not None else 0.0
-        total, plain = hidden.new_zeros((2,), dtype=torch.float64).unbind()
+        total, plain = hidden.new_zeros((2,), dtype=exact).unbind()
         classes, same = len(weight), hidden.dtype == wide
         buffer = hidden.new_empty(min(chunk, len(hidden)), classes)
         with torch.autocast(hidden.device.type, enabled=False):
@@ -112,11 +113,11 @@ class ProjectionLoss(torch.autograd.Function):
                 partition = odds.sum(1, keepdim=True)
                 log_partition = partition.log()
                 loss = log_partition - right
-                plain += loss.where(real, 0.0).sum(dtype=torch.float64)
+                plain += loss.where(real, 0.0).sum(dtype=exact)
                 if row_sum is not None:
                     mean = (x.to(wide) @ row_sum + bias_sum)[:, None] / classes
                     loss = (1 - smoothing) * loss + smoothing * (log_partition + highest - mean)
-                total += loss.where(real, 0.0).sum(dtype=torch.float64)
+                total += loss.where(real, 0.0).sum(dtype=exact)
                 if not any(needs):
                     continue
                 counts = real.to(wide)
