@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 import regard.cli
 from regard.cli.main import app
 
+pytestmark = pytest.mark.unchecked  # typer's context is not of the class that it is annotated with
+
 NEVER = {  # that no number of any flag is
     "a word": "many",
     "nothing": "",
