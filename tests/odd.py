@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
     "ESC": "\x1b[2J\x1b[31mred",
     "surrogate": "a\ud800b",
     "separators": "a\u2028b\u202ec\x85d",
-    "long text": "x" * 100_000,
+    "long text": "x" * 10_000,
     "long digits": "9" * 5_000,
     "format": "%s {0} {key!r} %n",
     "path": "/dev/null/../" + "a/" * 600,
