@@ -22,7 +22,7 @@ from regard.training.sizes import check_sizes
 from regard.training.weights import read_shapes, weights_of
 
 HUGE = [10**4, 10**6, 10**9, 2**31, 2**40, 10**12, 2**63 - 1]
-TRIES = [pytest.param([10**6, 10**12], id="short"), pytest.param(HUGE, marks=pytest.mark.slow, id="all")]
+TRIES = [pytest.param([10**9], id="short"), pytest.param(HUGE, marks=pytest.mark.slow, id="all")]
 
 
 def integers(kind: str) -> list[str]:
