@@ -167,7 +167,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"training": {"betas": [0.9, "x"]}}, "training.betas[1]"),
     ({"training": {"warmup": 0}}, "training.warmup"),
     ({"training": {"average": 5}}, "training.average"),
-    ({"training": {"validate_rows": 0}}, "training.validate_rows"),
+    ({"training": {"validate_rows": 0, "metric": "bleu"}}, "training.validate_rows"),
     ({"training": {"batch_tokens": "all"}}, "training.batch_tokens"),
     ({"training": {"seed": 2**64}}, "training.seed"),
     ({"data": {"source": "a"}}, "data.target"),

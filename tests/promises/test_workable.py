@@ -160,7 +160,7 @@ def one_thread():
 
 
 @pytest.mark.parametrize(
-    "kind", [kind if kind in ("transformer", "ntm", "convnet") else pytest.param(kind, marks=SLOW) for kind in KINDS]
+    "kind", [kind if kind in ("transformer", "ntm") else pytest.param(kind, marks=SLOW) for kind in KINDS]
 )
 def test_whatever_a_model_accepts_has_a_size(kind, tmp_path):
     """Counted without being built: as shapes alone, in a moment, however large."""
@@ -192,7 +192,7 @@ def test_what_is_accepted_is_trained(section, key, tmp_path, one_thread):
 
 @pytest.mark.skipif(memory() is None, reason="this system does not say how much memory it has")
 @pytest.mark.parametrize(
-    "kind", [kind if kind in ("transformer", "ntm", "convnet") else pytest.param(kind, marks=SLOW) for kind in KINDS]
+    "kind", [kind if kind in ("transformer", "ntm") else pytest.param(kind, marks=SLOW) for kind in KINDS]
 )
 def test_a_model_that_has_no_room(kind, tmp_path, one_thread):
     """Every width at its limit: refused by what it would take, before the corpus is read."""
