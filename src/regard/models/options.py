@@ -236,7 +236,7 @@ class NTM(ModelConfig):
     embedding: int = option(32, "width of the word embeddings", least=1, most=WIDEST)
     slots: int = option(128, "N, the places of the memory", least=1, most=65_536)
     width: int = option(20, "M, the numbers a place holds", least=1, most=WIDEST)
-    heads: int = option(1, "pairs of a reading and a writing head", least=1, most=HEADS)
+    heads: int = option(1, "pairs of a reading and a writing head", least=1, most=64)
     shift: int = option(1, "the furthest that a head moves in a step", least=0, most=1024)
     feed: bool = option(
         False, "the outputs so far are read on; false: only the memory says what comes, as in the paper"
