@@ -212,7 +212,7 @@ def test_mistakes(home, tmp_path):
         ),
         ([home / "run", *files, "--beam", 0], "--beam: 0 given, expected at least 1"),
         ([home / "run", *files, "--checkpoint", "worst"], f"{home / 'run' / 'checkpoints'}: no checkpoint worst in it"),
-        ([home / "run", *files, "--device", "gpu"], "--device: 'gpu' given, expected auto, cpu, cuda"),
+        ([home / "run", *files, "--device", "gpu"], "--device: 'gpu' given, expected auto, cpu, mps, cuda"),
     ):
         assert refused(*arguments).startswith(said), (arguments, said)
     assert not (tmp_path / "x").exists()

@@ -351,7 +351,7 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         ),
         (["run", "in.txt", "--prefixes", "none.txt"], "none.txt: no such file"),
         (["run", "in.txt", "--longest", "2", "--prefix", "1 2 3"], "prefix 1: 3 tokens given, expected at most 2"),
-        (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given, expected auto, cpu, cuda, or cuda:1"),
+        (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given, expected auto, cpu, mps, cuda, or cuda:1"),
         (["run", "in.txt", "--checkpoint", "first"], "run/checkpoints: no checkpoint first in it"),
         (["plain", "in.txt", "--alignment"], "plain: a model of kind rnn has no attention to its source"),
         (["run", "binary"], "binary, line 2: byte 3 is NUL, as in binary files; expected UTF-8 text"),

@@ -113,7 +113,7 @@ def test_each_process_has_a_device(monkeypatch, name, count, local, found):
     ("name", "said"),
     [
         ("cuda", "cuda given, and torch sees no CUDA device here"),
-        ("cuda:x", "'cuda:x' given, expected auto, cpu, cuda, or cuda:1 and so on"),
+        ("cuda:x", "'cuda:x' given, expected auto, cpu, mps, cuda, or cuda:1 and so on"),
         ("cpu:1", "'cpu:1' given"),
         ("", "'' given"),
     ],
