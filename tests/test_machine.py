@@ -58,7 +58,7 @@ def test_auto_takes_apple_where_there_is_one(with_apple, capsys):
 
 def test_auto_takes_cuda_before_it(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert auto_device() == "cuda"
 
 

@@ -47,7 +47,7 @@ def auto_device() -> str:
     """The device that `auto` stands for: a GPU where there is one, NVIDIA's or else Apple's, and the CPU elsewhere."""
     import torch
 
-    if torch.cuda.is_available():
+    if torch.cuda.device_count():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
