@@ -36,6 +36,13 @@ def test_one_matrix_has_its_words_and_its_numbers():
     assert all(abs(given[i, j].item() - number) <= 0.00501 for (i, j), number in written.items())
 
 
+def test_a_word_without_end_leaves_room_for_the_picture():
+    """Without a warning of matplotlib's that nothing is left to be drawn in."""
+    figure = heatmap(weights(5, 4), ["x" * 2000, *SOURCE[1:]], ["y" * 2000, *TARGET[1:]])
+    assert "yesterday" in svg(figure)
+    assert "x" * 100 not in svg(figure)
+
+
 def test_heads_become_small_multiples_with_the_rows_named_once():
     figure = heatmap(weights(3, 5, 4), SOURCE, TARGET)
     assert [axes.get_xlabel() for axes in figure.axes[:3]] == ["head 1", "head 2", "head 3"]

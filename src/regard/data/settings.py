@@ -16,6 +16,7 @@ TABLES = (".tsv", ".jsonl", ".json")
 SPECIAL = {"reviews": "documents", "scenes": "pictures"}  # built-in corpora that are no pairs of texts
 GOLD = "gold"  # the links that a built-in corpus has
 COLUMNS = 10_000
+TAG = 100  # characters of a word that is put before sources
 PLACES = ("source", "corpora", "documents", "images", "builtin")
 Reads = Literal["text", "documents", "pictures"]
 
@@ -64,8 +65,12 @@ class CorpusSettings:
                     self.column("alignment_column")
             if self.alignment is not None and self.alignment_column is not None:
                 raise ConfigError("alignment", "given beside alignment_column; give one of them")
-        if self.tag is not None and (not self.tag or self.tag.split() != [self.tag]):
-            raise ConfigError("tag", f'{shown(self.tag)} given, expected one word, such as "<2de>"')
+        if self.tag is not None and (
+            self.tag.split() != [self.tag] or not self.tag.isprintable() or len(self.tag) > TAG
+        ):
+            raise ConfigError(
+                "tag", f'{shown(self.tag)} given, expected one word of at most {TAG} characters, such as "<2de>"'
+            )
 
     @property
     def form(self) -> str | None:
