@@ -69,7 +69,10 @@ def heatmap(
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
-    source, target = _cut(_labels("source", source, m)), _cut(_labels("target", target, n))
+    source, target = (
+        [_cut(word[: LONGEST + 1], LONGEST) for word in words]
+        for words in (_labels("source", source, m), _labels("target", target, n))
+    )
     heading, names = _titles(title, panels)
 
     colours, low, high = _scale(stack)
@@ -209,11 +212,6 @@ def _labels(name: str, words: Sequence[str] | None, count: int) -> list[str]:
     if len(words) != count:
         raise ShapeError(f"{name}: {count} words were expected, one for each {name} position, got {len(words)}")
     return [str(word) for word in words]
-
-
-def _cut(words: list[str]) -> list[str]:
-    """Words that leave room for the picture."""
-    return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…" for word in words]
 
 
 def _titles(title: str | Sequence[str] | None, panels: int) -> tuple[str, list[str]]:
