@@ -18,6 +18,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run here as well, slowly; before Triton is loaded
 SEED = int(os.environ.get("REGARD_SEED") or random.SystemRandom().randrange(2**31))
+os.environ["REGARD_SEED"] = str(SEED)  # processes side by side collect the same tests
 TYPECHECK = os.environ.get("REGARD_NO_TYPECHECK") != "1"
 
 if TYPECHECK:
