@@ -186,6 +186,8 @@ def shown(value: Any) -> str:
 
 def as_toml(value: Any, deep: int) -> str:
     """Of a long value no more than its beginning is looked at, and of nested ones the outer."""
+    if value is None:
+        return "null"  # as JSON has it; TOML has none
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

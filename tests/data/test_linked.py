@@ -181,7 +181,7 @@ def test_impossible_settings_are_refused(given, said):
         DataSettings(**given)
     with pytest.raises(ConfigError, match="alignment_column: given without file"):
         CorpusSettings("a", "b", alignment_column=3)
-    with pytest.raises(ConfigError, match="alignment_column: 'c' given, expected a column number"):
+    with pytest.raises(ConfigError, match='alignment_column: "c" given, expected a column number'):
         CorpusSettings(file="a.tsv", alignment_column="c")
     with pytest.raises(ConfigError, match="alignment: given beside alignment_column"):
         CorpusSettings(file="a.tsv", alignment_column=3, alignment="b")

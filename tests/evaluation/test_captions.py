@@ -147,13 +147,18 @@ def test_what_has_nothing_in_common_is_worst():
     assert caption_scores(["", "", ""], references) == {"bleu": 0, "cider": 0, "rouge": 0, "chrf": 0, "exact": 0}
 
 
+def unordered(outputs, references):
+    """All scores but chrF: sacreBLEU takes the first of two references that are equally near."""
+    return {name: value for name, value in caption_scores(outputs, references).items() if name != "chrf"}
+
+
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_references_and_of_pictures_changes_nothing(rng):
     texts = [" ".join(rng.choice("abcdef") for _ in range(rng.randint(1, 8))) for _ in range(12)]
     outputs, references = texts[:3], [texts[3 + 3 * i : 6 + 3 * i] for i in range(3)]
-    before = caption_scores(outputs, references)
+    before = unordered(outputs, references)
     order = rng.sample(range(3), 3)
-    after = caption_scores([outputs[i] for i in order], [rng.sample(references[i], 3) for i in order])
+    after = unordered([outputs[i] for i in order], [rng.sample(references[i], 3) for i in order])
     assert after == pytest.approx(before)
     assert 0 <= before["bleu"] <= 100
     assert 0 <= before["rouge"] <= 100 + 1e-9

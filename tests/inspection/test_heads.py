@@ -52,7 +52,7 @@ def test_no_attention(tmp_path):
         ("{", "not JSON"),
         ("[]", "no view in it, expected the name of an attention"),
         ('{"head": 0}', "no view in it"),
-        ('{"view": "layers.7.cross"}', "view 'layers.7.cross', expected one of layers.0.cross, layers.1.cross"),
+        ('{"view": "layers.7.cross"}', 'view "layers.7.cross", expected one of layers.0.cross, layers.1.cross'),
         ({"head": -1}, "head -1, expected a head from 0, or null: the mean"),
         ({"head": True}, "head true, expected"),
         ({"offset": 2}, "offset 2, expected 0 or 1"),
