@@ -73,6 +73,11 @@ def test_larger_corpora_get_larger_models(tokens, examples, device, size):
     assert chosen.size == size
 
 
+def test_long_lines_get_positions_that_source_and_target_share():
+    assert model(BARE, 300_000, 1_500)["model"]["positions"] == "sinusoidal"
+    assert model(BARE, 300_000, 15_000)["model"]["positions"] == "rotary"
+
+
 def test_symbols_get_less_dropout():
     assert model(BARE, 400_000)["model"]["dropout"] == 0.3
     assert model(BARE, 400_000, spelled=True)["model"]["dropout"] == 0.1

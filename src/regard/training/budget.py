@@ -16,14 +16,14 @@ CPU = 4096
 DOCUMENTS = 8192
 PICTURES = 65_536  # of which there are so many rows (training.batch_rows)
 LEAST, MOST = 1024, 2**17
-EPOCH = 50  # batches that an epoch should have at least: a small corpus learns little from a few large steps
+EPOCH = {"cuda": 50, "cpu": 200}  # batches that an epoch should have: a small corpus learns little from large steps
 SHARE = 0.7  # of the device's memory: other lengths than those tried need other amounts
 
 
 def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
     """Tokens a side and a batch: the setting; 4,096 on a CPU; on a CUDA GPU the most that a step had room for.
 
-    Documents and pictures have budgets of their own, and of a small corpus a batch is a fiftieth.
+    Documents and pictures have budgets of their own. Of a small corpus a batch is a fiftieth, on a CPU a 200th.
     """
     given, reads = settings.training.batch_tokens, settings.data.reads
     if given != "auto":
@@ -31,7 +31,7 @@ def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
     if reads == "pictures":
         return PICTURES
     if reads == "documents" or group.device.type != "cuda":
-        return min(DOCUMENTS if reads == "documents" else CPU, most_of(prepared, reads))
+        return min(DOCUMENTS if reads == "documents" else CPU, most_of(prepared, reads, group.device.type))
     found: int = group.same(tried(settings, prepared, group.device) if group.first else None)
     return found
 
@@ -43,7 +43,7 @@ def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later
     longest = int(prepared.train.lengths.max()) + 1
-    budget, most = LEAST, most_of(prepared, settings.data.reads)
+    budget, most = LEAST, most_of(prepared, settings.data.reads, device.type)
     while 2 * budget <= most and fits(objective, worst(2 * budget, longest).to(device), room, settings):
         budget *= 2
     del objective
@@ -51,10 +51,10 @@ def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     return budget
 
 
-def most_of(prepared: Prepared, reads: str | None) -> int:
+def most_of(prepared: Prepared, reads: str | None, device: str) -> int:
     """The power of two of tokens of which an epoch has enough batches: of the target, or of documents themselves."""
     lengths = prepared.train.lengths[:, 0 if reads == "documents" else 1]
-    share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH
+    share = int(lengths.sum(dtype="int64") + len(lengths)) // EPOCH["cuda" if device == "cuda" else "cpu"]
     return max(LEAST, min(MOST, 2 ** (max(1, share).bit_length() - 1)))
 
 

@@ -28,6 +28,7 @@ __all__ = [
 
 HELD_OUT = 0.05  # of built-in documents and pictures: a label is less than a text
 LONGEST = 1000  # tokens of a sentence: lines of a few hundred words are kept
+LONG = 60  # tokens of a target, on average
 PICTURES = 64  # of a batch, where training.batch_rows says nothing
 SMALL = {"cuda": 50_000, "cpu": 150_000}  # target tokens from which a small model is chosen, and no tiny one
 BASE = 4_000_000  # and from which, on a GPU, a base one
@@ -88,8 +89,10 @@ def model_defaults(table: Mapping[str, Any], settings: Settings, corpus: Corpus,
         # Symbols leave little to guess by heart, and large corpora too.
         model["dropout"] = 0.1 if corpus.spelled or corpus.tokens >= 2 * BASE else 0.3
         if settings.kind in ("transformer", "encoder"):
-            # Positions by their distance reach further than those of the paper, and the norm comes first.
-            model |= {"positions": "rotary", "norm": "pre", "attention_dropout": 0.1}
+            # Positions by their distance learn and generalise better than the paper's, but say nothing between source
+            # and target, which takes long lines long to find out.
+            long = corpus.tokens > LONG * corpus.examples
+            model |= {"positions": "sinusoidal" if long else "rotary", "norm": "pre", "attention_dropout": 0.1}
         if settings.kind == "transformer":
             model["tied"] = "all" if settings.tokenizer.joint else "output"
     return {**table, "model": model}
