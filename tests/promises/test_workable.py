@@ -107,6 +107,7 @@ def trained(whole: dict[str, Any], out: Path, said: Path) -> int:
     child = os.fork()
     if child == 0:
         try:
+            os.chdir(said.parent)  # an odd text may be a folder's name
             with open(said, "wb") as file:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
