@@ -48,7 +48,7 @@ def train(
 ) -> None:
     """Train a model into a run folder.
 
-    `regard train --source train.en --target train.de --out runs/en-de` chooses the rest from the size of the corpus.
+    `regard train --source train.en --target train.de --out runs/en-de` chooses the rest from the corpus.
     `--documents FILE.tsv` trains a classifier of documents, `--images DIR --captions FILE` one that describes pictures.
     """
     given = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}

@@ -74,7 +74,7 @@ def start(
     """Train what a configuration's tables say into the folder `out`.
 
     `resume` goes on where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning. With
-    `choose`, what the tables leave open about model and training is chosen from the size of the corpus. `claimed` says
+    `choose`, what the tables leave open about model and training is chosen from the corpus. `claimed` says
     that the caller holds the folder already (`regard.training.folder.claim`).
     """
     if choose:
