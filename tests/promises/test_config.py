@@ -233,8 +233,15 @@ def test_every_key_through_the_command(tmp_path):
 
     for name, table in TABLES.items():
         table = copy.deepcopy(table)
-        if not {"source", "corpora", "builtin"} & {key for key, value in table["data"].items() if value}:
-            table["data"]["builtin"] = "copy"
+        if not {"source", "corpora", "documents", "images", "builtin"} & {
+            key for key in table["data"] if table["data"][key]
+        }:
+            reads = KINDS[table["model"]["kind"]].reads
+            classified = table.get("task") == "classify"
+            place = "images" if reads == "pictures" else "documents" if classified else "builtin"
+            table["data"][place] = {"images": "pictures", "documents": "a.tsv", "builtin": "copy"}[place]
+            if place == "images" and not classified:
+                table["data"]["captions"] = "a.tsv"
         for path in keys(table):
             if any(isinstance(part, int) for part in path):
                 continue
