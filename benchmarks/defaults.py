@@ -12,7 +12,6 @@ there already is not trained again.
 
 import argparse
 import collections
-import gzip
 import json
 import random
 import re
@@ -27,8 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(Path(__file__).parent))
+from quality import inflection, lines
 
 Pairs = list[tuple[str, str]]
 
@@ -70,13 +68,6 @@ CORPORA = REAL | MADE
 # ---- real corpora
 
 
-def lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, gzip or not."""
-    content = path.read_bytes()
-    text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
-    return (line.rstrip("\r") for line in text.split("\n") if line.strip())
-
-
 def put(folder: Path, name: str, pairs: Iterable[Sequence[str]]) -> None:
     """Two text files, line by line."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,8 +78,6 @@ def put(folder: Path, name: str, pairs: Iterable[Sequence[str]]) -> None:
 
 def prepare(folder: Path, out: Path) -> None:
     """Write the corpora of a folder as the plain command takes them."""
-    import quality
-
     both = {name: [*zip(*(lines(folder / f"multi30k/{name}.{side}.gz") for side in ("en", "de")), strict=True)]
             for name in ("train", "test_2016_flickr")}  # fmt: skip
     for name, pairs in both.items():
@@ -98,7 +87,7 @@ def prepare(folder: Path, out: Path) -> None:
     for part in ("train", "test"):
         put(out / "cmudict", part, (line.split("\t") for line in lines(folder / f"cmudict/{part}.tsv.gz")))
         rows = (line.split("\t") for line in lines(folder / f"inflection/deu.{part}.tsv.gz"))
-        put(out / "inflection", part, (quality.inflection(*row) for row in rows))
+        put(out / "inflection", part, (inflection(*row) for row in rows))
         for name, own in (("scan", "simple"), ("scan-length", "length")):
             found = (
                 re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip())

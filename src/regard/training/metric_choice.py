@@ -20,27 +20,24 @@ MAJORITY = 0.8  # share of the most frequent label, from which calling everythin
 def translation_metric(references: Sequence[str]) -> str:
     """BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
     shape = Shape.of(references)
-    if not shape.words:
-        return "loss"
-    if shape.unspaced:
+    if shape.spelled and shape.words > SPELLED:
         return "chrf"
-    if shape.words < BLEU_WORDS:
-        return "exact"
-    if shape.spelled:
-        return "exact" if shape.words <= SPELLED else "chrf"
-    return "bleu"
+    return without_bleu(shape) or ("exact" if shape.spelled else "bleu")
 
 
 def caption_metric(references: Sequence[Sequence[str]]) -> str:
     """CIDEr for captions of several words, if there are enough of them; exact match for one or two words; else chrF."""
     shape = Shape.of([text for texts in references for text in texts])
+    return without_bleu(shape) or ("cider" if len(references) >= CIDER else "chrf")
+
+
+def without_bleu(shape: Shape) -> str | None:
+    """What to take where n-grams of words say nothing: no texts, no spaces, or too few words; else None."""
     if not shape.words:
         return "loss"
     if shape.unspaced:
         return "chrf"
-    if shape.words < BLEU_WORDS:
-        return "exact"
-    return "cider" if len(references) >= CIDER else "chrf"
+    return "exact" if shape.words < BLEU_WORDS else None
 
 
 def label_metric(labels: Sequence[int]) -> str:
