@@ -97,7 +97,9 @@ def test_half_precision_is_rounded_once(n):
     context, weights = few.look(*inputs)
     assert context.dtype == torch.bfloat16
     torch.testing.assert_close(weights.double(), expected(*inputs)[1], **CLOSE)
-    torch.testing.assert_close(context.double(), expected(*inputs)[0], rtol=5e-3, atol=5e-3)
+    # eight bits of a number are kept: a GPU rounds to them, an interpreter cuts off
+    rtol = 2**-8 if torch.cuda.is_available() else 2**-7
+    torch.testing.assert_close(context.double(), expected(*inputs)[0], rtol=rtol, atol=CLOSE["atol"])
 
 
 def test_a_call_with_heads_and_a_batch():
