@@ -11,7 +11,7 @@ from attention.test_heads import by_loop as heads_by_loop
 from oracles import agree
 from torch import nn
 
-from regard.attention import Block, Decoder, Encoder, fused
+from regard.attention import Block, Decoder, Encoder, fused_stack
 from regard.attention.score import Additive, Dot
 from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed
 
@@ -116,7 +116,9 @@ def test_what_the_fused_stacks_know(cross):
     """Scaled and unscaled dot products of heads as deep as they are wide; all else is left to the blocks."""
     known = [{}, {"score": lambda width: Dot()}, {"score": lambda width: Dot(scaled=True)}, {"depth": 16}]
     other = [{"depth": 32}, {"depth": 8}, {"split": "input"}, {"score": lambda width: Additive(width, width, 16)}]
-    assert [fused.plain(Block(64, 4, cross=cross, **each)) for each in [*known, *other]] == [True] * 4 + [False] * 4
+    assert [fused_stack.plain(Block(64, 4, cross=cross, **each)) for each in [*known, *other]] == [True] * 4 + [
+        False
+    ] * 4
 
 
 def test_the_hidden_layer_is_four_times_as_wide_by_default():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention import Attention, Decoder, Heads, fused, use_backend, watch
+from regard.attention import Attention, Decoder, Heads, fused_stack, use_backend, watch
 from regard.attention.grid import GridAttention
 from regard.attention.score import Additive, Cosine, Dot, General, Score
 from regard.attention.span import Causal, Joined, Lengths, Mask, Monotonic, Packed, Span
@@ -113,7 +113,8 @@ def test_a_score_that_overrides_forward_is_refused(kind):
     def forward(self, query, projected):
         return query @ projected.mT * 0
 
-    sentence = r"Mine overrides `forward`, which attention does not call: override `compare\(asked, projected, first\)`"
+    sentence = "Mine overrides `forward`, which attention does not call: override "
+    sentence += r"`compare\(projected_query, projected_keys, first\)`"
     with pytest.raises(TypeError, match=sentence):
         type("Mine", (kind,), {"forward": forward})
     with pytest.raises(TypeError, match="override `compare"):  # from a class beside it
@@ -339,8 +340,8 @@ def test_beside_packed_sequences_it_is_asked_too(name):
     query, prepared = attention.inputs(x, x, None)
     call = attention.packed_call(query, prepared, packed, [span])
     assert attention.request(call, packed=True, spans=[span]).mask, "kernels for packed sequences do not know it"
-    assert not fused.short(packed & span, windows=True)
-    assert fused.short(packed & Causal(), windows=True)
+    assert not fused_stack.short(packed & span, windows=True)
+    assert fused_stack.short(packed & Causal(), windows=True)
 
 
 def test_joined_spans_of_ones_own_are_asked():
@@ -384,7 +385,7 @@ def test_heads_of_ones_own_step_as_they_run():
         state = decoder.start(memory, 4)
         steps = [decoder.step(words[:, i : i + 1], state) for i in range(4)]
     torch.testing.assert_close(torch.cat(steps, 1), expected)
-    assert not fused.plain_heads(decoder.blocks[0].attention)
+    assert not fused_stack.plain_heads(decoder.blocks[0].attention)
 
 
 def test_kernels_for_blocks_know_nothing_of_ones_own():
@@ -392,10 +393,12 @@ def test_kernels_for_blocks_know_nothing_of_ones_own():
         pass
 
     heads = Heads(64, heads=2)
-    assert fused.plain_heads(heads)
+    assert fused_stack.plain_heads(heads)
     heads.attention.__class__ = Mine
-    assert not fused.plain_heads(heads)
+    assert not fused_stack.plain_heads(heads)
     for weighting in (Renamed(), Learnt()):
-        assert not fused.plain_heads(Heads(64, heads=2, weighting=weighting))
+        assert not fused_stack.plain_heads(Heads(64, heads=2, weighting=weighting))
     for change in (Negative, Twice, Half, Learned):
-        assert not fused.plain_heads(Heads(64, heads=2, score=lambda width, change=change: changed("dot", change)[0]))
+        assert not fused_stack.plain_heads(
+            Heads(64, heads=2, score=lambda width, change=change: changed("dot", change)[0])
+        )

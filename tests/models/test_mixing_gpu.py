@@ -5,7 +5,7 @@ import torch
 from models.cases import SOURCES, TARGETS, sentences
 from rounding import DRAWS, check_as_exact
 
-from regard.attention import fused
+from regard.attention import fused_stack
 from regard.models.kinds import build
 from regard.models.options import Transformer
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("mixing", ["window", "convolution", "recurrence"])
 def test_it_is_as_exact_as_torchs_operations(mixing, norm, monkeypatch):
     ran, draws = [], []
-    monkeypatch.setattr(fused, "run", lambda *given, run=fused.run: ran.append(1) or run(*given))
+    monkeypatch.setattr(fused_stack, "run", lambda *given, run=fused_stack.run: ran.append(1) or run(*given))
     reach = {} if mixing == "recurrence" else {"reach": 3}
     config = Transformer(size=64, heads=2, layers=2, hidden=96, dropout=0.0, norm=norm, mixing=mixing, **reach)
     for number in range(DRAWS):
@@ -32,7 +32,7 @@ def test_it_is_as_exact_as_torchs_operations(mixing, norm, monkeypatch):
             found = model.encode(source.packed().to("cuda")).states
         assert len(ran) == number + 1
         with torch.autocast("cuda", torch.bfloat16), monkeypatch.context() as plainly:
-            plainly.setattr(fused, "serves", lambda *given: False)
+            plainly.setattr(fused_stack, "serves", lambda *given: False)
             plain = model.encode(source.packed().to("cuda")).states
         assert len(ran) == number + 1
         draws.append(tuple(map(with_gradients, (found, plain, exact))))

@@ -112,7 +112,7 @@ class Attention(Attentive):
     ) -> Look:
         """The same call with everything in between: one differentiable pass and one draw."""
         query, prepared = self.inputs(query, keys, values)
-        return self.see(self.score.ask(query), prepared, query, span)
+        return self.look_projected(self.score.ask(query), prepared, query, span)
 
     def backend(
         self,
@@ -183,30 +183,34 @@ class Attention(Attentive):
         return query, prepared
 
     def context(
-        self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool = False
+        self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Tensor:
-        """The forward behind the projections; with `heads`, asked and prepared have a head axis and `seen` has none."""
+        """The forward behind the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
         packed, rest = split_packed(join(self.span, span))
         if packed is None:
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
                 prepared = prepared.filled()  # a mask is of the whole size
-            call = self.call(asked, prepared, seen, join(*rest), heads)
+            call = self.call(projected_query, prepared, query, join(*rest), heads)
             return self.choice(call).attend(call)
-        packed = packed.to(asked.device)
-        call = self.packed_call(asked, prepared, packed, rest)
+        packed = packed.to(projected_query.device)
+        call = self.packed_call(projected_query, prepared, packed, rest)
         if packed_natively(self.request(call, packed=True, spans=rest)):
             return self.choice(call, packed=True, spans=rest).attend(call)
-        call = self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads)
+        call = self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads)
         return packed.unpad(self.choice(call).attend(call), heads)
 
-    def see(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool = False) -> Look:
+    def look_projected(
+        self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
+    ) -> Look:
         """The look behind the projections."""
         whole = join(self.span, span)
         packed, rest = split_packed(whole)
         if packed is None:
-            return self.dense_look(self.call(asked, prepared, seen, join(*rest), heads), whole)
-        packed = packed.to(asked.device)
-        look = self.dense_look(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads), whole)
+            return self.dense_look(self.call(projected_query, prepared, query, join(*rest), heads), whole)
+        packed = packed.to(projected_query.device)
+        look = self.dense_look(
+            self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads), whole
+        )
 
         def rows(tensor: Tensor | None) -> Tensor | None:  # [s (a) N] -> [(a) ΣN]
             return None if tensor is None else packed.unpad(tensor[..., None], heads and tensor.ndim > 2)[..., 0]
@@ -219,69 +223,78 @@ class Attention(Attentive):
             rows(look.log_prob),
             rows(look.centre),
             None if look.probabilities is None else packed.unpad_pairs(look.probabilities, heads),
-            shapes(asked, prepared.keys, prepared.values),
+            shapes(projected_query, prepared.keys, prepared.values),
             look.how,
         )
 
-    def served_by(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool = False) -> str:
+    def served_by(
+        self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
+    ) -> str:
         """Who would serve the forward."""
         packed, rest = split_packed(join(self.span, span))
         if packed is None:
-            return self.choice(self.call(asked, prepared, seen, join(*rest), heads)).name
-        packed = packed.to(asked.device)
-        call = self.packed_call(asked, prepared, packed, rest)
+            return self.choice(self.call(projected_query, prepared, query, join(*rest), heads)).name
+        packed = packed.to(projected_query.device)
+        call = self.packed_call(projected_query, prepared, packed, rest)
         if packed_natively(self.request(call, packed=True, spans=rest)):
             return self.choice(call, packed=True, spans=rest).name
-        return self.choice(self.call(*self.padded(asked, prepared, seen, packed, rest, heads), heads)).name
+        return self.choice(self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads)).name
 
-    def call(self, asked: Tensor, prepared: Prepared, seen: Tensor, span: Span | None, heads: bool) -> Call:
+    def call(self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool) -> Call:
         """Everything a backend needs."""
         keys, values = prepared.keys, prepared.values
-        batch = broadcast(asked.shape[:-2], keys.shape[:-2], values.shape[:-2])
+        batch = broadcast(projected_query.shape[:-2], keys.shape[:-2], values.shape[:-2])
         alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
-        reach = Reach(asked.shape[-2], keys.shape[-2], asked.device, alone, heads=count)
+        reach = Reach(projected_query.shape[-2], keys.shape[-2], projected_query.device, alone, heads=count)
         if prepared.length is not None:
             reach = reach.with_lengths(prepared.length, None)
         if span is not None:
-            reach = span.narrow(reach, seen)
+            reach = span.narrow(reach, query)
         if heads:
             reach = reach.over_heads()
-        if self.score.fused_form != "other" and asked.shape[-1] != keys.shape[-1]:
+        if self.score.fused_form != "other" and projected_query.shape[-1] != keys.shape[-1]:
             raise ShapeError(
-                f"keys: width {keys.shape[-1]} given, expected the query's, {asked.shape[-1]} (both projected)"
+                f"keys: width {keys.shape[-1]} given, expected the query's, {projected_query.shape[-1]} "
+                "(both projected)"
             )
         for slopes, _ in reach.slopes:
             if not batch or batch[-1] != len(slopes):
                 raise ShapeError(f"Alibi: {len(slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}")
         check_location(self.score, reach)
-        return self.finished(asked, keys, values, reach)
+        return self.build_call(projected_query, keys, values, reach)
 
-    def packed_call(self, asked: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]) -> Call:
+    def packed_call(self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]) -> Call:
         """A call on sequences as they lie."""
-        packed.check("query", asked.shape[-2], packed.total)
+        packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         causal = 0 if any(is_plain(part, Causal) for part in rest) else None
-        reach = Reach(asked.shape[-2], prepared.keys.shape[-2], asked.device, causal=causal, layout=packed.layout)
-        return self.finished(asked, prepared.keys, prepared.values, reach)
+        reach = Reach(
+            projected_query.shape[-2],
+            prepared.keys.shape[-2],
+            projected_query.device,
+            causal=causal,
+            layout=packed.layout,
+        )
+        return self.build_call(projected_query, prepared.keys, prepared.values, reach)
 
     def padded(
-        self, asked: Tensor, prepared: Prepared, seen: Tensor, packed: Packed, rest: list[Span], heads: bool
+        self, projected_query: Tensor, prepared: Prepared, query: Tensor, packed: Packed, rest: list[Span], heads: bool
     ) -> tuple[Tensor, Prepared, Tensor, Span]:
         """The same call, padded."""
-        for name, tensor in (("query", asked), ("keys", prepared.keys), ("values", prepared.values)):
+        for name, tensor in (("query", projected_query), ("keys", prepared.keys), ("values", prepared.values)):
             if tensor.ndim != 2 + heads:
                 raise ShapeError(f"{name}: {list(tensor.shape)} given, expected one row a token with Packed sequences")
-        packed.check("query", asked.shape[-2], packed.total)
+        packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         keys, values = packed.pad_keys(prepared.keys, heads), packed.pad_keys(prepared.values, heads)
         return (
-            packed.pad_queries(asked, heads),
+            packed.pad_queries(projected_query, heads),
             Prepared(keys, values, prepared.owner),
-            packed.pad_queries(seen),
+            packed.pad_queries(query),
             packed.padded_span(rest),
         )
 
-    def finished(self, query: Tensor, keys: Tensor, values: Tensor, reach: Reach) -> Call:
+    def build_call(self, query: Tensor, keys: Tensor, values: Tensor, reach: Reach) -> Call:
         """The call, with its functions and numbers; under autocast all tensors in one dtype."""
         if torch.is_autocast_enabled(query.device.type):
             dtype = torch.get_autocast_dtype(query.device.type)

@@ -11,13 +11,13 @@ from typing import Any, Literal, cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import fused
-from regard.attention.beam import Beam
+from regard.attention import fused_stack
 from regard.attention.cache import Cache, Prepared, State
 from regard.attention.checks import check_dropout, positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Score
+from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Causal, Lengths, Mask, Span, Start, is_plain, join
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.dropout import add_dropped, relu_dropped
@@ -110,7 +110,7 @@ class Block(Residual):
             )
 
         def look_at_itself(y: Tensor) -> Tensor:
-            if isinstance(past, Beam) or (past is not None and y.shape[-2] == 1 and alone(self.attention)):
+            if isinstance(past, SharedBeamCache) or (past is not None and y.shape[-2] == 1 and alone(self.attention)):
                 return self.attention.follow(y, past, span, start)
             if past is not None:
                 past.extend(self.attention.prepare(y, start))
@@ -233,8 +233,8 @@ class Encoder(Stack):
         self, x: Float[Tensor, "*b n d"], span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
         """The sequence, re-read by every block."""
-        if isinstance(start, int) and start == 0 and fused.serves(self, x, span):
-            return fused.run(self, x, span)
+        if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span):
+            return fused_stack.run(self, x, span)
         for block in self.blocks:
             x = block(x, span=span, start=start)
         return self.final_norm(x)
@@ -275,8 +275,8 @@ class Decoder(Stack):
     ) -> Float[Tensor, "*b n d"]:
         """All steps at once, teacher forced; each sees itself and those before."""
         span = join(Causal(), span)
-        if isinstance(start, int) and start == 0 and fused.serves(self, x, span, memory, memory_span):
-            return fused.run(self, x, span, memory, memory_span)
+        if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span, memory, memory_span):
+            return fused_stack.run(self, x, span, memory, memory_span)
         for block in self.blocks:
             x = block(x, memory, span=span, memory_span=memory_span, start=start)
         return self.final_norm(x)

@@ -127,11 +127,11 @@ class Cache(Prepared):
 
     def spread(self, rows: int) -> "Cache":
         """`rows` rows for each one; on a CPU they share their past, unless somebody watches the attention."""
-        from regard.attention.beam import Beam
+        from regard.attention.shared_beam_cache import SharedBeamCache
 
         assert self.length is not None
         watched = self.owner._forward_hooks or self.owner._forward_pre_hooks
-        beam = None if watched else Beam.of(self, rows)
+        beam = None if watched else SharedBeamCache.of(self, rows)
         return beam or self.take(torch.arange(len(self.length), device=self.length.device).repeat_interleave(rows))
 
     @property
@@ -153,11 +153,11 @@ def empty_cache(
     dtype, device = dtype or like.dtype, device or like.device
     length = torch.zeros(keys[0], dtype=torch.long, device=device)
     if length.device.type != "cpu":
-        from regard.attention.lines import Lines
+        from regard.attention.beam_index_cache import BeamIndexCache
 
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
         cache = Cache(buffers[0], buffers[1], owner, length)
-        return Lines.of(cache) if len(keys) == 4 else cache  # those of Heads
+        return BeamIndexCache.of(cache) if len(keys) == 4 else cache  # those of Heads
     buffers = [torch.zeros(by_step(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
     return with_spare(Cache(buffers[0], buffers[1], owner, length))
 

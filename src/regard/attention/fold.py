@@ -79,19 +79,19 @@ def partial(
     attention: Attention, query: Tensor, prepared: Prepared, span: Span | None, keys: int, first: int
 ) -> Partial:
     """One block's softmax, not yet divided."""
-    asked = attention.score.ask(query)
+    projected_query = attention.score.ask(query)
     last = first + prepared.keys.shape[-2]
     from regard.attention.attention import check_location  # it imports this file
 
-    batch = broadcast(asked.shape[:-2], prepared.keys.shape[:-2])
-    reach = Reach(asked.shape[-2], keys, asked.device, batch)
+    batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
+    reach = Reach(projected_query.shape[-2], keys, projected_query.device, batch)
     if span is not None:
         reach = span.narrow(reach, query)
     check_location(attention.score, reach)
-    scores = wide(attention.score.compare(asked, prepared.keys, first))
+    scores = wide(attention.score.compare(projected_query, prepared.keys, first))
     bias, gate, mask = (part(first, last) for part in (reach.bias, reach.gate, reach.mask))
     if prepared.length is not None:  # a cache that is not full
-        there = torch.arange(last - first, device=asked.device) < prepared.length[..., None, None]
+        there = torch.arange(last - first, device=projected_query.device) < prepared.length[..., None, None]
         mask = there if mask is None else mask & there
     if bias is not None:
         scores = scores + bias.to(scores.dtype)

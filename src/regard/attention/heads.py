@@ -13,13 +13,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attention import Attention
-from regard.attention.beam import Beam
+from regard.attention.beam_index_cache import BeamIndexCache
 from regard.attention.cache import Cache, Prepared, empty_cache
 from regard.attention.checks import check_alike, check_parameters, positive
-from regard.attention.lines import Lines
 from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, places
 from regard.attention.score import Dot, Score
+from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
@@ -112,8 +112,8 @@ class Heads(Attentive):
         `start` is the index of the first query where positions are rotary, and in self-attention of the first key too;
         another memory's keys count from 0, and prepared ones from the start they were prepared with.
         """
-        asked, prepared = self.inputs(x, memory, span, start)
-        return self.merged(self.attention.context(asked, prepared, x, span, heads=True))
+        projected_query, prepared = self.inputs(x, memory, span, start)
+        return self.merged(self.attention.context(projected_query, prepared, x, span, heads=True))
 
     def follow(
         self, x: Float[Tensor, "r 1 size"], past: Cache, span: Span | None = None, start: Start = 0
@@ -123,37 +123,46 @@ class Heads(Attentive):
         Queries, keys and values are one product; the rows of a beam look at what they share together.
         """
         if type(self).forward is not Heads.forward:  # one's own, over all that is there
-            if isinstance(past, Beam):
-                raise ArgumentError(f"past: a Beam given, expected another cache for {type(self).__name__}.forward")
+            if isinstance(past, SharedBeamCache):
+                raise ArgumentError(
+                    f"past: a SharedBeamCache given, expected another cache for {type(self).__name__}.forward"
+                )
             past.extend(self.prepare(x, start, span))
             return self(x, past, span, start)
-        asked, prepared = self.inputs(x, None, span, start)
-        if isinstance(past, Lines) and span is None and self.follows_directly(past, asked):
+        projected_query, prepared = self.inputs(x, None, span, start)
+        if isinstance(past, BeamIndexCache) and span is None and self.follows_directly(past, projected_query):
             from regard.kernels.dot.step import follow
 
-            scale = self.attention.score.scale(asked.shape[-1]) / self.attention.weighting.temperature
+            scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
             assert past.length is not None
-            with torch.cuda.device_of(asked):  # which need not be the current one
+            with torch.cuda.device_of(projected_query):  # which need not be the current one
                 context = follow(
-                    asked, prepared.keys, prepared.values, past.keys, past.values, past.table, past.length, scale
+                    projected_query,
+                    prepared.keys,
+                    prepared.values,
+                    past.keys,
+                    past.values,
+                    past.table,
+                    past.length,
+                    scale,
                 )
             past.length += 1
             return self.merged(context)
         past.extend(prepared)
-        if not isinstance(past, Beam):
-            return self.merged(self.attention.context(asked, own_past(past), x, span, heads=True))
+        if not isinstance(past, SharedBeamCache):
+            return self.merged(self.attention.context(projected_query, own_past(past), x, span, heads=True))
         if span is not None:
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
-        together = asked[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
+        together = projected_query[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
         x = x.view(-1, past.rows, x.shape[-1])
         context = self.attention.context(together, past.filled(), x, Mask(past.seen()), heads=True)
-        return self.merged(context).view(len(asked), 1, -1)
+        return self.merged(context).view(len(projected_query), 1, -1)
 
-    def follows_directly(self, past: Lines, asked: Tensor) -> bool:
+    def follows_directly(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
         """Whether one kernel writes the step's key and value and looks at all of them, where they lie."""
         return (
             past.direct
-            and asked.dtype == past.keys.dtype
+            and projected_query.dtype == past.keys.dtype
             and type(self.attention) is Attention
             and self.attention.score.fused_form == "bilinear"
             and self.attention.weighting.fused_name == "softmax"
@@ -170,8 +179,8 @@ class Heads(Attentive):
         start: Start = 0,
     ) -> Look:
         """The same call with everything in between; weights are [*b heads n m], the context is the output."""
-        asked, prepared = self.inputs(x, memory, span, start)
-        look = self.attention.see(asked, prepared, x, span, heads=True)
+        projected_query, prepared = self.inputs(x, memory, span, start)
+        look = self.attention.look_projected(projected_query, prepared, x, span, heads=True)
         return replace(look, context=self.merged(look.context), how=f"{self.heads} heads · {look.how}")
 
     def backend(
@@ -182,8 +191,8 @@ class Heads(Attentive):
         start: Start = 0,
     ) -> str:
         """The name of the backend that would serve this call."""
-        asked, prepared = self.inputs(x, memory, span, start)
-        return self.attention.served_by(asked, prepared, x, span, heads=True)
+        projected_query, prepared = self.inputs(x, memory, span, start)
+        return self.attention.served_by(projected_query, prepared, x, span, heads=True)
 
     def prepare(self, memory: Float[Tensor, "*b m width"], start: Start = 0, span: Span | None = None) -> Prepared:
         """Keys and values, projected and split into heads, once for all queries to come."""
@@ -224,7 +233,7 @@ class Heads(Attentive):
             memory.check_owner(self, "memory")
             check_alike(x=x, memory=memory.keys)
             query = self.query(x)
-            return self.asked(query, self.table(query, start, span)), own_past(memory)
+            return self.project_query(query, self.table(query, start, span)), own_past(memory)
         if memory is None or memory is x:
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
@@ -234,13 +243,13 @@ class Heads(Attentive):
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
             table = self.table(query, start, span)
-            return self.asked(query, table), self.prepared(keys, values, table)
+            return self.project_query(query, table), self.prepared(keys, values, table)
         check_width("memory", memory, self.memory_size)
         check_alike(x=x, memory=memory)
         if memory.shape[-2] == 0:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
         query = self.query(x)
-        return self.asked(query, self.table(query, start, span)), self.prepare(memory, 0, span)
+        return self.project_query(query, self.table(query, start, span)), self.prepare(memory, 0, span)
 
     def table(self, x: Tensor, start: Start, span: Span | None, keys: bool = False) -> tuple[Tensor, Tensor] | None:
         """What queries or keys are turned by, where positions are rotary."""
@@ -249,7 +258,7 @@ class Heads(Attentive):
         index = places(x.shape[-2], x.device, start, span, keys)
         return self.rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
 
-    def asked(self, query: Tensor, table: tuple[Tensor, Tensor] | None) -> Tensor:
+    def project_query(self, query: Tensor, table: tuple[Tensor, Tensor] | None) -> Tensor:
         """[*b n D_Q] -> [*b a n d], turned where positions are rotary."""
         query = split_heads(query, self.heads)
         if self.rotary is not None and table is not None:
@@ -344,9 +353,9 @@ class PerHead(Score):
         return torch.stack([score.project(k) for score, k in zip(self.each, keys.unbind(-3), strict=True)], dim=-3)
 
     def compare(
-        self, asked: Float[Tensor, "*bq n p"], projected: Float[Tensor, "*bk m _"], first: int = 0
+        self, projected_query: Float[Tensor, "*bq n p"], projected_keys: Float[Tensor, "*bk m _"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
-        pairs = zip(self.each, asked.unbind(-3), projected.unbind(-3), strict=True)
+        pairs = zip(self.each, projected_query.unbind(-3), projected_keys.unbind(-3), strict=True)
         return torch.stack([score.compare(q, k, first) for score, q, k in pairs], dim=-3)
 
     def scale(self, width: int) -> float:
@@ -390,7 +399,7 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 def own_past(memory: Prepared) -> Prepared:
     """What a row looks at, in the row itself."""
-    return memory.filled() if isinstance(memory, Lines) else memory
+    return memory.filled() if isinstance(memory, BeamIndexCache) else memory
 
 
 def untouched(part: nn.Module) -> bool:

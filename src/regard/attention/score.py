@@ -42,7 +42,8 @@ class Score(nn.Module):
         if cls.forward is not Score.forward:
             raise TypeError(
                 f"{cls.__name__} overrides `forward`, which attention does not call: override "
-                "`compare(asked, projected, first)`, and `ask` and `project` for what is done to the query and the keys"
+                "`compare(projected_query, projected_keys, first)`, and `ask` and `project` for what is done to the "
+                "query and the keys"
             )
 
     @property
@@ -65,12 +66,12 @@ class Score(nn.Module):
         return keys
 
     def compare(
-        self, asked: Float[Tensor, "*bq n p"], projected: Float[Tensor, "*bk m _"], first: int = 0
+        self, projected_query: Float[Tensor, "*bq n p"], projected_keys: Float[Tensor, "*bk m _"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
         """The scores of transformed queries and keys; `first` is the index of the first key given."""
         if self.form != "bilinear" and type(self).compare is Score.compare:
             raise TypeError(f"{type(self).__name__} does not say how to compare: override `compare`")
-        return dot.scores(asked, projected, self.scale(asked.shape[-1]))
+        return dot.scores(projected_query, projected_keys, self.scale(projected_query.shape[-1]))
 
     def scale(self, width: int) -> float:
         """What a bilinear product is multiplied with: a number, or a tensor if it is learned."""
@@ -85,9 +86,11 @@ class Score(nn.Module):
         """v of an additive score: [h], or [heads h]."""
         return None
 
-    def forward(self, query: Float[Tensor, "*bq n dq"], projected: Float[Tensor, "*bk m p"]) -> Float[Tensor, "*b n m"]:
+    def forward(
+        self, query: Float[Tensor, "*bq n dq"], projected_keys: Float[Tensor, "*bk m p"]
+    ) -> Float[Tensor, "*b n m"]:
         """The score e of every query with every projected key."""
-        return self.compare(self.ask(query), projected)
+        return self.compare(self.ask(query), projected_keys)
 
     def check(self, query_width: int, key_width: int | None) -> None:
         """Refuse widths that cannot meet; `key_width` is None where the keys are already projected."""
@@ -166,19 +169,19 @@ class Additive(Score):
 
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
         """W q_i."""
-        asked: Tensor = self.query(query)
-        return asked
+        projected_query: Tensor = self.query(query)
+        return projected_query
 
     def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m h"]:
         """U k_j + b, once for all queries."""
-        projected: Tensor = self.key(keys)
-        return projected
+        projected_keys: Tensor = self.key(keys)
+        return projected_keys
 
     def compare(
-        self, asked: Float[Tensor, "*bq n h"], projected: Float[Tensor, "*bk m h"], first: int = 0
+        self, projected_query: Float[Tensor, "*bq n h"], projected_keys: Float[Tensor, "*bk m h"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
         scores = reference.scores if torch.is_grad_enabled() else quick.scores
-        return scores(asked, projected, self.vector)
+        return scores(projected_query, projected_keys, self.vector)
 
     def projected_size(self, key_size: int) -> int:
         return self.hidden
@@ -253,15 +256,15 @@ class Location(Score):
         nn.init.xavier_uniform_(self.weight)
 
     def compare(
-        self, asked: Float[Tensor, "*bq n dq"], projected: Float[Tensor, "*bk m dk"], first: int = 0
+        self, projected_query: Float[Tensor, "*bq n dq"], projected_keys: Float[Tensor, "*bk m dk"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
-        last = first + projected.shape[-2]
+        last = first + projected_keys.shape[-2]
         if last > self.length:
             raise ShapeError(
                 f"keys: {last} given, Location was built for at most {self.length}; build it with length={last}"
             )
-        batch = broadcast(asked.shape[:-2], projected.shape[:-2])
-        scores = product(asked, self.weight[first:last].mT)
+        batch = broadcast(projected_query.shape[:-2], projected_keys.shape[:-2])
+        scores = product(projected_query, self.weight[first:last].mT)
         return scores.expand(*batch, *scores.shape[-2:])
 
     def extra_repr(self) -> str:

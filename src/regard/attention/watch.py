@@ -22,7 +22,7 @@ __all__ = ["Looks", "watch"]
 
 
 @dataclass
-class Seen:
+class CallRecord:
     """One call: its inputs, and everything that the same call needs to come out the same."""
 
     args: tuple[Any, ...]
@@ -38,7 +38,7 @@ class Looks(Mapping[str, Look]):
 
     def __init__(self, modules: dict[str, Attentive]):
         self.modules = modules
-        self.seen: dict[str, list[Seen]] = {}
+        self.seen: dict[str, list[CallRecord]] = {}
         self.done: dict[str, Look] = {}
 
     def __getitem__(self, name: str) -> Look:
@@ -120,7 +120,7 @@ def outermost(model: nn.Module) -> dict[str, Attentive]:
 
 def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
     """Two hooks: one notes a call before it happens, one keeps the note of a call that came to its end."""
-    begun: list[Seen] = []
+    begun: list[CallRecord] = []
 
     def note(module: Attentive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
@@ -135,7 +135,7 @@ def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
         tensors = [*tensors_in([*args, *kwargs.values(), getattr(module, "span", None)]), *module.parameters()]
         kind = tensors[0].device.type if tensors else "cpu"
         begun.append(
-            Seen(
+            CallRecord(
                 args,
                 kwargs,
                 # An inference tensor has no version: that it was overwritten cannot be noticed.
@@ -163,7 +163,7 @@ def frozen(value: Any, whole: bool) -> Any:
     return value
 
 
-def again(name: str, module: Attentive, seen: Seen) -> Look:
+def again(name: str, module: Attentive, seen: CallRecord) -> Look:
     """The look of a noted call."""
     for tensor, version in seen.versions:
         if tensor._version != version:

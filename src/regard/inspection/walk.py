@@ -20,7 +20,7 @@ from regard.attention.heads import Heads, PerHead
 from regard.attention.look import Look
 from regard.attention.score import Additive, Cosine, General, Location, Score
 from regard.attention.span import join
-from regard.attention.watch import Seen
+from regard.attention.watch import CallRecord
 from regard.errors import ArgumentError
 from regard.inspection.exhibit import Stage, View, Walk
 from regard.inspection.forced import Item, force
@@ -142,7 +142,7 @@ def call_of(seen: Watched, name: str, row: int) -> tuple[Asked, int]:
     raise AssertionError("a view has as many rows as its calls have queries")
 
 
-def queries(module: nn.Module, seen: Seen) -> int:
+def queries(module: nn.Module, seen: CallRecord) -> int:
     """How many of them a call has."""
     if isinstance(module, Attention) and module.query is not None:
         return len(module.query.vectors)
@@ -150,7 +150,7 @@ def queries(module: nn.Module, seen: Seen) -> int:
     return asking.shape[-2:].numel() if isinstance(module, GridSelfAttention) else asking.shape[-2]
 
 
-def resolved(module: nn.Module, seen: Seen) -> Asked:
+def resolved(module: nn.Module, seen: CallRecord) -> Asked:
     """A noted call with the tensors that the attention itself works with."""
     if isinstance(module, Heads):
         given = dict(zip(("x", "memory", "span", "start"), seen.args, strict=False)) | seen.kwargs

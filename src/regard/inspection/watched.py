@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.span import Span
-from regard.attention.watch import Looks, Seen, watch
+from regard.attention.watch import CallRecord, Looks, watch
 from regard.decoding.finite import check_finite
 from regard.inspection.exhibit import Side
 from regard.inspection.forced import Forced
@@ -48,7 +48,7 @@ class Watched:
         """An attention by its name."""
         return self.looks.modules[name]
 
-    def calls(self, name: str) -> list[Seen]:
+    def calls(self, name: str) -> list[CallRecord]:
         """The calls of an attention, in order."""
         return self.looks.seen[name]
 
@@ -93,6 +93,6 @@ def turning(model: Model, turns: list[Turn]) -> Iterator[None]:
         hook.remove()
 
 
-def span_of(seen: Seen) -> Span | None:
+def span_of(seen: CallRecord) -> Span | None:
     """The span that a call was given."""
     return next((value for value in (*seen.args, *seen.kwargs.values()) if isinstance(value, Span)), None)

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.blocks import Block, Decoder, Encoder
-from regard.attention.fused import LONGEST, heard
+from regard.attention.fused_stack import LONGEST, has_hooks
 from regard.attention.heads import Sliced
 from regard.attention.positions import Embedded, Sinusoidal, sinusoids
 from regard.attention.score import Additive, Dot, Score
@@ -77,7 +77,7 @@ class Embedding(nn.Module):
             and type(self.tokens) is nn.Embedding
             and self.tokens.padding_idx is None
             and installed()
-            and not heard(self)
+            and not has_hooks(self)
         )
         if not served or packed is None:
             return None

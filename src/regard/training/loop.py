@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.fused import heard
+from regard.attention.fused_stack import has_hooks
 from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.kernels.linear.mixed import Copies
 from regard.machine import wide_dtype
@@ -265,7 +265,7 @@ class Trainer:
 
     def done_again(self, share: Share) -> bool:
         """Whether the update was a replay of what was done for another batch of its shape."""
-        if self.replay is None or not self.replay.on or heard(self.objective):
+        if self.replay is None or not self.replay.on or has_hooks(self.objective):
             return False  # a replay runs no Python, and would not call who listens
         if self.now.step == self.first + 1:  # the second update, with everything compiled, says whether it may be
             drawn = torch.get_rng_state(), torch.cuda.get_rng_state(self.device)

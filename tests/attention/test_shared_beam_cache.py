@@ -8,8 +8,8 @@ from attention.cases import normal, scrambled
 from oracles import agree
 
 from regard.attention import Heads
-from regard.attention.beam import WIDE, Beam
 from regard.attention.positions import Rotary
+from regard.attention.shared_beam_cache import WIDE, SharedBeamCache
 from regard.attention.span import Alibi
 from regard.errors import ArgumentError, ShapeError
 
@@ -30,10 +30,10 @@ def begun(heads, sentences, steps):
 def test_forks_are_copies(rotary, rows, steps):
     heads = scrambled(Heads(WIDTH, 2, rotary=Rotary(WIDTH // 2) if rotary else None))
     cache, sentences = begun(heads, 4, steps), 4
-    beam = Beam.of(cache, rows)
+    beam = SharedBeamCache.of(cache, rows)
     own = cache.take(torch.arange(sentences).repeat_interleave(rows))
-    assert isinstance(beam, Beam)
-    assert not isinstance(own, Beam)
+    assert isinstance(beam, SharedBeamCache)
+    assert not isinstance(own, SharedBeamCache)
     with torch.no_grad():
         for step in range(steps, SIZE):
             x = normal(sentences * rows, 1, WIDTH)
@@ -53,23 +53,23 @@ def test_forks_are_copies(rotary, rows, steps):
 
 def test_when_rows_cannot_share():
     heads = scrambled(Heads(WIDTH, 2))
-    assert Beam.of(begun(heads, 2, 1), WIDE + 1) is None  # too many to look at each other's
+    assert SharedBeamCache.of(begun(heads, 2, 1), WIDE + 1) is None  # too many to look at each other's
     uneven = begun(heads, 2, 1)
     uneven.length[0] = 0
-    assert Beam.of(uneven, 2) is None
+    assert SharedBeamCache.of(uneven, 2) is None
     alone = begun(heads, 2, 1)
     alone.alone = True
-    assert Beam.of(alone, 2) is None
+    assert SharedBeamCache.of(alone, 2) is None
     on_a_gpu = begun(heads, 2, 1)
     on_a_gpu.spare = None
-    assert Beam.of(on_a_gpu, 2) is None
+    assert SharedBeamCache.of(on_a_gpu, 2) is None
     heads.register_forward_hook(lambda *_: None)
-    assert not isinstance(begun(heads, 2, 1).spread(2), Beam)  # somebody watches
+    assert not isinstance(begun(heads, 2, 1).spread(2), SharedBeamCache)  # somebody watches
 
 
 def test_what_a_beam_refuses():
     heads = scrambled(Heads(WIDTH, 2))
-    beam = Beam.of(begun(heads, 2, 1), 2)
+    beam = SharedBeamCache.of(begun(heads, 2, 1), 2)
     with pytest.raises(ShapeError, match="expected one a row"):
         beam.extend(heads.prepare(normal(4, 2, WIDTH)))
     with pytest.raises(ArgumentError, match="the rows of a beam see their own past"):

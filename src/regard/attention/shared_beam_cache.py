@@ -15,13 +15,13 @@ from torch import Tensor
 from regard.attention.cache import Cache, Prepared
 from regard.errors import ShapeError
 
-__all__ = ["Beam"]
+__all__ = ["SharedBeamCache"]
 
 WIDE = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
 
 
 @dataclass(eq=False)
-class Beam(Cache):
+class SharedBeamCache(Cache):
     """Keys and values [s a slots d], tokens of each row [s·r], and the slots that each row descends from."""
 
     rows: int = 1
@@ -29,7 +29,7 @@ class Beam(Cache):
     line: Bool[Tensor, "s r slots"] | None = None
 
     @classmethod
-    def of(cls, cache: Cache, rows: int) -> "Beam | None":
+    def of(cls, cache: Cache, rows: int) -> "SharedBeamCache | None":
         """`rows` hypotheses a sentence with the past of its only one; None where pasts are not equally long."""
         known = cache.known()
         if cache.spare is None or known is None or known[0] != known[1] or cache.alone or rows > WIDE:
@@ -71,12 +71,12 @@ class Beam(Cache):
         used.copy_(used.flatten(0, 1)[rows].view_as(used))
         self.length.copy_(self.length[rows])
 
-    def take(self, rows: Int[Tensor, " r"]) -> "Beam":
+    def take(self, rows: Int[Tensor, " r"]) -> "SharedBeamCache":
         """These rows alone: all that belong to some sentences."""
         assert self.line is not None
         assert self.length is not None
         sentences = rows[:: self.rows] // self.rows
-        return Beam(
+        return SharedBeamCache(
             self.keys[sentences],
             self.values[sentences],
             self.owner,

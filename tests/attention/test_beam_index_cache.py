@@ -1,4 +1,4 @@
-"""Lines: a beam's cache whose keys stay where they are equals one whose rows are copied."""
+"""BeamIndexCache: a beam's cache whose keys stay where they are equals one whose rows are copied."""
 
 import pytest
 import torch
@@ -6,8 +6,8 @@ from attention.cases import normal, scrambled
 from oracles import agree
 
 from regard.attention import Heads
+from regard.attention.beam_index_cache import BeamIndexCache
 from regard.attention.cache import Cache
-from regard.attention.lines import Lines
 from regard.attention.positions import Rotary
 from regard.attention.span import Causal, Mask
 from regard.errors import ArgumentError, ShapeError
@@ -26,7 +26,7 @@ def caches(heads, rows=4, size=6):
     plain = heads.cache(rows, size)
     shared = heads.cache(rows, size)
     keys, values = (torch.full(buffer.shape, 1e4, dtype=buffer.dtype) for buffer in (shared.keys, shared.values))
-    return plain, Lines.of(Cache(keys, values, heads, shared.length))
+    return plain, BeamIndexCache.of(Cache(keys, values, heads, shared.length))
 
 
 @pytest.mark.parametrize("name", HEADS)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from rounding import DRAWS, check_as_exact
 
-from regard.attention import fused
+from regard.attention import fused_stack
 from regard.attention.blocks import Decoder, Encoder
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
@@ -52,7 +52,7 @@ def computed(encoder, decoder, source, target, dtype):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_as_the_blocks(norm, score, monkeypatch):
     ran, draws = [], []
-    monkeypatch.setattr(fused, "run", lambda *given, run=fused.run: ran.append(1) or run(*given))
+    monkeypatch.setattr(fused_stack, "run", lambda *given, run=fused_stack.run: ran.append(1) or run(*given))
     for seed in range(DRAWS):
         encoder, decoder = stacks(norm, seed, score=score)
         if score is not None:  # scores of the same size, so that roundings count for as much
@@ -64,7 +64,7 @@ def test_as_the_blocks(norm, score, monkeypatch):
         found = computed(encoder, decoder, source, target, torch.bfloat16)
         assert len(ran) == 2 * (seed + 1)
         with monkeypatch.context() as plainly:
-            plainly.setattr(fused, "serves", lambda *given: False)
+            plainly.setattr(fused_stack, "serves", lambda *given: False)
             plain = computed(encoder, decoder, source, target, torch.bfloat16)
         draws.append((found, plain, exact))
     check_as_exact(draws)

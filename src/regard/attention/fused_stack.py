@@ -28,7 +28,7 @@ from regard.kernels.triton import installed
 if TYPE_CHECKING:
     from regard.attention.blocks import Block, Mixed, Stack
 
-__all__ = ["heard", "run", "serves"]
+__all__ = ["has_hooks", "run", "serves"]
 
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
 
@@ -61,7 +61,7 @@ def serves(
         and installed()
         and short(span, windows=memory is None)
         and (memory is None or (memory.is_cuda and memory.ndim == 2 and short(across)))
-        and not heard(stack)
+        and not has_hooks(stack)
         and all(map(plain, stack.blocks))
     )
 
@@ -77,7 +77,7 @@ def short(span: Span | None, windows: bool = False) -> bool:
     return packed is not None and plain and max(packed.longest, packed.longest_key) <= LONGEST
 
 
-def heard(module: nn.Module) -> bool:
+def has_hooks(module: nn.Module) -> bool:
     """Whether somebody listens to a part of a module."""
     return _has_any_global_hook() or any(
         part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks

@@ -16,17 +16,17 @@ from regard.attention.cache import Cache, Prepared
 from regard.errors import ShapeError
 from regard.kernels.triton import available
 
-__all__ = ["Lines"]
+__all__ = ["BeamIndexCache"]
 
 
 @dataclass(eq=False)
-class Lines(Cache):
+class BeamIndexCache(Cache):
     """Keys and values [r a t d], of which row r's position t lies in row line[r, t]."""
 
     line: Int[Tensor, "r t"] | None = None
 
     @classmethod
-    def of(cls, cache: Cache) -> "Lines":
+    def of(cls, cache: Cache) -> "BeamIndexCache":
         """A cache whose rows each have their own past."""
         return cls(cache.keys, cache.values, cache.owner, cache.length, alone=cache.alone, line=own(cache.keys))
 
@@ -69,18 +69,18 @@ class Lines(Cache):
 
         The past of another row of the sentence may lie in them: it would be lost.
         """
-        if isinstance(other, Lines):
+        if isinstance(other, BeamIndexCache):
             whole = other.filled()
             other = Cache(whole.keys, whole.values, whole.owner, whole.length)
         super().put_(rows, other)
         self.table[rows, : other.keys.shape[-2]] = own(self.keys[..., :1, :])[rows]
 
-    def take(self, rows: Int[Tensor, " r"]) -> "Lines":
+    def take(self, rows: Int[Tensor, " r"]) -> "BeamIndexCache":
         """A new cache of these rows alone, each with its own past."""
         assert self.length is not None
         whole = self.filled()
         keys, values = whole.keys[rows].contiguous(), whole.values[rows].contiguous()
-        return Lines(keys, values, self.owner, self.length[rows], alone=self.alone, line=own(keys))
+        return BeamIndexCache(keys, values, self.owner, self.length[rows], alone=self.alone, line=own(keys))
 
     def __len__(self) -> int:
         """Positions there is room for."""
