@@ -5,7 +5,7 @@ import torch
 
 from regard.bench import lstmn
 from regard.errors import RegardError
-from regard.models.lstmn import Tapes
+from regard.models.lstmn.model import Tapes
 
 SMALL = {"rounds": 3, "rows": 3, "steps": 5, "width": 7}
 

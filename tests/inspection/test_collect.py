@@ -37,7 +37,7 @@ from regard.decoding.score import score
 from regard.errors import ArgumentError, DataError
 from regard.inspection import exhibit_of, page
 from regard.models.contract import Pictures
-from regard.models.han import weighed
+from regard.models.han.model import weighed
 from regard.models.kinds import build
 from regard.run import Run
 
@@ -439,12 +439,12 @@ from dataclasses import replace
 from inspection.subjects import PAIRS, subject, tokenizers
 from regard.inspection import exhibit_of
 from regard.models.kinds import build
-from regard.models.options import Transformer
+from regard.models.transformer.config import TransformerConfig
 from regard.run import Run
 
 torch.set_num_threads(1)
 words, toy = tokenizers("word"), subject("transformer", "word")
-config = Transformer(size=512, heads=8, layers=6, hidden=2048)
+config = TransformerConfig(size=512, heads=8, layers=6, hidden=2048)
 model = build("transformer", config, words.source.size, words.target.size).eval()
 run = Run(toy.folder, replace(toy.settings, model=config), words, model, 1)
 text = " ".join([word for pair in PAIRS for word in pair.source.split()][:40])

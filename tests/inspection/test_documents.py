@@ -7,7 +7,7 @@ from regard.data.settings import DataSettings
 from regard.data.vocabulary import train
 from regard.decoding.labels import documents_of
 from regard.inspection.documents import weigh
-from regard.models.han import weighed
+from regard.models.han.model import weighed
 from regard.models.kinds import build, model_config
 
 TEXTS = ["The soup was good. I will come again!", "", "Bad", "wonderfully delicious"]

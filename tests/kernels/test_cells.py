@@ -6,7 +6,7 @@ import torch
 
 pytest.importorskip("triton")
 from regard.kernels.cells import layer
-from regard.models.cells import turn
+from regard.models.layers.cells import turn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -5,9 +5,17 @@ import importlib.util
 
 import torch
 
+from regard.models.config import ModelConfig
 from regard.models.contract import Model, Tokens
+from regard.models.encoder.config import EncoderConfig
 from regard.models.kinds import KINDS, build
-from regard.models.options import LSTMN, NTM, RNN, Encoder, Luong, ModelConfig, Pointer, RNNSearch, Transformer
+from regard.models.lstmn.config import LSTMNConfig
+from regard.models.luong.config import LuongConfig
+from regard.models.ntm.config import NTMConfig
+from regard.models.pointer.config import PointerConfig
+from regard.models.rnn.config import RNNConfig
+from regard.models.rnnsearch.config import RNNSearchConfig
+from regard.models.transformer.config import TransformerConfig
 
 SOURCES, TARGETS = 11, 13
 RECURRENT = ("rnn", "rnnsearch", "luong", "pointer", "ntm")
@@ -15,37 +23,37 @@ JOINT = ("encoder", "pointer")  # one vocabulary: what is read can be said
 
 
 def rnn(**options):
-    return RNN(size=5, embedding=3, **options)
+    return RNNConfig(size=5, embedding=3, **options)
 
 
 def rnnsearch(**options):
-    return RNNSearch(size=5, embedding=3, hidden=7, maxout=4, **options)
+    return RNNSearchConfig(size=5, embedding=3, hidden=7, maxout=4, **options)
 
 
 def luong(**options):
-    return Luong(**{"size": 5, "embedding": 3, "layers": 1, "radius": 1, "length": 20, **options})
+    return LuongConfig(**{"size": 5, "embedding": 3, "layers": 1, "radius": 1, "length": 20, **options})
 
 
 def transformer(**options):
-    return Transformer(**{"size": 8, "heads": 2, "layers": 2, "hidden": 12, "length": 12, **options})
+    return TransformerConfig(**{"size": 8, "heads": 2, "layers": 2, "hidden": 12, "length": 12, **options})
 
 
 def encoder(**options):
-    return Encoder(
+    return EncoderConfig(
         **{"job": "language-model", "size": 8, "heads": 2, "layers": 2, "hidden": 12, "length": 12, **options}
     )
 
 
 def lstmn(**options):
-    return LSTMN(size=5, embedding=3, hidden=7, **options)
+    return LSTMNConfig(size=5, embedding=3, hidden=7, **options)
 
 
 def pointer(**options):
-    return Pointer(**{"size": 5, "embedding": 3, "hidden": 7, **options})
+    return PointerConfig(**{"size": 5, "embedding": 3, "hidden": 7, **options})
 
 
 def ntm(**options):
-    return NTM(**{"controller": "lstm", "size": 5, "embedding": 3, "slots": 6, "width": 4, **options})
+    return NTMConfig(**{"controller": "lstm", "size": 5, "embedding": 3, "slots": 6, "width": 4, **options})
 
 
 CONFIGS: dict[str, tuple[str, ModelConfig]] = {

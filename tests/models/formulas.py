@@ -6,7 +6,7 @@ Parameters are read off the models; the gate order r, z, n and i, f, g, o is tor
 import torch
 from torch import Tensor
 
-from regard.models.cells import Layer
+from regard.models.layers.cells import Layer
 
 
 def cell(layer: Layer, x: Tensor, state: list[Tensor]) -> list[Tensor]:

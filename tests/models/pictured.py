@@ -2,9 +2,9 @@
 
 import torch
 
-from regard.models.captioner import CaptionerModel
+from regard.models.captioner.config import CaptionerConfig
+from regard.models.captioner.model import CaptionerModel
 from regard.models.contract import Pictures, Tokens
-from regard.models.options import Captioner
 
 WORDS = 13
 CASES = {
@@ -22,7 +22,7 @@ ATTENTIVE = [name for name in CASES if name != "none"]
 def captioner(name: str = "soft", words: int = WORDS, scale: float | None = 0.5, **options) -> CaptionerModel:
     """A model in float64 whose every parameter is random, zeros and ones too; with no scale, as it begins."""
     small = {"channels": 4, "stages": 2, "blocks": 1, "size": 5, "embedding": 3, "hidden": 7, "dropout": 0.0}
-    model = CaptionerModel(Captioner(**{**small, **CASES[name], **options}), 0, words).double().eval()
+    model = CaptionerModel(CaptionerConfig(**{**small, **CASES[name], **options}), 0, words).double().eval()
     if scale is not None:
         with torch.no_grad():
             for parameter in model.parameters():

@@ -12,8 +12,12 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.models.contract import Tokens
+from regard.models.encoder.config import EncoderConfig
 from regard.models.kinds import build
-from regard.models.options import RNN, Encoder, Luong, RNNSearch, Transformer
+from regard.models.luong.config import LuongConfig
+from regard.models.rnn.config import RNNConfig
+from regard.models.rnnsearch.config import RNNSearchConfig
+from regard.models.transformer.config import TransformerConfig
 
 every_case = pytest.mark.parametrize("name", CASES)
 COVERED = [
@@ -268,17 +272,22 @@ def reversals(count: int, longest: int) -> tuple[Tokens, Tokens, torch.Tensor]:
 
 
 LEARNERS = {
-    "rnn": (RNN(size=96, embedding=32, dropout=0.0), 350, 6e-3, 3),
+    "rnn": (RNNConfig(size=96, embedding=32, dropout=0.0), 350, 6e-3, 3),
     "rnn-sutskever": (
-        RNN(size=96, embedding=32, dropout=0.0, cell="lstm", context="start", start="copy", reverse=True),
+        RNNConfig(size=96, embedding=32, dropout=0.0, cell="lstm", context="start", start="copy", reverse=True),
         350,
         6e-3,
         3,
     ),
-    "rnnsearch": (RNNSearch(size=48, embedding=24, hidden=32, maxout=32, dropout=0.0), 200, 1e-2, 5),
-    "luong": (Luong(size=64, embedding=32, layers=1, dropout=0.0), 200, 1e-2, 5),
-    "luong-local-p": (Luong(size=64, embedding=32, layers=1, span="local-p", radius=2, dropout=0.0), 300, 1e-2, 4),
-    "transformer": (Transformer(size=32, heads=2, layers=1, hidden=64, dropout=0.0), 350, 1e-2, 3),
+    "rnnsearch": (RNNSearchConfig(size=48, embedding=24, hidden=32, maxout=32, dropout=0.0), 200, 1e-2, 5),
+    "luong": (LuongConfig(size=64, embedding=32, layers=1, dropout=0.0), 200, 1e-2, 5),
+    "luong-local-p": (
+        LuongConfig(size=64, embedding=32, layers=1, span="local-p", radius=2, dropout=0.0),
+        300,
+        1e-2,
+        4,
+    ),
+    "transformer": (TransformerConfig(size=32, heads=2, layers=1, hidden=64, dropout=0.0), 350, 1e-2, 3),
 }
 
 
@@ -318,7 +327,7 @@ def test_learns_to_reverse(name):
 @pytest.mark.usefixtures("unchecked_shapes")
 def test_a_language_model_learns_to_copy():
     """A sequence, START again, and the sequence once more."""
-    config = Encoder(job="language-model", size=32, heads=2, layers=2, hidden=64, dropout=0.0)
+    config = EncoderConfig(job="language-model", size=32, heads=2, layers=2, hidden=64, dropout=0.0)
     torch.manual_seed(1)
     model, length = build("encoder", config, FIRST + SYMBOLS, FIRST + SYMBOLS), 4
 

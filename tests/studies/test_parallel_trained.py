@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.models.kinds import build
-from regard.models.options import Transformer
+from regard.models.transformer.config import TransformerConfig
 from regard.run import Run
 from regard.studies import parallel_trained
 from regard.studies.corpora import Pairs, phrasebook
@@ -89,7 +89,7 @@ def test_a_line_is_linear_on_a_cpu():
 
 def opened(folder):
     """A run without its tokenizers."""
-    model = build("transformer", Transformer(size=8, heads=2, layers=1, hidden=8), 9, 9)
+    model = build("transformer", TransformerConfig(size=8, heads=2, layers=1, hidden=8), 9, 9)
     return Run(folder, read_settings(tables(REAL, True)["attention"]), None, model, 4)
 
 
@@ -106,7 +106,9 @@ def test_the_pace_on_a_cpu_is_that_of_the_training_without_its_validations(tmp_p
 
 def test_every_encoder_is_timed_at_every_length():
     models = {
-        mixing: build("transformer", Transformer(size=16, heads=2, layers=1, hidden=16, mixing=mixing), 20, 20).eval()
+        mixing: build(
+            "transformer", TransformerConfig(size=16, heads=2, layers=1, hidden=16, mixing=mixing), 20, 20
+        ).eval()
         for mixing in MIXED
     }
     threads = torch.get_num_threads()

@@ -30,7 +30,7 @@ from regard.decoding.score import score
 from regard.decoding.search import search
 from regard.errors import ArgumentError
 from regard.models.contract import Model, Tokens
-from regard.models.transformer import TransformerModel
+from regard.models.transformer.model import TransformerModel
 
 __all__ = ["CTranslate2", "Decoder", "Joey", "Marian", "Outputs", "Regard", "convert", "log_probs"]
 

@@ -26,9 +26,10 @@ from regard.bench.peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import RegardError
-from regard.models import kinds, options
+from regard.models import kinds
 from regard.models.contract import Model, Tokens
-from regard.models.transformer import TransformerModel
+from regard.models.transformer.config import TransformerConfig
+from regard.models.transformer.model import TransformerModel
 
 __all__ = ["run"]
 
@@ -123,7 +124,7 @@ def transformer(sizes: Sizes) -> TransformerModel:
     are larger, the last norm turns the signs of every other number, and larger embeddings make the output surer.
     Special words have none, so that no system prefers one of them.
     """
-    config = options.Transformer(
+    config = TransformerConfig(
         size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, norm="post", dropout=sizes.dropout
     )
     model = kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary)

@@ -32,7 +32,7 @@ from regard.decoding.rows import tokens_of
 from regard.decoding.search import search
 from regard.errors import RegardError
 from regard.models.contract import Model
-from regard.models.transformer import TransformerModel
+from regard.models.transformer.model import TransformerModel
 
 __all__ = ["run"]
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attention import use_backend
 from regard.attention.cache import Cache
 from regard.bench.measure import Result, Timing, agree, interleaved
-from regard.models.lstmn import Tapes
+from regard.models.lstmn.model import Tapes
 
 __all__ = ["run"]
 

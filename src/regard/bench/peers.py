@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.data.batching import Batch
 from regard.data.tokenizer import END, PAD, START, UNKNOWN
 from regard.models.contract import Model
-from regard.models.transformer import TransformerModel
+from regard.models.transformer.model import TransformerModel
 from regard.training.objective import Prediction
 
 __all__ = ["JoeyRNN", "JoeyTransformer", "Learner", "Marian", "Regard", "Sizes", "TorchTransformer"]

@@ -22,8 +22,10 @@ from regard.bench.pairs import bucketed, joined_at_random, make_pairs
 from regard.bench.peers import JoeyRNN, JoeyTransformer, Learner, Marian, Regard, Sizes, TorchTransformer
 from regard.data.batching import Batch
 from regard.errors import RegardError
-from regard.models import kinds, options
-from regard.models.transformer import TransformerModel
+from regard.models import kinds
+from regard.models.rnnsearch.config import RNNSearchConfig
+from regard.models.transformer.config import TransformerConfig
+from regard.models.transformer.model import TransformerModel
 
 __all__ = ["run"]
 
@@ -35,7 +37,7 @@ RATE = 3e-4
 
 def transformer(sizes: Sizes) -> Regard:
     """Regard's, pre-norm, the readout tied to the target's embedding."""
-    config = options.Transformer(
+    config = TransformerConfig(
         size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, dropout=sizes.dropout
     )
     return Regard(kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary), sizes)
@@ -43,7 +45,7 @@ def transformer(sizes: Sizes) -> Regard:
 
 def rnnsearch(sizes: Sizes) -> Regard:
     """Regard's, every part as wide as JoeyNMT's; the maxout layer too, so that readouts are of one size."""
-    config = options.RNNSearch(
+    config = RNNSearchConfig(
         size=sizes.size, embedding=sizes.size, hidden=sizes.size, maxout=sizes.size, dropout=sizes.dropout
     )
     return Regard(kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary), sizes)

@@ -30,9 +30,11 @@ from regard.bench.peers import JoeyTransformer, Learner, Marian, Sizes, TorchTra
 from regard.data.batching import Batch, Order, collate
 from regard.data.packing import pack, pad_up, step_of
 from regard.errors import RegardError
-from regard.models import kinds, options
+from regard.models import kinds
 from regard.models.contract import Model
-from regard.models.transformer import TransformerModel
+from regard.models.rnnsearch.config import RNNSearchConfig
+from regard.models.transformer.config import TransformerConfig
+from regard.models.transformer.model import TransformerModel
 from regard.training.distributed import Group
 from regard.training.loop import Trainer
 from regard.training.objective import Prediction
@@ -104,14 +106,14 @@ class Paired(Task):
 def transformer(sizes: Sizes, **more: Any) -> Model:
     """Regard's base: post-norm as in the paper, one matrix for all embeddings and the output."""
     shape = {"size": sizes.size, "heads": sizes.heads, "layers": sizes.layers, "hidden": sizes.hidden}
-    config = options.Transformer(**{**shape, "dropout": sizes.dropout, "norm": "post", "tied": "all", **more})
+    config = TransformerConfig(**{**shape, "dropout": sizes.dropout, "norm": "post", "tied": "all", **more})
     return kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary)
 
 
 def rnnsearch(sizes: Sizes, cell: str = "lstm") -> Model:
     """Regard's RNNsearch, every part as wide as the Transformer."""
     widths = {"size": sizes.size, "embedding": sizes.size, "hidden": sizes.size, "maxout": sizes.size}
-    config = options.RNNSearch(**widths, cell=cell, dropout=sizes.dropout)  # type: ignore[arg-type]
+    config = RNNSearchConfig(**widths, cell=cell, dropout=sizes.dropout)  # type: ignore[arg-type]
     return kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary)
 
 

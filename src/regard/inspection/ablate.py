@@ -24,8 +24,8 @@ from regard.inspection.opened import Opened
 from regard.inspection.views import SLOTS, views_of
 from regard.inspection.watched import watched
 from regard.models.contract import Model
-from regard.models.ntm import NTMModel
-from regard.models.pointer import PointerModel
+from regard.models.ntm.model import NTMModel
+from regard.models.pointer.model import PointerModel
 
 __all__ = ["ablate", "ablation_of", "ablation_table"]
 

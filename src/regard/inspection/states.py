@@ -11,7 +11,7 @@ from regard.attention.cache import State as Steps
 from regard.data.tokenizer import START
 from regard.inspection.exhibit import State
 from regard.inspection.watched import Watched
-from regard.models.caption_lstm import LSTMDecoder
+from regard.models.captioner.lstm import LSTMDecoder
 from regard.models.contract import Model
 
 __all__ = ["states_of"]

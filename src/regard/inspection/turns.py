@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from regard.inspection.exhibit import Stage, View
 from regard.inspection.watched import Watched
-from regard.models.ntm import NTMModel, moved, sharpened
+from regard.models.ntm.model import NTMModel, moved, sharpened
 
 __all__ = ["turn_stages"]
 

@@ -15,7 +15,7 @@ from regard.inspection.exhibit import Side, View
 from regard.inspection.titles import how_of, radius_of, title_of
 from regard.inspection.watched import Watched, span_of
 from regard.models.contract import Documents
-from regard.models.ntm import NTMModel
+from regard.models.ntm.model import NTMModel
 
 __all__ = ["SLOTS", "views_of"]
 

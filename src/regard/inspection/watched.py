@@ -18,8 +18,8 @@ from regard.inspection.exhibit import Side
 from regard.inspection.forced import Forced
 from regard.inspection.sides import grid_side, slots_side
 from regard.models.contract import Memory, Model
-from regard.models.convnet import ConvNetModel
-from regard.models.ntm import Machine, NTMModel
+from regard.models.convnet.model import ConvNetModel
+from regard.models.ntm.model import Machine, NTMModel
 
 __all__ = ["Turn", "Watched", "span_of", "watched"]
 

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.config import parse, plain, shown, suggestion
 from regard.errors import ConfigError
-from regard.models.options import (
-    HAN,
-    LSTMN,
-    NTM,
-    RNN,
-    Captioner,
-    ConvNet,
-    Encoder,
-    Luong,
-    ModelConfig,
-    Pointer,
-    RNNSearch,
-    Transformer,
-)
+from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import ModelConfig
+from regard.models.convnet.config import ConvNetConfig
+from regard.models.encoder.config import EncoderConfig
+from regard.models.han.config import HANConfig
+from regard.models.lstmn.config import LSTMNConfig
+from regard.models.luong.config import LuongConfig
+from regard.models.ntm.config import NTMConfig
+from regard.models.pointer.config import PointerConfig
+from regard.models.rnn.config import RNNConfig
+from regard.models.rnnsearch.config import RNNSearchConfig
+from regard.models.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
     from regard.models.contract import Model
@@ -60,8 +58,8 @@ KINDS: dict[str, Kind] = {
             "rnn",
             "Cho 2014, Sutskever 2014",
             "recurrent encoder-decoder with a fixed context",
-            RNN,
-            "regard.models.rnn.RNNModel",
+            RNNConfig,
+            "regard.models.rnn.model.RNNModel",
             presets={
                 "tiny": widths(128),
                 "small": widths(256),
@@ -73,8 +71,8 @@ KINDS: dict[str, Kind] = {
             "rnnsearch",
             "Bahdanau 2015",
             "bidirectional annotations and additive attention",
-            RNNSearch,
-            "regard.models.rnnsearch.RNNSearchModel",
+            RNNSearchConfig,
+            "regard.models.rnnsearch.model.RNNSearchModel",
             presets={
                 "tiny": widths(128, hidden=128, maxout=64),
                 "small": widths(256, hidden=256, maxout=128),
@@ -86,8 +84,8 @@ KINDS: dict[str, Kind] = {
             "luong",
             "Luong 2015",
             "stacked LSTM, attention after the state, input feeding; global and local",
-            Luong,
-            "regard.models.luong.LuongModel",
+            LuongConfig,
+            "regard.models.luong.model.LuongModel",
             presets={
                 "tiny": widths(128, layers=1),
                 "small": widths(256, layers=2),
@@ -99,8 +97,8 @@ KINDS: dict[str, Kind] = {
             "transformer",
             "Vaswani 2017",
             "attention alone: multi-head, masked, with positions",
-            Transformer,
-            "regard.models.transformer.TransformerModel",
+            TransformerConfig,
+            "regard.models.transformer.model.TransformerModel",
             presets={
                 **STACK,
                 "base": {**STACK["base"], "norm": "post"},
@@ -111,8 +109,8 @@ KINDS: dict[str, Kind] = {
             "encoder",
             "after Vaswani 2017",
             "a stack of blocks as a text classifier, or causal as a language model",
-            Encoder,
-            "regard.models.encoder.EncoderModel",
+            EncoderConfig,
+            "regard.models.encoder.model.EncoderModel",
             ("classify", "language-model"),
             presets=STACK,
         ),
@@ -120,8 +118,8 @@ KINDS: dict[str, Kind] = {
             "lstmn",
             "Cheng 2016",
             "an LSTM that looks back at all its states; translates, writes or classifies",
-            LSTMN,
-            "regard.models.lstmn.LSTMNModel",
+            LSTMNConfig,
+            "regard.models.lstmn.model.LSTMNModel",
             ("translate", "language-model", "classify"),
             presets={
                 "tiny": widths(128, hidden=128),
@@ -134,8 +132,8 @@ KINDS: dict[str, Kind] = {
             "pointer",
             "Vinyals 2015",
             "what it says is a place of the source: attention is the output",
-            Pointer,
-            "regard.models.pointer.PointerModel",
+            PointerConfig,
+            "regard.models.pointer.model.PointerModel",
             presets={
                 "tiny": widths(128, hidden=128),
                 "small": widths(256, hidden=256),
@@ -146,8 +144,8 @@ KINDS: dict[str, Kind] = {
             "ntm",
             "Graves 2014",
             "a controller with heads that read and write a memory of places",
-            NTM,
-            "regard.models.ntm.NTMModel",
+            NTMConfig,
+            "regard.models.ntm.model.NTMModel",
             presets={
                 "tiny": {"size": 100, "slots": 32, "width": 20},
                 "small": {"size": 100, "slots": 128, "width": 20},
@@ -158,8 +156,8 @@ KINDS: dict[str, Kind] = {
             "captioner",
             "Xu 2015",
             "pictures to sentences: a grid of features, soft or hard attention",
-            Captioner,
-            "regard.models.captioner.CaptionerModel",
+            CaptionerConfig,
+            "regard.models.captioner.model.CaptionerModel",
             ("caption",),
             "pictures",
             {
@@ -172,8 +170,8 @@ KINDS: dict[str, Kind] = {
             "han",
             "Yang 2016",
             "words to sentences to documents, each level weighed by attention",
-            HAN,
-            "regard.models.han.HANModel",
+            HANConfig,
+            "regard.models.han.model.HANModel",
             ("classify",),
             "documents",
             {
@@ -186,8 +184,8 @@ KINDS: dict[str, Kind] = {
             "convnet",
             "Zhang 2018",
             "an image classifier with self-attention over its grid",
-            ConvNet,
-            "regard.models.convnet.ConvNetModel",
+            ConvNetConfig,
+            "regard.models.convnet.model.ConvNetModel",
             ("classify",),
             "pictures",
             {

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.data.builtin import generate
 from regard.data.builtin.scenes import Pictured
-from regard.models.convnet import ConvNetModel
+from regard.models.convnet.model import ConvNetModel
 from regard.studies.convnet_drawn import BINS, SYSTEMS, accuracy_table, distance_table, drawn, looks_table
 from regard.studies.convnet_looks import Looked, looked_at
 from regard.studies.page import Page, Verdict, show, signed

@@ -34,8 +34,8 @@ from regard.decoding.options import GREEDY
 from regard.decoding.pictures import search_pictures
 from regard.errors import ArgumentError, NotFiniteError, TrainingError
 from regard.evaluation.captions import caption_scores
-from regard.models.caption_lstm import LSTMDecoder
-from regard.models.captioner import CaptionerModel
+from regard.models.captioner.lstm import LSTMDecoder
+from regard.models.captioner.model import CaptionerModel
 from regard.models.contract import Pictures, Tokens
 from regard.models.kinds import build
 from regard.training.metric_choice import caption_metric

@@ -10,8 +10,9 @@ import torch
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError
 from regard.machine import amount, memory
+from regard.models.captioner.config import CaptionerConfig
+from regard.models.config import ModelConfig
 from regard.models.kinds import build
-from regard.models.options import Captioner, ModelConfig
 from regard.training.defaults import PICTURES
 from regard.training.settings import Settings
 
@@ -70,7 +71,7 @@ def room_on(device: torch.device) -> int | None:
 def count_weights(settings: Settings, source: int, target: int) -> int:
     """How many weights the model has with vocabularies of these sizes; a backbone from elsewhere is not counted."""
     config = settings.model
-    if isinstance(config, Captioner) and config.backbone != "resnet":
+    if isinstance(config, CaptionerConfig) and config.backbone != "resnet":
         config = replace(config, backbone="resnet", weights=None, frozen=False)
     with torch.device("meta"):
         model = build(settings.kind, config, source, target)

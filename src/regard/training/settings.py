@@ -7,8 +7,8 @@ from typing import Any, Literal
 from regard.config import option, parse, plain, shown, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
+from regard.models.config import ModelConfig
 from regard.models.kinds import KINDS, Kind, kind_of, model_config
-from regard.models.options import ModelConfig
 
 __all__ = ["Settings", "TrainingSettings", "base_table", "read_settings", "without_cache"]
 

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError
-from regard.models.options import ModelConfig
+from regard.models.config import ModelConfig
 from regard.training.keeping import check_same
 from regard.training.manifest import FILES, read_manifest
 from regard.training.objective import Prediction

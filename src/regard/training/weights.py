@@ -15,7 +15,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.models.numbers import FLOATS, check_numbers
+from regard.models.weights import FLOATS, check_numbers
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["FLOATS", "check_shapes", "check_weights", "load_weights", "read_shapes", "read_tensors", "weights_of"]

@@ -1,0 +1,1 @@
+"""Recurrences with attention in every step, each with a backward pass of its own."""

@@ -1,0 +1,1 @@
+"""The LSTMN: a cell that attends to all its earlier states."""

@@ -1,0 +1,1 @@
+"""RNNsearch's decoder: a cell that reads a context at every step."""

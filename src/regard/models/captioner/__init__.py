@@ -1,0 +1,1 @@
+"""Show, attend and tell: pictures to sentences."""

@@ -1,0 +1,179 @@
+"""Convolutional networks of `timm` and `torchvision` as encoders of pictures, with weights that a person has.
+
+Nothing is downloaded. Of a network the stages are kept that leave at least a sixteenth of the picture's side, as the
+14 × 14 places of 224 × 224 pixels in Xu et al. 2015; what comes after them is cut off.
+"""
+
+# b pictures · c channels · H W height and width of a picture · h w of the grid
+import importlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from regard.errors import CheckpointError, ConfigError, MissingExtraError
+from regard.models.weights import check_numbers
+
+__all__ = ["Backbone", "load_backbone"]
+
+STRIDE = 16
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which such networks are trained on
+WRAPPED = ("state_dict", "model", "model_state_dict")  # under which files of weights hold them
+
+
+class Backbone(nn.Module):
+    """A network of `timm` or `torchvision`, named as "timm:resnet50", up to a grid of features.
+
+    With `settled`, for weights that were trained elsewhere, means and variances of batch norms stay as they are. With
+    `frozen` nothing of it is trained.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, name: str, settled: bool = False, frozen: bool = False):
+        super().__init__()
+        library, _, model = name.partition(":")
+        self.net, self.width = {"timm": from_timm, "torchvision": from_torchvision}[library](model)
+        self.frozen, self.settled = frozen, frozen or settled
+        if frozen:
+            self.net.requires_grad_(False)
+        self.register_buffer("mean", torch.tensor(MEAN).view(3, 1, 1) * 255, persistent=False)
+        self.register_buffer("std", torch.tensor(STD).view(3, 1, 1) * 255, persistent=False)
+
+    def forward(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
+        """The grid."""
+        x = (pixels.to(self.mean.dtype) - self.mean) / self.std
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            grid = self.net(x)
+        return grid[0] if isinstance(grid, list | tuple) else grid
+
+    def train(self, mode: bool = True) -> "Backbone":
+        """As any module; what batch norms have learned elsewhere stays."""
+        super().train(mode)
+        if self.frozen:
+            self.net.eval()
+        elif self.settled:
+            for module in self.net.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
+
+
+def from_timm(name: str) -> tuple[nn.Module, int]:
+    """The stages of a network of timm, and their width."""
+    timm = imported("timm")
+    if name not in timm.list_models():
+        raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm has not')
+    try:
+        whole = timm.create_model(name, pretrained=False, features_only=True)
+    except (RuntimeError, AttributeError, TypeError, AssertionError) as error:
+        raise ConfigError("model.backbone", f'"timm:{name}" given, which gives no grid of features: {error}') from None
+    strides = whole.feature_info.reduction()
+    last = max((i for i, stride in enumerate(strides) if stride <= STRIDE), default=0)
+    net: nn.Module = timm.create_model(name, pretrained=False, features_only=True, out_indices=(last,))
+    return net, int(net.feature_info.channels()[-1])  # type: ignore[operator, union-attr]
+
+
+def from_torchvision(name: str) -> tuple[nn.Module, int]:
+    """The stages of a network of torchvision, and their width."""
+    models = imported("torchvision").models
+    if name not in models.list_models(module=models):
+        raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision has not')
+    whole = models.get_model(name, weights=None)
+    # Names as in the whole network, so that its files of weights fit.
+    if isinstance(getattr(whole, "features", None), nn.Sequential):
+        parts = [(f"features.{key}", part) for key, part in whole.features.named_children()]
+    elif hasattr(whole, "layer4") and hasattr(whole, "avgpool"):
+        parts = [(key, part) for key, part in whole.named_children() if key not in ("avgpool", "fc")]
+    else:
+        raise ConfigError(
+            "model.backbone", f'"torchvision:{name}" given, expected one whose stages stand one after the other'
+        )
+    kept, width, x = [], 0, torch.zeros(1, 3, 224, 224)
+    whole.eval()
+    with torch.no_grad():
+        for key, part in parts:
+            x = part(x)
+            if x.ndim != 4 or x.shape[-1] * STRIDE < 224:
+                break
+            kept.append((key, part))
+            width = x.shape[1]
+    return Stages(kept), width
+
+
+class Stages(nn.Module):
+    """Parts of a network, one after the other, under the names that they had."""
+
+    def __init__(self, parts: list[tuple[str, nn.Module]]):
+        super().__init__()
+        inside = [(key.split(".")[1], part) for key, part in parts if "." in key]
+        self.names = ["features"] if inside else [key for key, _ in parts]
+        for key, part in [("features", nn.Sequential(OrderedDict(inside)))] if inside else parts:
+            self.add_module(key, part)
+
+    def forward(self, x: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
+        """All of them."""
+        for name in self.names:
+            x = self.get_submodule(name)(x)
+        return x
+
+
+def imported(package: str) -> Any:
+    """A package that need not be there."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:  # it is there, and lacks something itself
+            raise
+        raise MissingExtraError(package, "backbones") from None
+
+
+def load_backbone(net: nn.Module, path: str) -> None:
+    """Put a file's weights into a network; the file may have more, such as the classifier that was cut off."""
+    given = {plain(name): tensor for name, tensor in read_weights(path).items()}
+    own = {plain(name): tensor for name, tensor in net.state_dict().items()}
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if name not in given:
+                if name.endswith("num_batches_tracked"):
+                    continue
+                raise CheckpointError(f"{path}: weight {name} is missing, which the backbone needs")
+            if given[name].shape != tensor.shape:
+                shapes = f"{list(given[name].shape)}, expected {list(tensor.shape)}"
+                raise CheckpointError(f"{path}: weight {name} is {shapes}")
+            check_numbers(name, given[name], tensor.dtype, path)
+            tensor.copy_(given[name])
+
+
+def plain(name: str) -> str:
+    """A weight's name, however it is wrapped: timm writes blocks_0 for blocks.0 where it keeps the stages alone."""
+    return name.removeprefix("module.").replace(".", "_")
+
+
+def read_weights(path: str) -> Mapping[str, Tensor]:
+    """The tensors of a .safetensors file, or of a state_dict in a .pt file; no code in it is run."""
+    try:
+        if Path(path).suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from None
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
+    except Exception as error:  # what torch raises at other bytes, and at code among them, has no narrower name
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path}: not a file of weights alone ({why})") from None
+    for name in WRAPPED:
+        if isinstance(content, dict) and isinstance(content.get(name), dict):
+            content = content[name]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise CheckpointError(f"{path}: expected names with tensors, as state_dict() gives them")
+    return content

@@ -1,0 +1,64 @@
+"""The options of `captioner`. Imports no torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.config import option, shown
+from regard.errors import ConfigError
+from regard.models.config import DEEPEST, HEADS, LARGEST, WIDEST, ModelConfig, divides
+
+__all__ = ["CaptionerConfig"]
+
+
+@dataclass(frozen=True)
+class CaptionerConfig(ModelConfig):
+    """Options of `captioner`."""
+
+    backbone: str = option("resnet", "what makes the grid: resnet, the own one, or timm:NAME, or torchvision:NAME")
+    weights: str | None = option(None, "a file with the backbone's weights (.safetensors, or a state_dict .pt)")
+    frozen: bool = option(False, "the backbone is not trained")
+    channels: int = option(
+        32, "width of the own ResNet's first stage; each further stage doubles it", least=1, most=4096
+    )
+    stages: int = option(3, "stages of the own ResNet; each halves the grid", least=1, most=5)
+    blocks: int = option(2, "residual blocks of a stage", least=1, most=64)
+    decoder: Literal["lstm", "transformer"] = option("lstm", "what writes the words")
+    attention: Literal["soft", "hard", "straight-through", "none"] = option(
+        "soft",
+        "all places weighed, one place drawn, learnt by REINFORCE or straight through, or none: the mean of the grid",
+    )
+    size: int = option(256, "width of the decoder's states", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    hidden: int = option(
+        256, "width of the attention's hidden layer; of a Transformer's feed-forward nets", least=1, most=WIDEST
+    )
+    heads: int = option(4, "attention heads of a Transformer", least=1, most=HEADS)
+    layers: int = option(1, "cells, or blocks of a Transformer, one on the other", least=1, most=DEEPEST)
+    gate: bool = option(True, "the gate β, by which the LSTM says how much the picture counts for a word")
+    penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0, most=LARGEST)
+    entropy: float = option(0.002, "λ_e, the weight of hard attention's entropy", least=0, most=LARGEST)
+    reinforce: float = option(0.05, "λ_r, the weight of hard attention's REINFORCE term", least=0, most=LARGEST)
+    sampled: float = option(
+        0.5, "the share of sentences whose places are drawn; the others take the mean", above=0, most=1
+    )
+    settle: int = option(
+        500,
+        "batches before any place is drawn; the share grows to `sampled` in as many more",
+        least=0,
+        most=1_000_000_000,
+    )
+    tau: float = option(1.0, "τ, the temperature of straight-through attention's gradient", above=0, most=LARGEST)
+
+    def __post_init__(self) -> None:
+        if self.backbone != "resnet" and not self.backbone.startswith(("timm:", "torchvision:")):
+            raise ConfigError(
+                "backbone", f"{shown(self.backbone)} given, expected resnet, timm:NAME or torchvision:NAME"
+            )
+        if self.backbone == "resnet" and self.frozen and self.weights is None:
+            raise ConfigError("frozen", "true given without weights: the backbone would stay as it was drawn")
+        if self.decoder == "transformer":
+            divides(self.heads, self.size)
+            if self.attention != "soft":
+                raise ConfigError(
+                    "attention", f'"{self.attention}" given with decoder = "transformer", expected "soft"'
+                )

@@ -1,0 +1,76 @@
+"""Show, attend and tell: a picture to a grid of features, and a decoder that looks at its places word by word.
+
+Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015 (arXiv:1502.03044). The paper's annotations are a
+trained VGG's 14 × 14 places; here the grid is that of a small ResNet trained along with the words, or of a `timm` or
+`torchvision` backbone. Its places, row by row, are the memory; which of them a word looked at is read off the decoder's
+attention as of any other source, and `Memory.grid` says how they lie.
+"""
+
+# b pictures or captions · n words · m places · h w height and width · d width · v vocabulary · r rows
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.cache import State
+from regard.attention.span import Lengths
+from regard.kernels.linear import Linear
+from regard.models.captioner.blocks import BlockDecoder
+from regard.models.captioner.config import CaptionerConfig
+from regard.models.captioner.lstm import LSTMDecoder
+from regard.models.contract import Memory, Model, Pictures, Tokens
+from regard.models.layers.recurrent import readout
+from regard.models.layers.resnet import backbone_of
+
+__all__ = ["CaptionerModel"]
+
+
+class CaptionerModel(Model):
+    """A grid of features, and an LSTM or a Transformer that writes what it sees in it."""
+
+    def __init__(self, config: CaptionerConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        self.backbone = backbone_of(config)
+        channels = cast(int, self.backbone.width)
+        self.decoder: LSTMDecoder | BlockDecoder
+        if config.decoder == "lstm":
+            self.decoder = LSTMDecoder(config, channels, target)
+            self.readout = readout(config.embedding, target)
+        else:
+            self.decoder = BlockDecoder(config, channels, target)
+            self.readout = Linear(config.size, target)
+            nn.init.zeros_(self.readout.bias)
+            self.readout.weight = self.decoder.words.tokens.weight
+
+    def inherit(self) -> None:
+        """Put the weights that a person has into the backbone."""
+        if self.config.weights is not None:
+            from regard.models.captioner.backbone import Backbone, load_backbone
+
+            net = self.backbone.net if isinstance(self.backbone, Backbone) else self.backbone
+            load_backbone(net, self.config.weights)
+
+    def encode(self, source: Pictures) -> Memory:
+        """The places of each picture's grid, row by row."""
+        grid = self.backbone(source.pixels)
+        if isinstance(self.decoder, BlockDecoder):
+            grid = self.decoder.place(grid)
+        places, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])
+        there = torch.full((len(places),), places.shape[1], device=places.device)
+        whole = self.decoder.remember(places) if isinstance(self.decoder, LSTMDecoder) else {}
+        return Memory(places, Lengths(there), whole, size)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All words of all captions; what an objective may ask for is said where the decoder is."""
+        return self.decoder.decode(memory, target)
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """The state before the first word; without attention no coverage is kept."""
+        return self.decoder.start(memory, rows, size, coverage)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One word of every row."""
+        hidden, state = self.decoder.step(tokens, state)
+        return self.output(hidden), state

@@ -1,0 +1,31 @@
+"""What the configurations of all kinds share: `ModelConfig`, and the limits of what can be asked for. Imports no torch.
+
+The configuration of a kind stands in its folder.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.config import option
+from regard.errors import ConfigError
+
+__all__ = ["Cell", "ModelConfig"]
+
+Cell = Literal["rnn", "gru", "lstm"]
+WIDEST = 65_536  # numbers of a vector: a square matrix of them is 16 GiB already
+DEEPEST = 256  # layers
+HEADS = 1024
+LONGEST = 1_048_576  # positions
+LARGEST = 1_000_000  # weight of a term of the loss: what is above drowns all others in float32
+
+
+def divides(heads: int, size: int) -> None:
+    if size % heads:
+        raise ConfigError("heads", f"{size} is not divisible by {heads}")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What every kind has."""
+
+    dropout: float = option(0.1, "share of numbers set to zero in training", least=0, below=1)

@@ -1,0 +1,1 @@
+"""An image classifier with self-attention over its grid."""

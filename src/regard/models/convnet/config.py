@@ -1,0 +1,30 @@
+"""The options of `convnet`. Imports no torch."""
+
+from dataclasses import dataclass
+
+from regard.config import option
+from regard.errors import ConfigError
+from regard.models.config import WIDEST, ModelConfig
+
+__all__ = ["ConvNetConfig"]
+
+
+@dataclass(frozen=True)
+class ConvNetConfig(ModelConfig):
+    """Options of `convnet`."""
+
+    channels: int = option(32, "width of the first stage; each further stage doubles it", least=1, most=4096)
+    stages: int = option(3, "stages; each halves the grid", least=1, most=5)
+    blocks: int = option(1, "residual blocks of a stage", least=1, most=64)
+    attention: bool = option(True, "the self-attention layer after the stage `after`")
+    after: int = option(2, "the stage, from 1, whose grid the self-attention layer sees", least=1, most=5)
+    reduction: int = option(
+        8, "the layer's channels are divided by so many for queries, keys and values", least=1, most=WIDEST
+    )
+
+    def __post_init__(self) -> None:
+        if self.after > self.stages:
+            raise ConfigError("after", f"{self.after} given, but there are {self.stages} stages")
+        channels = self.channels * 2 ** (self.after - 1)
+        if self.attention and channels % self.reduction:
+            raise ConfigError("reduction", f"{channels} channels are not divisible by {self.reduction}")

@@ -1,0 +1,1 @@
+"""A stack of blocks as a text classifier or a language model."""

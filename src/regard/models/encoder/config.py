@@ -1,0 +1,32 @@
+"""The options of `encoder`. Imports no torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.config import option
+from regard.errors import ConfigError
+from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, divides
+
+__all__ = ["EncoderConfig"]
+
+
+@dataclass(frozen=True)
+class EncoderConfig(ModelConfig):
+    """Options of `encoder`."""
+
+    job: Literal["classify", "language-model"] = option("classify", "a text classifier, or a causal language model")
+    size: int = option(256, "width of the model", least=1, most=WIDEST)
+    heads: int = option(4, "attention heads", least=1, most=HEADS)
+    layers: int = option(3, "blocks", least=1, most=DEEPEST)
+    hidden: int = option(1024, "width of the feed-forward nets", least=1, most=WIDEST)
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
+    length: int = option(1024, "positions that learned ones know", least=1, most=LONGEST)
+    norm: Literal["pre", "post"] = option("pre", "layer norm before each part, or after its residual")
+    pooling: Literal["mean", "attention"] = option("mean", "how a classifier makes one vector of many")
+    tied: bool = option(True, "a language model's output projection is its embedding")
+    attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
+
+    def __post_init__(self) -> None:
+        divides(self.heads, self.size)
+        if self.positions == "rotary" and self.size // self.heads % 2:
+            raise ConfigError("positions", f"rotary needs heads of an even width, {self.size} / {self.heads} is odd")

@@ -1,0 +1,1 @@
+"""Hierarchical attention networks: documents to labels."""

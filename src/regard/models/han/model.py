@@ -1,0 +1,187 @@
+r"""Hierarchical attention: words to sentences, sentences to a document, each weighed by how much it says.
+
+Yang et al. 2016 (aclanthology.org/N16-1174). Of a sentence's words, read from both ends,
+
+$u_{it} = \tanh(W_w h_{it} + b_w)$, $\alpha_{it} \propto \exp(u_{it}^\top u_w)$, $s_i = \sum_t \alpha_{it} h_{it}$
+
+(equations 5 to 7): what is scored is u, against a learned vector u_w, and what is summed is h. The same over the
+sentences of a document gives v, and its label is $\mathrm{softmax}(W_c v + b_c)$.
+
+`attention = false` takes the mean or, number by number, the maximum in the place of the sums (the paper's HN-AVE and
+HN-MAX). `levels = 1`, which the paper does not have, reads all words of a document as one row, and weighs them at once.
+
+Dropout, which the paper does without, falls on embeddings, sentences and documents. Embeddings begin small, as most
+words say nothing about a label, and annotations as little more than their own word (`mostly_own`).
+"""
+
+# b documents · s sentences, of all documents or of the longest · t of the longest · w words · d width of a state
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attention, Learned, watch
+from regard.attention.score import Dot
+from regard.attention.span import Lengths
+from regard.errors import ArgumentError
+from regard.models.contract import Documents, Memory, Model, Tokens
+from regard.models.han.config import HANConfig
+from regard.models.layers.cells import Bidirectional, Dropout
+from regard.models.layers.recurrent import linear, readout, unwatched
+
+__all__ = ["HANModel", "weighed"]
+
+
+class HANModel(Model):
+    """Names a label for each of `Documents`.
+
+    `watch` sees its two attentions as `words` and `sentences`; the one of a single level, over all words, as `pooling`.
+    """
+
+    words: Attention | None
+    sentences: Attention | None
+    pooling: Attention | None
+
+    def __init__(self, config: HANConfig, source: int, target: int):
+        super().__init__()
+        self.config, width = config, 2 * config.size
+        self.embedding = nn.Embedding(source, config.embedding)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.word_states = Bidirectional(config.cell, config.embedding, config.size, 1)
+        mostly_own(self.word_states)
+        if not self.flat:
+            self.sentence_states = Bidirectional(config.cell, width, config.size, 1)
+            mostly_own(self.sentence_states)
+        self.words = self.sentences = self.pooling = None
+        if config.attention:
+            self.word_layer = linear(width, config.hidden)
+            if self.flat:
+                self.pooling = Attention(Dot(), query=Learned(1, config.hidden))
+            else:
+                self.sentence_layer = linear(width, config.hidden)
+                self.words = Attention(Dot(), query=Learned(1, config.hidden))
+                self.sentences = Attention(Dot(), query=Learned(1, config.hidden))
+        self.dropout = Dropout(config.dropout)
+        self.readout = readout(width, target)
+
+    @property
+    def flat(self) -> bool:
+        """Whether there is one level: words, and no sentences."""
+        return self.config.levels == 1
+
+    def encode(self, source: Documents) -> Memory:
+        """The annotations of every sentence, [h→; h←], having read all sentences of its document; or of every word."""
+        if self.flat:
+            words = whole_documents(source)
+            return Memory(self.word_states(self.dropout(self.embedding(words.ids)), words.lengths), words.span)
+        vectors, lengths = self.sentence_vectors(source.words), source.sentences
+        most = max(1, int(lengths.max())) if len(lengths) else 1
+        real = torch.arange(most, device=lengths.device) < lengths[:, None]
+        rows = vectors.new_zeros(*real.shape, vectors.shape[-1]).masked_scatter(real[..., None], vectors)
+        return Memory(self.sentence_states(self.dropout(rows), lengths), Lengths(lengths))
+
+    def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
+        """The scores of every label."""
+        return self.output(
+            self.dropout(self.pool("pooling" if self.flat else "sentences", memory.states, memory.lengths))
+        )
+
+    def pool(self, level: str, states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+        """Each row's states as one: weighed, or, without attention, their mean or maximum."""
+        attention: Attention | None = getattr(self, level)
+        if attention is not None:
+            layer = self.sentence_layer if level == "sentences" else self.word_layer
+            context: Tensor = attention(None, torch.tanh(layer(states)), states, span=Lengths(lengths))
+            return context[:, 0]
+        return (largest if self.config.pooling == "max" else mean)(states, lengths)
+
+    def sentence_vectors(self, words: Tokens) -> Float[Tensor, "s d"]:
+        """A vector for each sentence. Those of like length are read together: most are far shorter than the longest.
+
+        A watcher sees all of them in one call.
+        """
+        if self.words is not None and not unwatched(self.words):
+            return self.read(words.ids, words.lengths)
+        found, order = [], []
+        for rows, longest in alike(words.lengths):
+            found.append(self.read(words.ids[rows, :longest], words.lengths[rows]))
+            order.append(rows)
+        if not found:
+            return self.readout.weight.new_zeros(0, 2 * self.config.size)
+        return torch.cat(found)[torch.cat(order).argsort()]
+
+    def read(self, ids: Int[Tensor, "s w"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s d"]:
+        """A vector for each of some sentences."""
+        states = self.word_states(self.dropout(self.embedding(ids)), lengths)
+        return self.pool("words", states, lengths)
+
+
+def mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+    """The mean of each row's states; of none, zeros."""
+    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+    return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
+
+
+def largest(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+    """The largest of each number over a row's states; of none, zeros."""
+    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+    found = states.masked_fill(~real[..., None], -torch.inf).amax(1)
+    return found.masked_fill(lengths[:, None] == 0, 0)
+
+
+def whole_documents(source: Documents) -> Tokens:
+    """All words of a document as one row."""
+    ends = F.pad(source.words.lengths.cumsum(0), (1, 0))[source.sentences.cumsum(0)]  # words up to a document's last
+    lengths = ends.diff(prepend=ends.new_zeros(1))
+    most = max(1, int(lengths.max())) if len(lengths) else 1
+    real = torch.arange(most, device=lengths.device) < lengths[:, None]
+    ids = source.words.ids.new_zeros(real.shape).masked_scatter(real, source.words.ids[source.words.real])
+    return Tokens.of(ids, lengths)
+
+
+@torch.no_grad()
+def mostly_own(states: Bidirectional) -> None:
+    """Let an annotation begin as little more than its own word or sentence.
+
+    Every state of a sentence can tell of each word in it, and so the word next to the one that counts, or the full
+    stop, may be weighed in its place. A GRU whose update gate lets go more than it keeps begins at the word itself, and
+    learns to carry what it needs.
+    """
+    for layer in (*states.forwards, *states.backwards):
+        if layer.kind == "gru":
+            _, update, _ = layer.net.bias_ih_l0.chunk(3)
+            update.fill_(-1.0)
+
+
+def alike(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:
+    """Rows whose lengths are within a factor of two, and the longest of them: at most half of it all is padding."""
+    sizes, order = lengths.cpu().sort()
+    start, count = 0, len(sizes)
+    while start < count:
+        most = max(1, 2 * int(sizes[start]))
+        end = int(torch.searchsorted(sizes, most, right=True))
+        yield order[start:end].to(lengths.device), max(1, int(sizes[end - 1]))
+        start = end
+
+
+def weighed(model: HANModel, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
+    """How much each word counts in its sentence, and each sentence in its document; rows sum to one, padding is 0.
+
+    Of a single level a sentence counts as much as its words together.
+    """
+    if not model.config.attention:
+        raise ArgumentError("model: attention = false, expected a model that weighs its words")
+    with torch.no_grad(), watch(model) as looks:
+        model.classify(model.encode(documents))
+        if not model.flat:
+            return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]
+        weights = looks["pooling"].weights[:, 0]
+    lengths, words = documents.sentences, documents.words
+    flat = weights[whole_documents(documents).real]
+    counts = weights.new_zeros(words.ids.shape).masked_scatter(words.real, flat)
+    sums = counts.sum(1)
+    real = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths[:, None]
+    sentences = weights.new_zeros(real.shape).masked_scatter(real, sums)
+    return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences

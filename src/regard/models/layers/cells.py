@@ -1,0 +1,305 @@
+r"""Recurrent cells and stacks of them: Elman's, the GRU and the LSTM, over whole sentences or a step at a time.
+
+$h_t = \tanh(W x_t + U h_{t-1} + b)$, or ReLU (Elman 1990)
+
+$r = \sigma(W_r x + U_r h)$, $z = \sigma(W_z x + U_z h)$, $\tilde h = \tanh(W x + r \circ (U h + b))$,
+$h' = z \circ h + (1 - z) \circ \tilde h$ (Cho et al. 2014, arXiv:1406.1078, section 2.3). Here the reset gate acts on
+U h, not on h, so that a step is one product; Bahdanau et al. write 1 - z for z.
+
+$i, f, o = \sigma(W x + U h + b)$, $c' = f \circ c + i \circ \tanh(W_g x + U_g h + b_g)$, $h' = o \circ \tanh(c')$
+(Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000)
+
+Parameters are torch's own (`nn.RNN`, `nn.GRU`, `nn.LSTM`), which runs a whole sentence. A state is one tensor: of a
+layer [b p d], of a stack [b l p d]; an LSTM's has two parts, h and c, and the others' has one.
+
+At the start recurrent matrices are orthogonal, gate by gate, so that a state keeps its length over many steps; input
+matrices are Glorot's, biases zero but for an LSTM's forget gate, which starts at 1 and so remembers.
+"""
+
+# b sentences · r rows · n positions · e width of the input · d of a state · g gates · p parts of a state · l layers
+import warnings
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.kernels.cells.layer import run
+from regard.kernels.dropout.quick import dropout as dropped
+from regard.kernels.linear import linear
+from regard.kernels.triton import available
+from regard.models.config import Cell
+from regard.models.layers.recurrent import unwatched
+
+__all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last", "turn"]
+
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
+SHUT = 1e4  # a sigmoid of it is 1 and of its negative 0, exactly, and so is their gradient
+
+
+class Dropout(nn.Module):
+    """Dropout in training, drawn quickly."""
+
+    def __init__(self, p: float):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """x, some of it dropped."""
+        return dropped(x, self.p) if self.training else x
+
+    def extra_repr(self) -> str:
+        return str(self.p)
+
+
+class Layer(nn.Module):
+    """One recurrent layer."""
+
+    def __init__(self, kind: Cell, inputs: int, size: int, nonlinearity: str = "tanh"):
+        super().__init__()
+        self.kind, self.size, self.nonlinearity = kind, size, nonlinearity
+        self.gates, self.parts = GATES[kind], PARTS[kind]
+        options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind == "rnn" else {}
+        self.net = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[kind](inputs, size, batch_first=True, **options)
+        with torch.no_grad():
+            for gate in self.net.weight_ih_l0.chunk(self.gates):
+                nn.init.xavier_uniform_(gate)
+            for gate in self.net.weight_hh_l0.chunk(self.gates):
+                nn.init.orthogonal_(gate)
+            for bias in (self.net.bias_ih_l0, self.net.bias_hh_l0):
+                bias.zero_()
+            if kind == "lstm":
+                self.net.bias_ih_l0[size : 2 * size].fill_(1.0)
+
+    def train(self, mode: bool = True) -> "Layer":
+        """The net itself stays in training: it has no dropout, and cuDNN gives gradients in no other mode."""
+        super().train(mode)
+        self.net.train()
+        return self
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n e"],
+        state: Float[Tensor, "b p d"] | None = None,
+        lengths: Int[Tensor, " b"] | None = None,
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b p d"]]:
+        """The states after each position, and the whole state after the last; with lengths, after each row's own last.
+
+        What stands beyond a row's length changes nothing before it.
+        """
+        if x.device.type == "cuda" and torch.is_autocast_enabled("cuda"):
+            # Autocast would run cuDNN's cells in float16, whose gradients nobody scales here.
+            with torch.autocast("cuda", enabled=False):
+                return self.forward(x.float(), None if state is None else state.float(), lengths)
+        b, n, _ = x.shape
+        if state is None:
+            state = x.new_zeros(b, self.parts, self.size)
+        if n == 0:
+            return x.new_zeros(b, 0, self.size), state
+        if lengths is not None and self.kind == "lstm":
+            states, cell = self.run_shut(x, state, lengths)
+            return states, torch.stack([last(states, lengths, state[:, 0]), cell], 1)
+        start: Any = tuple(part.unsqueeze(0).contiguous() for part in state.unbind(1))
+        states, end = self.net(x, start if self.kind == "lstm" else start[0])
+        if lengths is not None:
+            return states, last(states, lengths, state[:, 0])[:, None]
+        return states, torch.stack([part[0] for part in end], 1) if self.kind == "lstm" else end.transpose(0, 1)
+
+    def run_shut(
+        self, x: Float[Tensor, "b n e"], state: Float[Tensor, "b 2 d"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b d"]]:
+        """An LSTM's states h, and its cell c after each row's last position.
+
+        One more input says that the sentence is over; it opens the forget gate and shuts the input gate for good, so
+        that c stays as it is. No length is read on the host, as packing the rows would.
+        """
+        over = (torch.arange(x.shape[1], device=x.device) >= lengths.to(x.device)[:, None]).to(x.dtype)
+        gate = x.new_zeros(4, self.size)
+        gate[0], gate[1] = -SHUT, SHUT
+        weight = torch.cat([self.net.weight_ih_l0, gate.view(-1, 1).to(self.net.weight_ih_l0.dtype)], 1)
+        weights = [weight, self.net.weight_hh_l0, self.net.bias_ih_l0, self.net.bias_hh_l0]
+        start = [part.unsqueeze(0).contiguous() for part in state.unbind(1)]
+        with warnings.catch_warnings():  # cuDNN wants the weights side by side, and copies them there
+            warnings.filterwarnings("ignore", message=".*single contiguous chunk.*")
+            states, _, cell = torch.lstm(
+                torch.cat([x, over[..., None]], -1), start, weights, True, 1, 0.0, True, False, True
+            )
+        return states, cell[0]
+
+    def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
+        """W x + b, what a step needs of its input; `x` may be some of the input, from column `first` on."""
+        weight = self.net.weight_ih_l0[:, first : first + x.shape[-1]]
+        return linear(x, weight, self.net.bias_ih_l0 if bias else None)
+
+    def step(self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r p d"]) -> Float[Tensor, "r p d"]:
+        """The state after one more input, which is projected already."""
+        h = state[:, 0]
+        recurrent = linear(h, self.net.weight_hh_l0, self.net.bias_hh_l0)
+        if self.kind == "lstm" and state.is_cuda and projected.dtype == recurrent.dtype == state.dtype:
+            return torch.stack(torch.ops.aten._thnn_fused_lstm_cell(projected, recurrent, state[:, 1])[:2], 1)
+        if self.kind == "gru":
+            r, z = torch.sigmoid(projected[:, : 2 * self.size] + recurrent[:, : 2 * self.size]).chunk(2, -1)
+            new = torch.tanh(projected[:, 2 * self.size :] + r * recurrent[:, 2 * self.size :])
+            return (new + z * (h - new))[:, None]
+        summed = projected + recurrent
+        if self.kind == "lstm":
+            i, f, g, o = summed.chunk(4, -1)
+            c = torch.sigmoid(f) * state[:, 1] + torch.sigmoid(i) * torch.tanh(g)
+            return torch.stack([torch.sigmoid(o) * torch.tanh(c), c], 1)
+        return (torch.tanh(summed) if self.nonlinearity == "tanh" else torch.relu(summed))[:, None]
+
+
+class Stack(nn.Module):
+    """Layers one on the other; dropout between them, never from step to step (Zaremba et al. 2014, arXiv:1409.2329)."""
+
+    def __init__(
+        self, kind: Cell, inputs: int, size: int, layers: int, dropout: float = 0.0, nonlinearity: str = "tanh"
+    ):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            Layer(kind, size if index else inputs, size, nonlinearity) for index in range(layers)
+        )
+        self.dropout = Dropout(dropout)
+
+    @property
+    def each(self) -> list[Layer]:
+        """The layers, from the input up."""
+        return cast(list[Layer], list(self.layers))
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n e"],
+        state: Float[Tensor, "b l p d"] | None = None,
+        lengths: Int[Tensor, " b"] | None = None,
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b l p d"]]:
+        """The top layer's states, and every layer's last."""
+        ends = []
+        for index, layer in enumerate(self.each):
+            if index:
+                x = self.dropout(x)
+            x, end = layer(x, None if state is None else state[:, index], lengths)
+            ends.append(end)
+        return x, torch.stack(ends, 1)
+
+    def step(
+        self, projected: Float[Tensor, "r g"], state: Float[Tensor, "r l p d"]
+    ) -> tuple[Float[Tensor, "r d"], Float[Tensor, "r l p d"]]:
+        """The top layer's state and all states after one more input, projected by the first layer."""
+        ends: list[Tensor] = []
+        for index, layer in enumerate(self.each):
+            if index:
+                projected = layer.project(self.dropout(ends[-1][:, 0]))
+            ends.append(layer.step(projected, state[:, index]))
+        return ends[-1][:, 0], torch.stack(ends, 1)
+
+
+class Bidirectional(nn.Module):
+    """Annotations [h→; h←]: each layer read from both ends (Schuster and Paliwal 1997).
+
+    The backward half is the forward one on sentences that are turned round within their own lengths.
+    """
+
+    def __init__(
+        self, kind: Cell, inputs: int, size: int, layers: int, dropout: float = 0.0, nonlinearity: str = "tanh"
+    ):
+        super().__init__()
+        widths = [2 * size if index else inputs for index in range(layers)]
+        self.forwards = nn.ModuleList(Layer(kind, width, size, nonlinearity) for width in widths)
+        self.backwards = nn.ModuleList(Layer(kind, width, size, nonlinearity) for width in widths)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n dd"]:
+        """The annotation of every position."""
+        fused = self.fused(x)
+        for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            if index:
+                x = self.dropout(x)
+            if fused:
+                x = both_ways(x, lengths, cast(Layer, forwards), cast(Layer, backwards))
+                continue
+            x = torch.cat([forwards(x)[0], turn(backwards(turn(x, lengths))[0], lengths)], -1)
+        return x
+
+    def fused(self, x: Tensor) -> bool:
+        """Whether both directions run at once, in bfloat16: autocast's choice, which cuDNN has no cells for."""
+        return (
+            available(x)
+            and torch.is_autocast_enabled("cuda")
+            and torch.get_autocast_dtype("cuda") == torch.bfloat16
+            and all(layer.kind != "rnn" for layer in self.layers)
+            and x.shape[1] > 0
+            and not torch.compiler.is_compiling()
+            and unwatched(self.forwards, self.backwards)
+        )
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Those of both directions."""
+        return cast(list[Layer], [*self.forwards, *self.backwards])
+
+    def with_ends(
+        self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b n dd"], Float[Tensor, "b l p dd"]]:
+        """The annotations, and every layer's last states [h→; h←], each half after the last word that it reads."""
+        ends = []
+        for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            if index:
+                x = self.dropout(x)
+            there, back = forwards(x, None, lengths), backwards(turn(x, lengths), None, lengths)
+            x = torch.cat([there[0], turn(back[0], lengths)], -1)
+            ends.append(torch.cat([there[1], back[1]], -1))
+        return x, torch.stack(ends, 1)
+
+
+def both_ways(
+    x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"], forwards: Layer, backwards: Layer
+) -> Float[Tensor, "b n dd"]:
+    """[h→; h←] on a GPU, step by step for both directions at once."""
+    nets = forwards.net, backwards.net
+    weight = torch.cat([net.weight_ih_l0 for net in nets])
+    bias = torch.cat([net.bias_ih_l0 for net in nets])
+    recurrent, hidden_bias = (
+        torch.stack(list(each)) for each in ((net.weight_hh_l0 for net in nets), (net.bias_hh_l0 for net in nets))
+    )
+    if forwards.kind == "lstm":
+        bias = bias + hidden_bias.flatten()
+    projected = linear(x, weight, bias).unflatten(-1, (2, -1))
+    return run(projected, recurrent, hidden_bias, lengths.to(x.device))
+
+
+class Turn(torch.autograd.Function):
+    """Rows in another order that is its own inverse, so that the gradient is turned the same way."""
+
+    @staticmethod
+    def forward(x: Tensor, index: Tensor) -> Tensor:
+        return x.flatten(0, 1).index_select(0, index).view(x.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return cast(Tensor, Turn.apply(grad.contiguous(), ctx.saved_tensors[0])), None
+
+
+def turn(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
+    """[b n] or [b n d] with each row turned round within its length; what is beyond stays where it is."""
+    b, n = x.shape[:2]
+    place = torch.arange(n, device=x.device)
+    length = lengths.to(x.device)[:, None]
+    within = torch.where(place < length, length - 1 - place, place)
+    index = (within + torch.arange(0, b * n, max(1, n), device=x.device)[:b, None]).flatten()
+    if x.ndim == 2:
+        return x.flatten().index_select(0, index).view(x.shape)
+    return cast(Tensor, Turn.apply(x, index))
+
+
+def last(
+    states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"], empty: Float[Tensor, "b d"]
+) -> Float[Tensor, "b d"]:
+    """Each row's state at its last position; `empty` for a row that has none."""
+    length = lengths.to(states.device)
+    rows = torch.arange(len(states), device=states.device)
+    return torch.where((length > 0)[:, None], states[rows, (length - 1).clamp(min=0)], empty)

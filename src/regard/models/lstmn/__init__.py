@@ -1,0 +1,1 @@
+"""The LSTMN: an LSTM that attends to all its states."""

@@ -1,0 +1,338 @@
+r"""LSTMN: an LSTM whose every step looks back at all its states, alone or as encoder and decoder.
+
+Cheng, Dong and Lapata 2016 (arXiv:1601.06733), sections 3 and 4. States are kept on two tapes, hidden h_1 … h_{t-1} and
+memory c_1 … c_{t-1}, in place of one pair that everything must fit in.
+
+- Intra-attention (3.1): $a_i^t = v^\top \tanh(W_h h_i + W_x x_t + W_{\tilde h} \tilde h_{t-1})$ over i < t; the same
+  weights read both tapes, $\tilde h_t = \sum_i s_i h_i$ and $\tilde c_t = \sum_i s_i c_i$. At first both are zero.
+- $i, f, o = \sigma(W [\tilde h_t; x_t])$, $\hat c = \tanh(W_c [\tilde h_t; x_t])$,
+  $c_t = f \circ \tilde c_t + i \circ \hat c_t$, $h_t = o \circ \tanh(c_t)$.
+- Layers (3.2): the input of each is h of the one below.
+- Shallow fusion (4): the decoder is an LSTMN "in lieu of a standard LSTM", and looks at the source as Bahdanau's or
+  Luong's does: its h_t asks, $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W h_t)$ over the hidden tape γ of the source.
+- Deep fusion (4): $b_j^t = u^\top \tanh(W_\gamma \gamma_j + W_x x_t + W_{\tilde\gamma} \tilde\gamma_{t-1})$; the same
+  weights read both tapes of the source, $\tilde\gamma_t$ and $\tilde\alpha_t$. By a gate
+  $r_t = \sigma(W_r [\tilde\gamma_t; x_t])$, $r_t \circ \tilde\alpha_t$ is added to $c_t$.
+- What goes to the readout the paper leaves open: here $\tanh(W [\tilde\gamma_t; h_t])$, as in Luong's models.
+- Where there are layers, the top ones of encoder and decoder meet; x_t is then h_t of the one below.
+
+A language model is the decoder without a source. A classifier takes the mean of the hidden tape and has two layers, the
+first with ReLU (5.2). Departures: scores have a bias, as `Additive` has, and the gates too. `intra = false` is an LSTM
+of the same parameters but for the attention's: it reads h_{t-1} and c_{t-1}.
+
+Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
+start unit-normal, the readout with deviation 3/√d, as h is small; cells as `cells` says.
+
+What deep fusion reads hangs on words and on what it read before, never on the decoder's tapes. So, teacher forced, it
+has two recurrences that do not need each other. `kernels/recurrence/lstmn` has both with a backward pass of their own;
+whoever watches or hooks a part gets the plain loops of this file. In shallow fusion all h_t are there before one of
+them asks.
+"""
+
+# b sentences · m source positions · n target positions · e width of an input · d of a state, dd twice · g four times
+# r rows · v vocabulary or labels
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attention
+from regard.attention.cache import Cache, Prepared, State
+from regard.attention.score import Additive
+from regard.attention.span import Lengths
+from regard.errors import ArgumentError
+from regard.kernels.linear import linear as affine
+from regard.kernels.recurrence.lstmn import cpu as recurrence
+from regard.models.contract import Memory, Model, Tokens
+from regard.models.layers.cells import Dropout, Layer
+from regard.models.layers.recurrent import (
+    embedding,
+    kept,
+    linear,
+    looked,
+    padded_ids,
+    readout,
+    unpadded,
+    unwatched,
+    whole,
+)
+from regard.models.lstmn.config import LSTMNConfig
+
+__all__ = ["LSTMNModel", "Tapes"]
+
+WHOLE = (torch.float32, torch.float64)
+
+
+def by_hand(x: Tensor, *parts: nn.Module) -> bool:
+    """Whether the recurrences written by hand may do the work of these modules: nobody looks on."""
+    return x.dtype in WHOLE and not torch.compiler.is_compiling() and unwatched(*parts)
+
+
+def bare(x: Tensor) -> bool:
+    """Whether a single step is quicker with its results written in place: no gradient, and a CPU."""
+    whole = x.dtype in WHOLE and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    return whole and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+class Tapes(nn.Module):
+    """A layer: an LSTM with a hidden and a memory tape, which lie side by side, [h_t; c_t]."""
+
+    def __init__(self, inputs: int, size: int, hidden: int, intra: bool = True):
+        super().__init__()
+        self.inputs, self.size = inputs, size
+        self.cell = Layer("lstm", inputs, size)
+        self.intra = Attention(Additive(inputs + size, size, hidden)) if intra else None
+
+    def forward(
+        self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None = None
+    ) -> Float[Tensor, "b n dd"]:
+        """The tapes after a whole sentence; `added` goes into c_t. Padding behind it changes nothing before."""
+        if torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                return self.forward(x.float(), None if added is None else added.float())
+        if not by_hand(x, self.cell, *([self.intra] if self.intra else [])):
+            return self.loop(x, added)
+        x, net = x.transpose(0, 1), self.cell.net
+        projected = affine(x, net.weight_ih_l0, net.bias_ih_l0 + net.bias_hh_l0)
+        added = None if added is None else added.transpose(0, 1)
+        if self.intra is None:
+            return recurrence.intra(projected, net.weight_hh_l0, added).transpose(0, 1)
+        score = cast(Additive, self.intra.score)
+        words, summary = score.query.weight.split([self.inputs, self.size], 1)
+        asking = recurrence.Asking(summary, score.key.weight, score.key.bias, score.v)
+        return recurrence.intra(projected, net.weight_hh_l0, added, affine(x, words), asking).transpose(0, 1)
+
+    def loop(self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None) -> Float[Tensor, "b n dd"]:
+        """The same, one step after the other."""
+        read = x.new_zeros(len(x), 2 * self.size)
+        past, keys = [read], []
+        for t, projected in enumerate(self.cell.project(x).unbind(1)):
+            if self.intra is None:
+                read = past[-1]
+            else:
+                keys.append(self.intra.score.project(past[-1][:, : self.size]))
+                # The zeros that stand first are no entry: there is nothing to look at, or what comes behind them.
+                first = min(t, 1)
+                length = None if t else torch.zeros(len(x), dtype=torch.long, device=x.device)
+                seen = Prepared(torch.stack(keys[first:], 1), torch.stack(past[first:], 1), self.intra, length)
+                read = self.look(x[:, t], read[:, : self.size], seen)
+            past.append(self.move(projected, read, None if added is None else added[:, t]))
+        return torch.stack(past[1:], 1)
+
+    def look(self, x: Float[Tensor, "r e"], summary: Float[Tensor, "r d"], past: Prepared) -> Float[Tensor, "r dd"]:
+        """[h̃; c̃] of one step, by what was read of the hidden tape before."""
+        assert self.intra is not None
+        query = torch.cat([x, summary], -1)
+        known = past.known() if isinstance(past, Cache) else None
+        if known is not None and past.length is not None and bare(x) and unwatched(self.intra):
+            score = cast(Additive, self.intra.score)
+            return recurrence.glance(score.ask(query), past.keys, past.values, past.length, score.v, known)
+        read: Tensor = self.intra(query[:, None], past)
+        return read[:, 0]
+
+    def move(
+        self, projected: Float[Tensor, "r g"], read: Float[Tensor, "r dd"], added: Float[Tensor, "r d"] | None
+    ) -> Float[Tensor, "r dd"]:
+        """The next entry of both tapes, from what was read of them."""
+        net, (h, c) = self.cell.net, read.chunk(2, -1)
+        sums = projected + affine(h, net.weight_hh_l0, net.bias_hh_l0)
+        if bare(sums) and sums.dtype == read.dtype:
+            return recurrence.move(sums, read, added, torch.empty_like(read), torch.empty_like(h))
+        i, f, proposed, o = sums.chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(proposed)
+        if added is not None:
+            c = c + added
+        return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
+
+    def begin(self, rows: int, size: int) -> dict[str, Any]:
+        """What a step needs of those before it: room for the tapes and the last summary, or an LSTM's one state."""
+        if self.intra is None:
+            return {"state": self.cell.net.weight_hh_l0.new_zeros(rows, 2 * self.size)}
+        past = self.intra.cache(rows, size, keys=self.size, values=2 * self.size)
+        past.alone = True  # additive scores of a beam's rows with each other's past would cost more than copies
+        return {"past": past, "summary": past.values.new_zeros(rows, self.size)}
+
+    def step(
+        self, x: Float[Tensor, "r e"], before: dict[str, Any], added: Float[Tensor, "r d"] | None = None
+    ) -> Float[Tensor, "r d"]:
+        """h of one more step; what `begin` made moves on in place."""
+        projected = self.cell.project(x)
+        if self.intra is None:
+            now = self.move(projected, before["state"], added)
+            before["state"].copy_(now)
+        else:
+            read = self.look(x, before["summary"], before["past"])
+            before["summary"].copy_(read[:, : self.size])
+            now = self.move(projected, read, added)
+            before["past"].extend(self.intra.prepare(now[:, None, : self.size], now[:, None]))
+        return now[:, : self.size]
+
+
+class Stack(nn.Module):
+    """Layers of tapes one on the other, with dropout between."""
+
+    def __init__(self, config: LSTMNConfig):
+        super().__init__()
+        widths = [config.embedding] + [config.size] * (config.layers - 1)
+        self.layers = nn.ModuleList(Tapes(width, config.size, config.hidden, config.intra) for width in widths)
+        self.dropout, self.size, self.inputs = Dropout(config.dropout), config.size, widths[-1]
+
+    @property
+    def each(self) -> list[Tapes]:
+        """The layers, from the input up."""
+        return cast(list[Tapes], list(self.layers))
+
+    def forward(self, x: Float[Tensor, "b n e"]) -> Float[Tensor, "b n dd"]:
+        """The top layer's tapes."""
+        tapes: Tensor = self.layers[-1](self.below(x))
+        return tapes
+
+    def below(self, x: Float[Tensor, "b n e"]) -> Float[Tensor, "b n f"]:
+        """The top layer's input."""
+        for layer in self.each[:-1]:
+            x = self.dropout(layer(x)[..., : self.size])
+        return x
+
+
+class LSTMNModel(Model):
+    """An encoder-decoder, a language model or a classifier, by its config's job."""
+
+    def __init__(self, config: LSTMNConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        size, words = config.size, config.embedding
+        self.dropout = Dropout(config.dropout)
+        if config.job != "language-model":
+            self.source, self.encoder = embedding(source, words), Stack(config)
+        if config.job != "classify":
+            self.target, self.decoder = embedding(target, words), Stack(config)
+        if config.job == "classify":
+            self.hidden = linear(size, size)
+        if config.job == "translate":
+            x = self.decoder.inputs
+            self.attention = Attention(Additive(x + size if config.fusion == "deep" else size, size, config.hidden))
+            if config.fusion == "deep":
+                self.gate = linear(size + x, size)
+            self.attentional = linear(2 * size, size, bias=False)
+        self.readout = readout(size, target, 3.0)
+
+    # ---- reading
+
+    def encode(self, source: Tokens) -> Memory:
+        """The tapes of the source; of a language model's source only the number of sentences."""
+        if self.config.job == "language-model":
+            empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
+            return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
+        written = self.encoder(self.dropout(self.source(padded_ids(source))))
+        return Memory(unpadded(written, source), source.span)
+
+    def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
+        """The scores of every label, from the mean of the hidden tape."""
+        if self.config.job != "classify":
+            raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
+        memory = memory.padded()
+        hidden = memory.states[..., : self.config.size]
+        real = Tokens(hidden[..., 0].long(), memory.span).real[..., None]
+        mean = hidden.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(hidden)
+        return self.output(self.dropout(torch.relu(self.hidden(mean))))
+
+    # ---- writing
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps: the source is read after the tapes are written, or, in deep fusion, before."""
+        self.check_writes()
+        x, top = self.decoder.below(self.dropout(self.target(padded_ids(target)))), self.decoder.each[-1]
+        if self.config.job == "language-model":
+            hidden = top(x)[..., : self.config.size]
+        elif self.config.fusion == "deep":
+            read = self.read(x, self.prepared(memory))
+            hidden = self.attend(read, top(x, self.fuse(read, x)))
+        else:
+            states = top(x)[..., : self.config.size]
+            hidden = self.attend(self.attention(states, self.prepared(memory)), states)
+        return unpadded(self.dropout(hidden), target), {}
+
+    def prepared(self, memory: Memory) -> Prepared:
+        """The source's tapes, the hidden one projected: deep fusion reads both, shallow the hidden one."""
+        padded = memory.padded()
+        hidden = padded.states[..., : self.config.size]
+        keys = self.attention.prepare(hidden, padded.states if self.config.fusion == "deep" else hidden)
+        return Prepared(keys.keys, keys.values, self.attention, padded.lengths.to(keys.keys.device))
+
+    def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dd"]:
+        """Deep: what every step reads of the source, one after the other."""
+        if torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                return self.read(x.float(), whole(keys))
+        size = self.config.size
+        if by_hand(x, self.attention):
+            score = cast(Additive, self.attention.score)
+            words, summary = score.query.weight.split([x.shape[-1], size], 1)
+            assert keys.length is not None
+            there = torch.arange(keys.keys.shape[1], device=x.device) < keys.length[:, None]
+            asked = affine(x.transpose(0, 1), words)
+            return recurrence.inter(asked, keys.keys, keys.values, there, summary, score.v).transpose(0, 1)
+        last, found = x.new_zeros(len(x), size), []
+        for each in x.unbind(1):
+            found.append(self.attention(torch.cat([each, last], -1)[:, None], keys)[:, 0])
+            last = found[-1][:, :size]
+        return torch.stack(found, 1)
+
+    def fuse(self, read: Float[Tensor, "*b dd"], x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
+        """Deep: r ∘ α̃, what goes into the memory tape."""
+        summary, cell = read.chunk(2, -1)
+        return torch.sigmoid(self.gate(torch.cat([summary, x], -1))) * cell
+
+    def attend(self, read: Float[Tensor, "*b dv"], states: Float[Tensor, "*b dw"]) -> Float[Tensor, "*b d"]:
+        """tanh(W [γ̃; h]), from what may hold the memories beside them."""
+        size = self.config.size
+        return torch.tanh(self.attentional(torch.cat([read[..., :size], states[..., :size]], -1)))
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Empty tapes; those of the source are projected once."""
+        self.check_writes()
+        sentence: dict[str, Any] = {}
+        row: dict[str, Any] = {}
+        count = len(memory.lengths) * rows
+        for index, layer in enumerate(self.decoder.each):
+            row |= {f"{name}.{index}": part for name, part in layer.begin(count, size).items()}
+        if self.config.job == "translate":
+            keys = sentence["memory"] = kept(self.prepared(memory))
+            if self.config.fusion == "deep":
+                row["read"] = keys.values.new_zeros(count, self.config.size)
+            if coverage:
+                row["coverage"] = keys.keys.new_zeros(count, keys.keys.shape[1])
+        elif coverage:
+            raise ArgumentError("coverage: true given, expected false: a language model has no source to cover")
+        return State(sentence, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One word of every row."""
+        x = self.dropout(self.target(tokens))
+        *below, top = self.decoder.each
+        for index, layer in enumerate(below):
+            x = self.dropout(layer.step(x, parts(state, index)))
+        mine = parts(state, len(below))
+        if self.config.job == "language-model":
+            hidden = top.step(x, mine)
+        elif self.config.fusion == "deep":
+            read = looked(self.attention, torch.cat([x, state.row["read"]], -1), state)
+            state.row["read"].copy_(read[:, : self.config.size])
+            hidden = self.attend(read, top.step(x, mine, self.fuse(read, x)))
+        else:
+            states = top.step(x, mine)
+            hidden = self.attend(looked(self.attention, states, state), states)
+        return self.output(self.dropout(hidden)), state
+
+    def check_writes(self) -> None:
+        """Refuse to write with a classifier."""
+        if self.config.job == "classify":
+            raise ArgumentError('job: "classify", expected "translate" or "language-model" for one that writes')
+
+
+def parts(state: State, layer: int) -> dict[str, Any]:
+    """A layer's own parts of a state, by the names that the layer knows."""
+    return {
+        name: state.row[f"{name}.{layer}"] for name in ("past", "summary", "state") if f"{name}.{layer}" in state.row
+    }

@@ -1,0 +1,1 @@
+"""Luong's models: attention after the state, global and local."""

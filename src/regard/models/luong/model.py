@@ -1,0 +1,201 @@
+r"""Luong's models: a stacked encoder and decoder, attention from the current state, global or local.
+
+Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
+
+- The decoder starts from the encoder's last states, layer by layer; $h_t$ is its top state *after* reading a word.
+- $c_t = \sum_j a_{tj} \bar h_j$; scores dot, general, concat ($v^\top \tanh(W [h_t; \bar h_j])$) and location
+  ($(W h_t)_j$, global only); spans global, local-m ($p_t = t$) and local-p ($p_t$ predicted).
+- $\tilde h_t = \tanh(W_c [c_t; h_t])$, and the readout reads it.
+- Input feeding (section 3.3): the next step's input is $[E y_t; \tilde h_t]$, so that alignments know of each other;
+  the first is zero. Without it every query is known beforehand, and all of them look at once.
+
+`reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of
+the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
+
+Departures: `bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does. The concat
+score is `Additive`'s, with a bias inside the tanh, and the readout has one, where the paper has $W_a [h_t; \bar h_j]$
+and $W_s \tilde h_t$ alone. Location scores are normalised over the words that are there, not over all `length` places.
+
+Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step:
+$\tilde h_t$ is fed whole. Embeddings start unit-normal, the readout with deviation 3/√d, as h̃ is small;
+cells as `cells` says.
+"""
+
+# b sentences · m source positions · n target positions · d width · g gates · l layers · p parts of a state · r rows
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention import Attention
+from regard.attention.cache import Prepared, State
+from regard.attention.score import Additive, Dot, General, Location, Score
+from regard.attention.span import Monotonic, Predictive, Span
+from regard.kernels.reach import Reach, Window
+from regard.models.contract import Memory, Model, Tokens
+from regard.models.layers.cells import Bidirectional, Dropout, Stack, turn
+from regard.models.layers.recurrent import (
+    embedding,
+    kept,
+    linear,
+    looked,
+    padded_ids,
+    prepared,
+    readout,
+    repeated,
+    unpadded,
+    unwatched,
+    whole,
+)
+from regard.models.luong.config import LuongConfig
+
+__all__ = ["LuongModel"]
+
+
+def score_of(config: LuongConfig) -> Score:
+    """The score by its name in the paper."""
+    size = config.size
+    match config.score:
+        case "dot":
+            return Dot()
+        case "general":
+            return General(size, size)
+        case "concat":
+            return Additive(size, size, hidden=size)
+        case "location":
+            return Location(size, config.length)
+
+
+class LuongModel(Model):
+    """Stacked cells, attention after the state, the attentional state fed on."""
+
+    def __init__(self, config: LuongConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        size, words = config.size, config.embedding
+        self.source, self.target = embedding(source, words), embedding(target, words)
+        stack = (config.layers, config.dropout)
+        self.encoder = (
+            Bidirectional(config.cell, words, size // 2, *stack)
+            if config.bidirectional
+            else Stack(config.cell, words, size, *stack)
+        )
+        self.decoder = Stack(config.cell, words + config.input_feeding * size, size, *stack)
+        span = Predictive(size, config.radius) if config.span == "local-p" else None
+        self.attention = Attention(score_of(config), span=span)
+        self.attentional = linear(2 * size, size, bias=False)
+        self.dropout = Dropout(config.dropout)
+        self.readout = readout(size, target, 3.0)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Annotations in the order of the source, and the decoder's first states."""
+        ids, lengths = padded_ids(source), source.lengths
+        if self.config.reverse:
+            ids = turn(ids, lengths)
+        x = self.dropout(self.source(ids))
+        if isinstance(self.encoder, Bidirectional):
+            states, end = self.encoder.with_ends(x, lengths)
+        else:
+            states, end = self.encoder(x, lengths=lengths)
+        if self.config.reverse:
+            states = turn(states, lengths)
+        return Memory(unpadded(states, source), source.span, {"start": end})
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps: at once without input feeding, one after the other with it."""
+        words, keys = self.dropout(self.target(padded_ids(target))), prepared(self.attention, memory)
+        state = memory.sentence["start"]
+        if self.config.input_feeding:
+            hidden = self.feed(words, keys, state)
+        else:
+            states, _ = self.decoder(words, state)
+            hidden = self.attend(states, self.attention(states, keys, span=self.window(0)))
+        return unpadded(self.dropout(hidden), target), {}
+
+    def feed(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
+    ) -> Float[Tensor, "b n d"]:
+        """The recurrence with input feeding."""
+        if words.is_cuda and torch.is_autocast_enabled("cuda"):
+            with torch.autocast("cuda", enabled=False):
+                return self.feed(words.float(), whole(keys), state.float())
+        first, look = self.decoder.each[0], self.looking(keys)
+        fed = words.new_zeros(len(words), self.config.size)
+        hidden = []
+        for t, word in enumerate(first.project(words).unbind(1)):
+            top, state = self.decoder.step(word + self.fed(fed), state)
+            fed = self.attend(top, look(top[:, None], t)[:, 0])
+            hidden.append(fed)
+        return torch.stack(hidden, 1)
+
+    def looking(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
+        """What gives the contexts of a step: the attention, or its bare products where that is all it does.
+
+        With one query a row there is little more to a call than finding out how to serve it.
+        """
+        config = self.config
+        if config.span != "global" or config.score not in ("dot", "general") or not unwatched(self.attention):
+            return lambda query, t: self.attention(query, keys, span=self.window(t))
+        assert keys.length is not None
+        there = torch.arange(keys.keys.shape[1], device=keys.keys.device) < keys.length[:, None]
+        shut = torch.zeros_like(there, dtype=keys.keys.dtype).masked_fill_(~there, torch.finfo(keys.keys.dtype).min)
+        # Where a sentence is empty the weights are even, and what they weigh must be nothing.
+        turned, values, shut = keys.keys.mT, keys.values * there[..., None], shut[:, None]
+        return lambda query, t: torch.bmm(torch.softmax(torch.baddbmm(shut, query, turned), -1), values)
+
+    def fed(self, attentional: Float[Tensor, "r d"]) -> Float[Tensor, "r g"]:
+        """What the last attentional state adds to the first layer's input."""
+        return self.decoder.each[0].project(attentional, self.config.embedding, bias=False)
+
+    def attend(self, states: Float[Tensor, "*b d"], contexts: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """h̃ = tanh(W [c; h])."""
+        return torch.tanh(self.attentional(torch.cat([contexts, states], -1)))
+
+    def window(self, step: int) -> Span | None:
+        """Where the query of a step, the same for all rows, may look, beyond what the attention has of itself."""
+        return Monotonic(self.config.radius, step) if self.config.span == "local-m" else None
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """The state before the first step; annotations are projected once."""
+        keys = kept(prepared(self.attention, memory))
+        states = repeated(memory.sentence["start"], rows)
+        row = {"state": states}
+        if self.config.input_feeding:
+            row["fed"] = states.new_zeros(len(states), self.config.size)
+        if self.config.span == "local-m":
+            row["step"] = torch.zeros(len(states), dtype=torch.long, device=states.device)
+        if coverage:
+            row["coverage"] = states.new_zeros(len(states), keys.keys.shape[1])
+        return State({"memory": keys}, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One word of every row, each at its own position."""
+        row = state.row
+        word = self.decoder.each[0].project(self.dropout(self.target(tokens)))
+        if self.config.input_feeding:
+            word = word + self.fed(row["fed"])
+        top, moved = self.decoder.step(word, row["state"])
+        span = None
+        if self.config.span == "local-m":
+            span = Around(self.config.radius, row["step"].view(-1, state.rows).to(top.dtype))
+            row["step"].add_(1)
+        hidden = self.attend(top, looked(self.attention, top, state, span))
+        row["state"].copy_(moved)
+        if self.config.input_feeding:
+            row["fed"].copy_(hidden)
+        return self.output(self.dropout(hidden)), state
+
+
+class Around(Span):
+    """Local-m for queries that are each at a step of their own: the rows of a sentence, side by side."""
+
+    def __init__(self, radius: int, centres: Float[Tensor, "s rows"]):
+        self.radius, self.centres = radius, centres
+
+    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+        """Only keys near the step of each query."""
+        return reach.with_window(Window(self.radius, centre=self.centres))
+
+    def __repr__(self) -> str:
+        return f"Around({self.radius}, of {list(self.centres.shape)})"

@@ -1,0 +1,1 @@
+"""The Neural Turing Machine."""

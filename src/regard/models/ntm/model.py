@@ -1,0 +1,219 @@
+r"""The Neural Turing Machine: a controller with heads that read and write a memory of places.
+
+Graves, Wayne and Danihelka 2014 (arXiv:1410.5401), section 3. The memory $M$ has N places (`slots`) of `width` numbers.
+A head says where by weights over the places, which it finds in four stages (section 3.3):
+
+- content: $w^c_i = \mathrm{softmax}_i(\beta \cos(k, M_i))$, a key k and a sharpness β > 0;
+- gate: $w^g = g w^c + (1 - g) w_{t-1}$, what was found or where it was, 0 < g < 1;
+- shift: $\tilde w_i = \sum_j w^g_j s_{i-j}$ round the circle of places, s a distribution over $-S \dots S$ (`shift`);
+- sharpen: $w_i = \tilde w_i^\gamma / \sum_j \tilde w_j^\gamma$, γ ≥ 1.
+
+Writing is erasing and adding, $M_i \leftarrow M_i \prod_h (1 - w^h_i e^h) + \sum_h w^h_i a^h$; reading is
+$r = \sum_i w_i M_i$ (sections 3.1 and 3.2). All heads of a step find their places in the memory as the last step left
+it; then what is to be written is written, and after it what is read is read. The controller, an LSTM or a feedforward
+layer, reads the input and the last step's r; one matrix makes all of k, β, g, s, γ, e and a from its state.
+
+The machine reads the source and, at its end, the delimiter END, each sentence over its own length. It then goes on from
+there, and writes: `feed = false` is the paper's copying, where it reads the same learned input at every step, so that
+only memory and controller say what comes; otherwise it reads what it has said. The readout reads [controller; r].
+
+The memory starts at 10⁻⁶ everywhere, which trains best of several ways (Collier and Beel 2018, arXiv:1807.08518), and
+every head starts at place 0: among places that are all alike nothing else could tell one from another. Gates start
+nearly shut, so that heads move along before they learn to look for something. The first r and an LSTM's first state are
+learned. Dropout falls on what is read in and before the readout.
+"""
+
+# b sentences or rows · n positions · d width of the controller · g gates · p parts of its state · h heads of a kind
+# hh = 2h heads, those that read before those that write · m slots · w width · s shifts · v vocabulary · r rows
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.cache import State
+from regard.attention.score import Cosine
+from regard.data.tokenizer import END
+from regard.models.contract import Memory, Model, Tokens
+from regard.models.layers.cells import Dropout, Layer
+from regard.models.layers.recurrent import embedding, linear, padded_ids, readout, repeated, unpadded
+from regard.models.ntm.config import NTMConfig
+
+__all__ = ["Heads", "Machine", "NTMModel", "moved", "sharpened"]
+
+BLANK = 1e-6
+SHUT = -4.0  # a gate before its sigmoid
+
+
+class Machine(NamedTuple):
+    """All that goes from step to step."""
+
+    memory: Float[Tensor, "b m w"]
+    weights: Float[Tensor, "b hh m"]
+    reads: Float[Tensor, "b h w"]
+    state: Float[Tensor, "b p d"]  # the controller's
+
+
+class Feedforward(nn.Module):
+    """A controller that remembers nothing, spoken to as a recurrent layer is."""
+
+    def __init__(self, inputs: int, size: int):
+        super().__init__()
+        self.net = linear(inputs, size)
+
+    def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
+        """W x + b, of some of the input, from column `first` on."""
+        return F.linear(x, self.net.weight[:, first : first + x.shape[-1]], self.net.bias if bias else None)
+
+    def step(self, projected: Float[Tensor, "b g"], state: Float[Tensor, "b 1 d"]) -> Float[Tensor, "b 1 d"]:
+        """tanh, whatever the state."""
+        return torch.tanh(projected)[:, None]
+
+
+class Heads(nn.Module):
+    """The heads: from the controller's state to a memory that is written and read."""
+
+    def __init__(self, config: NTMConfig):
+        super().__init__()
+        self.heads, self.width, self.shifts = config.heads, config.width, 2 * config.shift + 1
+        self.place = config.width + 3 + self.shifts  # numbers that say where: k, β, g, s, γ
+        self.steer = linear(config.size, 2 * config.heads * self.place + 2 * config.heads * config.width)
+        self.content = Cosine("query")
+        with torch.no_grad():
+            self.steer.bias[: 2 * self.heads * self.place].view(-1, self.place)[:, config.width + 1] = SHUT
+
+    def forward(
+        self, hidden: Float[Tensor, "b d"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
+    ) -> tuple[Float[Tensor, "b m w"], Float[Tensor, "b hh m"], Float[Tensor, "b h w"]]:
+        """Memory, weights and reads after a step; where it is not `going` on, nothing is written."""
+        where, what = self.steer(hidden).split([2 * self.heads * self.place, 2 * self.heads * self.width], -1)
+        weights = self.address(where.unflatten(-1, (2 * self.heads, self.place)), machine)
+        reading, writing = weights.chunk(2, 1)
+        if going is not None:
+            writing = writing * going
+        erase, add = what.unflatten(-1, (2, self.heads, self.width)).unbind(1)
+        memory = machine.memory
+        for w, e in zip(writing.split(1, 1), torch.sigmoid(erase).split(1, 1), strict=True):
+            memory = memory * (1 - w.mT @ e)
+        memory = torch.baddbmm(memory, writing.mT, add)
+        return memory, weights, reading @ memory
+
+    def address(self, where: Float[Tensor, "b hh k"], machine: Machine) -> Float[Tensor, "b hh m"]:
+        """The weights of every head, in four stages; s stands from the furthest step forwards to that backwards."""
+        key, gate, shifts, power = where.split([self.width + 1, 1, self.shifts, 1], -1)
+        content = torch.softmax(self.content(key, self.content.project(machine.memory)), -1)
+        gated = torch.lerp(machine.weights, content, torch.sigmoid(gate))
+        return sharpened(moved(gated, torch.softmax(shifts, -1)), 1 + F.softplus(power))
+
+
+def moved(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh s"]) -> Float[Tensor, "b hh m"]:
+    """Weights moved round the circle: `shifts` says how much of them goes S places forwards, …, none, …, S back."""
+    most, count = shifts.shape[-1] // 2, weights.shape[-1]
+    if most == 0:
+        return weights
+    round_the_circle = torch.cat([weights[..., count - most :], weights, weights[..., :most]], -1)
+    return (round_the_circle.unfold(-1, shifts.shape[-1], 1) @ shifts[..., None])[..., 0]
+
+
+def sharpened(weights: Float[Tensor, "b hh m"], power: Float[Tensor, "b hh 1"]) -> Float[Tensor, "b hh m"]:
+    """Weights to a power, summing to one again; by logarithms, as a high power of them all may be too little."""
+    return torch.softmax(power * weights.clamp(min=torch.finfo(weights.dtype).tiny).log(), -1)
+
+
+class NTMModel(Model):
+    """A machine that reads the source into its memory, and writes from there."""
+
+    def __init__(self, config: NTMConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        words, reads = config.embedding, config.heads * config.width
+        self.source = embedding(source, words)
+        if config.feed:
+            self.target = embedding(target, words)
+        else:
+            self.silence = nn.Parameter(torch.randn(words))
+        self.controller: Layer | Feedforward
+        if config.controller == "lstm":
+            self.controller = Layer("lstm", words + reads, config.size)
+            self.first_state = nn.Parameter(torch.zeros(2, config.size))
+        else:
+            self.controller = Feedforward(words + reads, config.size)
+        self.first_reads = nn.Parameter(torch.zeros(config.heads, config.width))
+        self.heads = Heads(config)
+        self.dropout = Dropout(config.dropout)
+        self.readout = readout(config.size + reads, target)
+
+    def blank(self, count: int) -> Machine:
+        """The machine before anything is read."""
+        config, like = self.config, self.first_reads
+        weights = like.new_zeros(count, 2 * config.heads, config.slots)
+        weights[..., 0] = 1
+        state = self.first_state if config.controller == "lstm" else like.new_zeros(1, config.size)
+        return Machine(
+            like.new_full((count, config.slots, config.width), BLANK),
+            weights,
+            like.expand(count, -1, -1),
+            state.expand(count, -1, -1),
+        )
+
+    def turn(
+        self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
+    ) -> Machine:
+        """One step of the machine, its input projected by the controller; where it is not `going` on, none.
+
+        In float32 at least: what is moved a little at every step must not be rounded at every step.
+        """
+        device = projected.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return self.turn(projected.float(), machine, going)
+        read = self.controller.project(machine.reads.flatten(1), self.config.embedding, bias=False)
+        state = self.controller.step(projected + read, machine.state)
+        memory, weights, reads = self.heads(state[:, 0], machine, going)
+        if going is not None:
+            weights, reads, state = (
+                torch.where(going, new, old) for new, old in zip((weights, reads, state), machine[1:], strict=True)
+            )
+        return Machine(memory, weights, reads, state)
+
+    def encode(self, source: Tokens) -> Memory:
+        """The controller's states, and the machine after each sentence's END."""
+        ids, lengths = padded_ids(source), source.lengths.to(source.ids.device)
+        place = torch.arange(ids.shape[1] + 1, device=ids.device)
+        ids = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], END)
+        going = (place <= lengths[:, None])[..., None, None]
+        machine, states = self.blank(len(ids)), []
+        projected = self.controller.project(self.dropout(self.source(ids)))
+        for word, on in zip(projected.unbind(1), going.unbind(1), strict=True):
+            machine = self.turn(word, machine, on)
+            states.append(machine.state[:, 0])
+        return Memory(unpadded(torch.stack(states, 1)[:, :-1], source), source.span, machine._asdict())
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps, one after the other."""
+        machine, hidden = Machine(**memory.sentence), []
+        for word in self.inputs(padded_ids(target)).unbind(1):
+            machine = self.turn(word, machine)
+            hidden.append(self.seen(machine))
+        return unpadded(self.dropout(torch.stack(hidden, 1)), target), {}
+
+    def inputs(self, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b g"]:
+        """What is read while writing, projected: the words, or the same for all of them."""
+        words = self.target(ids) if self.config.feed else self.silence.expand(*ids.shape, -1)
+        return self.controller.project(self.dropout(words))
+
+    def seen(self, machine: Machine) -> Float[Tensor, "b d"]:
+        """What the readout reads."""
+        return torch.cat([machine.state[:, 0], machine.reads.flatten(1)], -1)
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """The machine as the source left it, one a row. It looks at its memory and not at the source: no coverage."""
+        return State({}, {name: repeated(part, rows) for name, part in memory.sentence.items()}, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One step of every row's machine."""
+        machine = self.turn(self.inputs(tokens), Machine(**state.row))
+        for name, part in machine._asdict().items():
+            state.row[name].copy_(part)
+        return self.output(self.dropout(self.seen(machine))), state

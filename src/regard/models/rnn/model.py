@@ -1,0 +1,102 @@
+r"""The fixed-context encoder-decoder: a sentence becomes one vector, and the vector another sentence.
+
+The encoder reads $x_1 \dots x_m$ into $h_m$; the decoder starts from $s_0$ and reads its own words.
+
+- `context = "every"` (Cho et al. 2014, arXiv:1406.1078, section 2.2 and appendix A): the context $c = h_m$ of the top
+  layer goes into the cell, $s_t = f(s_{t-1}, [E y_{t-1}; c])$, and into a deep output with maxout,
+  $\tilde t = U s_t + V E y_{t-1} + C c$, the larger of each pair of numbers. Cho's c is a tanh of $h_m$; here the tanh
+  is in $s_0$ only, as `start` says.
+- `context = "start"` (Sutskever et al. 2014, arXiv:1409.3215): the source is seen through $s_0$ alone, and the readout
+  reads the top state.
+
+$s_0$ is zero, the encoder's last state of the same layer (an LSTM's cell too), or $\tanh(V h_m)$, layer by layer; an
+LSTM's cell has a V of its own. `reverse` turns each source sentence round within its length. V, the deep output and the
+readout have biases, which the papers leave out of their formulas.
+
+Dropout falls on embeddings, between layers and before the readout, never on what goes from step to step. Embeddings
+start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
+"""
+
+# b sentences · m source positions · n target positions · d width · l layers · p parts of a state · r rows · v words
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.cache import State
+from regard.models.contract import Memory, Model, Tokens
+from regard.models.layers.cells import PARTS, Dropout, Stack, turn
+from regard.models.layers.recurrent import embedding, linear, maxout, padded_ids, readout, repeated, unpadded
+from regard.models.rnn.config import RNNConfig
+
+__all__ = ["RNNModel"]
+
+
+class RNNModel(Model):
+    """Recurrent encoder and decoder with a fixed context between them."""
+
+    def __init__(self, config: RNNConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        size, parts = config.size, PARTS[config.cell]
+        every = config.context == "every"
+        self.source, self.target = embedding(source, config.embedding), embedding(target, config.embedding)
+        stack = (config.layers, config.dropout, config.nonlinearity)
+        self.encoder = Stack(config.cell, config.embedding, size, *stack)
+        self.decoder = Stack(config.cell, config.embedding + every * size, size, *stack)
+        if config.start == "tanh":
+            self.begin = nn.ModuleList(linear(size, parts * size) for _ in range(config.layers))
+        if every:
+            self.deep = linear(size + config.embedding + size, 2 * size)
+        self.dropout = Dropout(config.dropout)
+        self.readout = readout(size, target)
+
+    def encode(self, source: Tokens) -> Memory:
+        """The encoder's states, of which the decoder gets the last alone: `context`, and `start`, its first state.
+
+        States stand in the order of the source, reversed or not.
+        """
+        ids, lengths = padded_ids(source), source.lengths
+        if self.config.reverse:
+            ids = turn(ids, lengths)
+        states, end = self.encoder(self.dropout(self.source(ids)), lengths=lengths)
+        if self.config.reverse:
+            states = turn(states, lengths)
+        sentence = {"context": end[:, -1, 0], "start": self.first(end)}
+        return Memory(unpadded(states, source), source.span, sentence)
+
+    def first(self, end: Float[Tensor, "b l p d"]) -> Float[Tensor, "b l p d"]:
+        """s₀ from the encoder's last states."""
+        if self.config.start == "zero":
+            return torch.zeros_like(end)
+        if self.config.start == "copy":
+            return end
+        mapped = [linear(end[:, index, 0]) for index, linear in enumerate(self.begin)]
+        return torch.tanh(torch.stack(mapped, 1)).view_as(end)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps at once: every input is known."""
+        words = self.dropout(self.target(padded_ids(target)))
+        x = words
+        if self.config.context == "every":
+            context = memory.sentence["context"][:, None].expand(-1, words.shape[1], -1)
+            x = torch.cat([words, context], -1)
+        states, _ = self.decoder(x, memory.sentence["start"])
+        if self.config.context == "every":
+            states = maxout(self.deep(torch.cat([states, x], -1)))
+        return unpadded(self.dropout(states), target), {}
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """The state before the first step. There is no attention, and so no coverage."""
+        sentence = {"context": memory.sentence["context"]}
+        return State(sentence, {"state": repeated(memory.sentence["start"], rows)}, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One word of every row."""
+        x = self.dropout(self.target(tokens))
+        if self.config.context == "every":
+            x = torch.cat([x, state.sentence["context"].repeat_interleave(state.rows, 0)], -1)
+        hidden, moved = self.decoder.step(self.decoder.each[0].project(x), state.row["state"])
+        state.row["state"].copy_(moved)
+        if self.config.context == "every":
+            hidden = maxout(self.deep(torch.cat([hidden, x], -1)))
+        return self.output(self.dropout(hidden)), state

@@ -1,0 +1,1 @@
+"""RNNsearch: bidirectional annotations and additive attention."""

@@ -1,0 +1,181 @@
+r"""RNNsearch: a bidirectional encoder, and a decoder that searches the source at every word.
+
+Bahdanau, Cho and Bengio 2015 (arXiv:1409.0473), section 3 and appendix A.
+
+- Annotations $h_j = [\overrightarrow{h}_j; \overleftarrow{h}_j]$.
+- $s_0 = \tanh(W_s \overleftarrow{h}_1)$; an LSTM's cell starts from a tanh with a matrix of its own.
+- $c_i = \sum_j a_{ij} h_j$, $a_{ij} = \mathrm{softmax}_j(v^\top \tanh(W s_{i-1} + U h_j + b))$: the query is the state
+  *before* the word.
+- $s_i = f(s_{i-1}, [E y_{i-1}; c_i])$, f any cell of `cells`, whose GRU differs from the paper's in where it resets.
+  Cells, $s_0$, the score, the deep output and the readout have biases, which the paper leaves out of its formulas.
+- $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, the larger of each pair of numbers, then the readout. The
+  paper's text has $s_i$ there, its appendix $s_{i-1}$: `output = "previous"`.
+
+Dropout falls on embeddings, between the encoder's layers and before the readout, never on what goes from step to step.
+Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
+
+Teacher forced, all that does not hang on the state is computed for all steps at once: the words' part of the cell's
+input before the recurrence, and the deep output after it. The recurrence of a GRU or an LSTM has a backward pass of its
+own (`kernels/recurrence/rnnsearch`); everything else, and whoever watches or hooks the attention, gets the plain loop.
+"""
+
+# b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention import Attention
+from regard.attention.cache import Prepared, State
+from regard.attention.score import Additive
+from regard.kernels.linear import linear as product
+from regard.kernels.recurrence.rnnsearch import cpu, triton
+from regard.kernels.triton import available
+from regard.models.contract import Memory, Model, Tokens
+from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer
+from regard.models.layers.recurrent import (
+    embedding,
+    halved,
+    kept,
+    linear,
+    looked,
+    maxout,
+    padded_ids,
+    prepared,
+    readout,
+    repeated,
+    unpadded,
+    unwatched,
+    whole,
+)
+from regard.models.rnnsearch.config import RNNSearchConfig
+
+__all__ = ["RNNSearchModel"]
+
+WHOLE = (torch.float32, torch.float64)
+
+
+class RNNSearchModel(Model):
+    """Bidirectional annotations, additive attention from the previous state, deep output with maxout."""
+
+    def __init__(self, config: RNNSearchConfig, source: int, target: int):
+        super().__init__()
+        self.config = config
+        size, words = config.size, config.embedding
+        self.source, self.target = embedding(source, words), embedding(target, words)
+        self.encoder = Bidirectional(
+            config.cell, words, size, config.layers, config.dropout, nonlinearity=config.nonlinearity
+        )
+        self.begin = linear(size, PARTS[config.cell] * size)
+        self.attention = Attention(Additive(size, 2 * size, config.hidden))
+        self.cell = Layer(config.cell, words + 2 * size, size, config.nonlinearity)
+        self.deep = linear(size + words + 2 * size, 2 * config.maxout)
+        self.dropout = Dropout(config.dropout)
+        self.readout = readout(config.maxout, target)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Annotations, and the decoder's first state."""
+        lengths = source.lengths
+        annotations = self.encoder(self.dropout(halved(self.source(padded_ids(source)))), lengths)
+        backwards = annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
+        start = torch.tanh(self.begin(backwards)).unflatten(-1, (-1, self.config.size))
+        return Memory(unpadded(annotations, source), source.span, {"start": start})
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps, one after the other where they must be."""
+        words = self.dropout(halved(self.target(padded_ids(target))))
+        states, contexts, extra = self.recur(words, prepared(self.attention, memory), memory)
+        if self.config.output == "previous":
+            states = torch.cat([memory.sentence["start"][:, :1, :], states[:, :-1]], 1)
+        return unpadded(self.read(states, words, contexts), target), extra
+
+    def recur(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, memory: Memory
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """The state and the context of every step; by hand, the weights as well."""
+        state = memory.sentence["start"]
+        if self.by_hand(words):
+            return self.recur_fused(words, keys, state) if available(words) else self.recur_by_hand(words, keys, state)
+        projected = self.cell.project(words)
+        states, contexts = [], []
+        for word in projected.unbind(1):
+            state, context = self.move(word, state, self.attention(state[:, :1], keys)[:, 0])
+            states.append(state[:, 0])
+            contexts.append(context)
+        return torch.stack(states, 1), torch.stack(contexts, 1), {}
+
+    @property
+    def shows(self) -> bool:
+        """So does the recurrence by hand, which has the weights anyway."""
+        return self.by_hand(self.readout.weight)
+
+    def by_hand(self, words: Tensor) -> bool:
+        """Whether the recurrence is the one that is written by hand, and nobody looks on."""
+        return (
+            self.config.cell in ("gru", "lstm")
+            and (words.is_cuda or (words.dtype in WHOLE and not torch.is_autocast_enabled("cpu")))
+            and not torch.compiler.is_compiling()
+            and unwatched(self.attention, self.cell)
+        )
+
+    def recur_by_hand(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """The same, in float32 or float64."""
+        if torch.is_autocast_enabled(words.device.type):
+            with torch.autocast(words.device.type, enabled=False):
+                return self.recur_by_hand(words.float(), whole(keys), start.float())
+        assert keys.length is not None
+        there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
+        states, contexts, weights = cpu.recur(
+            self.cell.project(words), start, keys.keys, keys.values, there, *self.matrices()
+        )
+        return states[:, 1:], contexts, {"weights": weights}
+
+    def recur_fused(
+        self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
+        """The same on a GPU, its products in the words' dtype, or autocast's."""
+        assert keys.length is not None
+        net, matrices = self.cell.net, self.matrices()
+        bias = net.bias_ih_l0 + net.bias_hh_l0 if self.config.cell == "lstm" else net.bias_ih_l0
+        projected = product(words.transpose(0, 1), net.weight_ih_l0[:, : self.config.embedding], bias)
+        states, contexts, weights = triton.recur(
+            projected, start.float(), keys.keys, keys.values, keys.length, *matrices
+        )
+        return states, contexts, {"weights": weights}
+
+    def matrices(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """W and v of the score, and of the cell what contexts and states meet, with the states' bias."""
+        score, net = self.attention.score, self.cell.net
+        assert isinstance(score, Additive)
+        read = net.weight_ih_l0[:, self.config.embedding :]
+        return score.query.weight, score.v, read, net.weight_hh_l0, net.bias_hh_l0
+
+    def move(
+        self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]
+    ) -> tuple[Float[Tensor, "r p d"], Float[Tensor, "r dv"]]:
+        """The next state, and the context it has read."""
+        return self.cell.step(word + self.cell.project(context, self.config.embedding, bias=False), state), context
+
+    def read(
+        self, states: Float[Tensor, "*b d"], words: Float[Tensor, "*b e"], contexts: Float[Tensor, "*b dv"]
+    ) -> Float[Tensor, "*b k"]:
+        """The deep output."""
+        return self.dropout(maxout(self.deep(torch.cat([states, words, contexts], -1))))
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """The state before the first step; annotations are projected once."""
+        keys = kept(prepared(self.attention, memory))
+        row = {"state": repeated(memory.sentence["start"], rows)}
+        if coverage:
+            row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
+        return State({"memory": keys}, row, rows)
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One word of every row."""
+        words, before = self.dropout(self.target(tokens)), state.row["state"].clone()
+        context = looked(self.attention, before[:, 0], state)
+        after, _ = self.move(self.cell.project(words), before, context)
+        state.row["state"].copy_(after)
+        read = before if self.config.output == "previous" else after
+        return self.output(self.read(read[:, 0], words, context)), state

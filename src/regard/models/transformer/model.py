@@ -1,0 +1,239 @@
+r"""The Transformer: attention alone, multi-head and masked, with positions.
+
+Vaswani et al. 2017 (arXiv:1706.03762), figure 1. Embeddings are multiplied by √d and shared with the output projection
+(section 3.4). The paper's own form is `norm="post"` with sinusoidal positions; `norm="pre"`, the default of the small
+presets, trains without a long warm-up (arXiv:2002.04745). Departures: learned, rotary and ALiBi positions; positions
+that are concatenated to the embedding and projected back to the width of the model, in place of added ones; scores
+that are additive, or dot products without their scale; heads that each see a slice of the input.
+"""
+
+# b sentences · m source positions · n target positions · d width · v vocabulary · r rows
+import math
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.blocks import Block, Decoder, Encoder
+from regard.attention.fused_stack import LONGEST, has_hooks
+from regard.attention.heads import Sliced
+from regard.attention.positions import Embedded, Sinusoidal, sinusoids
+from regard.attention.score import Additive, Dot, Score
+from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join, split_packed
+from regard.errors import ArgumentError
+from regard.kernels.backends import SHORT_WIDTH, WIDEST
+from regard.kernels.dropout.quick import dropout
+from regard.kernels.linear import Linear
+from regard.kernels.triton import installed
+from regard.models.contract import Memory, Model, State, Tokens
+from regard.models.transformer.config import REACHES, TransformerConfig
+from regard.models.transformer.mixing import Convolution, Recurrence
+
+__all__ = ["Embedding", "TransformerModel", "initialise"]
+
+
+class Embedding(nn.Module):
+    """Token embeddings times √d, with their positions, and dropout on the sum."""
+
+    def __init__(self, vocabulary: int, size: int, positions: str, join: str, length: int, dropout: float):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, size)
+        self.scale, self.dropout = math.sqrt(size), dropout
+        self.positions: nn.Module | None = None
+        if positions == "sinusoidal":
+            self.positions = Sinusoidal(size, join=join)  # type: ignore[arg-type]
+        elif positions == "learned":
+            self.positions = Embedded(size, length, join=join)  # type: ignore[arg-type]
+        self.mix = nn.Linear(2 * size, size) if join == "concatenate" else None
+        nn.init.normal_(self.tokens.weight, std=size**-0.5)
+
+    def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
+        """What the blocks read."""
+        if (embedded := self.fused(ids, span, start)) is not None:
+            return embedded
+        x: Tensor = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            x = self.positions(x, start=start, span=span)
+        if self.mix is not None:
+            x = self.mix(x)
+        return dropout(x, self.dropout) if self.training else x
+
+    def fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
+        """The same for sequences end to end on a GPU under autocast, in its dtype: one pass, where nobody listens."""
+        packed, rest = split_packed(span)
+        served = (
+            packed is not None
+            and not rest
+            and ids.is_cuda
+            and torch.is_autocast_enabled("cuda")
+            and not torch.compiler.is_compiling()
+            and isinstance(start, int)
+            and start == 0
+            and type(self.positions) is Sinusoidal
+            and self.mix is None
+            and type(self.tokens) is nn.Embedding
+            and self.tokens.padding_idx is None
+            and installed()
+            and not has_hooks(self)
+        )
+        if not served or packed is None:
+            return None
+        from regard.kernels.dropout.triton import draw_seed, embed
+
+        dropout = self.dropout if self.training else 0.0
+        table = sinusoids(torch.arange(packed.longest, device=ids.device), self.tokens.embedding_dim).float()
+        seed = draw_seed(ids.device) if dropout else None
+        half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
+        return embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
+
+
+class TransformerModel(Model):
+    """Encoder and decoder stacks of blocks."""
+
+    def __init__(self, config: TransformerConfig, source: int, target: int):
+        super().__init__()
+        if config.tied == "all" and source != target:
+            raise ArgumentError(f"tied: all given, expected one vocabulary, not {source} and {target} pieces")
+        self.config = config
+        self.limit = config.length if config.positions == "learned" else None
+        embed = (config.size, config.positions, config.join, config.length, config.dropout)
+        self.source = Embedding(source, *embed)
+        self.target = self.source if config.tied == "all" else Embedding(target, *embed)
+        shared = {
+            "norm": config.norm,
+            "dropout": config.dropout,
+            "feed_dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "rotary": config.positions == "rotary",
+            "depth": config.depth,
+            "score": score_of(config),
+            "split": config.split,
+        }
+        layers = config.layers if config.decoder_layers is None else config.decoder_layers
+        self.encoder = Encoder(
+            config.size,
+            config.heads,
+            config.layers,
+            config.hidden,
+            mixing=mixing_of(config),
+            **shared,  # type: ignore[arg-type]
+        )
+        self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
+        self.readout = Linear(config.size, target)
+        initialise(self)
+        if config.tied != "none":
+            self.readout.weight = self.target.tokens.weight
+
+    @property
+    def packs(self) -> bool:
+        """Whether sentences end to end are served as they lie: not with ALiBi's biases, nor by heads of any width."""
+        config, width = self.config, self.config.size // self.config.heads
+        if config.positions == "alibi" or config.score != "dot" or config.depth not in (None, width):
+            return False
+        return width <= SHORT_WIDTH or (width <= WIDEST and width % 8 == 0 and not config.attention_dropout)
+
+    def bias(self, start: Start = 0) -> Span | None:
+        """ALiBi's, where positions are told that way."""
+        return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
+
+    def window(self, source: Tokens) -> Span | None:
+        """What the encoder's words see of each other, where that is not all."""
+        if self.config.mixing != "window":
+            return None
+        reach, n = reach_of(self.config), source.ids.shape[-1]
+        if source.ids.is_cuda and source.ids.ndim == 2 and n <= LONGEST:
+            # Of few words a mask is there at once; a kernel for windows would be compiled first.
+            place = torch.arange(n, device=source.ids.device)
+            return Mask((place[:, None] - place).abs() <= reach)
+        return Monotonic(reach)
+
+    def encode(self, source: Tokens) -> Memory:
+        """Every source token, having met all the others, or those near it."""
+        x = self.source(source.ids, source.span)
+        return Memory(self.encoder(x, span=join(source.span, self.bias(), self.window(source))), source.span)
+
+    def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
+        """All steps at once under the causal mask."""
+        x = self.target(target.ids, target.span)
+        # The causal mask keeps padding, which comes last, from the real positions; no other mask is needed.
+        span = join(None if isinstance(target.span, Lengths) else target.span, self.bias())
+        return self.decoder(x, memory.states, span=span, memory_span=memory.seen_from(target)), {}
+
+    def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
+        """Empty caches, and the memory's keys and values projected once for each block."""
+        memory = memory.padded()
+        state = self.decoder.start(memory.states, size, memory.span, rows=rows)
+        for part in state.row.values():
+            part.alone = self.config.positions == "alibi"
+        if coverage:
+            state.row["coverage"] = memory.states.new_zeros(len(memory.states) * rows, memory.states.shape[1])
+        return state
+
+    def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
+        """One query a row over the caches. Coverage is the last block's, the mean of its heads."""
+        start = state.row["past.0"].length.clone()
+        x = self.target(tokens[:, None], None, start)
+        x = self.decoder.step(x, state, self.bias(start)) if state.coverage is None else self.covered(x, state, start)
+        return self.output(x[:, 0]), state
+
+    def covered(self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]) -> Float[Tensor, "r 1 d"]:
+        """A step that keeps what the last block looked at."""
+        last = cast(Block, self.decoder.blocks[-1])
+        assert last.cross is not None
+        assert state.coverage is not None
+        seen: list[Tensor] = []
+        mine = threading.get_ident()
+
+        def keep(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
+            if threading.get_ident() != mine:  # another thread searches with the same model
+                return
+            with torch.no_grad():
+                seen.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr]
+
+        hook = last.cross.register_forward_hook(keep, with_kwargs=True)
+        try:
+            x = self.decoder.step(x, state, self.bias(start))
+        finally:
+            hook.remove()
+        state.coverage.add_(seen[0].flatten(0, 1))
+        return x
+
+
+def score_of(config: TransformerConfig) -> Callable[[int], Score] | None:
+    """What makes a head's score from its width; None is the default of heads, the scaled dot product."""
+    if config.score == "additive":
+        return lambda width: Additive(width, width, hidden=width)
+    return None if config.scaled else lambda width: Dot()
+
+
+def reach_of(config: TransformerConfig) -> int:
+    """How many words on each side are near."""
+    return REACHES[config.mixing] if config.reach is None else config.reach
+
+
+def mixing_of(config: TransformerConfig) -> Callable[[], nn.Module] | None:
+    """What makes an encoder block's mixing, where that is not attention."""
+    if config.mixing == "convolution":
+        return lambda: Convolution(config.size, reach_of(config))
+    return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None
+
+
+def initialise(model: nn.Module) -> None:
+    """Linear layers after Glorot and Bengio, no biases to begin with.
+
+    Embeddings have their own scale already, and so have recurrent cells.
+    """
+    sliced = {id(module.weight) for module in model.modules() if isinstance(module, Sliced)}
+    for name, parameter in model.named_parameters():
+        if ".both." in name:
+            continue
+        if id(parameter) in sliced:
+            for matrix in parameter.data:
+                nn.init.xavier_uniform_(matrix)
+        elif parameter.ndim > 1 and "tokens" not in name and "vectors" not in name:
+            nn.init.xavier_uniform_(parameter)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)

@@ -1,0 +1,152 @@
+"""RNNsearch against Bahdanau's formulas; the recurrence by hand against the loop; watching."""
+
+import pytest
+import torch
+from models import formulas
+from models.cases import RECURRENT_CASES, model_of, pair
+from oracles import agree
+
+from regard.attention import use_backend, watch
+from regard.kernels.recurrence.rnnsearch import cpu
+from regard.kernels.recurrence.rnnsearch.cpu import recur
+
+CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "rnnsearch"]
+
+
+def annotate(model, words):
+    xs = [model.source.weight[word] for word in words]
+    for forwards, backwards in zip(model.encoder.forwards, model.encoder.backwards, strict=True):
+        there, _ = formulas.read(forwards, xs)
+        back, _ = formulas.read(backwards, xs[::-1])
+        xs = [torch.cat(both) for both in zip(there, back[::-1], strict=True)]
+    return xs
+
+
+def align(score, state, annotations):
+    """a_j = softmax_j(v tanh(W s + U h_j + b))."""
+    w, u, b, v = score.query.weight, score.key.weight, score.key.bias, score.v
+    powers = [torch.exp((v * torch.tanh(w @ state + u @ h + b)).sum()) for h in annotations]
+    return [power / sum(powers) for power in powers]
+
+
+def oracle(model, words, read, weights=None):
+    annotations = annotate(model, words)
+    size = model.config.size
+    first = torch.tanh(model.begin.weight @ annotations[0][size:] + model.begin.bias)
+    state, hidden = list(first.split(size)), []
+    for word in read:
+        embedded, before = model.target.weight[word], state
+        a = align(model.attention.score, state[0], annotations)
+        context = sum(weight * h for weight, h in zip(a, annotations, strict=True))
+        state = formulas.cell(model.cell, torch.cat([embedded, context]), state)
+        seen = before[0] if model.config.output == "previous" else state[0]
+        u, v, c = model.deep.weight.split([size, len(embedded), 2 * size], 1)
+        hidden.append(formulas.maxout(u @ seen + v @ embedded + c @ context + model.deep.bias))
+        if weights is not None:
+            weights.append(torch.stack(a))
+    return hidden
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often the recurrence by hand ran."""
+    calls = []
+    apply = cpu.Recurrence.apply
+    monkeypatch.setattr(cpu.Recurrence, "apply", lambda *args: (calls.append(1), apply(*args))[1])
+    return calls
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_papers_formulas(name, counted):
+    model, (source, target) = model_of(name), pair()
+    wanted = formulas.by_sentence(oracle, model, source, target)
+    agree(model(source, target)[target.real], wanted, model.parameters())
+    assert len(counted) == (model.config.cell in ("gru", "lstm"))
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "rnnsearch-lstm", "rnnsearch-previous"])
+def test_the_loop_equals_the_papers_formulas(name, counted):
+    model, (source, target) = model_of(name), pair()
+    model.attention.register_forward_hook(lambda *_: None)
+    wanted = formulas.by_sentence(oracle, model, source, target)
+    agree(model(source, target)[target.real], wanted, model.parameters())
+    assert not counted
+
+
+def test_a_hook_a_forced_backend_and_autocast_get_the_loop(counted):
+    model, (source, target) = model_of("rnnsearch"), pair()
+    with use_backend("dense"):
+        model(source, target)
+    assert not counted
+    hook = model.attention.score.query.register_forward_pre_hook(lambda *_: None)
+    model(source, target)
+    assert not counted
+    hook.remove()
+    with torch.autocast("cpu", torch.bfloat16):
+        model.float()(source, target)
+    assert not counted
+    model(source, target)
+    assert len(counted) == 1
+
+
+@pytest.mark.parametrize(("gates", "parts"), [(3, 1), (4, 2)])
+@pytest.mark.parametrize("lengths", [[4, 2, 1], [4, 4, 4], [3, 0, 1]])
+def test_gradients_by_hand(lengths, gates, parts):
+    b, n, m, d, h, dv = 3, 2, 4, 3, 5, 4
+    g = gates * d
+    shapes = [(b, n, g), (b, parts, d), (b, m, h), (b, m, dv), (h, d), (h,), (g, dv), (g, d), (g,)]
+    inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    there = torch.arange(m) < torch.tensor(lengths)[:, None]
+    assert torch.autograd.gradcheck(lambda *x: recur(*x[:4], there, *x[4:]), inputs)
+
+
+def test_in_float32_by_hand_is_as_good_as_the_loop(counted):
+    """Both against float64: a sigmoid in place of a tanh loses nothing that counts."""
+    model, (source, target) = model_of("rnnsearch"), pair()
+    wanted = model(source, target).detach()
+    by_hand = model.float()(source, target)
+    assert len(counted) == 2
+    with use_backend("dense"):
+        loop = model(source, target)
+    worst = [(one.double() - wanted)[target.real].abs().max() for one in (by_hand, loop)]
+    assert worst[0] < max(1e-6, 4 * worst[1])
+
+
+def test_watching_gives_the_weights_of_every_step(counted):
+    model, (source, target) = model_of("rnnsearch"), pair()
+    with watch(model) as looks:
+        watched = model(source, target)
+    assert not counted
+    agree(watched[target.real], model(source, target)[target.real])
+    weights = looks["attention"].weights
+    assert weights.shape == (3, 6, 5)
+    for index, (m, n) in enumerate(zip(source.lengths.tolist(), target.lengths.tolist(), strict=True)):
+        wanted: list[torch.Tensor] = []
+        oracle(model, source.ids[index, :m], target.ids[index, :n], wanted)
+        agree(weights[index, :n, :m], torch.stack(wanted))
+    assert not weights[1, :, 1:].any()
+
+
+def test_steps_can_be_watched():
+    """No input of a look is overwritten by the step that follows."""
+    model, (source, target) = model_of("rnnsearch"), pair()
+    with torch.no_grad(), watch(model) as looks:
+        state = model.start(model.encode(source), size=8)
+        for tokens in target.ids.unbind(1):
+            model.step(tokens, state)
+    with torch.no_grad(), watch(model) as forced:
+        model(source, target)
+    agree(looks["attention"].weights, forced["attention"].weights)
+
+
+def test_an_empty_source_gives_no_context_and_finite_gradients(counted):
+    from regard.models.contract import Tokens
+
+    model, (_, target) = model_of("rnnsearch"), pair()
+    source = Tokens.of(torch.randint(9, (3, 4)), torch.tensor([0, 4, 2]))
+    by_hand = model(source, target)
+    assert len(counted) == 1
+    with use_backend("dense"):
+        agree(by_hand, model(source, target), model.parameters())
+    by_hand.sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
