@@ -15,7 +15,7 @@ from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed, Pred
 from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import ArgumentError, BackendError
 from regard.kernels.additive import chunked
-from regard.kernels.window import local
+from regard.kernels.window import cpu as window_cpu
 
 
 @pytest.mark.parametrize("name", ["sdpa", "window", "chunked"])
@@ -28,7 +28,7 @@ def test_a_backend_equals_dense_or_says_why_not(name, drawn):
         expected = evaluate(attention, inputs, span, cotangent)
     assert ran == ["dense"]
     small = mock.patch.object(chunked, "CHUNK", 64)  # several chunks, of queries and of rows
-    with use_backend(name), recorded() as ran, small, mock.patch.object(local, "MANY", 8):
+    with use_backend(name), recorded() as ran, small, mock.patch.object(window_cpu, "MANY", 8):
         try:
             found = evaluate(attention, inputs, span, cotangent)
         except BackendError:

@@ -23,8 +23,8 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
 from regard.kernels.backends import LARGE, Backend, Request, choose, packed_natively
 from regard.kernels.precision import product
-from regard.kernels.reach import Reach, broadcast
 from regard.kernels.reference import Call, biased
+from regard.kernels.span_limits import SpanLimits, broadcast
 
 __all__ = ["Attention", "Learned"]
 
@@ -245,7 +245,7 @@ class Attention(Attentive):
         keys, values = prepared.keys, prepared.values
         batch = broadcast(projected_query.shape[:-2], keys.shape[:-2], values.shape[:-2])
         alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
-        reach = Reach(projected_query.shape[-2], keys.shape[-2], projected_query.device, alone, heads=count)
+        reach = SpanLimits(projected_query.shape[-2], keys.shape[-2], projected_query.device, alone, heads=count)
         if prepared.length is not None:
             reach = reach.with_lengths(prepared.length, None)
         if span is not None:
@@ -268,7 +268,7 @@ class Attention(Attentive):
         packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         causal = 0 if any(is_plain(part, Causal) for part in rest) else None
-        reach = Reach(
+        reach = SpanLimits(
             projected_query.shape[-2],
             prepared.keys.shape[-2],
             projected_query.device,
@@ -294,7 +294,7 @@ class Attention(Attentive):
             packed.padded_span(rest),
         )
 
-    def build_call(self, query: Tensor, keys: Tensor, values: Tensor, reach: Reach) -> Call:
+    def build_call(self, query: Tensor, keys: Tensor, values: Tensor, reach: SpanLimits) -> Call:
         """The call, with its functions and numbers; under autocast all tensors in one dtype."""
         if torch.is_autocast_enabled(query.device.type):
             dtype = torch.get_autocast_dtype(query.device.type)
@@ -391,7 +391,7 @@ def one_line(part: object) -> str:
     return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
 
 
-def check_location(score: Score, reach: Reach) -> None:
+def check_location(score: Score, reach: SpanLimits) -> None:
     """Refuse a window over scores that are positions already."""
     if reach.window is not None and isinstance(score, Location):
         raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")

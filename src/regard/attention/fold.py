@@ -16,7 +16,7 @@ from regard.attention.span import Lengths, Mask, Packed, Predictive, Span, is_pl
 from regard.attention.weighting import Softmax
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.precision import product, wide
-from regard.kernels.reach import Reach, broadcast
+from regard.kernels.span_limits import SpanLimits, broadcast
 
 if TYPE_CHECKING:
     from regard.attention.attention import Attention
@@ -84,7 +84,7 @@ def partial(
     from regard.attention.attention import check_location  # it imports this file
 
     batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
-    reach = Reach(projected_query.shape[-2], keys, projected_query.device, batch)
+    reach = SpanLimits(projected_query.shape[-2], keys, projected_query.device, batch)
     if span is not None:
         reach = span.narrow(reach, query)
     check_location(attention.score, reach)

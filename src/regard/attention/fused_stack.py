@@ -21,7 +21,7 @@ from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.weighting import Softmax
 from regard.kernels.backends import forced
 from regard.kernels.linear import Linear
-from regard.kernels.linear.mixed import handed_on, product, products
+from regard.kernels.linear.mixed_precision import handed_on, product, products
 from regard.kernels.residual import residual
 from regard.kernels.triton import installed
 
@@ -201,7 +201,7 @@ def mixes(mixing: nn.Module, span: Span | None) -> Work:
 
 def looks_at_itself(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Self-attention, without the bias of its output."""
-    from regard.kernels.dot.short import self_attention
+    from regard.kernels.dot.one_tile import self_attention
 
     packed, rest = split_packed(span)
     assert isinstance(packed, Packed)
@@ -222,7 +222,7 @@ def looks_at_itself(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) ->
 
 def looks_at_memory(heads: Heads, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Attention to a memory, without the bias of its output."""
-    from regard.kernels.dot.short import cross_attention
+    from regard.kernels.dot.one_tile import cross_attention
 
     packed, _ = split_packed(across)
     assert isinstance(packed, Packed)

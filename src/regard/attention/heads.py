@@ -131,7 +131,7 @@ class Heads(Attentive):
             return self(x, past, span, start)
         projected_query, prepared = self.inputs(x, None, span, start)
         if isinstance(past, BeamIndexCache) and span is None and self.follows_directly(past, projected_query):
-            from regard.kernels.dot.step import follow
+            from regard.kernels.dot.decode_step import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
             assert past.length is not None

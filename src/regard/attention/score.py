@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from regard.attention.checks import positive
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.additive import quick, reference
+from regard.kernels.additive import cpu, reference
 from regard.kernels.dot import reference as dot
 from regard.kernels.linear import Linear
 from regard.kernels.precision import product
-from regard.kernels.reach import broadcast
+from regard.kernels.span_limits import broadcast
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score"]
 
@@ -180,7 +180,7 @@ class Additive(Score):
     def compare(
         self, projected_query: Float[Tensor, "*bq n h"], projected_keys: Float[Tensor, "*bk m h"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
-        scores = reference.scores if torch.is_grad_enabled() else quick.scores
+        scores = reference.scores if torch.is_grad_enabled() else cpu.scores
         return scores(projected_query, projected_keys, self.vector)
 
     def projected_size(self, key_size: int) -> int:

@@ -1,6 +1,6 @@
 r"""Spans: where may a query look?
 
-A span narrows a `Reach` by any of a mask, a bias (added to the scores) and a gate (multiplied after the weighting);
+A span narrows `SpanLimits` by any of a mask, a bias (added to the scores) and a gate (multiplied after the weighting);
 `&` joins spans. It sees the unprojected query and the true lengths. `start`, a number or one a row, is the index of
 the first query, so that one query over a cache knows where it stands.
 """
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.checks import check_offsets, check_radius, check_start, positive
 from regard.errors import ArgumentError, DeviceError, DtypeError, ShapeError
-from regard.kernels.reach import Layout, Reach, Window
+from regard.kernels.span_limits import Layout, SpanLimits, Window
 
 __all__ = ["Alibi", "Causal", "Joined", "Lengths", "Mask", "Monotonic", "Packed", "Predictive", "Span", "join"]
 
@@ -32,7 +32,7 @@ class Span:
 
     first = False  # whether others need this one's answer: Lengths before Predictive
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         """The reach, narrowed by this span; `query` is [*b n dq], unprojected."""
         raise TypeError(f"{type(self).__name__} does not say where to look: override `narrow`")
 
@@ -61,7 +61,7 @@ class Joined(Span):
     def parts(self) -> tuple[Span, ...]:
         return self._parts
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         for part in sorted(self.parts, key=lambda part: not part.first):
             reach = part.narrow(reach, query)
         return reach
@@ -122,7 +122,7 @@ class Lengths(Span):
             if self.fewest < 0:
                 raise ShapeError(f"lengths: {self.fewest} given, expected numbers of at least 0")
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         if self.most is not None and self.most > reach.keys:
             raise ShapeError(f"lengths: {self.most} given, expected 0 … {reach.keys}, the number of keys")
         lengths = per_row("lengths", self.lengths, reach)
@@ -141,7 +141,7 @@ class Causal(Span):
     def __init__(self, start: Start = 0):
         self.start = check_start(start)
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         return reach.with_causal(per_row("start", self.start, reach))
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class Monotonic(Span):
         self.radius = check_radius(radius, 0)
         self.start = check_start(start)
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         return reach.with_window(Window(self.radius, start=per_row("start", self.start, reach)))
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class Predictive(nn.Module, Span):
         )
         return fraction * (length if isinstance(length, int) else length.unsqueeze(-1))
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         if query.shape[-1] != self.query_size:
             raise ShapeError(f"query: width {query.shape[-1]} given, Predictive expects {self.query_size}")
         length = reach.keys if reach.lengths is None else reach.lengths
@@ -210,7 +210,7 @@ class Mask(Span):
             raise DtypeError(f"mask: {given} given, expected a boolean tensor (True: may look)")
         self.mask = mask
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         check_device("mask", self.mask, reach)
         mask, wanted = self.mask, (*reach.batch, reach.queries, reach.keys)
         if mask.ndim == len(wanted) + 1 and reach.heads is not None:  # a mask a head
@@ -239,7 +239,7 @@ class Alibi(Span):
         self.start = check_start(start)
         self.slopes = slopes(heads)
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         # Made where they are used: a copy from the host would be waited for.
         there = self.slopes if reach.device.type == "cpu" else slopes(self.heads, reach.device)
         wide = there.to(torch.promote_types(torch.float32, query.dtype))
@@ -406,13 +406,13 @@ def slopes(heads: int, device: torch.device | None = None) -> Float[Tensor, " he
     return torch.exp2(torch.cat([first, between]))
 
 
-def check_device(name: str, tensor: Tensor, reach: Reach) -> None:
+def check_device(name: str, tensor: Tensor, reach: SpanLimits) -> None:
     """Refuse a span's tensor that is not where the query is."""
     if tensor.device != reach.device:
         raise DeviceError(f"{name}: on {tensor.device}, expected {reach.device}, the query's device")
 
 
-def per_row(name: str, value, reach: Reach):  # type: ignore[no-untyped-def]
+def per_row(name: str, value, reach: SpanLimits):  # type: ignore[no-untyped-def]
     """A number as it is; a tensor moved from the host if need be and checked to broadcast to the batch."""
     if isinstance(value, int):
         return value

@@ -18,7 +18,7 @@ from regard.attention.cache import Cache
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.found import Found, Output
 from regard.decoding.options import Options
-from regard.kernels.likeliest import likeliest
+from regard.kernels.top_tokens import top_tokens
 from regard.models.contract import Memory, Model
 
 __all__ = ["Ended", "Places"]
@@ -129,7 +129,7 @@ class Places:
         forced = self.prefix.gather(1, step[:, None].clamp(max=self.prefix.shape[1] - 1))[:, 0]
         forced = torch.where(step >= self.most, END, forced).repeat_interleave(rows)
         early = (step < self.options.shortest).repeat_interleave(rows)
-        best, tokens, norm = likeliest(logits, each, never=(PAD, START), end=END, early=early, forced=forced)
+        best, tokens, norm = top_tokens(logits, each, never=(PAD, START), end=END, early=early, forced=forced)
         totals = (best + (self.total.flatten() - norm)[:, None]).view(self.count, -1)
         tokens = tokens.view(self.count, -1)
         penalty = ((6.0 + step.to(totals.dtype)) / 6.0).pow(self.options.length_penalty)[:, None]  # END counts

@@ -16,12 +16,12 @@ from torch import Tensor
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import reference
 from regard.kernels.additive import chunked
-from regard.kernels.additive import few as few_additive
+from regard.kernels.additive import few_queries as few_additive
 from regard.kernels.additive import triton as fused_additive
-from regard.kernels.dot import few, flex, sdpa, varlen
+from regard.kernels.dot import few_queries, flex, sdpa, varlen
 from regard.kernels.reference import Call
 from regard.kernels.triton import installed
-from regard.kernels.window import local
+from regard.kernels.window import cpu as window_cpu
 from regard.kernels.window import triton as predicted_window
 
 __all__ = ["BACKENDS", "Backend", "Request", "choose", "packed_natively", "use_backend"]
@@ -123,9 +123,9 @@ def step_refusal(request: Request) -> str | None:
 
 def attend_step(call: Call) -> Tensor:
     """The kernel is loaded when it is first asked for: Triton need not be there."""
-    from regard.kernels.dot import step
+    from regard.kernels.dot import decode_step
 
-    return step.attend(call)
+    return decode_step.attend(call)
 
 
 def few_wins(request: Request) -> bool:
@@ -223,9 +223,9 @@ def short_wins(request: Request) -> bool:
 
 def attend_short(call: Call) -> Tensor:
     """Loaded when it is first asked for, as Triton need not be there."""
-    from regard.kernels.dot import short
+    from regard.kernels.dot import one_tile
 
-    return short.attend(call)
+    return one_tile.attend(call)
 
 
 def triton_refusal(request: Request) -> str | None:
@@ -299,8 +299,8 @@ def window_wins(request: Request) -> bool:
     Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window.
     """
     width = 2 * request.radius + 1
-    if request.score == "bilinear" and request.window != "predicted" and request.queries > local.TILE:
-        return 4 * (width + local.TILE) <= request.keys
+    if request.score == "bilinear" and request.window != "predicted" and request.queries > window_cpu.TILE:
+        return 4 * (width + window_cpu.TILE) <= request.keys
     return 2 * width <= request.keys
 
 
@@ -321,8 +321,8 @@ BACKENDS = (
         flex.attend,
     ),
     Backend("triton", triton_refusal, triton_wins, where_it_is(attend_triton)),
-    Backend("window", window_refusal, window_wins, local.attend),
-    Backend("few", few_refusal, few_wins, few.attend),
+    Backend("window", window_refusal, window_wins, window_cpu.attend),
+    Backend("few", few_refusal, few_wins, few_queries.attend),
     Backend("few-additive", few_additive_refusal, lambda request: True, where_it_is(few_additive.attend)),
     Backend("sdpa", sdpa_refusal, lambda request: True, sdpa.attend),
     Backend(

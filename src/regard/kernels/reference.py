@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.kernels.precision import product, wide
-from regard.kernels.reach import Reach
+from regard.kernels.span_limits import SpanLimits
 
 __all__ = ["Call", "attend", "biased", "softmax", "sum_values"]
 
@@ -21,7 +21,7 @@ class Call:
     query: Tensor  # [*b n d]
     keys: Tensor  # [*b m d]
     values: Tensor  # [*b m dv]
-    reach: Reach
+    reach: SpanLimits
     compare: Callable[[Tensor, Tensor], Tensor]  # scores [*b n m] of query and keys
     weigh: Callable[[Tensor, Tensor | None], Tensor]  # weights [*b n m] of scores under a mask
     scale: float = 1.0  # bilinear scores are scale · q·k
@@ -66,7 +66,7 @@ def sum_values(scores: Tensor, call: Call) -> Tensor:
     return product(weights, call.values).to(call.values.dtype)
 
 
-def biased(scores: Tensor, reach: Reach) -> Tensor:
+def biased(scores: Tensor, reach: SpanLimits) -> Tensor:
     """The scores as a weighting takes them: in float32 or wider, with everything that spans add."""
     bias, scores = reach.bias(), wide(scores)
     return scores if bias is None else scores + bias.to(scores.dtype)

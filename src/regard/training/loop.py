@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention.fused_stack import has_hooks
 from regard.errors import CheckpointError, ConfigError, TrainingError
-from regard.kernels.linear.mixed import Copies
+from regard.kernels.linear.mixed_precision import Copies
 from regard.machine import wide_dtype
 from regard.training.ahead import Ahead, Share
 from regard.training.average import Average, mean_weights

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.kernels.additive.quick import tanh_
-from regard.kernels.reach import broadcast
+from regard.kernels.additive.cpu import tanh_
+from regard.kernels.span_limits import broadcast
 
 __all__ = ["scores"]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.kernels.eager import eager
-from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
+from regard.kernels.span_limits import broadcast
 
 __all__ = ["attend"]
 
@@ -236,7 +236,7 @@ def halved(x: Tensor) -> tuple[Tensor, Tensor, bool]:
     """What tensor cores take for x: float32 as two bfloat16, of which three products are one of float32."""
     if x.dtype != torch.float32 or not x.is_cuda:
         return x, x, False
-    from regard.kernels.additive.fused import forward
+    from regard.kernels.additive.triton_kernels import forward
 
     rows, size, width = x.shape
     high, low = (torch.empty(x.shape, dtype=torch.bfloat16, device=x.device) for _ in range(2))
@@ -249,7 +249,7 @@ def halved(x: Tensor) -> tuple[Tensor, Tensor, bool]:
 
 def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> tuple[Tensor, Tensor]:
     """e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
-    from regard.kernels.additive.fused import forward
+    from regard.kernels.additive.triton_kernels import forward
 
     rows, n, h = x.shape
     n_pad, h_pad = padded(n), -(-h // 4) * 4
@@ -265,7 +265,7 @@ def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> 
 
 def score(query, keys, vector, out, given, temperature):  # type: ignore[no-untyped-def]
     """All scores that anybody may look at, into `out` [r n m], padded; and each tile's part of the log-sum-exp."""
-    from regard.kernels.additive.fused import forward
+    from regard.kernels.additive.triton_kernels import forward
 
     (rows, n, h), m, heads = query.shape, keys.shape[1], vector.shape[0]
     n_pad, m_pad, h_pad = padded(n), padded(m), -(-h // 4) * 4
@@ -289,7 +289,7 @@ def score(query, keys, vector, out, given, temperature):  # type: ignore[no-unty
 
 def weigh(scored, partial, values, out, lse, given) -> None:  # type: ignore[no-untyped-def]
     """Contexts and the log-sum-exp of every query's scores."""
-    from regard.kernels.additive.fused import forward
+    from regard.kernels.additive.triton_kernels import forward
 
     (rows, n, dv), m = out.shape, values.shape[1]
     n_pad, m_pad = padded(n), padded(m)
@@ -303,7 +303,7 @@ def weigh(scored, partial, values, out, lse, given) -> None:  # type: ignore[no-
 
 def weights_backward(grad, values, context, scored, lse, given, temperature):  # type: ignore[no-untyped-def]
     """The gradient of the scores, [r n m] and [r m n], and of the values."""
-    from regard.kernels.additive.fused import backward
+    from regard.kernels.additive.triton_kernels import backward
 
     (rows, n, dv), m = context.shape, values.shape[1]
     n_pad, m_pad = padded(n), padded(m)
@@ -331,7 +331,7 @@ def weights_backward(grad, values, context, scored, lse, given, temperature):  #
 
 def scores_backward(g, turned, query, keys, vector, given):  # type: ignore[no-untyped-def]
     """The gradients of query, keys and vector from the scores'."""
-    from regard.kernels.additive.fused import backward
+    from regard.kernels.additive.triton_kernels import backward
 
     rows, (heads, h) = query.shape[0], vector.shape
     h_pad = -(-h // 4) * 4

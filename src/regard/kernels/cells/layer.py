@@ -35,7 +35,7 @@ class Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, projected: Tensor, recurrent: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
-        from regard.kernels.cells import steps
+        from regard.kernels.cells import triton
 
         (b, n, k, g), d = projected.shape, recurrent.shape[-1]
         new, half = projected.new_empty, projected.dtype
@@ -49,16 +49,16 @@ class Layer(torch.autograd.Function):
             torch.bmm(hidden[:, t], turned, out=summed)
             step = kept[:, t], kept[:, t + 1], gates[:, t], hidden[:, t + 1], t, out, lengths
             if g == 4 * d:
-                steps.lstm(projected, summed, *step)
+                triton.lstm(projected, summed, *step)
             else:
-                steps.gru(projected, summed, bias, *step)
+                triton.gru(projected, summed, bias, *step)
         ctx.save_for_backward(recurrent, lengths, hidden, kept, gates)
         return out.flatten(2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        from regard.kernels.cells import steps
+        from regard.kernels.cells import triton
 
         recurrent, lengths, hidden, kept, gates = ctx.saved_tensors
         (k, n, b, _), (_, g, d) = gates.shape, recurrent.shape
@@ -70,9 +70,9 @@ class Layer(torch.autograd.Function):
             later, into = None if t == n - 1 else carried, d_gates[:, t]
             if g == 4 * d:
                 cells = kept[:, t], kept[:, t + 1]
-                steps.lstm_backward(gates[:, t], *cells, given, later, by, into, t, d_projected, lengths)
+                triton.lstm_backward(gates[:, t], *cells, given, later, by, into, t, d_projected, lengths)
             else:
-                steps.gru_backward(gates[:, t], kept[:, t], given, later, by, into, d_projected, t, lengths)
+                triton.gru_backward(gates[:, t], kept[:, t], given, later, by, into, d_projected, t, lengths)
             if t:  # what comes before the first step is zero, and has no use for a gradient
                 torch.bmm(d_gates[:, t], recurrent, out=carried)
         flat = d_gates.flatten(1, 2)

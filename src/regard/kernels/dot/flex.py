@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from regard.kernels.reach import Reach, broadcast
 from regard.kernels.reference import Call
+from regard.kernels.span_limits import SpanLimits, broadcast
 
 __all__ = ["attend"]
 
@@ -68,7 +68,7 @@ def compiled() -> Any:
     return torch.compile(flex_attention)
 
 
-def alibi(reach: Reach, temperature: float) -> Callable[..., Tensor] | None:
+def alibi(reach: SpanLimits, temperature: float) -> Callable[..., Tensor] | None:
     """ALiBi's bias as a function of the indices, added to scale · q·k / T: divided by the temperature as scores are."""
     if not reach.slopes:
         return None

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
+from regard.kernels.span_limits import broadcast
 
 __all__ = ["attend", "masked"]
 

@@ -16,9 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.dropout.quick import STEPS
-from regard.kernels.linear.columns import processors, total
-from regard.kernels.linear.rows import row_sums
+from regard.kernels.dropout.cpu import STEPS
+from regard.kernels.linear.column_sums import processors, total
+from regard.kernels.linear.row_sums import row_sums
 
 __all__ = ["draw_seed", "dropout", "embed", "kept", "odds", "relu_dropped", "words"]
 

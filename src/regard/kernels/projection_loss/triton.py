@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.linear.columns import column_sums
+from regard.kernels.linear.column_sums import column_sums
 
 __all__ = ["ProjectionLoss"]
 

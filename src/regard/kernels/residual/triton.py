@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.dropout.triton import draw_seed, kept, odds, words
-from regard.kernels.linear.columns import processors, total
+from regard.kernels.linear.column_sums import processors, total
 
 __all__ = ["residual"]
 

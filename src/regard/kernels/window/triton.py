@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.kernels.eager import eager
-from regard.kernels.reach import broadcast
 from regard.kernels.reference import Call
+from regard.kernels.span_limits import broadcast
 
 __all__ = ["RADIUS", "attend"]
 
@@ -76,14 +76,14 @@ def compute(
 
     That is the softmax over each window, [r n w], and where the window begins and how many keys it has, [r n 2].
     """
-    from regard.kernels.window import kernels
+    from regard.kernels.window import triton_kernels
 
     (rows, n, d), (m, dv) = query.shape, values.shape[-2:]
     context = values.new_empty(rows, n, dv)
     plain, places = saved(query, radius, kept)
     if context.numel() == 0 or m == 0:
         return context.zero_(), plain.zero_(), places.zero_()
-    kernels.attend[(n, rows)](
+    triton_kernels.attend[(n, rows)](
         query, keys, values, query if vector is None else vector, centre.contiguous(), lengths,
         start if causal is None else causal, context, plain, places,
         n, m, d, dv, 1 if vector is None else vector.shape[0], wide(radius), radius, scale, spread,
@@ -122,7 +122,7 @@ def compute_backward(
     places: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, keys, values, centre and vector (empty without one)."""
-    from regard.kernels.window import kernels
+    from regard.kernels.window import triton_kernels
 
     (rows, n, d), (m, dv), width = query.shape, values.shape[-2:], wide(radius)
     if plain.numel() == 0 or values.numel() == 0:
@@ -132,7 +132,7 @@ def compute_backward(
     d_query, d_keys, d_values, d_centre = (x.new_empty(x.shape) for x in (query, keys, values, centre))
     ds, weights = torch.empty_like(plain), torch.empty_like(plain)
     heads, stride = (1, 0) if vector is None else (vector.shape[0], vector.stride(0))
-    kernels.query_gradients[(n, rows)](
+    triton_kernels.query_gradients[(n, rows)](
         query, keys, values, query if vector is None else vector, centre.contiguous(), grad, plain, places,
         d_query, d_centre, ds, weights,
         n, d, dv, heads, width, scale, spread,
@@ -143,7 +143,7 @@ def compute_backward(
 
     def summed(what: Tensor, x: Tensor, out: Tensor) -> None:
         piece = min(128, max(16, 1 << (x.shape[-1] - 1).bit_length()))
-        kernels.key_sums[(grid, -(-x.shape[-1] // piece), rows)](
+        triton_kernels.key_sums[(grid, -(-x.shape[-1] // piece), rows)](
             what, places, x, out, n, m, x.shape[-1], width, *x.stride(),
             BK=KEYS, BN=32, BD=piece, num_warps=4,
         )  # fmt: skip
@@ -154,7 +154,7 @@ def compute_backward(
         return d_query, d_keys, d_values, d_centre, query.new_empty(0)
     part = plain.new_empty((rows, grid, d))
     piece = min(128, max(16, 1 << (d - 1).bit_length()))
-    kernels.additive_key_gradients[(grid, -(-d // piece), rows)](
+    triton_kernels.additive_key_gradients[(grid, -(-d // piece), rows)](
         ds, places, query, keys, vector, d_keys, part, n, m, d, heads, width, *query.stride(), *keys.stride(), stride,
         BK=KEYS, BN=32, BD=piece, num_warps=4,
     )  # fmt: skip

@@ -32,7 +32,7 @@ from regard.attention import Attention
 from regard.attention.cache import Prepared, State
 from regard.attention.score import Additive, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
-from regard.kernels.reach import Reach, Window
+from regard.kernels.span_limits import SpanLimits, Window
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.layers.cells import Bidirectional, Dropout, Stack, turn
 from regard.models.layers.recurrent import (
@@ -193,7 +193,7 @@ class Around(Span):
     def __init__(self, radius: int, centres: Float[Tensor, "s rows"]):
         self.radius, self.centres = radius, centres
 
-    def narrow(self, reach: Reach, query: Tensor) -> Reach:
+    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
         """Only keys near the step of each query."""
         return reach.with_window(Window(self.radius, centre=self.centres))
 

@@ -25,7 +25,7 @@ from regard.attention.score import Additive, Dot, Score
 from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join, split_packed
 from regard.errors import ArgumentError
 from regard.kernels.backends import SHORT_WIDTH, WIDEST
-from regard.kernels.dropout.quick import dropout
+from regard.kernels.dropout.cpu import dropout
 from regard.kernels.linear import Linear
 from regard.kernels.triton import installed
 from regard.models.contract import Memory, Model, State, Tokens

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.additive import few
+from regard.kernels.additive import few_queries
 
 __all__ = ["recur"]
 
@@ -64,7 +64,7 @@ class Recurrence(torch.autograd.Function):
         recurrent: Tensor,
         bias: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from regard.kernels.cells import steps
+        from regard.kernels.cells import triton
 
         (n, b, g), (_, m, h), (d, dv) = projected.shape, keys.shape, (start.shape[-1], values.shape[-1])
         half, new = projected.dtype, projected.new_empty
@@ -79,13 +79,13 @@ class Recurrence(torch.autograd.Function):
         for i in range(n):
             torch.mm(states[i], query.T, out=asked[i])
             into = contexts[i][:, None], weights[:, i : i + 1]
-            few.look(asked[i][:, None], keys, values, vector, lengths, context=into[0], weights=into[1])
+            few_queries.look(asked[i][:, None], keys, values, vector, lengths, context=into[0], weights=into[1])
             torch.mm(seen[i], both.T, out=summed[0])
             step = kept[i : i + 1], kept[i + 1 : i + 2], gates[i : i + 1], states[i + 1 : i + 2], i
             if g == 4 * d:
-                steps.lstm(words, summed, *step)
+                triton.lstm(words, summed, *step)
             else:
-                steps.gru(words, summed, bias, *step)
+                triton.gru(words, summed, bias, *step)
         ctx.save_for_backward(seen, kept, asked, gates, weights, keys, values, lengths, query, vector, both)
         ctx.set_materialize_grads(False)
         ctx.gates = g
@@ -96,8 +96,8 @@ class Recurrence(torch.autograd.Function):
     def backward(
         ctx: Any, d_states: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        from regard.kernels.additive import few_gradients
-        from regard.kernels.cells import steps
+        from regard.kernels.additive import few_queries_gradients
+        from regard.kernels.cells import triton
 
         seen, kept, asked, gates, weights, keys, values, lengths, query, vector, both = ctx.saved_tensors
         (n, b, h), (_, _, dv), d, g = asked.shape, values.shape, kept.shape[-1], ctx.gates
@@ -114,11 +114,11 @@ class Recurrence(torch.autograd.Function):
             later = None if i == n - 1 else back[None, :, :d]
             before, after = kept[i : i + 1], kept[i + 1 : i + 2]
             if g == 4 * d:
-                steps.lstm_backward(gates[i : i + 1], before, after, given, later, by, into[i : i + 1], i)
+                triton.lstm_backward(gates[i : i + 1], before, after, given, later, by, into[i : i + 1], i)
             else:
-                steps.gru_backward(gates[i : i + 1], before, given, later, by, into[i : i + 1], words, i)
+                triton.gru_backward(gates[i : i + 1], before, given, later, by, into[i : i + 1], words, i)
             torch.mm(into[i], both, out=back)
-            few_gradients.step(
+            few_queries_gradients.step(
                 asked[i],
                 keys,
                 values,
@@ -135,7 +135,7 @@ class Recurrence(torch.autograd.Function):
             back[:, :d].addmm_(d_asked[i], query)
         first = back[:, :d].float() if n else by[0]
         d_start = torch.stack([first, by[0]], 1) if g == 4 * d else (first + by[0])[:, None]
-        d_keys, d_vector = few_gradients.gather(asked.transpose(0, 1), keys, vector, lengths, d_scores)
+        d_keys, d_vector = few_queries_gradients.gather(asked.transpose(0, 1), keys, vector, lengths, d_scores)
         d_values = torch.bmm(weights.to(gates.dtype).mT, d_read.transpose(0, 1))
         flat = seen[:-1].flatten(0, 1)
         d_both = into.flatten(0, 1).T @ flat

@@ -1,0 +1,188 @@
+"""Launches of a GRU's or an LSTM's step, forward and backward: `kernels` has what they compute."""
+
+# k directions · b rows · n positions · d width of a state · g gates, 4d or 3d
+import triton
+from torch import Tensor
+
+from regard.kernels.cells.triton_kernels import gru_backward_kernel, gru_kernel, lstm_backward_kernel, lstm_kernel
+
+__all__ = ["gru", "gru_backward", "lstm", "lstm_backward"]
+
+
+def grid(k: int, b: int, d: int) -> tuple[tuple[int, int, int], dict[str, int]]:
+    """A program a row, direction and block of its width."""
+    block = min(512, triton.next_power_of_2(d))
+    return (b, triton.cdiv(d, block), k), {"BLOCK": block, "num_warps": max(1, block // 256)}
+
+
+def ways(x: Tensor) -> tuple[int, int]:
+    """Strides of [k b _] over directions and rows."""
+    assert x.stride(2) == 1
+    return x.stride(0), x.stride(1)
+
+
+def places(x: Tensor | None) -> tuple[int, int, int]:
+    """Strides of [b n k _] over rows, positions and directions."""
+    if x is None:
+        return 0, 0, 0
+    assert x.stride(3) == 1
+    return x.stride(0), x.stride(1), x.stride(2)
+
+
+def lstm(
+    x: Tensor,
+    s: Tensor,
+    before: Tensor,
+    after: Tensor,
+    gates: Tensor,
+    state: Tensor,
+    t: int,
+    out: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> None:
+    """Step t: [b n k 4d], [k b 4d] and c -> c', the gates and h' [k b d]; h' in its place of `out`, [b n k d], too."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    lstm_kernel[programs](
+        x,
+        s,
+        before,
+        after,
+        gates,
+        state,
+        state if out is None else out,
+        x if lengths is None else lengths,
+        t,
+        d,
+        *places(x),
+        *ways(s),
+        *ways(before),
+        *ways(gates),
+        *ways(state),
+        *places(out),
+        TURNED=lengths is not None,
+        OUT=out is not None,
+        **options,
+    )
+
+
+def lstm_backward(
+    gates: Tensor,
+    before: Tensor,
+    after: Tensor,
+    given: Tensor | None,
+    carried: Tensor | None,
+    d_cell: Tensor,
+    d_gates: Tensor,
+    t: int,
+    d_x: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> None:
+    """Step t: from the gradients of h' (two parts) and of c' (made that of c) those of the gates before activation."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    lstm_backward_kernel[programs](
+        gates,
+        before,
+        after,
+        gates if given is None else given,
+        gates if carried is None else carried,
+        d_cell,
+        d_gates,
+        d_gates if d_x is None else d_x,
+        gates if lengths is None else lengths,
+        t,
+        d,
+        *ways(gates),
+        *ways(before),
+        *places(given),
+        *((0, 0) if carried is None else ways(carried)),
+        *ways(d_cell),
+        *ways(d_gates),
+        *places(d_x),
+        TURNED=lengths is not None,
+        GIVEN=given is not None,
+        CARRIED=carried is not None,
+        OUT=d_x is not None,
+        **options,
+    )
+
+
+def gru(
+    x: Tensor,
+    s: Tensor,
+    bias: Tensor,
+    before: Tensor,
+    after: Tensor,
+    gates: Tensor,
+    state: Tensor,
+    t: int,
+    out: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> None:
+    """Step t: [b n k 3d], [k b 3d or 4d], [k 3d] and h -> h' in float32, r, z, proposal and u, h' in `state`'s."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    gru_kernel[programs](
+        x,
+        s,
+        bias,
+        before,
+        after,
+        gates,
+        state,
+        state if out is None else out,
+        x if lengths is None else lengths,
+        t,
+        d,
+        *places(x),
+        *ways(s),
+        *ways(before),
+        *ways(gates),
+        *ways(state),
+        *places(out),
+        TURNED=lengths is not None,
+        OUT=out is not None,
+        FOURTH=s.shape[2] == 4 * d,
+        **options,
+    )
+
+
+def gru_backward(
+    gates: Tensor,
+    before: Tensor,
+    given: Tensor | None,
+    carried: Tensor | None,
+    d_state: Tensor,
+    d_gates: Tensor,
+    d_x: Tensor,
+    t: int,
+    lengths: Tensor | None = None,
+) -> None:
+    """Step t: from the gradients of h' (three parts, the last made that of h) those of s and of x."""
+    k, b, d = before.shape
+    programs, options = grid(k, b, d)
+    gru_backward_kernel[programs](
+        gates,
+        before,
+        gates if given is None else given,
+        gates if carried is None else carried,
+        d_state,
+        d_gates,
+        d_x,
+        gates if lengths is None else lengths,
+        t,
+        d,
+        *ways(gates),
+        *ways(before),
+        *places(given),
+        *((0, 0) if carried is None else ways(carried)),
+        *ways(d_state),
+        *ways(d_gates),
+        *places(d_x),
+        TURNED=lengths is not None,
+        GIVEN=given is not None,
+        CARRIED=carried is not None,
+        FOURTH=d_gates.shape[2] == 4 * d,
+        **options,
+    )

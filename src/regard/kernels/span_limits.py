@@ -1,0 +1,247 @@
+"""What each query may reach: a joined span, resolved for one call into plain tensors and numbers.
+
+Backends read the structure (a causal start, a window's radius) where they can use it, and ask for the dense `mask`,
+`bias` and `gate` where they cannot. Nothing here knows the classes of `regard.attention`.
+"""
+
+# b batch · n queries · m keys
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self, cast
+
+import torch
+from torch import Tensor
+
+from regard.errors import ShapeError
+
+__all__ = ["Layout", "SpanLimits", "Window", "broadcast"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The keys j with |j - centre_i| <= radius; with `sigma`, a Gaussian gate around the centre."""
+
+    radius: int
+    centre: Tensor | None = None  # [*b n], real; None: centre_i = start + i
+    start: int | Tensor = 0
+    sigma: float | None = None
+
+    def centres(self, queries: int, device: torch.device) -> Tensor:
+        """The centre of every query, [*b n] or [n]."""
+        return self.centre if self.centre is not None else positions(self.start, queries, device)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sequences end to end: where each begins and ends among the queries and among the keys."""
+
+    offsets: Tensor  # [sequences + 1]
+    key_offsets: Tensor
+    longest: int
+    longest_key: int
+
+
+@dataclass(frozen=True)
+class SpanLimits:
+    """Where n queries may look among m keys. Every tensor broadcasts over the leading dimensions of the scores."""
+
+    queries: int
+    keys: int
+    device: torch.device
+    batch: tuple[int, ...] = ()
+    lengths: Tensor | None = None  # [*b]: keys that exist
+    fewest: int | None = None  # the smallest length, where the host knows it
+    causal: int | Tensor | None = None  # index of the first query; None: not causal
+    window: Window | None = None
+    windows: tuple[Window, ...] = ()  # further ones
+    heads: int | None = None  # how many, where scores have a head axis
+    masks: tuple[Tensor, ...] = ()  # True: may look; each broadcasts to [*b n m]
+    biases: tuple[Tensor, ...] = ()  # added to the scores
+    gates: tuple[Tensor, ...] = ()  # multiplied after the weighting
+    slopes: tuple[tuple[Tensor, int | Tensor], ...] = ()  # ALiBi's, [heads], each with its start
+    layout: Layout | None = None  # set for a backend that serves Packed sequences as they lie
+
+    # ---- what spans add
+
+    def with_lengths(self, lengths: Tensor, fewest: int | None) -> Self:
+        """Only the first `lengths` keys exist."""
+        if self.lengths is not None:
+            lengths = torch.minimum(self.lengths, lengths)
+            fewest = None if fewest is None or self.fewest is None else min(fewest, self.fewest)
+        return replace(self, lengths=lengths, fewest=fewest)
+
+    def with_causal(self, start: int | Tensor) -> Self:
+        """Query i sees keys up to start + i."""
+        if self.causal is None:
+            return replace(self, causal=start)
+        if isinstance(start, int) and isinstance(self.causal, int):
+            return replace(self, causal=min(start, self.causal))
+        both = (torch.as_tensor(one, device=self.device) for one in (start, self.causal))
+        return replace(self, causal=torch.minimum(*both))
+
+    def with_window(self, window: Window) -> Self:
+        """Only keys near a centre."""
+        if self.window is None:
+            return replace(self, window=window)
+        return replace(self, windows=(*self.windows, window))
+
+    def with_mask(self, mask: Tensor) -> Self:
+        """Only where the mask is True."""
+        return replace(self, masks=(*self.masks, mask))
+
+    def with_bias(self, bias: Tensor) -> Self:
+        """Added to the scores."""
+        return replace(self, biases=(*self.biases, bias))
+
+    def with_gate(self, gate: Tensor) -> Self:
+        """Multiplied after the weighting."""
+        return replace(self, gates=(*self.gates, gate))
+
+    def with_slopes(self, slopes: Tensor, start: int | Tensor) -> Self:
+        """ALiBi: -slope · |i - j|, one slope a head."""
+        return replace(self, slopes=(*self.slopes, (slopes, start)))
+
+    # ---- what backends ask
+
+    def mask(self, first: int = 0, last: int | None = None) -> Tensor | None:
+        """All limits as one boolean tensor for keys first … last, or None where there is no limit."""
+        j = key_indices(self.keys if last is None else last, self.device, first)
+        parts = [mask if mask.shape[-1] == 1 else mask[..., first:last] for mask in self.masks]
+        limits = self.limits(j)
+        return joined(parts if limits is None else [*parts, limits], torch.logical_and)
+
+    def limits(self, j: Tensor) -> Tensor | None:
+        """The structured limits (lengths, causality, the window) at key indices j: [m], or [*b n w], some a query."""
+        parts = []
+        if self.lengths is not None:
+            parts.append(j < rows(self.lengths))
+        if self.causal is not None:
+            parts.append(causal_mask(self.causal, self.queries, j))
+        parts += [window_mask(window, self.queries, j) for window in self.all_windows]
+        return joined(parts, torch.logical_and)
+
+    def bias(self, first: int = 0, last: int | None = None) -> Tensor | None:
+        """Everything added to the scores of keys first … last."""
+        parts = [bias if bias.shape[-1] == 1 else bias[..., first:last] for bias in self.biases]
+        if self.slopes:
+            j = key_indices(self.keys if last is None else last, self.device, first)
+            parts += [linear_bias(slopes, start, self.queries, j) for slopes, start in self.slopes]
+        return joined(parts, torch.add)
+
+    def gate(self, first: int = 0, last: int | None = None) -> Tensor | None:
+        """Everything that multiplies the weights of keys first … last."""
+        parts = [gate if gate.shape[-1] == 1 else gate[..., first:last] for gate in self.gates]
+        gated = [window for window in self.all_windows if window.sigma is not None]
+        if gated:
+            j = key_indices(self.keys if last is None else last, self.device, first)
+            parts += [gaussian(window, self.queries, j) for window in gated]
+        return joined(parts, torch.mul)
+
+    @property
+    def all_windows(self) -> tuple[Window, ...]:
+        """Every window that is given."""
+        return () if self.window is None else (self.window, *self.windows)
+
+    @property
+    def plainly_causal(self) -> bool:
+        """Causal from query 0, the form that fused kernels know by a flag."""
+        return isinstance(self.causal, int) and self.causal == 0
+
+    @property
+    def maybe_empty(self) -> bool:
+        """Whether a query may have nothing to look at, as far as the host knows."""
+        if self.masks or self.window is not None:
+            return True
+        if self.lengths is not None and not self.fewest:
+            return True
+        return self.causal is not None and not (isinstance(self.causal, int) and self.causal >= 0)
+
+    def over_heads(self) -> Self:
+        """The same limits with a head axis before the queries."""
+
+        def each(masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            with_heads = len(self.batch) + 3
+            return tuple(mask if mask.ndim < 3 or mask.ndim == with_heads else mask.unsqueeze(-3) for mask in masks)
+
+        def row(start: int | Tensor) -> int | Tensor:
+            return start if isinstance(start, int) or start.ndim == 0 else start.unsqueeze(-1)
+
+        def over(window: Window) -> Window:
+            centre = window.centre if window.centre is None or window.centre.ndim < 2 else window.centre.unsqueeze(-2)
+            return replace(window, centre=centre, start=row(window.start))
+
+        return replace(
+            self,
+            batch=(*self.batch, 1),
+            lengths=None if self.lengths is None else cast(Tensor, row(self.lengths)),
+            causal=None if self.causal is None else row(self.causal),
+            window=None if self.window is None else over(self.window),
+            windows=tuple(over(window) for window in self.windows),
+            masks=each(self.masks),
+            biases=each(self.biases),
+            gates=each(self.gates),
+            slopes=tuple((slopes, row(start)) for slopes, start in self.slopes),
+        )
+
+
+def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that all broadcast to; torch's own function takes a hundred times as long for shapes that are equal."""
+    first, *others = (tuple(shape) for shape in shapes)
+    if all(shape == first for shape in others):
+        return first
+    longest = max(len(shape) for shape in (first, *others))
+    padded = [(1,) * (longest - len(shape)) + shape for shape in (first, *others)]
+    sizes = [{size for size in one if size != 1} for one in zip(*padded, strict=True)]
+    if any(len(size) > 1 for size in sizes):
+        given = ", ".join(str(list(shape)) for shape in (first, *others))
+        raise ShapeError(f"leading dimensions: {given} given, expected what broadcasts")
+    return tuple(size.pop() if size else 1 for size in sizes)
+
+
+def key_indices(last: int, device: torch.device, first: int = 0) -> Tensor:
+    """The indices of keys first … last."""
+    return torch.arange(first, last, device=device)
+
+
+def positions(start: int | Tensor, queries: int, device: torch.device) -> Tensor:
+    """start + i for every query: [n], or [*b n] where every row has its own start."""
+    i = torch.arange(queries, device=device)
+    return i + (start if isinstance(start, int) else start.unsqueeze(-1))
+
+
+def rows(value: Tensor) -> Tensor:
+    """[*b] -> [*b 1 1], to stand beside queries and keys."""
+    return value[..., None, None]
+
+
+def causal_mask(start: int | Tensor, queries: int, j: Tensor) -> Tensor:
+    """True where j <= start + i."""
+    return j <= positions(start, queries, j.device)[..., None]
+
+
+def window_mask(window: Window, queries: int, j: Tensor) -> Tensor:
+    """True where |j - centre| <= radius."""
+    return (j - window.centres(queries, j.device).detach()[..., None]).abs() <= window.radius
+
+
+def linear_bias(slopes: Tensor, start: int | Tensor, queries: int, j: Tensor) -> Tensor:
+    """-slope · |start + i - j|, [heads n m] or [*b heads n m]."""
+    return -slopes[:, None, None] * (positions(start, queries, j.device)[..., None] - j).abs()
+
+
+def gaussian(window: Window, queries: int, j: Tensor) -> Tensor:
+    """exp(-(j - centre)² / 2σ²): Luong et al. 2015, equation 10."""
+    assert window.sigma is not None
+    distance = (j - window.centres(queries, j.device)[..., None]) * (1 / (window.sigma * math.sqrt(2)))
+    return torch.exp(-distance.square())
+
+
+def joined(parts: list[Tensor], join) -> Tensor | None:  # type: ignore[no-untyped-def]
+    """All parts as one tensor, or None where there are none."""
+    if not parts:
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = join(result, part)
+    return result

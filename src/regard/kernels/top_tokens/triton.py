@@ -1,0 +1,111 @@
+"""The likeliest tokens in one kernel: a program reads a row of scores twice, and of some columns a third time.
+
+The vocabulary is folded into lanes: lane i sees tokens i, i + LANES, i + 2 LANES, …, and keeps their maximum. The best
+k tokens are in the k lanes with the largest maxima, so that only those are looked at token by token.
+"""
+
+# r rows · v vocabulary · k tokens
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = ["top_tokens"]
+
+LANES = 1024
+
+
+def top_tokens(
+    scores: Tensor, count: int, never: tuple[int, ...], end: int, early: Tensor, forced: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As the reference, in float32; the rows may be apart, the columns not."""
+    rows, size = scores.shape
+    scores = scores if scores.stride(1) == 1 else scores.contiguous()
+    best = torch.empty(rows, count, dtype=torch.float32, device=scores.device)
+    tokens = torch.empty(rows, count, dtype=torch.int64, device=scores.device)
+    norm = torch.empty(rows, dtype=torch.float32, device=scores.device)
+    first, second = (*never, -1, -1)[:2]
+    if rows:
+        kernel[(rows,)](
+            scores,
+            best,
+            tokens,
+            norm,
+            early,
+            forced,
+            size,
+            scores.stride(0),
+            first,
+            second,
+            end,
+            LANES=LANES,
+            FOLDS=triton.next_power_of_2(triton.cdiv(size, LANES)),
+            COUNT=count,
+            PLACES=triton.next_power_of_2(count),
+            num_warps=4,
+        )
+    return best, tokens, norm
+
+
+@triton.jit
+def kernel(
+    scores,
+    best,
+    tokens,
+    norm,
+    early_at,
+    forced_at,
+    size,
+    stride,
+    first,
+    second,
+    end,
+    LANES: tl.constexpr,
+    FOLDS: tl.constexpr,
+    COUNT: tl.constexpr,
+    PLACES: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    scores += row * stride
+    early = tl.load(early_at + row).to(tl.int32)
+    forced = tl.load(forced_at + row).to(tl.int32)
+    lane = tl.arange(0, LANES)
+    highest = tl.full((LANES,), float("-inf"), tl.float32)
+    top = tl.full((LANES,), float("-inf"), tl.float32)
+    for begin in range(0, size, LANES):
+        token = begin + lane
+        x = tl.load(scores + token, mask=token < size, other=float("-inf")).to(tl.float32)
+        highest = tl.maximum(highest, x)
+        free = (token != first) & (token != second) & ((token != end) | (early == 0))
+        may = ((forced < 0) & free) | (token == forced)
+        top = tl.maximum(top, tl.where(may, x, float("-inf")))
+    most = tl.max(highest, 0)
+    nothing = most == float("-inf")  # a row of -∞ alone: NaN would come of -∞ - -∞
+    shift = tl.where(nothing, 0.0, most)
+    total = tl.zeros((LANES,), tl.float32)
+    for begin in range(0, size, LANES):
+        token = begin + lane
+        x = tl.load(scores + token, mask=token < size, other=float("-inf")).to(tl.float32)
+        total += tl.exp(x - shift)
+    sum_of = tl.maximum(tl.sum(total, 0), 1.0)  # the largest alone is 1
+    tl.store(norm + row, tl.where(nothing, float("-inf"), shift + tl.log(sum_of)))
+
+    place = tl.arange(0, PLACES)
+    lanes = tl.full((PLACES,), -1, tl.int32)  # none
+    for i in tl.static_range(COUNT):
+        value, at = tl.max(top, 0, return_indices=True)
+        lanes = tl.where(place == i, tl.where(value > float("-inf"), at, -1), lanes)
+        top = tl.where(lane == at, float("-inf"), top)
+    fold = tl.arange(0, FOLDS)
+    token = fold[None, :] * LANES + lanes[:, None]  # [places folds]
+    free = (token != first) & (token != second) & ((token != end) | (early == 0))
+    may = (lanes[:, None] >= 0) & (token < size) & (((forced < 0) & free) | (token == forced))
+    few = tl.load(scores + token, mask=may, other=float("-inf")).to(tl.float32)
+    flat = tl.reshape(few, (PLACES * FOLDS,))
+    which = tl.reshape(token, (PLACES * FOLDS,))
+    index = tl.arange(0, PLACES * FOLDS)
+    for i in tl.static_range(COUNT):
+        value, at = tl.max(flat, 0, return_indices=True)
+        tl.store(best + row * COUNT + i, value)
+        tl.store(tokens + row * COUNT + i, tl.maximum(tl.sum(tl.where(index == at, which, 0), 0), 0).to(tl.int64))
+        flat = tl.where(index == at, float("-inf"), flat)

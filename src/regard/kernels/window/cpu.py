@@ -1,0 +1,171 @@
+"""Local attention: each query meets the 2·radius + 1 keys of its window and few others.
+
+A window that moves one key a query (local-m) is cut into tiles that neighbouring queries share. Many windows anywhere
+(local-p) are sorted into buckets. Few queries, or an additive score, whose cost is in the comparing and not in the
+copying, take a copy of their keys each.
+"""
+
+# b batch · r rows: all leading dimensions as one · n queries · m keys · w keys of a window · d width · t tiles
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.kernels.precision import product, wide
+from regard.kernels.reference import Call, softmax
+from regard.kernels.span_limits import SpanLimits, Window, broadcast, gaussian
+from regard.kernels.window import cpu_buckets
+
+__all__ = ["attend"]
+
+BUDGET = 1 << 19  # numbers of keys and values copied at once on a CPU: what stays in its cache needs no new pages
+MANY = 64  # queries from which sorting them pays
+TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE keys are read for each that is needed
+
+
+def attend(call: Call) -> Tensor:
+    """The same sum as the reference's over the window alone; a bilinear or an additive score, softmax."""
+    batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
+    parts = [kernel(part)(part) for part in some_rows(flat(call, batch))]
+    context = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return context.reshape(*batch, *context.shape[-2:])
+
+
+def kernel(call: Call):  # type: ignore[no-untyped-def]
+    """Which of the three ways."""
+    window = call.reach.window
+    assert window is not None
+    if call.vector is not None:
+        return gathered
+    if window.centre is None and isinstance(window.start, int) and call.reach.queries >= TILE:
+        nearest, furthest = window.start - window.radius, window.start + call.reach.queries + window.radius
+        if nearest < call.reach.keys and furthest > 0:  # tiles must touch a key
+            return tiled
+    # The number of buckets hangs on the data: a GPU would be waited for, and a compiler cannot know it.
+    fixed = call.query.is_cuda or torch.compiler.is_compiling()
+    return cpu_buckets.attend if call.reach.queries >= MANY and not fixed else gathered
+
+
+def flat(call: Call, batch: tuple[int, ...]) -> Call:
+    """The call with one leading dimension, and every limit given a row each."""
+
+    def rows(x: Tensor, tail: int) -> Tensor:  # [*b …] -> [r …]
+        kept = x.shape[x.ndim - tail :]
+        return x.expand((*batch, *kept)).reshape(math.prod(batch), *kept)
+
+    def start(value: int | Tensor) -> int | Tensor:
+        return rows(value, 0) if isinstance(value, Tensor) else value
+
+    reach, window = call.reach, call.reach.window
+    assert window is not None
+    window = replace(
+        window, centre=None if window.centre is None else rows(window.centre, 1), start=start(window.start)
+    )
+    flat_reach = SpanLimits(
+        reach.queries,
+        reach.keys,
+        reach.device,
+        (math.prod(batch),),
+        lengths=None if reach.lengths is None else rows(reach.lengths, 0),
+        causal=None if reach.causal is None else start(reach.causal),
+        window=window,
+    )
+    query, keys, values = (rows(x, 2) for x in (call.query, call.keys, call.values))
+    vector = None if call.vector is None else rows(call.vector, 1)
+    return replace(call, query=query, keys=keys, values=values, reach=flat_reach, vector=vector)
+
+
+def some_rows(call: Call) -> Iterator[Call]:
+    """As many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
+    reach, window = call.reach, call.reach.window
+    assert window is not None
+    rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
+    few = reach.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
+    copied = width * (few if kernel(call) is gathered else max(reach.queries, reach.keys))
+    step = rows if call.query.is_cuda or torch.compiler.is_compiling() else max(1, BUDGET // max(1, copied))
+    if step >= rows:
+        yield call
+        return
+
+    def cut(value, part: slice):  # type: ignore[no-untyped-def]
+        return value[part] if isinstance(value, Tensor) else value
+
+    for part in (slice(first, first + step) for first in range(0, rows, step)):
+        limits = replace(
+            reach,
+            lengths=cut(reach.lengths, part),
+            causal=cut(reach.causal, part),
+            window=replace(window, centre=cut(window.centre, part), start=cut(window.start, part)),
+        )
+        tensors = {name: cut(getattr(call, name), part) for name in ("query", "keys", "values", "vector")}
+        yield replace(call, reach=limits, **tensors)
+
+
+def gathered(call: Call) -> Tensor:
+    """Every query with its own copy of its keys: [r n w d]."""
+    reach, window = call.reach, call.reach.window
+    assert window is not None
+    width = min(2 * window.radius + 1, reach.keys)
+    centre = window.centres(reach.queries, reach.device).detach().expand(call.query.shape[:-1])
+    # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
+    first = torch.ceil(centre - window.radius).long().clamp(0, reach.keys - width)
+    index = first[..., None] + torch.arange(width, device=reach.device)  # [r n w]
+    keys, values = pick(call.keys, index), pick(call.values, index)
+    if call.vector is None:
+        scores = product(keys, call.query[..., None]).squeeze(-1) * call.scale
+    else:
+        hidden = torch.tanh(wide(call.query)[..., None, :] + wide(keys))
+        scores = (hidden * call.vector[:, None, None].to(hidden.dtype)).sum(-1)
+    weights = softmax(scores, reach.limits(index), call.temperature)
+    if window.sigma is not None:
+        weights = weights * gaussian(window, reach.queries, index).to(weights.dtype)
+    if call.dropout:
+        weights = F.dropout(weights, call.dropout)
+    return product(weights[..., None, :], values).squeeze(-2).to(values.dtype)
+
+
+def pick(tensor: Tensor, index: Tensor) -> Tensor:
+    """Rows of [r m d] at [r n w] -> [r n w d], by one flat index_select (its backward adds into the rows)."""
+    rows, m, d = tensor.shape
+    offset = torch.arange(0, rows * m, m, device=index.device).view(-1, 1, 1)
+    return tensor.reshape(-1, d).index_select(0, (index + offset).flatten()).view(*index.shape, d)
+
+
+def tiled(call: Call) -> Tensor:
+    """TILE queries and the TILE + 2·radius keys that any of them may see, as one small dense product."""
+    reach, window = call.reach, call.reach.window
+    assert window is not None
+    assert isinstance(window.start, int)
+    radius, tiles = window.radius, -(-reach.queries // TILE)
+    query = F.pad(call.query, (0, 0, 0, tiles * TILE - reach.queries)).unflatten(-2, (tiles, TILE))
+    # Key j of the padded keys is key j + start - radius of the call.
+    before, wanted = radius - window.start, tiles * TILE + 2 * radius
+    after = wanted - before - reach.keys  # negative: those keys are beyond every window
+    keys, values = (overlapping(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
+    scores = product(wide(query) * call.scale, keys)  # [r t TILE TILE+2r]
+    weights = softmax(scores, tiled_limits(reach, window, tiles), call.temperature)
+    if call.dropout:
+        weights = F.dropout(weights, call.dropout)
+    return product(weights, values.mT).to(values.dtype).flatten(-3, -2)[..., : reach.queries, :]
+
+
+def overlapping(padded: Tensor, radius: int) -> Tensor:
+    """[r m d] -> [r t d TILE+2·radius]: slices that overlap by 2·radius, a view."""
+    return padded.unfold(-2, TILE + 2 * radius, TILE)
+
+
+def tiled_limits(reach: SpanLimits, window: Window, tiles: int) -> Tensor:
+    """Which keys of its tile each query may see, [t TILE w] or [r t TILE w]."""
+    assert isinstance(window.start, int)
+    i = torch.arange(tiles * TILE, device=reach.device).view(tiles, TILE, 1)
+    j = i[:, :1] + (window.start - window.radius) + torch.arange(TILE + 2 * window.radius, device=reach.device)
+    mask = ((j - i - window.start).abs() <= window.radius) & (j >= 0) & (j < reach.keys)
+    if reach.causal is not None:
+        start = reach.causal if isinstance(reach.causal, int) else reach.causal[:, None, None, None]
+        mask = mask & (j <= start + i)
+    if reach.lengths is not None:
+        mask = mask & (j < reach.lengths[:, None, None, None])
+    return mask

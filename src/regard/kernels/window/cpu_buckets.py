@@ -1,0 +1,78 @@
+"""Local attention by buckets: queries whose windows lie close together share one slice of keys.
+
+Keys are cut into slices that start every TILE keys and overlap by a window, so that every window lies inside one slice.
+Queries are sorted by slice and taken GROUP at a time; a group and its slice are one small dense product. For centres
+anywhere, n queries need at most n/GROUP + m/TILE groups a row, and no query gets a copy of its keys.
+"""
+
+# r rows · n queries · m keys · d width · t slices a row · w keys of a slice · g groups
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.kernels.precision import product, wide
+from regard.kernels.reference import Call, softmax
+from regard.kernels.span_limits import SpanLimits
+
+__all__ = ["attend"]
+
+TILE = 16
+GROUP = 32
+
+
+def attend(call: Call) -> Tensor:
+    """The same sum as the reference's, for a bilinear score and softmax; the number of groups hangs on the data."""
+    reach, window = call.reach, call.reach.window
+    assert window is not None
+    rows, n = call.query.shape[:2]
+    width, slices = TILE + 2 * window.radius + 1, -(-reach.keys // TILE)
+    centre = window.centres(n, reach.device).expand(rows, n).flatten()
+    first = torch.ceil(centre.detach() - window.radius).long().clamp(0, reach.keys - 1)
+    index = torch.arange(rows * n, device=reach.device)
+    slot, bucket = sort_into_groups(index // n * slices + first // TILE, rows * slices)
+
+    def grouped(x: Tensor) -> Tensor:  # [r·n …] -> [g GROUP …]
+        return x.new_zeros(len(bucket) * GROUP, *x.shape[1:]).index_copy(0, slot, x).unflatten(0, (-1, GROUP))
+
+    keys, values = (
+        cut(x, slices, width).index_select(0, bucket).unflatten(-1, (width, -1)) for x in (call.keys, call.values)
+    )
+    scores = product(wide(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
+    j = (bucket % slices * TILE)[:, None, None] + torch.arange(width, device=reach.device)
+    row, distance = grouped(index // n), j - grouped(centre)[..., None]
+    weights = softmax(scores, limits(reach, j, distance, row, grouped(index % n)), call.temperature)
+    if window.sigma is not None:
+        weights = weights * torch.exp(distance.square() * (-0.5 / window.sigma**2)).to(weights.dtype)
+    if call.dropout:
+        weights = F.dropout(weights, call.dropout)
+    context = product(weights, values).to(values.dtype).flatten(0, 1)
+    return context.index_select(0, slot).unflatten(0, (rows, n))
+
+
+def sort_into_groups(bucket: Tensor, buckets: int) -> tuple[Tensor, Tensor]:
+    """Where each query goes among groups of one bucket each, and the bucket of every group."""
+    count = torch.bincount(bucket, minlength=buckets)
+    groups = (count + GROUP - 1) // GROUP
+    order = bucket.argsort(stable=True)
+    sorted_bucket = bucket[order]
+    rank = torch.arange(len(bucket), device=bucket.device) - (count.cumsum(0) - count)[sorted_bucket]
+    slot = torch.empty_like(bucket)
+    slot[order] = (groups.cumsum(0) - groups)[sorted_bucket] * GROUP + rank
+    return slot, torch.repeat_interleave(torch.arange(buckets, device=bucket.device), groups)
+
+
+def cut(x: Tensor, slices: int, width: int) -> Tensor:
+    """[r m d] -> [r·t w·d]: slices of `width` keys, one every TILE; a whole slice is then copied at once."""
+    padded = F.pad(x, (0, 0, 0, slices * TILE - TILE + width - x.shape[-2]))
+    return padded.unfold(-2, width, TILE).mT.reshape(-1, width * x.shape[-1])
+
+
+def limits(reach: SpanLimits, j: Tensor, distance: Tensor, row: Tensor, position: Tensor) -> Tensor:
+    """Which keys of its slice each query of a group may see, [g GROUP w]."""
+    assert reach.window is not None
+    mask = distance.detach().abs() <= reach.window.radius
+    mask = mask & (j < (reach.keys if reach.lengths is None else reach.lengths[row][..., None]))
+    if reach.causal is not None:
+        start = reach.causal if isinstance(reach.causal, int) else reach.causal[row]
+        mask = mask & (j <= (start + position)[..., None])
+    return mask

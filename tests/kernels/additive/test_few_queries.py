@@ -1,0 +1,142 @@
+"""Additive attention of a few queries: the reference's context and weights; what is not there is never read."""
+
+import interpreted  # noqa: F401
+import pytest
+import torch
+
+from regard.attention import Attention
+from regard.attention.score import Additive
+from regard.attention.span import Lengths
+from regard.kernels import backends
+from regard.kernels.additive import few_queries, reference
+from regard.kernels.reference import softmax
+
+pytest.importorskip("triton")
+DEVICES = ["cuda" if torch.cuda.is_available() else "cpu"]
+# on a GPU a tanh is an approximation
+CLOSE = {"rtol": 2e-3, "atol": 2e-3} if torch.cuda.is_available() else {"rtol": 1e-4, "atol": 1e-5}
+
+
+def draw(r, n, m, h, dv, dtype=torch.float32):
+    device = DEVICES[0]
+    query, keys, values = (torch.randn(r, *size, device=device).to(dtype) for size in ((n, h), (m, h), (m, dv)))
+    lengths = torch.randint(0, m + 1, (r,), device=device)
+    lengths[0] = m
+    return query, keys, values, torch.randn(h, device=device), lengths
+
+
+def expected(query, keys, values, vector, lengths=None, temperature=1.0):
+    """The definition in float64."""
+    query, keys, values, vector = (x.double() for x in (query, keys, values, vector))
+    scores = reference.scores(query, keys, vector)
+    mask = None
+    if lengths is not None:
+        mask = (torch.arange(keys.shape[1], device=keys.device) < lengths[:, None])[:, None].expand_as(scores)
+    weights = softmax(scores, mask, temperature)
+    return weights @ values, weights
+
+
+def poisoned(query, keys, values):
+    return (
+        torch.full((*query.shape[:2], values.shape[2]), torch.nan, dtype=values.dtype, device=values.device),
+        torch.full((*query.shape[:2], keys.shape[1]), torch.nan, device=values.device),
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16])
+@pytest.mark.parametrize(("m", "h", "dv"), [(1, 1, 1), (7, 5, 3), (33, 63, 65), (63, 16, 300)])
+def test_it_is_the_reference(n, m, h, dv):
+    query, keys, values, vector, lengths = draw(3, n, m, h, dv)
+    behind = torch.arange(m, device=keys.device) >= lengths[:, None]
+    for limit in (None, lengths):
+        wanted = expected(query, keys, values, vector, limit, 0.7)
+        if limit is not None:  # what is beyond a length is never read
+            keys, values = (x.masked_fill(behind[..., None], torch.nan) for x in (keys, values))
+        context, weights = poisoned(query, keys, values)
+        found = few_queries.look(query, keys, values, vector, limit, 0.7, context=context, weights=weights)
+        assert found[0] is context
+        assert found[1] is weights
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one.double(), other, **CLOSE)
+        again = few_queries.look(query, keys, values, vector, limit, 0.7)
+        assert torch.equal(again[0], context)
+        assert torch.equal(again[1], weights)
+
+
+def test_wide_hidden_layers_go_in_blocks():
+    inputs = draw(1, 2, 5, 1029, 4)
+    for one, other in zip(few_queries.look(*inputs), expected(*inputs), strict=True):
+        torch.testing.assert_close(one.double(), other, **CLOSE)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_few_rows_of_many_keys_are_split(monkeypatch, n):
+    monkeypatch.setattr(few_queries, "MANY", 200)
+    inputs = draw(3, n, 300, 9, 70)
+    inputs[-1][1] = 0
+    inputs[-1][2] = 5
+    for one, other in zip(few_queries.look(*inputs), expected(*inputs), strict=True):
+        torch.testing.assert_close(one.double(), other, **CLOSE)
+
+
+def test_strides_are_taken_as_they_are():
+    query, keys, values, vector, lengths = draw(4, 3, 9, 8, 6)
+    wanted = expected(query, keys, values, vector, lengths)
+    other = (
+        torch.cat([x, x], -1)[..., : x.shape[-1]].transpose(0, 1).contiguous().transpose(0, 1) for x in (keys, values)
+    )
+    context = torch.full((3, 4, 10), torch.nan, device=keys.device).transpose(0, 1)[..., 2:8]
+    found = few_queries.look(query, *other, vector, lengths, context=context)
+    assert found[0].data_ptr() == context.data_ptr()
+    torch.testing.assert_close(found[0].double(), wanted[0], **CLOSE)
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_half_precision_is_rounded_once(n):
+    inputs = draw(2, n, 40, 64, 96, torch.bfloat16)
+    context, weights = few_queries.look(*inputs)
+    assert context.dtype == torch.bfloat16
+    torch.testing.assert_close(weights.double(), expected(*inputs)[1], **CLOSE)
+    # eight bits of a number are kept: a GPU rounds to them, an interpreter cuts off
+    rtol = 2**-8 if torch.cuda.is_available() else 2**-7
+    torch.testing.assert_close(context.double(), expected(*inputs)[0], rtol=rtol, atol=CLOSE["atol"])
+
+
+def test_a_call_with_heads_and_a_batch():
+    """A vector a head, lengths a row, keys of one row for all."""
+    attention = Attention(Additive(4, 4, hidden=6)).to(DEVICES[0])
+    query, keys = torch.randn(2, 3, 5, 4, device=DEVICES[0]), torch.randn(3, 7, 4, device=DEVICES[0])
+    span = Lengths(torch.tensor([[7, 1, 0], [3, 2, 7]]))
+    with torch.no_grad():
+        prepared = attention.prepare(keys)
+        call = attention.call(attention.score.ask(query), prepared, query, span, False)
+        torch.testing.assert_close(few_queries.attend(call), backends.reference.attend(call), **CLOSE)
+
+
+def test_what_the_table_says():
+    request = backends.Request(
+        "additive",
+        "softmax",
+        "cuda",
+        torch.bfloat16,
+        rows=256,
+        queries=5,
+        keys=25,
+        width=512,
+        value_width=1024,
+        lengths=True,
+    )
+    assert backends.choose(request).name == "few-additive"
+    for change, word in (
+        ({"queries": 17}, "16"),
+        ({"gradient": True}, "backward"),
+        ({"device": "cpu"}, "CUDA"),
+        ({"mask": True}, "Lengths"),
+        ({"dropout": True}, "dropout"),
+        ({"score": "bilinear"}, "additive"),
+        ({"weighting": "sparsemax"}, "Softmax"),
+        ({"dtype": torch.float64}, "float64"),
+    ):
+        changed = backends.Request(**{**vars(request), **change})
+        assert word in (backends.few_additive_refusal(changed) or "")
+        assert backends.choose(changed).name != "few-additive"

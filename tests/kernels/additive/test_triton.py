@@ -1,0 +1,245 @@
+"""Additive attention in Triton: the reference's contexts and every gradient, under every limit it serves."""
+
+from contextlib import contextmanager
+
+import interpreted  # noqa: F401
+import pytest
+import torch
+
+from regard.attention import Attention
+from regard.attention.score import Additive
+from regard.attention.span import Lengths
+from regard.kernels import backends
+from regard.kernels import reference as specification
+from regard.kernels.additive import reference
+from regard.kernels.additive import triton as fused
+from regard.kernels.reference import Call
+from regard.kernels.span_limits import SpanLimits, Window
+
+pytest.importorskip("triton")
+CUDA = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if CUDA else "cpu")  # interpreted
+NAMES = ("context", "query", "keys", "values", "vector")
+
+
+@pytest.fixture(autouse=not CUDA)
+def small_tiles(monkeypatch):
+    """Several tiles of small problems: the interpreter is slow."""
+    monkeypatch.setattr(fused, "BLOCK", 16)
+    monkeypatch.setattr(fused, "TILE", {**fused.TILE, "QR": 2, "QT": 8, "KR": 1, "KT": 16})
+    monkeypatch.setattr(fused, "SWEEP", {**fused.SWEEP, "OR": 2, "OT": 8, "DR": 2, "DT": 4})
+
+
+@contextmanager
+def poisoned():
+    """What is allocated and not written is NaN."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def draw(batch, n, m, h, dv, dtype=torch.float32, spread=1.0, heads=None):
+    query, keys = (spread * torch.randn(*batch, size, h, device=DEVICE) for size in (n, m))
+    values = torch.randn(*batch, m, dv, device=DEVICE)
+    vector = torch.randn((h,) if heads is None else (heads, h), device=DEVICE)
+    return [x.to(dtype).requires_grad_() for x in (query, keys, values, vector)]
+
+
+def call_of(inputs, temperature=1.0, **limits):
+    query, keys, values, vector = inputs
+    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
+    return Call(
+        query,
+        keys,
+        values,
+        SpanLimits(query.shape[-2], keys.shape[-2], DEVICE, tuple(batch), **limits),
+        compare=lambda asked, projected: reference.scores(asked, projected, vector),
+        weigh=lambda scores, mask: specification.softmax(scores, mask, temperature),
+        vector=vector,
+        temperature=temperature,
+    )
+
+
+def results(attend, inputs, cotangent=None, **options):
+    """The context and the gradients of all inputs."""
+    context = attend(call_of(inputs, **options))
+    if cotangent is None:
+        torch.manual_seed(len(inputs))
+        cotangent = torch.randn(context.shape, device=DEVICE)
+    return context, *torch.autograd.grad(context, inputs, cotangent.to(context.dtype))
+
+
+def error(found, exact):
+    """Relative; beside numbers that are all but zero, against a tenth each."""
+    return ((found.double() - exact).norm() / exact.norm().clamp_min(0.1 * exact.numel() ** 0.5)).item()
+
+
+def check(inputs, tolerance=2e-5, **options):
+    exact = results(specification.attend, [x.detach().double().requires_grad_() for x in inputs], **options)
+    with poisoned():
+        found = results(fused.attend, inputs, **options)
+    for name, one, wanted in zip(NAMES, found, exact, strict=True):
+        assert error(one, wanted) <= tolerance, f"{name}: {error(one, wanted)}"
+
+
+@pytest.mark.parametrize("shape", [((), 1, 1, 1, 1), ((1,), 33, 18, 9, 17), ((2, 2), 1, 7, 6, 20), ((1,), 7, 1, 63, 7)])
+def test_every_size(shape):
+    check(draw(*shape))
+
+
+def rows(*numbers):
+    return torch.tensor(numbers, device=DEVICE)
+
+
+LIMITS = {
+    "lengths": {"lengths": rows(33, 0)},
+    "numbers": {"causal": 3, "window": Window(2, start=4)},
+    "a start a row": {"causal": rows(-5, 20), "window": Window(3, start=rows(-6, 18)), "lengths": rows(33, 15)},
+    "a window beyond causality": {"window": Window(2, start=9), "causal": 2},
+    "masks": {"masks": (torch.rand(19, 1, device=DEVICE) > 0.3, torch.rand(2, 1, 33, device=DEVICE) > 0.3)},
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS.keys())
+def test_every_limit(limits):
+    check(draw((2,), 19, 33, 3, 5), **limits)
+
+
+def test_a_vector_a_head_and_a_mask_a_row():
+    mask = torch.rand(1, 1, 9, 18, device=DEVICE) > 0.4
+    check(draw((1, 3), 9, 18, 5, 4, heads=3), masks=(mask,), lengths=torch.randint(0, 19, (1, 3), device=DEVICE))
+
+
+def test_batches_broadcast():
+    query, keys, values, vector = draw((3,), 5, 17, 6, 4)
+    one = query[:1].detach().requires_grad_()
+    check([one, keys, values, vector])
+
+
+@pytest.mark.parametrize("spread", [3.0, 20.0])
+def test_large_numbers_fall_back(spread):
+    """Products of four, then of two, would overflow: each tile takes what is safe for it."""
+    check(draw((1,), 18, 20, 8, 4, spread=spread), tolerance=2e-3 if CUDA else 2e-5)
+
+
+def test_opposite_and_large():
+    """q = 60 and k = -60 add up to nothing, and an exponential alone would be infinite."""
+    query, keys, values, vector = draw((1,), 5, 6, 4, 3)
+    apart = [(query + 60).detach().requires_grad_(), (keys - 60).detach().requires_grad_()]
+    check([*apart, values, vector], tolerance=2e-3 if CUDA else 2e-5)
+
+
+def test_strides_zeros_in_the_vector_and_a_temperature():
+    *inputs, vector = draw((1,), 9, 17, 8, 3)
+    turned = [x.detach().mT.contiguous().mT.requires_grad_() for x in inputs]
+    with torch.no_grad():
+        vector[::2] = 0
+    check([*turned, vector], temperature=0.3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_as_good_as_the_plain_expression(dtype):
+    inputs = draw((1,), 17, 18, 16, 16, dtype=dtype)
+    exact = results(specification.attend, [x.detach().double().requires_grad_() for x in inputs])
+    found, plain = results(fused.attend, inputs), results(specification.attend, inputs)
+    for name, one, other, wanted in zip(NAMES, found, plain, exact, strict=True):
+        assert one.dtype == dtype
+        # the interpreter cuts bfloat16 off, at every stage, where a GPU rounds: errors have a sign there, and add up
+        limit = (1.2 if CUDA else 10) * error(other, wanted)
+        assert error(one, wanted) <= limit, f"{name}: {error(one, wanted)}, {error(other, wanted)}"
+
+
+def test_padding_changes_nothing():
+    """What lies beyond a length is not looked at, however large; a tile that holds it is computed in another way."""
+    inputs = draw((2,), 7, 20, 6, 4)
+    lengths = rows(20, 11)
+    expected = results(fused.attend, inputs, lengths=lengths)
+    assert all(map(torch.equal, results(fused.attend, inputs, lengths=lengths), expected)), "not the same bits twice"
+    with torch.no_grad():
+        for x in inputs[1:3]:
+            x[1, 11:] = 1e4
+    for one, other in zip(results(fused.attend, inputs, lengths=lengths), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3 if CUDA else 1e-5, atol=1e-3 if CUDA else 1e-5)
+
+
+def test_few_rows_at_a_time_without_gradients(monkeypatch):
+    inputs = draw((2, 2), 5, 18, 6, 4, heads=2)
+    mask = torch.rand(2, 1, 5, 18, device=DEVICE) > 0.4
+    whole = fused.attend(call_of(inputs, masks=(mask,))).detach()
+    with torch.no_grad():
+        monkeypatch.setattr(fused, "ROOM", 1)
+        parts = fused.attend(call_of(inputs, masks=(mask,)))
+    torch.testing.assert_close(parts, whole, rtol=0, atol=0)
+
+
+def test_nothing_at_all():
+    for n, m in ((0, 4), (4, 0)):
+        inputs = draw((2,), n, m, 5, 3)
+        context, *gradients = results(fused.attend, inputs)
+        assert context.shape == (2, n, 3)
+        assert not context.any()
+        assert not any(gradient.any() for gradient in gradients)
+
+
+def test_the_operations_say_their_shapes_to_a_compiler():
+    query, keys, values, vector = (x.detach() for x in draw((2,), 3, 4, 5, 6))
+    limits = (rows(4, 2), None, fused.NONE, None, 0, -1, None)
+    for kept in (True, False):
+        torch.library.opcheck(
+            fused.additive, (query, keys, values, vector[None], *limits, 1.0, kept), test_utils="test_faketensor"
+        )
+
+
+REFUSALS = {
+    "device": ({}, "CUDA" if not CUDA else None),
+    "dropout": ({"dropout": True}, "dropout"),
+    "bias": ({"bias": True}, "bias"),
+    "dtype": ({"dtype": torch.float64}, "float64"),
+    "score": ({"score": "bilinear"}, "bilinear"),
+    "weighting": ({"weighting": "sparsemax"}, "sparsemax"),
+    "rows": ({"rows": 70_000}, "rows"),
+}
+
+
+@pytest.mark.parametrize(("change", "word"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_refusals_are_plain(change, word):
+    device = "cpu" if word == "CUDA" else "cuda"
+    request = {"score": "additive", "weighting": "softmax", "device": device, "dtype": torch.float32, "rows": 2}
+    sizes = {"queries": 64, "keys": 64, "width": 8, "value_width": 8}
+    refused = backends.triton_refusal(backends.Request(**{**request, **sizes, **change}))
+    assert refused is None if word is None else refused is not None and word in refused
+
+
+@pytest.mark.gpu
+def test_attention_takes_it():
+    attention = Attention(Additive(32, 32, 64)).cuda()
+    query, keys = torch.randn(2, 100, 32, device="cuda"), torch.randn(2, 90, 32, device="cuda")
+    span = Lengths([90, 41])
+    assert attention.backend(query, keys, span=span) == "triton"
+    with backends.use_backend("dense"):
+        dense = attention(query, keys, span=span)
+    torch.testing.assert_close(attention(query, keys, span=span), dense, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("deviation", [1.0, 5.0])
+def test_a_large_problem(deviation):
+    inputs = draw((2,), 333, 500, 256, 192)
+    with torch.no_grad():
+        inputs[3] *= deviation / reference.scores(inputs[0], inputs[1], inputs[3]).std()
+    check(inputs, lengths=rows(500, 401), tolerance=2e-5)
+
+
+@pytest.mark.gpu
+def test_it_compiles_and_is_captured():
+    attention = Attention(Additive(32, 32, 64)).cuda()
+    query, keys = torch.randn(2, 100, 32, device="cuda"), torch.randn(2, 90, 32, device="cuda")
+    expected = attention(query, keys)
+    torch.testing.assert_close(torch.compile(attention, fullgraph=True, backend="aot_eager")(query, keys), expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        captured = attention(query, keys)
+    graph.replay()
+    torch.testing.assert_close(captured, expected)
