@@ -92,7 +92,14 @@ def regard(*arguments: object, **options) -> Ended:
     """The command line; what it imports is imported here, once for all."""
     from regard.cli.main import main
 
-    for name in ("report", "measured", "decoding.file", "decoding.bar", "evaluation.evaluate", "inspection.ablate"):
+    for name in (
+        "report",
+        "measured",
+        "decoding.file",
+        "decoding.bar",
+        "evaluation.evaluate",
+        "inspection.collect.ablation",
+    ):
         importlib.import_module(f"regard.{name}")
 
     def command() -> None:

@@ -80,7 +80,7 @@ def test_imports_point_downward():
         ("errors.py", "from . import config, cli", "errors imports cli, which is above it"),
         ("run.py", "import regard.utils", "run imports utils, which is not in the drawing"),
         ("attention/score.py", "from .span import Span\nfrom regard import kernels, __version__", None),
-        ("cli/look.py", "from regard import Heads, RegardError\nimport regard.inspection.page", None),
+        ("cli/commands/look.py", "from regard import Heads, RegardError\nimport regard.inspection.draw.page", None),
         ("studies/scaling.py", "import torch\nfrom regard.inspection import picture", None),
     ],
 )

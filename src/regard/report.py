@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.errors import CheckpointError, RegardError
-from regard.inspection.report import Seen, write
+from regard.inspection.draw.report_page import Seen, write
 from regard.run import Run, load
 from regard.training.folder import check_content, claim
 from regard.training.loop import Result
@@ -101,8 +101,8 @@ def report(out: Path, started: Started) -> Path:
 
 def picture_of(run: Run, task: Any) -> Seen | None:
     """What the best checkpoint looks at, in an example of the validation; None where it looks at nothing."""
-    from regard.inspection.collect import exhibit_of
-    from regard.inspection.show import picture
+    from regard.inspection.collect.from_run import exhibit_of
+    from regard.inspection.draw.picture import picture
 
     item, target, samples = None, None, task.samples()
     what, reads = run.settings.task, run.settings.data.reads

@@ -29,8 +29,8 @@ from regard.decoding.pictures import searched
 from regard.decoding.replay import Replay
 from regard.decoding.score import Scored, score
 from regard.errors import ArgumentError, CheckpointError, ConfigError
-from regard.inspection.aligned import Links, linked, links_in, looked_at
-from regard.inspection.heads import Chosen
+from regard.inspection.alignments.extraction import Links, linked, links_in, looked_at
+from regard.inspection.alignments.settings import Chosen
 from regard.models.contract import Model
 from regard.models.kinds import KINDS
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from regard.inspection.exhibit import Ablation, Candidate, Exhibit, Side, Stage, State, Tree, View, Walk
+from regard.inspection.collect.exhibit import Ablation, Candidate, Exhibit, Side, Stage, State, Tree, View, Walk
 
 
 def words(text):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import regard.cli
+import regard.cli.commands
 from regard.cli.main import app
 
 pytestmark = pytest.mark.unchecked  # typer's context is not of the class that it is annotated with
@@ -45,8 +45,8 @@ NEVER = {  # that no number of any flag is
 
 def commands() -> dict[str, Any]:
     found = {}
-    for module in pkgutil.iter_modules(regard.cli.__path__):
-        function = getattr(importlib.import_module(f"regard.cli.{module.name}"), module.name, None)
+    for module in pkgutil.iter_modules(regard.cli.commands.__path__):
+        function = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name, None)
         if module.name not in ("main", "flags"):
             found[module.name] = function
     return found

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from regard.cli.main import app
 from regard.config import read
 from regard.errors import CheckpointError
-from regard.inspection.heads import Chosen
+from regard.inspection.alignments.settings import Chosen
 from regard.run import load
 from regard.training.start import start
 

@@ -28,8 +28,8 @@ from untrained import STEP, change_tokenizer, make_run, replace_file, write_mani
 from regard.cli.main import app
 from regard.config import read
 from regard.errors import RegardError
-from regard.inspection.heads import Chosen
-from regard.inspection.report import write
+from regard.inspection.alignments.settings import Chosen
+from regard.inspection.draw.report_page import write
 from regard.run import load
 from regard.training.checkpoint import Checkpoints, read_manifest
 from regard.training.start import start

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.evaluation.alignment import Gold
-from regard.inspection.choosing import Reading
+from regard.inspection.alignments.selection import Reading
 from regard.studies import alignment, run
 from regard.studies.alignment import SYSTEMS, diagonal, held_out, mean_of, one_each, tables
 from regard.studies.alignment_judged import LABELS

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from regard.inspection.choosing import Reading
+from regard.inspection.alignments.selection import Reading
 from regard.studies.alignment_drawn import by_layer, curves, heat_map, mechanism_table, step_table
 from regard.studies.alignment_judged import Figures, System, layer_means, verdicts
 from regard.studies.spread import Spread

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.inspection.documents import WeighedSentence
+from regard.inspection.collect.documents import WeighedSentence
 from regard.studies import documents, run
 from regard.studies.documents import SYSTEMS, tables, tasks_of, verdicts
 from regard.studies.documents_measured import Figures, Pointed, chance, pointed, quarters

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.errors import ArgumentError, CommandError
-from regard.inspection import plot as plots
+from regard.inspection.draw import plot as plots
 from regard.studies import STUDIES, run
 from regard.studies.page import Page, Plot, Table, Verdict, precision, show, signed
 

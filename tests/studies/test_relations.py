@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.data.builtin import Example, generate
-from regard.inspection.dependencies import SIDES, dependencies
+from regard.inspection.alignments.dependencies import SIDES, dependencies
 from regard.studies import relations
 from regard.studies.relations import Found, judged, run, tables, verdicts
 from regard.studies.relations_found import ALL, FAR, GROUPS, Best, Counts, best_distance, best_head, count, single_head

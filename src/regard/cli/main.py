@@ -1,4 +1,4 @@
-"""The command `regard`. A file `regard/cli/NAME.py` with a function NAME in it is the subcommand NAME (but flags.py).
+"""The command `regard`. A file `regard/cli/commands/NAME.py` with a function NAME in it is the subcommand NAME.
 
 Those files import nothing heavy at the top (torch, matplotlib and the library come inside the function), so that
 `regard --help` is instant.
@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-import regard.cli
-from regard.cli.flags import OneLine, one_line
+import regard.cli.commands
+from regard.cli.options import OneLine, one_line
 from regard.errors import RegardError
 
 # Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
@@ -98,10 +98,9 @@ def summary(command: Callable[..., None]) -> str:
     return line
 
 
-for module in pkgutil.iter_modules(regard.cli.__path__):
-    if module.name not in ("main", "flags"):
-        command = getattr(importlib.import_module(f"regard.cli.{module.name}"), module.name)
-        app.command(module.name, short_help=summary(command))(plainly()(command))
+for module in pkgutil.iter_modules(regard.cli.commands.__path__):
+    command = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name)
+    app.command(module.name, short_help=summary(command))(plainly()(command))
 
 
 def write_utf8() -> None:

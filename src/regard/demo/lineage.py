@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from regard.data.builtin import Example, generate
 from regard.demo import phrasebook
-from regard.inspection.picture import save
+from regard.inspection.draw.heatmap import save
 from regard.run import load
 
 __all__ = ["MODELS", "Compared", "compare", "settings"]

@@ -8,7 +8,7 @@ from typing import Any
 from regard.data.builtin import Example, generate
 from regard.errors import CommandError
 from regard.evaluation.text import exact
-from regard.inspection.picture import heatmap
+from regard.inspection.draw.heatmap import heatmap
 from regard.report import train_and_report
 from regard.run import Aligned, Run, load
 from regard.training.loop import Result

@@ -9,12 +9,12 @@
 
 import typing as _typing
 
-from regard.inspection.page import Page, page
-from regard.inspection.picture import bars, heatmap, save, svg
-from regard.inspection.show import picture
+from regard.inspection.draw.heatmap import bars, heatmap, save, svg
+from regard.inspection.draw.page import Page, page
+from regard.inspection.draw.picture import picture
 
 if _typing.TYPE_CHECKING:
-    from regard.inspection.collect import Which, exhibit_of
+    from regard.inspection.collect.from_run import Which, exhibit_of
 
 __all__ = ["Page", "Which", "bars", "exhibit_of", "heatmap", "page", "picture", "save", "svg"]
 
@@ -23,6 +23,6 @@ def __getattr__(name: str) -> _typing.Any:
     """What asks a model comes when it is first used: pictures of a look need no model."""
     if name not in ("Which", "exhibit_of"):
         raise AttributeError(f"module 'regard.inspection' has no attribute {name!r}")
-    from regard.inspection import collect
+    from regard.inspection.collect import from_run
 
-    return getattr(collect, name)
+    return getattr(from_run, name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.evaluation.alignment import measure_links
-from regard.inspection.choosing import Reading, read_heads
+from regard.inspection.alignments.selection import Reading, read_heads
 from regard.run import Run, load
 from regard.studies import corpora
 from regard.studies.alignment_drawn import by_layer, curves, heat_map, mechanism_table, step_table

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.inspection import plot
-from regard.inspection.choosing import Reading
-from regard.inspection.picture import FAINT, INK, SEQUENTIAL
-from regard.inspection.table import Cell
+from regard.inspection.alignments.selection import Reading
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import FAINT, INK, SEQUENTIAL
+from regard.inspection.draw.table import Cell
 from regard.studies.alignment_judged import LABELS, System
 from regard.studies.page import Plot, Table
 from regard.studies.spread import Spread

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from regard.inspection.choosing import Reading
+from regard.inspection.alignments.selection import Reading
 from regard.studies.page import Verdict, show
 from regard.studies.spread import Spread
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from regard.inspection.table import show
+from regard.inspection.draw.table import show
 
 __all__ = ["Apart", "apart"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from regard.inspection import plot
-from regard.inspection.table import Cell
+from regard.inspection.draw import plot
+from regard.inspection.draw.table import Cell
 from regard.studies.documents_measured import Figures, chance, quarters
 from regard.studies.page import Plot, Table
 from regard.studies.reviews import Reviews

@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from regard.data.documents import encode_documents
 from regard.decoding.labels import BUDGET, label_in_batches
 from regard.evaluation.labels import measure_labels
-from regard.inspection.documents import WeighedSentence, weigh
+from regard.inspection.collect.documents import WeighedSentence, weigh
 from regard.models.kinds import KINDS
 from regard.studies.reviews import Reviews
 from regard.studies.spread import Spread, spread

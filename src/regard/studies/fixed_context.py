@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from regard.demo.lineage import BINS, LONGEST
 from regard.evaluation.text import bleu
-from regard.inspection import plot
-from regard.inspection.table import Cell
+from regard.inspection.draw import plot
+from regard.inspection.draw.table import Cell
 from regard.studies.corpora import Pairs, europarl, paragraphs, phrasebook
 from regard.studies.page import Page, Plot, Table, Verdict, show, signed_training
 from regard.studies.setting import Setting

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Encoder, Heads
-from regard.inspection import plot
+from regard.inspection.draw import plot
 from regard.studies.page import Page, Plot, Table, Verdict, precision, show, signed
 
 __all__ = ["NETWORKS", "norms", "run"]

@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from regard.inspection import plot
-from regard.inspection.picture import FAINT
-from regard.inspection.table import Cell
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import FAINT
+from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 from regard.studies.silent import KINDS, Lost, kind_of
 from regard.studies.spread import Spread

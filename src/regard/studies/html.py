@@ -2,7 +2,7 @@
 
 from html import escape
 
-from regard.inspection.html import document, figure, rows
+from regard.inspection.draw.html import document, figure, rows
 from regard.studies.page import Page, Verdict
 
 __all__ = ["render"]

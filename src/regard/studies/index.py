@@ -8,8 +8,8 @@ from typing import Any
 
 from regard.disk import write_whole
 from regard.errors import DataError
-from regard.inspection.html import document
-from regard.inspection.table import Table
+from regard.inspection.draw.html import document
+from regard.inspection.draw.table import Table
 from regard.studies import STUDIES
 from regard.studies.markdown import table
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from regard.inspection import plot
-from regard.inspection.picture import FAINT
-from regard.inspection.table import Cell
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import FAINT
+from regard.inspection.draw.table import Cell
 from regard.studies.documents_measured import Figures
 from regard.studies.intra_looked import DISTANCES
 from regard.studies.intra_measured import PLACES, Likelihood

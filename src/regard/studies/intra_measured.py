@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from regard.inspection.table import show
+from regard.inspection.draw.table import show
 from regard.models.kinds import build, model_config
 from regard.studies.apart import Apart, apart
 from regard.studies.sentences import Sentences

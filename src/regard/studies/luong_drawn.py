@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from regard.inspection import plot
-from regard.inspection.table import Cell
+from regard.inspection.draw import plot
+from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 from regard.studies.spread import Spread
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.data.builtin import generate
 from regard.evaluation.alignment import Gold
-from regard.inspection.choosing import read_heads
+from regard.inspection.alignments.selection import read_heads
 from regard.studies import corpora
 from regard.studies.corpora import Aligned, Pairs
 from regard.studies.luong_drawn import Figures, drawn, paper_table, system_table

@@ -17,7 +17,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from regard.disk import write_whole
-from regard.inspection.table import Cell, Table, show
+from regard.inspection.draw.table import Cell, Table, show
 
 if typing.TYPE_CHECKING:
     import torch
@@ -140,7 +140,7 @@ class Page(Part):
 
     def write(self, out: str | Path) -> Path:
         """Write index.html, README.md, the pictures and results.json into `out`/`name`; return the HTML file."""
-        from regard.inspection.picture import save
+        from regard.inspection.draw.heatmap import save
 
         folder = Path(out) / self.name
         folder.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.attention import Attention, use_backend
 from regard.attention.score import Dot
 from regard.attention.span import Monotonic
-from regard.inspection import plot
+from regard.inspection.draw import plot
 from regard.studies.page import Page, Plot, Table, Verdict, show, signed
 
 __all__ = ["LAYERS", "depth", "operations", "path", "run"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from regard.inspection import plot
+from regard.inspection.draw import plot
 from regard.studies.page import Plot, Table
 from regard.studies.parallel_timed import TOKENS, Milliseconds
 

@@ -20,8 +20,8 @@ from regard.attention import Attention, Encoder, Heads, Learned
 from regard.attention.positions import Embedded, Rotary, Sinusoidal
 from regard.attention.score import Additive, Cosine, Dot, General, Location
 from regard.attention.span import Alibi, Causal, Monotonic, Predictive
-from regard.inspection import plot
-from regard.inspection.picture import DIVERGING, FAINT, INK
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import DIVERGING, FAINT, INK
 from regard.studies.page import Page, Plot, Table, Verdict, precision, show, signed
 
 __all__ = ["BLIND", "SEEING", "equivariance_error", "run"]

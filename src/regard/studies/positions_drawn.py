@@ -3,8 +3,8 @@
 import typing
 from collections.abc import Mapping
 
-from regard.inspection import plot
-from regard.inspection.table import Cell
+from regard.inspection.draw import plot
+from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 from regard.studies.translated import Translated
 

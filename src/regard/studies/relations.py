@@ -15,7 +15,7 @@ import torch
 
 from regard.data.builtin import generate
 from regard.data.builtin.example import Example
-from regard.inspection.dependencies import SIDES
+from regard.inspection.alignments.dependencies import SIDES
 from regard.run import Run
 from regard.studies.page import Page, Verdict, show, signed_training
 from regard.studies.relations_drawn import drawn, relation_table, training_table

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from regard.data.builtin.example import Example
 from regard.data.tokenizer import Tokenizers
-from regard.inspection.aligned import Part, merged, parts, picked
-from regard.inspection.dependencies import SIDES, links
+from regard.inspection.alignments.dependencies import SIDES, links
+from regard.inspection.alignments.extraction import Part, merged, parts, picked
 from regard.models.contract import Model
 from regard.studies.relations_named import RELATIONS, named
 

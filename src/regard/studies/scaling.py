@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.attention import Attention
 from regard.attention.score import Dot
-from regard.inspection import plot
+from regard.inspection.draw import plot
 from regard.studies.page import Page, Plot, Table, Verdict, show, signed
 
 __all__ = ["jacobian_norm", "run"]

@@ -1,7 +1,7 @@
 """What a trained model loses without some of its heads, over a whole test set.
 
-`inspection.ablate` asks it of one output, a head a row of a batch; here a head is silent in every row, so that many
-sentences are scored together.
+`inspection.collect.ablation` asks it of one output, a head a row of a batch; here a head is silent in every row, so
+that many sentences are scored together.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from regard.attention.heads import Heads
 from regard.attention.watch import outermost
-from regard.inspection.ablate import silence
+from regard.inspection.collect.ablation import silence
 from regard.models.contract import Model
 from regard.run import Run
 from regard.studies.corpora import Pairs

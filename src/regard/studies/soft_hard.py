@@ -15,7 +15,7 @@ import torch
 
 from regard.evaluation.captions import measure_bleu_of, measure_cider
 from regard.evaluation.text import exact
-from regard.inspection.places import concentration, grounding
+from regard.inspection.collect.places import concentration, grounding
 from regard.studies.galleries import Gallery, flickr8k, scenes
 from regard.studies.page import Page, Signature, Verdict, signed_training
 from regard.studies.setting import Setting

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 
-from regard.inspection import plot
-from regard.inspection.picture import INK
-from regard.inspection.table import Cell
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import INK
+from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 from regard.studies.spread import Spread
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from regard.inspection.table import show
+from regard.inspection.draw.table import show
 
 __all__ = ["Spread", "spread"]
 

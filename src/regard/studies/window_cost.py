@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.attention import Attention, use_backend
 from regard.attention.score import General
 from regard.attention.span import Monotonic, Predictive, Span
-from regard.inspection import plot
+from regard.inspection.draw import plot
 from regard.studies.page import Plot, Table, Verdict, show
 
 __all__ = ["Cost", "cost_plot", "cost_table", "cost_verdicts", "layer", "measured", "operations"]

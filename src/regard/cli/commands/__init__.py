@@ -1,0 +1,1 @@
+"""The commands: NAME.py has the function NAME, which is the subcommand NAME."""

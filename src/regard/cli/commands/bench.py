@@ -1,0 +1,62 @@
+"""`regard bench`: Regard beside its peers, on this machine."""
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import number
+from regard.errors import CommandError
+from regard.machine import most_threads
+
+NAMES = ("attention", "training", "decoding", "lstmn")
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
+    rounds: Annotated[int, number("Interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
+    threads: Annotated[int, number("CPU threads.", least=1, most=most_threads())] = 2,
+    device: Annotated[str, typer.Option(help="cpu, or cuda where there are figures of a GPU.")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
+) -> None:
+    """Measure speed and memory beside peers; results are compared first, and must agree.
+
+    `training` and `decoding` have peers beyond torch: Transformers and CTranslate2 (pip install 'regard[peers]') and
+    JoeyNMT 2.3 (pip install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp). One
+    that is not there is named and left out.
+    """
+    if name not in NAMES:
+        raise CommandError(f"bench: {name!r} cannot be measured; what can: {', '.join(NAMES)}")
+    if device not in ("cpu", "cuda"):
+        raise CommandError(f"bench: --device {device} given, expected cpu or cuda")
+    import torch
+    from rich.console import Console
+
+    from regard.bench.measure import save, signature
+
+    run = importlib.import_module(f"regard.bench.{name}").run
+    if device != "cpu" and "device" not in inspect.signature(run).parameters:
+        raise CommandError(f"bench: --device {device} given, and {name} is measured on a CPU only")
+    where = {} if device == "cpu" else {"device": device}
+
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)  # known before the work, not after
+    torch.set_num_threads(threads)
+    console, notes = Console(highlight=False), Console(stderr=True)
+    results = []
+    with notes.status("measuring …"):
+        for result in run(rounds, **where):
+            results.append(result)
+            mark = "reached" if result.reached else "NOT REACHED"
+            mark = "not measured" if result.ratio is None else "for comparison" if result.goal == "none" else mark
+            ratio = "none" if result.ratio is None else f"{result.ratio:.3f}"
+            console.print(f"[bold]{result.what}[/bold]", soft_wrap=True)
+            console.print(f"  {result.ours} · {result.peer}", soft_wrap=True)
+            console.print(f"  ratio {ratio} · goal: {result.goal} · {mark}", soft_wrap=True)
+    signed = signature(device, threads)
+    console.print(" · ".join(f"{key} {value}" for key, value in signed.items()), soft_wrap=True)
+    if out is not None:
+        save(out, results, signed)
+        notes.print(f"written to {out}")

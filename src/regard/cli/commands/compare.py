@@ -1,0 +1,167 @@
+"""`regard compare`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.commands.eval import (
+    Alternatives,
+    BatchTokens,
+    Beam,
+    Checkpoint,
+    Device,
+    Json,
+    Lowercase,
+    Penalty,
+    References,
+    Source,
+    Tokenize,
+    opened,
+    print_table,
+    say,
+    translated,
+    without_slow,
+)
+from regard.cli.options import SEED, number
+from regard.errors import CommandError
+
+if TYPE_CHECKING:
+    from regard.evaluation.contrast import Contrast
+    from regard.evaluation.items import Items
+    from regard.evaluation.significance import Difference
+    from regard.run import Run
+
+
+def compare(
+    a: Annotated[
+        Path, typer.Argument(metavar="A", help="A run folder, or a text file of outputs.", show_default=False)
+    ],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another.", show_default=False)],
+    source: Source = None,
+    reference: References = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Some of bleu, chrf, ter, exact, character_errors and token_errors, with commas between them; the "
+            "first decides.",
+            show_default="all",
+        ),
+    ] = None,
+    examples: Annotated[int, number("Sentences to show of each system's best.", least=0, most=10_000)] = 3,
+    resamples: Annotated[int, number("How often sentences are drawn anew.", least=1, most=1_000_000)] = 1000,
+    seed: Annotated[int, number("Of the draws.", least=0, most=SEED)] = 12345,
+    alternatives: Alternatives = False,
+    lowercase: Lowercase = False,
+    tokenize: Tokenize = "13a",
+    as_json: Json = False,
+    beam: Beam = 5,
+    length_penalty: Penalty = 0.6,
+    batch_tokens: BatchTokens = None,
+    checkpoint: Checkpoint = "best",
+    device: Device = "auto",
+) -> None:
+    """Say whether one of two systems is better, or it was luck, and where they differ most.
+
+    `regard compare runs/a runs/b --source test.en --reference test.de` translates with both. Scores are compared by
+    paired bootstrap resampling: p is how likely a difference as large is between systems that are equally good.
+    """
+    if source is None or reference is None:
+        missing = "--source" if source is None else "--reference"
+        raise CommandError(f"{missing}: missing, expected a text file with a sentence a line")
+    for system in (a, b):
+        if not system.exists():
+            raise CommandError(f"{system}: no such file or folder, expected a run folder or a text file of outputs")
+
+    from regard.evaluation.contrast import contrasts
+    from regard.evaluation.items import read_items
+    from regard.evaluation.kinds import OF_TEXT, chosen, measure
+    from regard.evaluation.significance import paired_bootstrap
+    from regard.evaluation.text import check_tokenizer
+
+    keys = list(OF_TEXT) if metrics is None else chosen(metrics, OF_TEXT)
+    check_tokenizer(tokenize)
+    items = read_items(source, reference, alternatives=alternatives, say=say)
+    keys = without_slow(keys, items.references) if metrics is None else keys
+    search = {"beam": beam, "length_penalty": length_penalty}
+    runs = {each: opened([each], checkpoint, device, search, lowercase) for each in (a, b) if each.is_dir()}
+    outputs = outputs_of([a, b], runs, items, search, batch_tokens)
+    first, second = (
+        [measure(key, each, items.references, lowercase=lowercase, tokenize=tokenize) for key in keys]
+        for each in outputs
+    )
+    found = dict(zip(keys, paired_bootstrap(first, second, resamples=resamples, seed=seed), strict=True))
+    where = contrasts(items.sources or [], items.references, *outputs, count=examples, lowercase=lowercase)
+    facts = {"a": str(a), "b": str(b), "sentences": len(items), "resamples": resamples, "seed": seed}
+    if as_json:
+        print(json.dumps(table(facts, found, where), ensure_ascii=False, allow_nan=False))
+    else:
+        same = sum(one == other for one, other in zip(*outputs, strict=True))
+        show(facts, found, where, same)
+
+
+def outputs_of(
+    systems: list[Path], runs: "dict[Path, Run]", items: "Items", search: dict[str, Any], batch_tokens: int | None
+) -> list[list[str]]:
+    """What each system says; files are read, and found wrong, before any run translates."""
+    found = {system: items.read_outputs(system, say) for system in systems if system not in runs}
+    found |= {system: translated(run, items.sources or [], search, batch_tokens) for system, run in runs.items()}
+    return [found[system] for system in systems]
+
+
+def table(
+    facts: dict[str, Any], found: "dict[str, Difference]", where: "tuple[list[Contrast], list[Contrast]]"
+) -> dict[str, Any]:
+    """The comparison in types that JSON has."""
+    from regard.evaluation.significance import said
+
+    metrics = {
+        key: {
+            "name": each.a.name,
+            "a": each.a.value,
+            "b": each.b.value,
+            "difference": each.value,
+            "mean": each.mean,
+            "interval": [each.low, each.high],
+            "p": each.p,
+            "significant": each.significant,
+            "better": each.better,
+            "signature": each.a.signature,
+        }
+        for key, each in found.items()
+    }
+    better = {
+        name: [asdict(each) for each in given] for name, given in zip(("a_better", "b_better"), where, strict=True)
+    }
+    return {**facts, "said": said(list(found.values())), "metrics": metrics, **better}
+
+
+def show(
+    facts: dict[str, Any], found: "dict[str, Difference]", where: "tuple[list[Contrast], list[Contrast]]", same: int
+) -> None:
+    """Print the comparison for people."""
+    from regard.evaluation.significance import said
+    from regard.training.sample import bracketed, legible
+
+    print(f"A  {facts['a']}\nB  {facts['b']}")
+    print(f"{facts['sentences']:,} sentences, {same:,} of them the same by both\n")
+    rows = []
+    for each in found.values():
+        scale = 100 if each.a.unit == "share" else 1
+        change, low, high = (f"{scale * value:+.2f}".replace("-", "−") for value in (each.value, each.low, each.high))
+        rows.append((each.a.name, str(each.a), str(each.b), change, f"{low} to {high}", f"{each.p:.2g}"))
+    print_table(("metric", "A", "B", "B − A", "95 % interval", "p"), rows)
+    print(f"\n{said(list(found.values()))}")
+    print(f"({facts['resamples']:,} resamples, seed {facts['seed']}; {next(iter(found.values())).a.signature})")
+    if any(where):
+        print("\nWhere they differ most, by chrF; [brackets]: not as in the reference, ‸: something is missing")
+    for name, given in zip("AB", where, strict=True):
+        for contrast in given:
+            reference = legible(contrast.reference)
+            print(f"\n  {name} is better in sentence {contrast.number:,}")
+            print(f"  source     {legible(contrast.source)}")
+            print(f"  reference  {reference}")
+            print(f"  A {contrast.a_chrf:6.1f}   {bracketed(legible(contrast.a), reference)}")
+            print(f"  B {contrast.b_chrf:6.1f}   {bracketed(legible(contrast.b), reference)}")

@@ -1,0 +1,55 @@
+"""`regard demo`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import SEED, number
+
+
+def demo(
+    lineage: Annotated[bool, typer.Option("--lineage", help="Train three models: why attention.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Run folder, runs/demo or runs/lineage.", show_default=False)] = None,
+    seed: Annotated[int, number("Of the weights and of the order of training.", least=0, most=SEED)] = 0,
+    steps: Annotated[int | None, number("Training steps.", least=1, most=1_000_000_000, show_default=False)] = None,
+) -> None:
+    """Train a small Transformer from nothing on a built-in corpus, translate, and show what it looks at."""
+    from regard.decoding.out import check_link
+    from regard.demo.phrasebook import fresh
+
+    if out is not None:
+        check_link(out, "--out")
+    if lineage:
+        from regard.demo.lineage import MODELS, compare
+
+        folder = out or Path("runs/lineage")
+        for kind in MODELS:
+            fresh(folder / kind)
+        compared = compare(folder, seed=seed, steps=steps)
+        print(compared.table())
+        print(f"\nplot: {compared.picture}", file=sys.stderr)
+        return
+
+    from regard.demo.phrasebook import STEPS, demonstrate
+    from regard.inspection.draw.heatmap import bars
+
+    folder = out or Path("runs/demo")
+    fresh(folder)
+    print("training a Transformer from nothing, English to German (two to three minutes)", file=sys.stderr)
+    shown = demonstrate(folder, steps=steps or STEPS, seed=seed)
+    for example, output, aligned in shown.drawn:
+        right = "right" if output == example.target else f"expected: {example.target}"
+        print(f"\n{example.source}\n{output}   ({right})\n")
+        print(bars(aligned.weights, aligned.source, aligned.target))
+    print(f"\n{shown.exact:.1%} of {shown.tests:,} sentences that were never trained on are translated exactly.")
+    print(
+        f"\nWhat next:\n"
+        f"  {shown.report}  how the training went\n"
+        f"  {shown.picture}  an alignment as a picture\n"
+        f'  regard look {folder} "I ate pizza yesterday ."  a page of everything it looked at\n'
+        f"  regard demo --lineage  without attention, with it, and with nothing else\n"
+        f"  regard models  what else can be trained\n"
+        f"  regard train --source A --target B --out RUN  a model of your own, from two text files"
+    )

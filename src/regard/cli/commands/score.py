@@ -1,0 +1,58 @@
+"""`regard score`."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.commands.translate import flag, text
+
+
+def score(
+    runs: Annotated[list[str], typer.Argument(metavar="run", help="A run folder; several make an ensemble.")],
+    source: Annotated[str | None, text("Text file of sources; not for a language model.")] = None,
+    target: Annotated[str | None, text("Text file of their translations, line by line.")] = None,
+    tokens: Annotated[bool, flag("--tokens", "Write the pieces, and the log-probability of each, too.")] = False,
+    normalise: Annotated[bool, flag("--normalise", "Divide by the number of tokens, the end among them.")] = False,
+    as_json: Annotated[bool, flag("--json", "Write a JSON object a line.")] = False,
+    out: Annotated[Path | None, text("File to write, in place of standard output.")] = None,
+    checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
+) -> None:
+    """Write the log-probability of each target given its source, base e, a line a pair.
+
+    regard score runs/en-de --source test.en --target test.de; pairs, tokens and perplexity go to standard error.
+    """
+    from regard.decoding.out import check_out, writing
+    from regard.decoding.pairs import Judged, Pairs, check_lengths
+
+    given = Pairs(source, target, lambda said: print(f"regard: {said}", file=sys.stderr))
+    check_out(out, source, target)
+
+    from regard.decoding.bar import bar
+    from regard.decoding.shared import Processes
+    from regard.run import load
+
+    run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
+    given.check(str(run.folder), run.settings.task)
+    limit, pairs, count, total = run.model.limit, 0, 0, 0.0
+    with writing(out) as write, bar(given.total, out is not None) as advance:
+        for sources, targets in given.chunks():
+            ids = run.tokenizers.target.encode_batch(targets)
+            check_lengths(target, ids, None if limit is None else limit - 1, pairs)
+            if sources is not None:
+                check_lengths(source, run.tokenizers.source.encode_batch(sources), limit, pairs)
+            lines = []
+            for i, scored in enumerate(run.score(targets) if sources is None else run.score(sources, targets)):
+                pieces = [*run.tokenizers.target.pieces(ids[i]), "</s>"]
+                judged = Judged(sources[i] if sources else None, targets[i], scored.log_prob, pieces, scored.tokens)
+                lines.append(judged.line(tokens=tokens, normalise=normalise, as_json=as_json))
+                count, total = count + len(scored.tokens), total + scored.log_prob
+            write("".join(lines))
+            advance(len(lines))
+            pairs += len(lines)
+    perplexity = f", perplexity {math.exp(min(-total / count, 700)):.4g}" if count else ""
+    things = "pair" if source is not None else "line"
+    print(f"{pairs:,} {things}{'s' * (pairs != 1)}, {count:,} tokens{perplexity}", file=sys.stderr)

@@ -1,0 +1,85 @@
+"""`regard study`."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import SEED, number
+from regard.errors import CommandError
+
+
+def study(
+    name: Annotated[str | None, typer.Argument(help="Which study; --list shows them.", show_default=False)] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the pages.")] = Path("studies"),
+    seed: Annotated[int, number("Of everything that is drawn.", least=0, most=SEED)] = 0,
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="Of what is trained, as in 0,1,2; default: 0, and 0,1,2 without --quick."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder of real corpora; without it what is built in is taken.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, mps (Apple), or auto.")] = "auto",
+    jobs: Annotated[int, number("Systems that are trained at the same time.", least=1, most=256)] = 1,
+    untrained: Annotated[bool, typer.Option("--untrained", help="Only what is measured without training.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, or a short training, for a first look.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
+) -> None:
+    """Run a claim from the literature, and write a page with its table and its plot."""
+    from regard.studies import STUDIES, run
+    from regard.studies.setting import Setting
+
+    if show:
+        for each, (claim, *_) in STUDIES.items():
+            print(f"{each:15}{claim}")
+        return
+    if name is None:
+        raise CommandError(f"which study? there are {', '.join(STUDIES)}")
+    if data is not None and quick:
+        raise CommandError("--data: given with --quick, which takes what is built in; leave out one of them")
+    if data is not None and not data.is_dir():
+        raise CommandError(f"--data: {data} is not a folder")
+    if untrained and name in STUDIES and STUDIES[name].trained:
+        raise CommandError(f"--untrained: {name} trains all that it measures")
+
+    from regard.decoding.out import check_link
+
+    check_link(out, "--out")
+    setting = Setting(
+        numbers(seeds, seed, quick), quick, device, out, lambda text: print(text, file=sys.stderr), data, jobs
+    )
+    page = run(name, seed=seed, quick=quick, setting=None if untrained else setting)
+    written = page.write(out)
+
+    from regard.studies.index import write_index
+
+    write_index(out)
+
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    for table in page.tables:
+        shown = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for column, right in zip(table.columns, table.numeric(), strict=True):
+            shown.add_column(column, justify="right" if right else "left")
+        for row in table.shown():
+            shown.add_row(*row)
+        console.print(shown, "", markup=False)
+    for verdict in page.verdicts:
+        print(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}")
+    print(f"\n{page.signature}")
+    print(f"page: {written}", file=sys.stderr)
+
+
+def numbers(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
+    """The seeds of a study that trains."""
+    if given is None:
+        return (seed,) if quick else (seed, seed + 1, seed + 2)
+    parts = given.split(",")
+    if not all(re.fullmatch(r"\s*[0-9]{1,10}\s*", part) and int(part) <= SEED for part in parts):
+        raise CommandError(f"--seeds: {given!r} given, expected numbers, as in 0,1,2, at most {SEED}")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,1 @@
+"""Word alignments read off attention weights: which head to read, and what its weights say."""

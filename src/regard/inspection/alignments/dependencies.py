@@ -1,0 +1,98 @@
+"""Do heads see syntax? The share of words whose most attended word is their head in the dependency tree.
+
+As Clark et al. 2019 (arXiv:1906.04341, section 4.2) asked BERT, of the self-attention of encoder and decoder. In the
+decoder only words count whose head was read before them, as nothing else can be looked at. To compare with: the best
+that a fixed distance reaches, such as always the word before.
+"""
+
+# b pairs · h heads · i j words of one side
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from regard.data.builtin.example import Example
+from regard.data.tokenizer import Tokenizers
+from regard.errors import ArgumentError
+from regard.inspection.alignments.extraction import Part, merged, parts, picked
+from regard.models.contract import Model
+
+__all__ = ["Heed", "Neighbour", "dependencies", "neighbour"]
+
+SIDES = ("encoder", "decoder")
+
+
+@dataclass(frozen=True)
+class Heed:
+    """How a head of a self-attention heeds dependencies."""
+
+    side: str
+    view: str
+    head: int
+    share: float  # of the words, those that look at their head most
+    words: int  # that have a head to look at
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """What would be right of a head that looks at a fixed distance from each word."""
+
+    side: str
+    distance: int
+    share: float
+    words: int
+
+
+def dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[Heed]:
+    """The share by layer and head, in the order of the model."""
+    pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
+    hits: dict[str, Tensor] = {}
+    words = dict.fromkeys(SIDES, 0)
+    for part in parts(model, tokenizers, pairs):
+        some = [examples[number] for number in part.pairs]
+        trees = {side: tree(side, some, part) for side in SIDES}
+        for side in SIDES:
+            words[side] += int(trees[side].sum())
+        for view in part.looks:
+            side = view.split(".")[0]
+            if side not in SIDES or view in model.crossings:
+                continue
+            weights, at = part.weights(view), part.rows(1) if side == "decoder" else part.source
+            at = at[:, : weights.shape[2]]
+            size = part.target_words if side == "decoder" else part.source_words
+            found = picked(merged(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
+            hits[view] = hits.get(view, 0) + found.sum((0, 2, 3)).cpu()
+    if not hits:
+        raise ArgumentError("the model has no self-attention, expected one that looks at its own side")
+    return [
+        Heed(view.split(".")[0], view, head, count / max(1, words[view.split(".")[0]]), words[view.split(".")[0]])
+        for view, counts in hits.items()
+        for head, count in enumerate(counts.tolist())
+    ]
+
+
+def tree(side: str, examples: Sequence[Example], part: Part) -> Bool[Tensor, "b i j"]:
+    """Where the head of each word is; of the decoder, if it was read before."""
+    size = part.target_words if side == "decoder" else part.source_words
+    found = torch.zeros(len(examples), size, size, dtype=torch.bool)
+    for row, example in enumerate(examples):
+        for word, head in links(side, example):
+            found[row, word, head] = True
+    return found.to(part.source.device)
+
+
+def links(side: str, example: Example) -> list[tuple[int, int]]:
+    """Words and their heads, where those can be looked at."""
+    heads = enumerate(example.target_heads if side == "decoder" else example.source_heads)
+    return [(word, head) for word, head in heads if head >= 0 and (side == "encoder" or head < word)]
+
+
+def neighbour(side: str, examples: Sequence[Example]) -> Neighbour:
+    """The fixed distance that meets the most heads."""
+    distances = [head - word for example in examples for word, head in links(side, example)]
+    if not distances:
+        raise ArgumentError("examples: no heads given, expected those of the phrasebook")
+    best = max(sorted(set(distances), key=abs), key=distances.count)
+    return Neighbour(side, best, distances.count(best) / len(distances), len(distances))

@@ -1,0 +1,203 @@
+"""Where a model looks for each word of a translation: teacher forced, so exact after any search."""
+
+# b pairs · h heads · n target pieces, r = n + 1 rows · m source pieces, k ≥ m columns · i target words · j source words
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.attention.watch import Looks, watch
+from regard.data.batching import collate
+from regard.data.tokenizer import Tokenizers
+from regard.decoding.finite import check_finite
+from regard.errors import ArgumentError
+from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.symmetry import symmetrise
+from regard.models.contract import Model
+from regard.training.objective import inputs
+
+__all__ = ["Links", "Pair", "Part", "balanced", "linked", "links_in", "looked_at", "merged", "parts", "picked"]
+
+BUDGET = 4096  # pieces of a batch a side
+BUDGET_CUDA = 32_768
+Pair = tuple[Sequence[int], Sequence[int]]
+Links = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some of many pairs, as a model read them under `watch`, and the word of each piece (-1: none)."""
+
+    pairs: list[int]  # which of them
+    looks: Looks
+    source: Int[Tensor, "b m"]
+    target: Int[Tensor, "b n"]
+    source_words: int  # of the pair that has the most
+    target_words: int
+
+    def rows(self, offset: int) -> Int[Tensor, "b r"]:
+        """The word that each row of a crossing belongs to: the one written (offset 0), or the one read (1).
+
+        START is read first and END written last, so that there is a row more than there are pieces.
+        """
+        nothing = self.target.new_full((len(self.target), 1), -1)
+        return torch.cat([nothing, self.target] if offset else [self.target, nothing], 1)
+
+    def weights(self, name: str) -> Float[Tensor, "b h n m"]:
+        """What an attention gave to what, its one head where it has no more."""
+        weights = self.looks[name].weights.float()
+        return weights if weights.ndim == 4 else weights[:, None]
+
+    def crossing(self, name: str, head: int | None) -> Float[Tensor, "b 1 r k"]:
+        """One head of a crossing, or their mean."""
+        weights = self.weights(name)
+        if head is None:
+            return weights.mean(1, keepdim=True)
+        if head >= weights.shape[1]:
+            raise ArgumentError(f"head: {head} given, {name} has {weights.shape[1]}, counted from 0")
+        return weights[:, head : head + 1]
+
+
+@torch.no_grad()
+def parts(
+    model: Model,
+    tokenizers: Tokenizers,
+    pairs: Sequence[Pair],
+    budget: int | None = None,
+    *,
+    only: Sequence[str] | None = None,
+) -> Iterator[Part]:
+    """All pairs of token sequences, those of like length together, each read once under `watch`, of `only` these."""
+    device = next(model.parameters()).device
+    budget = budget or (BUDGET_CUDA if device.type == "cuda" else BUDGET)
+    order = sorted(range(len(pairs)), key=lambda i: -max(map(len, pairs[i])))
+    while order:
+        count = max(1, budget // (max(map(len, pairs[order[0]])) + 1))
+        chunk, order = order[:count], order[count:]
+        source, target = inputs(collate([pairs[i] for i in chunk]).to(device))
+        with watch(model, only=only) as looks:
+            model.decode(model.encode(source), target)
+        sides = [
+            words_of([words(pairs[i][side]) for i in chunk], device)
+            for side, words in enumerate((tokenizers.source.words, tokenizers.target.words))
+        ]
+        yield Part(chunk, looks, sides[0][0], sides[1][0], sides[0][1], sides[1][1])
+
+
+def words_of(rows: Sequence[Sequence[int | None]], device: torch.device) -> tuple[Int[Tensor, "b n"], int]:
+    """The word of each piece as a padded batch, -1 for none, and how many words there are at most."""
+    width = max(1, max(map(len, rows)))
+    ids = torch.tensor([[*(-1 if word is None else word for word in row), *[-1] * (width - len(row))] for row in rows])
+    return ids.to(device), int(ids.max()) + 1
+
+
+def merged(
+    weights: Float[Tensor, "b h n k"],
+    rows: Int[Tensor, "b n"],
+    columns: Int[Tensor, "b m"],
+    counts: tuple[int, int],
+) -> Float[Tensor, "b h i j"]:
+    """`words.merge` of a batch: averaged over a row's pieces, summed over a column's; -1 is of no word, and dropped.
+
+    Columns of the weights beyond those given are of no word either. `counts`: how many words the sides have at most.
+    """
+    b, h, n, _ = weights.shape
+    i, j = counts
+    weights = weights[..., : columns.shape[1]]
+    # What is of no word goes to a place behind the last, by index and not by a product: a NaN in it stays out.
+    to = torch.where(columns < 0, j, columns)[:, None, None].expand(b, h, n, -1)
+    narrow = weights.new_zeros(b, h, n, j + 1).scatter_add(-1, to, weights)[..., :j]
+    at = torch.where(rows < 0, i, rows)
+    tall = weights.new_zeros(b, h, i + 1, j).scatter_add(-2, at[:, None, :, None].expand(b, h, n, j), narrow)[
+        ..., :i, :
+    ]
+    pieces = weights.new_zeros(b, i + 1).scatter_add(-1, at, torch.ones_like(at, dtype=weights.dtype))[:, :i]
+    return tall / pieces.clamp(min=1)[:, None, :, None]
+
+
+def picked(weights: Float[Tensor, "*b i j"], threshold: float | None = None) -> Bool[Tensor, "*b i j"]:
+    """Which are links: the largest weight of each row, or all from the threshold on.
+
+    Of equal weights the first is taken; where a row has no weight, or one that is no number, there is no link.
+    """
+    if 0 in weights.shape:
+        return weights > 0
+    best, at = weights.max(-1, keepdim=True)
+    sound = best > 0  # not of NaN
+    chosen = weights >= threshold if threshold is not None else torch.zeros_like(sound).expand(weights.shape)
+    return (chosen if threshold is not None else chosen.scatter(-1, at, True)) & sound
+
+
+def links_in(weights: Float[Tensor, "b i j"], chosen: Chosen) -> list[Links]:
+    """The links (source word, target word) of each pair in its weights between words, in the target's order."""
+    weights = balanced(weights, chosen.balance)
+    forward = picked(weights, chosen.threshold)
+    if chosen.join is None:
+        return listed(forward)
+    backward = picked(weights.mT).mT
+    if chosen.join != "grow-diag":
+        return listed(forward & backward if chosen.join == "intersection" else forward | backward)
+    both = zip(listed(forward), listed(backward), strict=True)
+    return [symmetrise(one, other, chosen.join) for one, other in both]
+
+
+def balanced(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tensor, "*b i j"]:
+    """Columns and then rows brought to a sum of one, so many times; what is nothing stays so."""
+    for _ in range(rounds):
+        for side in (-2, -1):
+            total = weights.sum(side, keepdim=True)
+            weights = weights / torch.where(total > 0, total, 1.0)
+    return weights
+
+
+def listed(mask: Bool[Tensor, "b i j"]) -> list[Links]:
+    """Links from where they are; only they leave the device."""
+    found: list[Links] = [[] for _ in mask]
+    for row, i, j in mask.nonzero().tolist():
+        found[row].append((j, i))
+    return found
+
+
+def read(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen
+) -> Iterator[tuple[list[int], Float[Tensor, "b i j"]]]:
+    """Which pairs, and how much their target words looked at their source words, batch by batch."""
+    for part in parts(model, tokenizers, pairs, only=[chosen.view]):
+        weights = part.crossing(chosen.view, chosen.head)
+        counts = part.target_words, part.source_words
+        words = merged(weights, part.rows(chosen.offset), part.source, counts)[:, 0]
+        check_finite(model, words, impossible=False)
+        yield part.pairs, words
+
+
+def looked_at(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen | None = None
+) -> list[Float[Tensor, "i j"]]:
+    """How much each target word of a pair of token sequences looked at each source word, by what was chosen to be read.
+
+    Where nothing was, that is the mean over the heads of the layer nearest to an alignment. The model has at least one
+    attention to its source.
+    """
+    found: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
+    for numbers, weights in read(model, tokenizers, pairs, chosen or Chosen(model.nearest)):
+        for number, each in zip(numbers, weights.cpu(), strict=True):
+            source, target = pairs[number]
+            found[number] = each[: count(tokenizers.target.words, target), : count(tokenizers.source.words, source)]
+    return found
+
+
+def linked(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen | None = None) -> list[Links]:
+    """The links (source word, target word) of each pair of token sequences, in the target's order."""
+    chosen = chosen or Chosen(model.nearest)
+    found: list[Links] = [[] for _ in pairs]
+    for numbers, weights in read(model, tokenizers, pairs, chosen):
+        for number, links in zip(numbers, links_in(weights, chosen), strict=True):
+            found[number] = links
+    return found
+
+
+def count(words: Callable[[Sequence[int]], list[int | None]], ids: Sequence[int]) -> int:
+    """How many words token numbers have."""
+    return max((word for word in words(ids) if word is not None), default=-1) + 1

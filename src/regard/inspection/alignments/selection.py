@@ -1,0 +1,178 @@
+"""Which attention reads best as an alignment: every crossing, head and offset tried on a development set.
+
+With gold links the lowest alignment error rate decides. Without them two runs of opposite directions judge each other:
+the two readings are taken whose links agree most, by the error rate of one against the other,
+AER = 1 − 2 |A ∩ B| / (|A| + |B|).
+"""
+
+# b pairs · c candidates · h heads · i target words · j source words
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.tokenizer import Tokenizers
+from regard.errors import ArgumentError
+from regard.evaluation.alignment import Gold, error_rate, measure_links, precision, recall
+from regard.inspection.alignments.extraction import Links, Pair, Part, links_in, merged, parts, picked
+from regard.inspection.alignments.settings import JOINS, Chosen
+from regard.models.contract import Model
+
+__all__ = ["Reading", "agree", "choose", "read_heads"]
+
+OFFSETS = (0, 1)
+THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
+ROUNDS = (0, 5)
+BEST = 2  # readings whose links are tried in other ways
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One head of one crossing, or their mean (None), read with an offset, and how its links fare.
+
+    The links are those of the largest weights. Against a reverse run there is an error rate alone.
+    """
+
+    view: str
+    head: int | None
+    offset: int
+    aer: float
+    precision: float | None = None
+    recall: float | None = None
+
+    def chosen(self, by: str) -> Chosen:
+        """As it is kept with a run."""
+        return Chosen(self.view, self.head, cast(Literal[0, 1], self.offset), self.aer, by)
+
+
+def choose(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]
+) -> tuple[Chosen, list[Reading]]:
+    """What reads best on pairs of token sequences with gold links, and the readings that were tried.
+
+    The best few are then tried balanced, with thresholds, and joined with the links of the source's words.
+    """
+    readings = read_heads(model, tokenizers, pairs, gold)
+    by = f"gold links of {len(pairs):,} pair{'s' * (len(pairs) != 1)}"
+    best = [reading.chosen(by) for reading in sorted(readings, key=lambda each: each.aer)[:BEST]]
+    ways = [
+        replace(chosen, threshold=threshold, join=cast(Literal["union"], join), balance=balance)
+        for chosen in best
+        for balance in ROUNDS
+        for threshold in THRESHOLDS
+        for join in (None, *JOINS)
+    ]
+    found: list[list[Links]] = [[[] for _ in pairs] for _ in ways]
+    for part in parts(model, tokenizers, pairs, only=model.crossings):
+        for chosen in best:
+            weights = between(part, part.crossing(chosen.view, chosen.head), chosen.offset)[:, 0]
+            for way, links in zip(ways, found, strict=True):
+                if (way.view, way.head, way.offset) == (chosen.view, chosen.head, chosen.offset):
+                    for number, each in zip(part.pairs, links_in(weights, way), strict=True):
+                        links[number] = each
+    rates = [measure_links(links, gold)["aer"].score().value for links in found]
+    # Of equals the simplest, which stands first.
+    number = min(range(len(ways)), key=lambda each: round(rates[each], 6))
+    return replace(ways[number], aer=rates[number]), readings
+
+
+def read_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]) -> list[Reading]:
+    """How every crossing, head and offset fares against gold links, from one pass over the pairs."""
+    if not pairs or len(pairs) != len(gold):
+        raise ArgumentError(f"gold: links of {len(gold):,} pairs given, expected those of {len(pairs):,}, at least one")
+    totals: dict[tuple[str, int], Tensor] = {}
+    for part in parts(model, tokenizers, pairs, only=model.crossings):
+        sure, possible = (
+            matrix([getattr(gold[number], name) for number in part.pairs], part) for name in ("sure", "possible")
+        )
+        for view in model.crossings:
+            weights = with_mean(part.weights(view))
+            for offset in OFFSETS:
+                said = picked(between(part, weights, offset))
+                total = torch.stack([each.sum((0, 2, 3)) for each in (said, said & sure, said & possible)], -1).cpu()
+                totals[view, offset] = totals.get((view, offset), torch.zeros_like(total)) + total
+    found = []
+    expected = sum(len(each.sure) for each in gold)
+    for (view, offset), total in totals.items():
+        for head, (links, hit, allowed) in enumerate(total.tolist()):
+            counts = (links, expected, hit, allowed)
+            which = None if head == len(total) - 1 else head
+            found.append(Reading(view, which, offset, error_rate(counts), precision(counts), recall(counts)))
+    return found
+
+
+def agree(
+    forward: tuple[Model, Tokenizers, Sequence[Pair]], backward: tuple[Model, Tokenizers, Sequence[Pair]]
+) -> tuple[tuple[Chosen, Chosen], tuple[list[Reading], list[Reading]]]:
+    """What reads best in two runs of opposite directions, by their agreement on the same pairs; and all that was tried.
+
+    Each reading is listed with the error rate against the one of the other run that it agrees with most.
+    """
+    sides = [most_looked_at(*side) for side in (forward, backward)]
+    names, looked = zip(*sides, strict=True)
+    same, said = np.zeros((len(names[0]), len(names[1]))), np.zeros((len(names[0]), len(names[1])))
+    for there, back in zip(*looked, strict=True):
+        # there [c i] is the source word of each target word, back [c' j] the target word of each source word; -1: none.
+        padded = np.pad(back, ((0, 0), (0, 1)), constant_values=-1)  # a word that is not there is linked with nothing
+        returned = padded[:, np.clip(there, -1, back.shape[1])]  # [c' c i]
+        same += (returned == np.arange(there.shape[1])).sum(-1).T
+        said += (there >= 0).sum(-1)[:, None] + (back >= 0).sum(-1)[None]
+    rates = 1 - 2 * same / np.maximum(said, 1)
+    best = np.unravel_index(int(rates.argmin()), rates.shape)
+    count = len(forward[2])
+    by = f"agreement with a reverse run on {count:,} pair{'s' * (count != 1)}"
+    readings = tuple(
+        [
+            Reading(name[0], name[1], name[2], float(rate))
+            for name, rate in zip(names[side], rates.min(1 - side), strict=True)
+        ]
+        for side in (0, 1)
+    )
+    chosen = tuple(readings[side][int(best[side])].chosen(by) for side in (0, 1))
+    return (chosen[0], chosen[1]), (readings[0], readings[1])
+
+
+def most_looked_at(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair]
+) -> tuple[list[tuple[str, int | None, int]], list[Int[np.ndarray, "c i"]]]:
+    """Every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
+    names: list[tuple[str, int | None, int]] = []
+    found: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
+    for part in parts(model, tokenizers, pairs, only=model.crossings):
+        names, rows = [], []
+        for view in model.crossings:
+            weights = with_mean(part.weights(view))
+            for offset in OFFSETS:
+                names += [
+                    (view, None if head == weights.shape[1] - 1 else head, offset) for head in range(weights.shape[1])
+                ]
+                links = picked(between(part, weights, offset))
+                at = links.int().argmax(-1) if links.numel() else links.new_zeros(links.shape[:-1], dtype=torch.int)
+                rows.append(torch.where(links.any(-1), at, -1))
+        for number, each in zip(part.pairs, torch.cat(rows, 1).cpu().numpy(), strict=True):
+            found[number] = each.astype(np.int64)
+    return names, found
+
+
+def with_mean(weights: Float[Tensor, "b h n m"]) -> Float[Tensor, "b c n m"]:
+    """The heads, and their mean behind them."""
+    return torch.cat([weights, weights.mean(1, keepdim=True)], 1)
+
+
+def between(part: Part, weights: Float[Tensor, "b h n m"], offset: int) -> Float[Tensor, "b h i j"]:
+    """Weights between words."""
+    return merged(weights, part.rows(offset), part.source, (part.target_words, part.source_words))
+
+
+def matrix(links: Sequence[frozenset[tuple[int, int]]], part: Part) -> Tensor:
+    """Links as [b 1 i j], true where there is one."""
+    found = torch.zeros(len(links), 1, part.target_words, part.source_words, dtype=torch.bool)
+    for row, each in enumerate(links):
+        for j, i in each:
+            if i < part.target_words and j < part.source_words:
+                found[row, 0, i, j] = True
+    return found.to(part.source.device)

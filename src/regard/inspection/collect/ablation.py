@@ -1,0 +1,148 @@
+"""Ablation: how likely the output is when one head gives nothing, for every head of every attention.
+
+    ablate(load("runs/demo"), "I ate pizza yesterday .").changes["decoder.blocks.1.cross"]
+
+A silenced head's slice of what the heads give is zero before the output projection; of an attention without heads the
+context is zero. Every row of a batch has another head silenced, so that many heads are tried in one pass.
+"""
+
+# r rows, a silenced head each · n positions · d width
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.grid import GridSelfAttention
+from regard.attention.heads import Heads
+from regard.attention.watch import outermost
+from regard.errors import ArgumentError
+from regard.inspection.collect.exhibit import Ablation, View
+from regard.inspection.collect.forward_pass import watched
+from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.teacher_forcing import Forced, Item, force
+from regard.inspection.collect.views import SLOTS, views_of
+from regard.models.contract import Model
+from regard.models.ntm.model import NTMModel
+from regard.models.pointer.model import PointerModel
+
+__all__ = ["ablate", "ablation_of", "ablation_table"]
+
+BUDGET = 2048  # positions of a batch, source and target
+SHUT = -1e4  # a sigmoid of it is 0
+Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced in which row, or rows
+
+
+@torch.no_grad()
+def ablate(run: Opened, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
+    """What each head is worth to the output; `options` are those of the search."""
+    forced = force(run, item, target=target, tree=False, **options)
+    views = views_of(watched(run.aligning, forced), run.settings.kind, run.settings.task)
+    return ablation_of(run.aligning, forced, views)
+
+
+@torch.no_grad()
+def ablation_of(model: Model, forced: Forced, views: Sequence[View]) -> Ablation:
+    """The same of a forced output and its views."""
+    if isinstance(model, PointerModel):
+        raise ArgumentError("ablate: a pointer network's attention is its output, and silenced it says nothing")
+    if not views:
+        raise ArgumentError("ablate: the model has no attention to silence")
+    heads = [(view.name, head) for view in views for head in range(len(view.weights))]
+    size = sum(len(side.pieces) for name, side in forced.sides.items() if name in ("source", "read"))
+    count, whole = max(1, BUDGET // max(1, size)), float(forced.log_probs(model).cpu().double().sum())
+    changes: dict[str, list[float]] = {view.name: [] for view in views}
+    for first in range(0, len(heads), count):
+        chunk = heads[first : first + count]
+        with silenced(model, chunk, forced):
+            found = forced.log_probs(model, len(chunk)).cpu().double().sum(-1).tolist()
+        for (name, _), log_prob in zip(chunk, found, strict=True):
+            changes[name].append(log_prob - whole)
+    return Ablation(whole, {name: tuple(each) for name, each in changes.items()})
+
+
+def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
+    """The changes as text, a view a row and a head a column."""
+    most = max(map(len, ablation.changes.values()))
+    titles = {view.name: view.title for view in views}
+    width = max(len(titles[name]) for name in ablation.changes)
+    lines = [f"log-probability {ablation.log_prob:.3f}; without a head it changes by"]
+    lines.append(" " * width + "".join(f"{f'head {head + 1}':>10}" for head in range(most)))
+    for name, changes in ablation.changes.items():
+        lines.append(f"{titles[name]:<{width}}" + "".join(f"{change:>+10.3f}" for change in changes))
+    return "\n".join(lines)
+
+
+@contextmanager
+def silenced(model: Model, heads: Sequence[tuple[str, int]], forced: Forced) -> Iterator[None]:
+    """Inside, row i of a batch is without the head i."""
+    modules = outermost(model)
+    with ExitStack() as hooks:
+        for name in dict(heads):
+            rows = [(row, head) for row, (each, head) in enumerate(heads) if each == name]
+            if name in SLOTS:
+                assert isinstance(model, NTMModel)
+                handles = silence_slots(model, name, rows, len(forced.sides["source"].pieces))
+            else:
+                handles = [silence(modules[name], rows, len(heads))]
+            for handle in handles:
+                hooks.callback(handle.remove)
+        yield
+
+
+def silence(module: nn.Module, rows: Rows, count: int) -> Any:
+    """Zeros in the place of what a head gives, in its row of `count`."""
+    if isinstance(module, Heads):
+        width = module.value_size // module.heads
+
+        def quiet(x: Tensor) -> Tensor:
+            x = x.clone()
+            for row, head in rows:
+                x[row, ..., head * width : (head + 1) * width] = 0
+            return x
+
+        if module.output is None:
+            return module.register_forward_hook(lambda module, given, made: quiet(made))
+        return module.output.register_forward_pre_hook(lambda module, given: (quiet(given[0]), *given[1:]))
+
+    def quiet_rows(module: nn.Module, given: tuple[Any, ...], made: Tensor) -> Tensor:
+        made = made.clone()
+        each = made.unflatten(0, (count, -1))  # a document has a row a sentence
+        for row, _ in rows:
+            each[row] = 0
+        return made
+
+    inner = module.attention if isinstance(module, GridSelfAttention) else module
+    return inner.register_forward_hook(quiet_rows)
+
+
+def silence_slots(model: NTMModel, name: str, rows: Rows, steps: int) -> list[Any]:
+    """The same for a machine's heads, while it reads its source, or while it writes."""
+    heads, (_, phase, way) = model.heads, SLOTS[name]
+    done = [0]
+
+    def now() -> bool:
+        return (done[0] < steps) == (phase == "source")
+
+    def say(module: nn.Module, given: tuple[Any, ...], made: Tensor) -> Tensor:
+        """Nothing is erased, and nothing added."""
+        if not now() or way == "read":
+            return made
+        made = made.clone()
+        erase, add = made[:, 2 * heads.heads * heads.place :].unflatten(-1, (2, heads.heads, heads.width)).unbind(1)
+        for row, head in rows:
+            erase[row, head], add[row, head] = SHUT, 0
+        return made
+
+    def hear(module: nn.Module, given: tuple[Any, ...], made: tuple[Tensor, Tensor, Tensor]) -> Any:
+        """What was read is nothing."""
+        memory, weights, reads = made
+        if now() and way == "read":
+            reads = reads.clone()
+            for row, head in rows:
+                reads[row, head] = 0
+        done[0] += 1
+        return memory, weights, reads
+
+    return [heads.steer.register_forward_hook(say), heads.register_forward_hook(hear)]

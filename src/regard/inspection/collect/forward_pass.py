@@ -1,0 +1,98 @@
+"""One teacher-forced pass under `watch`, with everything that views, walks and ablations ask of it."""
+
+# n pieces of the output · b rows of a batch · d width of a controller
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.span import Span
+from regard.attention.watch import CallRecord, Looks, watch
+from regard.decoding.finite import check_finite
+from regard.inspection.collect.exhibit import Side
+from regard.inspection.collect.sides import grid_side, slots_side
+from regard.inspection.collect.teacher_forcing import Forced
+from regard.models.contract import Memory, Model
+from regard.models.convnet.model import ConvNetModel
+from regard.models.ntm.model import Machine, NTMModel
+
+__all__ = ["Turn", "Watched", "span_of", "watched"]
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One step of a Turing machine: what its heads were given, and the machine's weights after it."""
+
+    hidden: Float[Tensor, "b d"]
+    before: Machine
+    weights: Float[Tensor, "b hh m"]
+
+
+@dataclass(eq=False)
+class Watched:
+    """What was seen in the pass."""
+
+    forced: Forced
+    model: Model
+    looks: Looks
+    memory: Memory
+    log_probs: Float[Tensor, " n"]
+    turns: list[Turn] = field(default_factory=list)  # of an ntm, those that read the source first
+
+    def module(self, name: str) -> nn.Module:
+        """An attention by its name."""
+        return self.looks.modules[name]
+
+    def calls(self, name: str) -> list[CallRecord]:
+        """The calls of an attention, in order."""
+        return self.looks.seen[name]
+
+    @cached_property
+    def sides(self) -> dict[str, Side]:
+        """The sides of an exhibit, those that only the model knows among them: the places of its grid, its slots."""
+        sides = dict(self.forced.sides)
+        if isinstance(self.model, NTMModel):
+            sides["memory"] = slots_side(self.model.config.slots)
+        grid = self.memory.grid
+        if isinstance(self.model, ConvNetModel) and self.looks:  # its attention stands before the last stages
+            height, width = self.looks["attention"].weights.shape[-2:]
+            grid = height, width
+        return sides if grid is None else {**sides, "places": grid_side(grid)}
+
+
+@torch.no_grad()
+def watched(model: Model, forced: Forced) -> Watched:
+    """The pass."""
+    turns = list[Turn]()
+    with watch(model) as looks, turning(model, turns):
+        memory = forced.memory(model)
+        log_probs = forced.log_probs(model, memory=memory)[0]
+    check_finite(model, log_probs)
+    return Watched(forced, model, looks, memory, log_probs, turns)
+
+
+@contextmanager
+def turning(model: Model, turns: list[Turn]) -> Iterator[None]:
+    """Note each step of a Turing machine, whose heads are no attention that `watch` knows."""
+    if not isinstance(model, NTMModel):
+        yield
+        return
+
+    def note(module: nn.Module, given: tuple[Any, ...], made: tuple[Tensor, Tensor, Tensor]) -> None:
+        turns.append(Turn(given[0], given[1], made[1]))
+
+    hook = model.heads.register_forward_hook(note)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def span_of(seen: CallRecord) -> Span | None:
+    """The span that a call was given."""
+    return next((value for value in (*seen.args, *seen.kwargs.values()) if isinstance(value, Span)), None)

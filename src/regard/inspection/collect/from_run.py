@@ -1,0 +1,85 @@
+"""Collecting an exhibit: decode as asked, then one teacher-forced pass under `watch`, for a model of any kind.
+
+from regard import load, inspection
+exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday .", beam=5)
+inspection.page(exhibit).save("look.html")
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+
+from regard.errors import DataError
+from regard.inspection.alignments.settings import FILE, Chosen
+from regard.inspection.collect.ablation import ablation_of
+from regard.inspection.collect.exhibit import Exhibit, View
+from regard.inspection.collect.forward_pass import watched
+from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.teacher_forcing import Item, force
+from regard.inspection.collect.views import views_of
+from regard.inspection.collect.walk import Which, walk_of
+
+__all__ = ["Which", "exhibit_of"]
+
+
+@torch.no_grad()
+def exhibit_of(
+    run: Opened,
+    item: Item,
+    *,
+    target: str | None = None,
+    tree: bool = True,
+    walk: Which | bool = False,
+    ablate: bool = False,
+    **options: Any,
+) -> Exhibit:
+    """Everything that a page shows of one item: a text, or, for a run that reads pictures, a file or its pixels.
+
+    The output is what the search finds that `options` ask for, such as beam=5, and its `tree` is kept; or it is
+    `target`, a text or a label. `walk` takes one word through its attention in numbers, `Which(…)` says which
+    one; `ablate` silences every head.
+    """
+    forced = force(run, item, target=target, tree=tree, **options)
+    kind, task, model = run.settings.kind, run.settings.task, run.aligning
+    seen = watched(model, forced)
+    views = views_of(seen, kind, task)
+    aligned, chosen, offset = alignment_of(run, views)
+    return Exhibit(
+        kind=kind,
+        task=task,
+        title=forced.title,
+        run=f"{run.folder.name}, step {run.step:,}",
+        sides=seen.sides,
+        views=views,
+        output=forced.output,
+        log_prob=float(seen.log_probs.cpu().double().sum()) if model is run.model else forced.log_prob(run.model),
+        labels=forced.labels,
+        aligned=aligned,
+        head=chosen,
+        offset=offset,
+        picture=forced.picture,
+        tree=forced.tree,
+        walk=walk_of(seen, views, wanted(walk, aligned, chosen)) if walk else None,
+        ablation=ablation_of(model, forced, views) if ablate else None,
+    )
+
+
+def alignment_of(run: Opened, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
+    """The view, the head and the offset that are nearest to an alignment; none without an attention to the source."""
+    if not any(view.role == "cross" for view in views):
+        return None, None, 0
+    chosen = Chosen.of(run.folder, run.aligning)
+    heads = next(len(view.weights) for view in views if view.name == chosen.view)
+    if chosen.head is not None and chosen.head >= heads:
+        raise DataError(f"{run.folder / FILE}: head {chosen.head}, expected 0 to {heads - 1} of {chosen.view}")
+    return chosen.view, chosen.head, chosen.offset
+
+
+def wanted(walk: Which | bool, aligned: str | None, head: int | None) -> Which:
+    """What is walked: by default the view and the head that lines are drawn from."""
+    which = Which() if isinstance(walk, bool) else walk
+    if which.view is None and aligned is not None:
+        return replace(which, view=aligned, head=head if which.head is None else which.head)
+    return which

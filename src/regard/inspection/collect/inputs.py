@@ -1,0 +1,67 @@
+"""What a person points at: texts as they are, files of them line by line, pictures and folders of pictures."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from regard.data.captions import pictures_in
+from regard.decoding.lines import chunks
+from regard.errors import CommandError
+from regard.inspection.collect.open_run import Opened
+from regard.models.kinds import KINDS
+
+__all__ = ["items_of"]
+
+FILES = {".txt", ".tsv", ".csv", ".json", ".jsonl", ".gz", ".html", ".md"}
+FILES |= {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
+
+
+def items_of(run: Opened, given: Sequence[str], count: int, say: Callable[[str], None]) -> list[str]:
+    """The first `count` things to look at; `say` is told of what is left out.
+
+    Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,
+    "-" is standard input, and anything else is a text.
+    """
+    if KINDS[run.settings.kind].reads == "pictures":
+        if not given:
+            raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
+        return first(pictures_in(given, say), count, "pictures", say)
+    found = list[str]()
+    for each in given or ["-"]:
+        if each == "-" or is_file(each):
+            read = (line for lines in chunks(each, say=say) for line in lines if line.strip())
+            lines = list(itertools.islice(read, count + 1 - len(found)))
+            if not lines:
+                raise CommandError(f"{'standard input' if each == '-' else each}: no text in it")
+            found += lines
+        else:
+            found.append(each)
+        if len(found) > count:
+            break
+    return first(found, count, "texts", say)
+
+
+def is_file(given: str) -> bool:
+    """Whether a file is meant: one that is there, or that its name speaks for. "and/or" is a text, as is "data"."""
+    if not given.strip():
+        return False
+    try:
+        folder = Path(given).is_dir()
+        there = folder or Path(given).exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return False
+    written_as_path = given.startswith(("/", "./", "../", "~/")) or given.endswith("/")
+    if there:
+        return not folder or written_as_path  # a word may be a folder's name, too
+    named = not any(map(str.isspace, given)) and (written_as_path or Path(given).suffix.lower() in FILES)
+    if named:
+        raise CommandError(f"{given}: no such file; a text that looks like a file's name can come through a pipe")
+    return False
+
+
+def first(found: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
+    """The first of them."""
+    items = list(found)
+    if len(items) > count:
+        say(f"only the first {count:,} {name} are shown; --count says how many")
+    return items[:count]

@@ -1,0 +1,145 @@
+"""Where in a picture a captioner looks for each word: teacher forced, so exact after any search.
+
+On drawn scenes it is known which shape a word speaks of, and so how often the look is right.
+"""
+
+# b pictures · n pieces · i words · y x rows and columns of the grid · h w height and width of a picture
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from regard.attention.look import Look
+from regard.attention.watch import watch
+from regard.data.builtin.scenes import Pictured
+from regard.data.tokenizer import PAD, START, Tokenizer
+from regard.errors import ArgumentError
+from regard.inspection.collect.words import merge
+from regard.models.contract import Model, Pictures, Tokens
+
+__all__ = ["Concentration", "Grounding", "concentration", "grounding", "on_box", "places_of"]
+
+ROWS = 64  # pictures of a batch
+Box = tuple[int, int, int, int]
+
+
+@torch.no_grad()
+def places_of(
+    model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
+) -> list[Float[Tensor, "i y x"]]:
+    """How much each word of a picture's caption looked at each place of the grid: the mean over the heads.
+
+    Of many layers the last but one is taken, and of up to three the last. Words are those of the text as the tokenizer
+    writes it.
+    """
+    found = list[Tensor]()
+    for ids, look, grid in looked(model, tokenizer, pixels, texts):
+        weights = look.weights
+        weights = (weights.mean(1) if weights.ndim == 4 else weights).float().cpu()
+        for each, seen in zip(ids, weights, strict=True):
+            # What was looked at when a piece was written is the row of the piece before it.
+            words = merge(seen[: len(each)], tokenizer.words(each), list(range(seen.shape[-1])))
+            found.append(words.unflatten(-1, grid))
+    return found
+
+
+def looked(
+    model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
+) -> Iterator[tuple[list[list[int]], Look, tuple[int, int]]]:
+    """The pieces of pictures' captions, the look of every piece, and the grid: some pictures at a time."""
+    device = next(model.parameters()).device
+    if not model.crossings:
+        raise ArgumentError("model: one without attention given, which looks at no place")
+    if len(texts) != len(pixels):
+        raise ArgumentError(f"texts: {len(texts)} given, expected one for each of {len(pixels)} pictures")
+    name = model.nearest
+    for first in range(0, len(pixels), ROWS):
+        ids = tokenizer.encode_batch(list(texts[first : first + ROWS]))
+        read = torch.full((len(ids), max(map(len, ids)) + 1), PAD)
+        read[:, 0] = START
+        for row, each in enumerate(ids):
+            read[row, 1 : len(each) + 1] = torch.tensor(each, dtype=torch.long)
+        target = Tokens.of(read.to(device), torch.tensor([len(each) + 1 for each in ids], device=device))
+        memory = model.encode(Pictures(pixels[first : first + ROWS].to(device)))
+        with watch(model, only=[name]) as looks:
+            model.decode(memory, target)
+        assert memory.grid is not None
+        yield ids, looks[name], memory.grid
+
+
+@dataclass(frozen=True)
+class Concentration:
+    """How far a look is spread over the grid, the mean of all words."""
+
+    entropy: float  # in nats; of m places alike it is ln m
+    largest: float  # the largest weight
+    places: int
+
+
+@torch.no_grad()
+def concentration(
+    model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
+) -> Concentration:
+    """How far looks are spread; of attention that takes one place, the probabilities that it is taken by."""
+    entropy = largest = 0.0
+    count = places = 0
+    for ids, look, (down, across) in looked(model, tokenizer, pixels, texts):
+        spread = look.weights if look.probabilities is None else look.probabilities
+        spread = (spread.mean(1) if spread.ndim == 4 else spread).cpu().double()
+        for each, seen in zip(ids, spread, strict=True):
+            words = seen[: len(each)]
+            entropy += float(torch.special.entr(words).sum())
+            largest += float(words.amax(-1).sum())
+            count += len(each)
+        places = down * across
+    return Concentration(entropy / max(1, count), largest / max(1, count), places)
+
+
+@dataclass(frozen=True)
+class Grounding:
+    """How often words looked at the shape they speak of."""
+
+    words: int  # that speak of a shape
+    right: int
+    chance: float  # how often a look at any place at all would be right
+
+    @property
+    def share(self) -> float:
+        """Right ones of all, 0 to 1."""
+        return self.right / self.words if self.words else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.share:.1%} of {self.words:,} words look at their shape ({self.chance:.1%} by chance)"
+
+
+def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[Pictured]) -> Grounding:
+    """Whether the place that a size, colour or kind of shape looked at most lies on the shape it speaks of.
+
+    It does where the middle of the place is within the shape's box, grown by half a place on every side: so far may a
+    shape reach into a place whose middle it does not cover. The words are those of the scenes' own captions.
+    """
+    pixels = torch.stack([torch.from_numpy(each.picture()).movedim(-1, 0) for each in examples])
+    words = right = 0
+    chance = 0.0
+    for example, seen in zip(
+        examples, places_of(model, tokenizer, pixels, [each.target for each in examples]), strict=True
+    ):
+        on = [on_box(box, (seen.shape[1], seen.shape[2]), example.size) for box in example.boxes]
+        for shape, weights in zip(example.speaks_of, seen, strict=True):
+            if shape >= 0:
+                words += 1
+                right += bool(on[shape].flatten()[weights.argmax()])
+                chance += float(on[shape].float().mean())
+    return Grounding(words, right, chance / max(1, words))
+
+
+def on_box(box: Box, grid: tuple[int, int], side: int) -> Tensor:
+    """Which places [y x] of a grid over a picture lie on a box, by the rule above."""
+    left, top, right, bottom = box
+    (down, across), (height, width) = (torch.arange(size) for size in grid), (side / size for size in grid)
+    rows, columns = (down + 0.5) * height, (across + 0.5) * width
+    inside = (rows >= top - height / 2) & (rows <= bottom + height / 2)
+    beside = (columns >= left - width / 2) & (columns <= right + width / 2)
+    return inside[:, None] & beside

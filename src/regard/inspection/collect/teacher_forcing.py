@@ -1,0 +1,234 @@
+"""An input and an output that are both known, for a teacher-forced pass: what a search found, or what a person gave."""
+
+# n pieces of the output, START or END among them · r rows: the same again, side by side · y x height and width
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from regard.config import parse
+from regard.data.documents import encode_documents
+from regard.data.pictures import read_for
+from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer, Tokenizers
+from regard.decoding.batches import search_in_batches
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.found import Found
+from regard.decoding.labels import log_probabilities, source_of
+from regard.decoding.options import Options
+from regard.decoding.rows import tokens_of
+from regard.decoding.search import search
+from regard.errors import ArgumentError
+from regard.inspection.collect.exhibit import Side, Tree
+from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.sides import document_sides, text_side
+from regard.inspection.collect.tree import tree_of
+from regard.models.contract import Documents, Memory, Model, Pictures, Source, Tokens
+from regard.models.kinds import KINDS
+
+__all__ = ["Forced", "Item", "force"]
+
+MOST = 1024  # pieces a side: weights of all heads are held, and they grow with the square
+ENDED = ("pointer", "ntm")  # kinds that read the END of their source, too
+Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
+
+
+@dataclass(frozen=True, eq=False)
+class Forced:
+    """All that a pass needs, and what is known of it without the model."""
+
+    source: Source  # of one row
+    sides: dict[str, Side]
+    title: str
+    output: str = ""
+    target: tuple[int, ...] | None = None  # the output's tokens, without START and END; None of a classifier
+    label: int | None = None  # of a classifier
+    labels: dict[str, float] = field(default_factory=dict)
+    picture: UInt8[Tensor, "3 y x"] | None = None
+    tree: Tree | None = None
+
+    def memory(self, model: Model, rows: int = 1) -> Memory:
+        """What the encoder leaves, `rows` times."""
+        if isinstance(self.source, Pictures) and self.target is not None:  # nothing attends within a captioner's grid
+            device = self.source.pixels.device
+            return model.encode(self.source).rows(torch.zeros(rows, dtype=torch.long, device=device))
+        return model.encode(repeated(self.source, rows))
+
+    def log_probs(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n"]:
+        """The log-probability of every piece of the output, END's last, or of the label: one pass for all rows."""
+        memory = self.memory(model, rows) if memory is None else memory
+        if self.target is None:
+            assert self.label is not None
+            return wide(model.classify(memory)).log_softmax(-1)[:, self.label, None]
+        device = next(model.parameters()).device
+        read = tokens_of([[START, *self.target]] * rows, device)
+        logits = wide(model.output(model.decode(memory, read)[0]))
+        written = torch.tensor([[*self.target, END]] * rows, device=device)
+        return -F.cross_entropy(logits.transpose(1, 2), written, reduction="none")
+
+    def log_prob(self, model: Model) -> float:
+        """That of the whole output; of an ensemble, of the mean probability of every piece."""
+        if isinstance(model, Ensemble):
+            each = torch.stack([self.log_probs(one) for one in model.each]).cpu().double()
+            return float((each.logsumexp(0) - np.log(len(each))).sum())
+        return float(self.log_probs(model).cpu().double().sum())
+
+
+@torch.no_grad()
+def force(run: Opened, item: Item, *, target: str | None = None, tree: bool = True, **options: Any) -> Forced:
+    """What the run says of an item, by the search that `options` ask for; with a `target`, that is what it says.
+
+    The item is a text, or, for a run that reads pictures, a file or its pixels; a target is a text, or a label. A
+    language model writes nothing of its own here: the item is its output.
+    """
+    parsed = parse(Options, options)
+    pictures = KINDS[run.settings.kind].reads == "pictures"
+    if not pictures and not isinstance(item, str):
+        raise ArgumentError(f"item: {type(item).__name__} given, expected a text: {run.folder} reads no pictures")
+    run.model.eval()
+    match run.settings.task:
+        case "classify":
+            return forced_label(run, item, target)
+        case "caption":
+            return forced_caption(run, item, target, parsed, tree)
+        case "language-model":
+            if target is not None:
+                raise ArgumentError("target: given to a language model, expected a text alone")
+            return forced_text(run, str(item))
+        case _:
+            return forced_pair(run, str(item), target, parsed, tree)
+
+
+def forced_pair(run: Opened, text: str, target: str | None, options: Options, tree: bool) -> Forced:
+    """A source and its translation."""
+    tokenizers = tokenizers_of(run)
+    ids = encoded(tokenizers.source, text, "text")
+    if target is not None:
+        said, shown = encoded(tokenizers.target, target, "target", run.model.limit), None
+    else:
+        (found,) = search_in_batches(run.model, [ids], options, device=run.device, trace=tree)
+        said, shown = found.outputs[0].tokens, grown(found, tokenizers.target, options)
+    ended = run.settings.kind in ENDED
+    sides = {
+        "source": text_side(tokenizers.source, ids, text, end=ended),
+        **said_sides(tokenizers.target, said, target),
+    }
+    source = tokens_of([ids], run.device)
+    return Forced(source, sides, text, tokenizers.target.decode(said), tuple(said), tree=shown)
+
+
+def forced_text(run: Opened, text: str) -> Forced:
+    """A text that a language model is asked about."""
+    tokenizer = tokenizers_of(run).target
+    said = encoded(tokenizer, text, "text", run.model.limit)
+    sides = said_sides(tokenizer, said, text)
+    # A source is not looked at.
+    return Forced(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(said), tuple(said))
+
+
+def forced_caption(run: Opened, item: Item, target: str | None, options: Options, tree: bool) -> Forced:
+    """A picture and its caption."""
+    pixels, tokenizer = pixels_of(run, item), tokenizers_of(run).target
+    source = Pictures(pixels[None].to(run.device))
+    if target is not None:
+        said, shown = encoded(tokenizer, target, "target", run.model.limit), None
+    else:
+        (found,) = search(run.model, source, options, trace=tree)
+        said, shown = found.outputs[0].tokens, grown(found, tokenizer, options)
+    sides = said_sides(tokenizer, said, target)
+    return Forced(source, sides, named(item), tokenizer.decode(said), tuple(said), picture=pixels, tree=shown)
+
+
+def forced_label(run: Opened, item: Item, target: str | None) -> Forced:
+    """A document or a picture, and its label."""
+    if target is not None and target not in run.labels:
+        raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
+    source: Source
+    pixels, reads = None, KINDS[run.settings.kind].reads
+    if reads == "pictures":
+        pixels, sides = pixels_of(run, item), dict[str, Side]()
+        source = Pictures(pixels[None].to(run.device))
+    else:
+        tokenizer = tokenizers_of(run).source
+        (row,), _ = encode_documents([str(item)], tokenizer, run.settings.data)
+        check(row, "text")
+        sides = document_sides(tokenizer, row, ends=reads == "text")
+        source = source_of([row], reads).to(run.device)
+    likely = log_probabilities(run.model, source)[0].exp().tolist()
+    labels = dict(zip(run.labels, likely, strict=True))
+    label = target if target is not None else max(labels, key=lambda name: labels[name])
+    number = run.labels.index(label)
+    title = str(item) if pixels is None else named(item)
+    return Forced(source, sides, title, label, None, number, labels, pixels)
+
+
+def tokenizers_of(run: Opened) -> Tokenizers:
+    """Of a run that reads or writes text."""
+    assert run.texts is not None
+    return run.texts
+
+
+def said_sides(tokenizer: Tokenizer, said: list[int], text: str | None) -> dict[str, Side]:
+    """What is written, END at its end, and what is read, START at its beginning."""
+    return {
+        "written": text_side(tokenizer, said, text, end=True),
+        "read": text_side(tokenizer, said, text, start=True),
+    }
+
+
+def grown(found: Found, tokenizer: Tokenizer, options: Options) -> Tree | None:
+    """The tree of a search that noted its steps."""
+    if found.steps is None:
+        return None
+    rows = options.nbest if options.sample else options.beam
+    return tree_of(found.steps, found.outputs[0].tokens, tokenizer, rows)
+
+
+def encoded(tokenizer: Tokenizer, text: str, name: str, limit: int | None = None) -> list[int]:
+    """The tokens of a text that can be looked at."""
+    ids = tokenizer.encode(text)
+    check(ids, name)
+    if limit is not None and len(ids) >= limit:
+        raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected fewer than {limit:,}, the model's length")
+    return ids
+
+
+def check(ids: list[int], name: str) -> None:
+    """Refuse what is empty, and what is too much to show."""
+    if not ids:
+        raise ArgumentError(f"{name}: nothing in it, expected words to look at")
+    if len(ids) > MOST:
+        raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected at most {MOST:,} to look at")
+
+
+def pixels_of(run: Opened, item: Item) -> UInt8[Tensor, "3 y x"]:
+    """A picture as the model sees it."""
+    read = read_for(run.settings.data, item) if isinstance(item, str | Path) else item
+    pixels = torch.as_tensor(read)
+    if pixels.ndim != 3 or len(pixels) != 3 or pixels.dtype != torch.uint8:
+        raise ArgumentError(f"item: {pixels.dtype} of {list(pixels.shape)} given, expected bytes [3 height width]")
+    return pixels.cpu()
+
+
+def named(item: Item) -> str:
+    """What a picture is called: by its file, where it has one."""
+    return Path(item).name if isinstance(item, str | Path) else "picture"
+
+
+def repeated(source: Source, rows: int) -> Source:
+    """The same again and again."""
+    if isinstance(source, Pictures):
+        return Pictures(source.pixels.expand(rows, -1, -1, -1))
+    if isinstance(source, Documents):
+        words = Tokens.of(source.words.ids.repeat(rows, 1), source.words.lengths.repeat(rows))
+        return Documents(words, source.sentences.repeat(rows))
+    return Tokens.of(source.ids.repeat(rows, 1), source.lengths.repeat(rows))
+
+
+def wide(logits: Tensor) -> Tensor:
+    """In float32 at least."""
+    return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,0 +1,108 @@
+"""What the attentions of a model are called: from the dotted name that `watch` has to words for people."""
+
+import re
+from dataclasses import dataclass
+
+from torch import nn
+
+from regard.attention.attention import Attention
+from regard.attention.grid import GridSelfAttention
+from regard.attention.heads import Heads, PerHead
+from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
+from regard.attention.span import Monotonic, Predictive, Span
+from regard.attention.weighting import Weighting
+from regard.inspection.collect.exhibit import Role
+
+__all__ = ["Title", "how_of", "radius_of", "title_of"]
+
+LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Title:
+    """An attention in words, and which sides look and are looked at."""
+
+    text: str
+    role: Role
+    rows: str
+    columns: str
+
+
+def title_of(name: str, kind: str, task: str) -> Title:
+    """The title of an attention of a model of some kind, trained for some task."""
+    layer = LAYER.search(name)
+    number = f", layer {int(layer[1]) + 1}" if layer else ""
+    if name == "pooling":
+        return Title("the document, to its words", "words", "document", "source")
+    if kind == "han":
+        words = name == "words"
+        text = "words of each sentence" if words else "sentences of the document"
+        return Title(text, "words" if words else "sentences", "document", "source" if words else "sentences")
+    if kind == "convnet":
+        return Title("every place, to all places", "places", "places", "places")
+    if kind == "pointer":
+        return Title("decoder, pointing at the source", "cross", "written", "source")
+    if name == "attention" or name.endswith(".cross"):
+        pictures = task == "caption"
+        seen = "picture" if pictures else "source"
+        return Title(f"decoder{number}, to the {seen}", "cross", "written", "places" if pictures else "source")
+    writes = task == "language-model" or name.startswith("decoder")
+    part = "decoder" if name.startswith("decoder") and task != "language-model" else "encoder"
+    text = number.removeprefix(", ") if task == "language-model" and number else f"{part}{number}"
+    if name.endswith(".intra"):
+        text += ", back at its own states"
+    return Title(text, "decoder", "read", "read") if writes else Title(text, "encoder", "source", "source")
+
+
+def how_of(module: nn.Module, span: Span | None = None) -> str:
+    """An attention's score, span and weighting in words."""
+    inner = module.attention if isinstance(module, Heads | GridSelfAttention) else module
+    if not isinstance(inner, Attention):
+        return ""
+    heads = f"{module.heads} heads" if isinstance(module, Heads) else ""
+    local = [local_words(part) for each in (inner.span, span) if each is not None for part in each.parts]
+    parts = [heads, score_words(inner.score), *local, weighting_words(inner.weighting)]
+    return " · ".join(filter(None, parts))
+
+
+def score_words(score: Score) -> str:
+    """A score by its name and formula."""
+    score = score.one if isinstance(score, PerHead) else score
+    match score:
+        case Dot(scaled=True):
+            return "scaled dot product q·k/√d"
+        case Dot():
+            return "dot product q·k"
+        case General():
+            return "general qᵀWk"
+        case Additive():
+            return "additive vᵀtanh(Wq + Uk + b)"
+        case Cosine():
+            return "cosine β cos(q, k)"
+        case Location():
+            return "location Wq"
+    return type(score).__name__
+
+
+def weighting_words(weighting: Weighting) -> str:
+    """A weighting by its name."""
+    return {"hard": "hard: one key", "gumbel": "Gumbel: one key"}.get(weighting.name, weighting.name)
+
+
+def local_words(span: Span) -> str:
+    """A window in words; other spans are not worth a word."""
+    match span:
+        case Monotonic():
+            return f"local-m, D = {span.radius}"
+        case Predictive():
+            return f"local-p, D = {span.radius}"
+    return ""
+
+
+def radius_of(*spans: Span | None) -> float | None:
+    """D of local attention."""
+    for span in spans:
+        for part in () if span is None else span.parts:
+            if isinstance(part, Monotonic | Predictive):
+                return float(part.radius)
+    return None

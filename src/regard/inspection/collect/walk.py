@@ -1,0 +1,273 @@
+"""A walk: one word through its attention in the model's own numbers, from q and k over e and a to Σ a v.
+
+    walk(load("runs/demo"), "I ate pizza yesterday .", view="decoder.blocks.1.cross", head=0, row=2)
+
+Of a recurrent network the states come with it, one by one, as they arrived.
+"""
+
+# b rows of a batch: sentences of a document, otherwise one · r keys in reach · d width · h width of an additive score
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.attention.attention import Attention
+from regard.attention.grid import GridSelfAttention
+from regard.attention.heads import Heads, PerHead
+from regard.attention.look import Look
+from regard.attention.score import Additive, Cosine, General, Location, Score
+from regard.attention.span import join
+from regard.attention.watch import CallRecord
+from regard.errors import ArgumentError
+from regard.inspection.collect.exhibit import Stage, View, Walk
+from regard.inspection.collect.forward_pass import Watched, watched
+from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.states import states_of
+from regard.inspection.collect.teacher_forcing import Item, force
+from regard.inspection.collect.turns import turn_stages
+from regard.inspection.collect.views import SLOTS, views_of
+from regard.kernels.reference import Call
+from regard.models.contract import Documents
+
+__all__ = ["Which", "stages_of", "walk", "walk_of"]
+
+
+@dataclass(frozen=True)
+class Which:
+    """What is walked: a view by its name or title, one of its heads, and one of its rows, or a word of them.
+
+    All are counted from 0. By default it is the attention to the source, its first head, and the first word.
+    """
+
+    view: str | None = None
+    head: int | None = None
+    row: int | None = None
+    word: int | None = None
+
+
+@torch.no_grad()
+def walk(
+    run: Opened,
+    item: Item,
+    *,
+    target: str | None = None,
+    view: str | None = None,
+    head: int | None = None,
+    row: int | None = None,
+    word: int | None = None,
+    **options: Any,
+) -> Walk:
+    """One row of a view through its attention, as `Which` says; `options` are those of the search."""
+    seen = watched(run.aligning, force(run, item, target=target, tree=False, **options))
+    views = views_of(seen, run.settings.kind, run.settings.task)
+    return walk_of(seen, views, Which(view, head, row, word))
+
+
+@torch.no_grad()
+def walk_of(seen: Watched, views: Sequence[View], which: Which = Which()) -> Walk:  # noqa: B008
+    """The same of a pass that was watched."""
+    return replace(stages_of(seen, views, which), states=states_of(seen))
+
+
+@torch.no_grad()
+def stages_of(seen: Watched, views: Sequence[View], which: Which) -> Walk:
+    """The walk without the states."""
+    if not views:
+        if which.view is not None or which.head is not None:
+            raise ArgumentError("view: given, and the model has no attention to walk through")
+        return Walk("", 0, 0, ())
+    view = chosen(views, which.view)
+    head, row = which.head or 0, row_of(seen, view, which)
+    for name, number, count in (("head", head, len(view.weights)), ("row", row, view.weights.shape[1])):
+        if not 0 <= number < count:
+            raise ArgumentError(f"{name}: number {number + 1} asked for, and {view.name} has {count}")
+    columns = seen.sides[view.columns].pieces
+    if view.name in SLOTS:
+        return Walk(view.name, head, row, turn_stages(seen, view, head, row, columns))
+    asked, at = call_of(seen, view.name, row)
+    contexts = seen.sides["sentences"].pieces if by_sentence(seen, view) else ("context",)
+    return Walk(view.name, head, row, attention_stages(asked, head, at, columns, contexts))
+
+
+def chosen(views: Sequence[View], name: str | None) -> View:
+    """The view of a name or a title; by default the last to the source, or to a memory."""
+    if name is None:
+        return next((each for each in reversed(views) if each.role in ("cross", "memory")), views[0])
+    for each in views:
+        if name == each.name or name.lower() == each.title.lower():
+            return each
+    raise ArgumentError(f"view: {name!r} given, expected one of {', '.join(each.name for each in views)}")
+
+
+def row_of(seen: Watched, view: View, which: Which) -> int:
+    """The row that is meant: of a word its first piece; by default the first word that looks at anything."""
+    words = seen.sides[view.rows].words
+    if which.row is not None:
+        return which.row
+    if which.word is not None:
+        if which.word not in words:
+            count = len({word for word in words if word is not None})
+            raise ArgumentError(
+                f"word: number {which.word + 1} asked for, and there are {count} that look in {view.name}"
+            )
+        return words.index(which.word)
+    looks = (view.weights.abs().sum((0, 2)) > 0).tolist()
+    return next((row for row, word in enumerate(words) if word is not None and looks[row]), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A call of an attention, resolved: what each stage of it is."""
+
+    score: Score
+    query: Tensor | None  # before the score has transformed it; None where that is the same
+    call: Call
+    look: Look
+    heads: bool
+    learned: bool = False
+    turned: bool = False  # by rotary positions
+
+
+def call_of(seen: Watched, name: str, row: int) -> tuple[Asked, int]:
+    """The call that a row of a view belongs to, and its place among the call's queries."""
+    module = seen.module(name)
+    for call in seen.calls(name):
+        count = queries(module, call)
+        if row < count:
+            return resolved(module, call), row
+        row -= count
+    raise AssertionError("a view has as many rows as its calls have queries")
+
+
+def queries(module: nn.Module, seen: CallRecord) -> int:
+    """How many of them a call has."""
+    if isinstance(module, Attention) and module.query is not None:
+        return len(module.query.vectors)
+    asking: Tensor = seen.args[0] if seen.args else next(iter(seen.kwargs.values()))
+    return asking.shape[-2:].numel() if isinstance(module, GridSelfAttention) else asking.shape[-2]
+
+
+def resolved(module: nn.Module, seen: CallRecord) -> Asked:
+    """A noted call with the tensors that the attention itself works with."""
+    if isinstance(module, Heads):
+        given = dict(zip(("x", "memory", "span", "start"), seen.args, strict=False)) | seen.kwargs
+        x, span = given["x"], given.get("span")
+        asked, prepared = module.inputs(x, given.get("memory"), span, given.get("start", 0))
+        inner = module.attention
+        call = inner.call(asked, prepared, x, join(inner.span, span), heads=True)
+        look = inner.dense_look(call, span)
+        return Asked(inner.score, None, call, look, True, turned=module.rotary is not None)
+    if isinstance(module, GridSelfAttention):
+        inner = module.attention
+        query, keys, values = module.projected(module.flat(seen.args[0]))
+        given = {"query": query, "keys": keys, "values": values}
+    else:
+        assert isinstance(module, Attention)
+        inner = module
+        given = dict(zip(("query", "keys", "values", "span"), seen.args, strict=False)) | seen.kwargs
+    span = given.get("span")
+    query, prepared = inner.inputs(given["query"], given["keys"], given.get("values"))
+    call = inner.call(inner.score.ask(query), prepared, query, join(inner.span, span), heads=False)
+    return Asked(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
+
+
+def by_sentence(seen: Watched, view: View) -> bool:
+    """Whether a view's one row is a look of its own at each sentence."""
+    return view.name == "words" and isinstance(seen.forced.source, Documents)
+
+
+def attention_stages(
+    asked: Asked, head: int, row: int, columns: Sequence[str], contexts: Sequence[str]
+) -> tuple[Stage, ...]:
+    """Every stage of one query, over the keys that it may look at."""
+    call, look = asked.call, asked.look
+    score = asked.score.each[head] if isinstance(asked.score, PerHead) else asked.score
+    batch = look.weights.shape[0]
+
+    def part(tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
+        """[*b (h) n c] of one row of the batch and the head."""
+        full = tensor.expand(*look.weights.shape[:-2], *tensor.shape[-2:])
+        return (full[batched, head] if asked.heads else full[batched]).float().cpu()
+
+    def query(tensor: Tensor) -> Float[Tensor, "1 c"]:
+        return part(tensor, 0)[row, None]
+
+    reach = [reached(asked, each, head, row) for each in range(batch)]
+    # Names stand for the keys of all rows of the batch, one after the other.
+    names = list(columns) if batch > 1 else list(columns[: look.weights.shape[-1]])
+    if batch == 1:
+        names = [name for name, there in zip(names, reach[0].tolist(), strict=True) if there]
+    named = tuple(names)
+
+    def keys(tensor: Tensor) -> Float[Tensor, "r c"]:
+        return torch.cat([part(tensor, each)[there] for each, there in enumerate(reach)])
+
+    def weights(tensor: Tensor) -> Float[Tensor, "r 1"]:
+        return keys(tensor[..., row, :, None])
+
+    stages = [query_stage(asked, score, query)]
+    if not named:
+        return (*stages, Stage("Σ a v", "nothing to look at: the context is zero", query(look.context), ("context",)))
+    if isinstance(score, Additive):
+        stages.append(Stage("W q", "the query, projected", query(call.query), ("W q",)))
+        stages.append(Stage("U k + b", "every key, projected", keys(call.keys), named))
+        sums = torch.tanh(keys(call.keys) + query(call.query))
+        stages.append(Stage("tanh(W q + U k + b)", "query and key together", sums, named))
+        stages.append(Stage("e", "scores: v · tanh(W q + U k + b)", weights(look.scores), named))
+    elif isinstance(score, Location):
+        stages.append(Stage("e", "scores: (W q)ⱼ, from the query alone", weights(look.scores), named))
+    else:
+        symbol, words = key_words(score, asked)
+        stages.append(Stage(symbol, words, keys(call.keys), named))
+        scale = score.scale(call.query.shape[-1])
+        product = "q · W k" if isinstance(score, General) else "q · k"
+        stages.append(Stage("e", f"scores: {product}", weights(look.scores) / scale, named))
+        if scale != 1:
+            root = f"divided by √{call.query.shape[-1]}, the width of a key"
+            stages.append(Stage("e/√d", root, weights(look.scores), named))
+    bias, gate = call.reach.bias(), call.reach.gate()
+    if bias is not None:
+        biased = weights(look.scores) + weights(bias.expand_as(look.scores).float())
+        stages.append(Stage("e + b", "with what distance takes away", biased, named))
+    if look.probabilities is not None and (gate is not None or look.picked is not None):
+        why = "before the window's Gaussian" if gate is not None else "the probability of each to be taken"
+        stages.append(Stage("softmax(e)", why, weights(look.probabilities), named))
+    said = "weights: the one that is taken" if look.picked is not None else "weights: they sum to one"
+    said = "weights: what the Gaussian leaves of them" if gate is not None else said
+    stages.append(Stage("a", said, weights(look.weights), named))
+    stages.append(Stage("v", "the value of every key", keys(call.values), named))
+    context = torch.stack([part(look.context, each)[row] for each in range(batch)])
+    stages.append(Stage("Σ a v", "the context: values, weighed and summed", context, tuple(contexts)))
+    return tuple(stages)
+
+
+def query_stage(asked: Asked, score: Score, query: Any) -> Stage:
+    """q."""
+    words = "the learned query" if asked.learned else "the query of this word"
+    if asked.heads:
+        words += " in this head" + (", turned by its place" if asked.turned else "")
+    if isinstance(score, Cosine):
+        return Stage("β q/|q|", words, query(asked.call.query), ("q",))
+    return Stage("q", words, query(asked.call.query if asked.query is None else asked.query), ("q",))
+
+
+def key_words(score: Score, asked: Asked) -> tuple[str, str]:
+    """What the keys are, behind the score's projection."""
+    if isinstance(score, General):
+        return "W k", "every key, projected"
+    if isinstance(score, Cosine):
+        return "k/|k|", "every key, of length one"
+    return "k", "every key" + (" in this head" if asked.heads else "") + (", turned by its place" * asked.turned)
+
+
+def reached(asked: Asked, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
+    """Which keys a query may look at."""
+    shape = asked.look.weights.shape
+    mask = asked.call.reach.mask()
+    if mask is None:
+        return torch.ones(shape[-1], dtype=torch.bool)
+    full = mask.expand(shape)
+    return (full[each, head, row] if asked.heads else full[each, row]).cpu()

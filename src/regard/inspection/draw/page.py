@@ -1,0 +1,257 @@
+"""The page of an exhibit: one HTML file, opened from a disk, with its style, its script and its numbers inside.
+
+Weights are rounded to 256 steps a head, deflated and written as base64; the browser unpacks them. A policy in the page
+forbids it every connection and every script but its own, which is named by its hash.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from PIL import Image
+from torch import Tensor
+
+from regard.attention.look import Look
+from regard.disk import write_whole
+from regard.errors import ArgumentError, ShapeError
+from regard.inspection.collect.exhibit import Exhibit, Side, View
+from regard.inspection.collect.from_look import of
+
+__all__ = ["Page", "page"]
+
+# In the order they build on one another; each holds one section of the page, or what they share.
+SCRIPTS = (
+    "data",
+    "draw",
+    "heat",
+    "pair",
+    "heads",
+    "ablation",
+    "search",
+    "steps",
+    "pictures",
+    "captions",
+    "places",
+    "documents",
+    "compare",
+    "look",
+)
+LEVELS = 255
+LARGE = 250_000  # bytes of a picture, past which a photograph's own format is better than PNG
+
+
+@dataclass(frozen=True, repr=False)
+class Page:
+    """A page that saves itself, and shows itself in a notebook."""
+
+    html: str
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page; the file is whole or as it was before."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_whole(path, self.html)
+
+    def _repr_html_(self) -> str:
+        return (
+            '<iframe title="what a model looked at" sandbox="allow-scripts" loading="lazy" '
+            'style="width:100%;height:44rem;border:1px solid #8b93a155;border-radius:.5rem" '
+            f'srcdoc="{escape(self.html, quote=True)}"></iframe>'
+        )
+
+    def __str__(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return f"Page({len(self.html):,} characters; .save(path) writes it, a notebook shows it)"
+
+
+def page(
+    what: Exhibit | Look,
+    source: Sequence[str] | None = None,
+    target: Sequence[str] | None = None,
+    *,
+    against: Exhibit | Look | None = None,
+) -> Page:
+    """The page of an exhibit, or of a look with the words that it stands between.
+
+    `against` is another one, of the same input: the two are shown side by side, and where they differ is marked.
+    """
+    exhibits = [of(what, source, target)]
+    if against is not None:
+        exhibits.append(of(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
+    packed = bytearray()
+    data: dict[str, Any] = {"exhibits": [_exhibit(each, packed) for each in exhibits]}
+    data["bytes"] = base64.b64encode(zlib.compress(bytes(packed), 9)).decode()
+    title = " · ".join(filter(None, [_short(exhibits[0].title), exhibits[0].kind])) or "What was looked at"
+    # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
+    embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    style, script = _static("look.css"), _script()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return Page(
+        "<!doctype html>\n"
+        '<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<main id="look"><noscript><p>This page draws itself with a script that it carries; here scripts are turned '
+        "off.</p></noscript></main>\n"
+        f'<script type="application/json" id="data">{embedded}</script>\n<script>{script}</script>\n</body>\n</html>\n'
+    )
+
+
+def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
+    names = {view.name for view in exhibit.views}
+    if exhibit.aligned is not None and exhibit.aligned not in names:
+        raise ArgumentError(f"aligned: {exhibit.aligned!r} is not a view of the exhibit; they are {sorted(names)}")
+    found: dict[str, Any] = {
+        "kind": exhibit.kind,
+        "task": exhibit.task,
+        "title": exhibit.title,
+        "run": exhibit.run,
+        "output": exhibit.output,
+        "logProb": _number(exhibit.log_prob),
+        "labels": [[label, _number(share)] for label, share in exhibit.labels.items()],
+        "aligned": exhibit.aligned,
+        "head": exhibit.head,
+        "offset": exhibit.offset,
+        "sides": {name: _side(side) for name, side in exhibit.sides.items()},
+        "views": [_view(exhibit, view, packed) for view in exhibit.views],
+    }
+    if exhibit.picture is not None:
+        found["picture"] = _picture(exhibit.picture)
+    if exhibit.tree is not None:
+        steps = [
+            [[c.parent, c.piece, _number(c.log_prob), _number(c.total), c.fate, c.row, c.best] for c in step]
+            for step in exhibit.tree.steps
+        ]
+        found["tree"] = {"beam": exhibit.tree.beam, "steps": steps}
+    if exhibit.walk is not None:
+        walk = exhibit.walk
+        found["walk"] = {
+            "view": walk.view,
+            "head": walk.head,
+            "row": walk.row,
+            "stages": [
+                {"symbol": s.symbol, "words": s.words, "values": _numbers(s.values), "names": s.names}
+                for s in walk.stages
+            ],
+            "states": [{"piece": s.piece, "values": _numbers(s.values), "side": s.side} for s in walk.states],
+        }
+    if exhibit.ablation is not None:
+        changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
+        found["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
+    return found
+
+
+def _side(side: Side) -> dict[str, Any]:
+    if len(side.words) != len(side.pieces):
+        raise ShapeError(f"words: {len(side.pieces)} were expected, one for each piece, got {len(side.words)}")
+    return {
+        "pieces": side.pieces,
+        "words": side.words,
+        "texts": side.texts,
+        "grid": side.grid,
+        "sentences": side.sentences,
+    }
+
+
+def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
+    heads, n, m = view.weights.shape
+    for name, count in ((view.rows, n), (view.columns, m)):
+        side = exhibit.sides.get(name)
+        if side is not None and len(side.pieces) != count:
+            raise ShapeError(f"{view.name}: weights for {count} pieces of {name!r} given, which has {len(side.pieces)}")
+    levels, low, step = quantised(view)
+    start = len(packed)
+    packed += levels.tobytes()
+    return {
+        "name": view.name,
+        "title": view.title,
+        "role": view.role,
+        "layer": view.layer,
+        "rows": view.rows,
+        "columns": view.columns,
+        "heads": heads,
+        "n": n,
+        "m": m,
+        "at": start,
+        "low": [_number(value, 7) for value in low],
+        "step": [_number(value, 7) for value in step],
+        "entropy": None if view.entropy is None else _numbers(view.entropy),
+        "centre": None if view.centre is None else _numbers(view.centre),
+        "radius": view.radius,
+        "picked": None if view.picked is None else view.picked.tolist(),
+        "how": view.how,
+    }
+
+
+def quantised(view: View) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
+    """Weights as low + step · level, a level of a byte; of weights that are never negative, low is exactly zero."""
+    weights: Float[np.ndarray, "h n m"] = view.weights.detach().cpu().double().numpy()
+    if not np.isfinite(weights).all():
+        raise ArgumentError(f"{view.name}: all weights must be finite to be shown, got infinity or NaN")
+    flat = weights.reshape(len(weights), -1)
+    low = np.minimum(flat.min(-1, initial=0.0), 0.0)
+    step = (np.maximum(flat.max(-1, initial=0.0), 0.0) - low) / LEVELS
+    levels = np.rint((weights - low[:, None, None]) / np.where(step > 0, step, 1.0)[:, None, None])
+    return levels.astype(np.uint8), low.tolist(), step.tolist()
+
+
+def _picture(pixels: UInt8[Tensor, "3 y x"]) -> str:
+    image, out = Image.fromarray(np.ascontiguousarray(pixels.cpu().movedim(0, -1).numpy())), io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    kind = "png"
+    if out.tell() > LARGE:
+        kind, out = "jpeg", io.BytesIO()
+        image.save(out, "JPEG", quality=90)
+    return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def _number(value: float | None, digits: int = 4) -> float | None:
+    """Of four digits, which is what can be read; None for what is no number."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}")
+
+
+def _numbers(values: Tensor) -> Any:
+    def rounded(value: Any) -> Any:
+        return [rounded(each) for each in value] if isinstance(value, list) else _number(value)
+
+    return rounded(values.detach().cpu().double().tolist())
+
+
+def _short(text: str, most: int = 60) -> str:
+    text = " ".join(text.encode("utf-8", "replace").decode().split())
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+@cache
+def _static(name: str) -> str:
+    return resources.files("regard.inspection.draw").joinpath("static", name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    parts = "\n".join(_static(f"{name}.js") for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,335 @@
+"""Pictures of an exhibit for papers: heat maps, film strips of captions, shaded documents, places, lost heads.
+
+What a page shows, standing still: `picture` chooses by what the exhibit holds.
+"""
+
+# h heads · n rows · m columns · y x rows and columns of a grid
+import difflib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from regard.attention.look import Look
+from regard.errors import ArgumentError
+from regard.inspection.collect.exhibit import Exhibit, Side, View
+from regard.inspection.collect.from_look import of
+from regard.inspection.collect.words import merge
+from regard.inspection.draw.heatmap import FAINT, INK, RULE, SEQUENTIAL, Drawing, fonts, heatmap, save
+
+__all__ = ["picture"]
+
+ABLATION = "ablation"
+DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
+ACROSS = 7  # pictures side by side
+
+
+def picture(
+    what: Exhibit | Look,
+    source: Sequence[str] | None = None,
+    target: Sequence[str] | None = None,
+    *,
+    view: str | None = None,
+    head: int | None = None,
+    pieces: bool = False,
+    against: Exhibit | None = None,
+    path: str | Path | None = None,
+) -> Figure:
+    """A picture of an exhibit, or of a look with the words that it stands between.
+
+    Text is drawn as a heat map, between words or between `pieces`; a caption as a film strip, a panel a word, as in Xu
+    et al. 2015; a document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the
+    one that is nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all
+    of them. view="ablation" draws what is lost without each head. `against` another exhibit of the same input, the
+    words that both wrote are drawn for one, for the other, and as the difference. With a `path` the figure is also
+    saved; the suffix chooses PNG, SVG or PDF.
+    """
+    exhibit = of(what, source, target)
+    if view == ABLATION:
+        figure = _ablation(exhibit)
+    elif against is not None:
+        figure = _compared(exhibit, against, view, head)
+    else:
+        figure = _drawn(exhibit, *_chosen(exhibit, view, head), pieces)
+    if path is not None:
+        save(figure, path)
+    return figure
+
+
+def _drawn(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool) -> Figure:
+    rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
+    weights = _heads(view, heads)
+    if columns is not None and columns.grid is not None:
+        return _places(exhibit, view, weights.mean(0), columns.grid, places=rows is not None and rows.grid is not None)
+    if view.role in ("words", "sentences"):
+        return _document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
+    merged, down, across = _between(exhibit, view, weights, pieces)
+    names = [_named(view, each) for each in heads]
+    figure = heatmap(merged, across, down, title=names if len(names) > 1 else names[0])
+    for axes, each in zip(figure.axes, heads, strict=False):
+        _marks(axes, exhibit, view, each, pieces)
+    return figure
+
+
+def _chosen(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
+    """The view to draw and its heads; None stands for their mean."""
+    known = {view.name: view for view in exhibit.views}
+    if not known:
+        raise ArgumentError(f"exhibit: a {exhibit.kind or 'model'} without attention has nothing to draw")
+    if name is not None and name not in known:
+        raise ArgumentError(f"view: {name!r} is not one of the exhibit's, which are {', '.join(known)}")
+    first = exhibit.aligned if exhibit.aligned in known else None
+    crossing = [view for view in exhibit.views if view.role in ("cross", "words")]
+    view = known[name] if name else known[first] if first else (crossing or list(exhibit.views))[-1]
+    count = len(view.weights)
+    if head is not None:
+        if not 0 <= head < count:
+            raise ArgumentError(f"head: {head} given, expected 0 to {count - 1} for {view.name}")
+        return view, [head]
+    if name is None and first is not None:
+        return view, [exhibit.head]
+    return view, [0] if count == 1 else list(range(count))
+
+
+def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
+    weights = view.weights.detach().float().cpu()
+    return torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
+
+
+def _named(view: View, head: int | None) -> str:
+    if len(view.weights) == 1:
+        return view.title
+    return f"{view.title}, mean of heads" if head is None else f"{view.title}, head {head + 1}"
+
+
+# ---- text
+
+
+def _rows_of(exhibit: Exhibit, view: View) -> Side | None:
+    """The side that names the rows: what is read, where that is what a row aligns."""
+    reads = exhibit.offset == 1 and view.name == exhibit.aligned and view.rows == "written"
+    return exhibit.sides.get("read" if reads and "read" in exhibit.sides else view.rows)
+
+
+def _ids(side: Side | None, count: int, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
+    """Of each piece the unit it is drawn in, and the units' names."""
+    if side is None:
+        return range(count), [str(index + 1) for index in range(count)]
+    if pieces or all(word is None for word in side.words):
+        return range(count), list(map(_whole, side.pieces))
+    last = max(word for word in side.words if word is not None)
+    return side.words, [*map(_whole, side.texts), *[""] * (last + 1)][: last + 1]
+
+
+def _whole(text: str) -> str:
+    """A text without halves of letters, which no font can draw."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _between(
+    exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"], pieces: bool
+) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
+    n, m = weights.shape[1:]
+    rows, down = _ids(_rows_of(exhibit, view), n, pieces)
+    columns, across = _ids(exhibit.sides.get(view.columns), m, pieces)
+    return merge(weights, list(rows), list(columns)), down, across
+
+
+def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: bool) -> None:
+    """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
+    n, m = view.weights.shape[1:]
+    rows = list(_ids(_rows_of(exhibit, view), n, pieces)[0])
+    columns = list(_ids(exhibit.sides.get(view.columns), m, pieces)[0])
+    last = max((column for column in columns if column is not None), default=0)
+
+    def along(place: float) -> float:
+        """From a place between pieces to one between units, whose middles are whole numbers."""
+        piece = min(m - 1, max(0, math.floor(place + 0.5)))
+        unit = columns[piece]
+        if unit is None:
+            return last + 0.5
+        own = [index for index, each in enumerate(columns) if each == unit]
+        part = (own.index(piece) + min(1.0, max(0.0, place + 0.5 - piece))) / len(own)
+        return min(last + 0.5, unit - 0.5 + part)
+
+    for piece, unit in enumerate(rows):
+        if unit is None:
+            continue
+        if view.centre is not None:
+            centre, reach = (
+                float((view.centre.float().mean(0) if head is None else view.centre[head])[piece]),
+                view.radius,
+            )
+            if reach is not None:
+                axes.plot([along(centre - reach), along(centre + reach)], [unit, unit], "|-", color=INK, ms=6, lw=0.9)
+            axes.plot([along(centre)], [unit], "D", ms=4.5, mfc="white", mec=INK, mew=0.9)
+        if view.picked is not None:
+            for taken in {int(each[piece]) for each in (view.picked if head is None else view.picked[head : head + 1])}:
+                column = columns[taken] if 0 <= taken < m else None
+                if column is not None:
+                    axes.plot([column], [unit], "o", ms=9, mfc="none", mec=INK, mew=1.2)
+
+
+# ---- pictures
+
+
+def _places(
+    exhibit: Exhibit, view: View, weights: Float[Tensor, "n m"], grid: tuple[int, int], *, places: bool
+) -> Figure:
+    """A panel a word; or a panel each of five places, framed, that look at the others."""
+    if places:
+        spread = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.5), (0.75, 0.25), (0.75, 0.75))
+        at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
+        maps, names = weights[at], [f"{place // grid[1] + 1}, {place % grid[1] + 1}" for place in at]
+    else:
+        rows, names = _ids(exhibit.sides.get(view.rows), len(weights), False)
+        maps, at = merge(weights, list(rows), list(range(weights.shape[-1]))), []
+    across = min(ACROSS, len(maps) + 1)
+    down = -(-(len(maps) + 1) // across)
+    figure = Drawing(figsize=(1.45 * across + 0.1, 1.75 * down + 0.1), layout="constrained", facecolor="white")
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
+    shown = None if exhibit.picture is None else exhibit.picture.movedim(0, -1).numpy()
+    height, width = grid if shown is None else shown.shape[:2]
+    for index, axes in enumerate(panels):
+        axes.set_axis_off()
+        if index > len(maps):
+            continue
+        paper = np.full((1, 1, 3), 245, np.uint8) if shown is None else shown
+        axes.imshow(paper, extent=(0, width, height, 0))
+        if index == 0:
+            continue
+        axes.set_title(names[index - 1], fontsize=9, color=INK, pad=3, fontfamily=fonts(), parse_math=False)
+        share = maps[index - 1].reshape(grid).clamp(min=0).cpu().double()
+        veil = np.zeros((*grid, 4))
+        # Dark where nothing looks, thinly light where all do: seen on dark pictures, too.
+        bright = (share / share.max().clamp(min=1e-30)).sqrt().numpy()
+        veil[..., :3] = (0.05 + 0.95 * bright)[..., None]
+        veil[..., 3] = DIM * (1 - bright) + LIFT * bright
+        axes.imshow(veil, extent=(0, width, height, 0), interpolation="bilinear")
+        if places:
+            _frame(axes, at[index - 1], grid, height, width)
+    return figure
+
+
+def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: int) -> None:
+    tall, wide = height / grid[0], width / grid[1]
+    where = (place % grid[1] * wide, place // grid[1] * tall)
+    for colour, line in (("black", 2.6), ("white", 1.2)):
+        axes.add_patch(Rectangle(where, wide, tall, fill=False, edgecolor=colour, linewidth=line))
+
+
+# ---- documents
+
+
+def _document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figure:
+    """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
+    by_role: dict[str, View] = {view.role: view for view in exhibit.views}
+    whole = by_role.get("sentences")
+    counts = None if whole is None else whole.weights.float().mean(0)[0].tolist()
+    if words is None:
+        if "words" not in by_role:
+            assert whole is not None
+            texts = _ids(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
+            return heatmap(whole.weights.mean(0), texts, [""], title=whole.title)
+        words = by_role["words"].weights.float().mean(0)[0]
+    side = exhibit.sides[by_role["words"].columns]
+    ids, names = _ids(side, len(words), False)
+    shares = merge(words[None], [0], list(ids))[0].tolist()
+    lines: dict[int, list[tuple[str, float]]] = {}
+    for unit, (name, share) in enumerate(zip(names, shares, strict=True)):
+        own = [piece for piece, each in enumerate(ids) if each == unit]
+        number = side.sentences[own[0]] if side.sentences is not None and own else 0
+        strength = share * math.sqrt(counts[number]) if counts is not None else share
+        lines.setdefault(number, []).append((name, strength))
+    return _shaded(lines, counts)
+
+
+def _shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None) -> Figure:
+    size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points, and inches
+    font = FontProperties(family=fonts(), size=size)
+    renderer = FigureCanvasAgg(Figure(dpi=72)).get_renderer()
+    top = max((strength for line in lines.values() for _, strength in line), default=0.0) or 1.0
+    placed: list[tuple[float, float, float, str, float]] = []
+    firsts: dict[int, float] = {}
+    y = 0.2
+    for number, line in lines.items():
+        x, firsts[number] = left, y
+        for word, strength in line:
+            width = renderer.get_text_width_height_descent(word, font, False)[0] / 72
+            if x > left and x + width > wide:
+                x, y = left, y + step
+            placed.append((x, y, width, word, strength))
+            x += width + 0.09
+        y += step * (1.3 if counts is not None else 1.0)
+    figure = Drawing(figsize=(wide + 0.1, y + 0.1), facecolor="white")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, wide + 0.1), ylim=(y + 0.1, 0))
+    axes.set_axis_off()
+    for x, at, width, word, strength in placed:
+        shade = SEQUENTIAL(0.62 * strength / top)  # light enough for dark letters
+        axes.add_patch(Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0))
+        axes.text(x, at + 0.005, word, fontproperties=font, color=INK, va="center_baseline", parse_math=False)
+    for number, at in firsts.items() if counts is not None else ():
+        assert counts is not None
+        length = 0.5 * counts[number] / max(counts)
+        axes.add_patch(Rectangle((0.1, at - 0.05), 0.5, 0.1, facecolor="none", edgecolor=RULE, linewidth=0.6))
+        axes.add_patch(Rectangle((0.6 - length, at - 0.05), length, 0.1, facecolor=SEQUENTIAL(0.8), linewidth=0))
+        axes.text(0.88, at, f"{counts[number]:.2f}", fontsize=7.5, color=FAINT, va="center", ha="right")
+    return figure
+
+
+# ---- heads, and two models
+
+
+def _ablation(exhibit: Exhibit) -> Figure:
+    if exhibit.ablation is None:
+        raise ArgumentError("view: the exhibit holds no ablation; collect it with ablate=True")
+    titles = {view.name: view.title for view in exhibit.views}
+    changes = exhibit.ablation.changes
+    if not changes:
+        raise ArgumentError("view: the exhibit's ablation holds no heads")
+    most = max(map(len, changes.values()))
+    rows = [[*heads, *[0.0] * (most - len(heads))] for heads in changes.values()]
+    return heatmap(
+        torch.tensor(rows),
+        [f"head {index + 1}" for index in range(most)] if most > 1 else [""],
+        [titles.get(name, name) for name in changes],
+        title=f"log-probability without a head, less {exhibit.ablation.log_prob:.2f} with all",
+    )
+
+
+def _compared(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None) -> Figure:
+    tables: list[tuple[Any, list[str], list[str]]] = []
+    for each in (exhibit, other):
+        chosen, heads = _chosen(each, view, head)
+        side = each.sides.get(chosen.columns)
+        if chosen.role not in ("cross", "encoder", "decoder") or (side is not None and side.grid is not None):
+            raise ArgumentError(
+                f"against: texts can be compared in a picture, got {chosen.title!r}; the page shows both"
+            )
+        merged, down, across = _between(each, chosen, _heads(chosen, heads).mean(0, keepdim=True), False)
+        tables.append((merged[0], down, across))
+    (one, down, across), (two, others, beside) = tables
+    if across != beside:
+        raise ArgumentError(f"against: {len(beside)} words of another text given, expected the same {len(across)}")
+    blocks = difflib.SequenceMatcher(None, down, others, autojunk=False).get_matching_blocks()
+    pairs = [(block.a + k, block.b + k) for block in blocks for k in range(block.size)]
+    if not pairs:
+        raise ArgumentError("against: the two outputs have no word in common")
+    first, second = one[[i for i, _ in pairs]], two[[j for _, j in pairs]]
+    names = [_of_run(exhibit, "A"), _of_run(other, "B"), "A less B"]
+    return heatmap(torch.stack([first, second, first - second]), across, [down[i] for i, _ in pairs], title=names)
+
+
+def _of_run(exhibit: Exhibit, letter: str) -> str:
+    return f"{letter}: " + (", ".join(filter(None, [exhibit.kind, exhibit.run])) or "a look")

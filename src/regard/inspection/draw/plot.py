@@ -1,0 +1,65 @@
+"""Line plots for pages: few inks, names at the lines, nothing that does not say something."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from regard.inspection.draw.heatmap import FAINT, INK, RULE, Drawing
+
+__all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "legend", "panels"]
+
+# Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
+BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
+SKY = "#56b4e9"
+
+# Each colour's partner on dark paper; a page swaps them.
+DARK = {
+    INK: "#e4e7ec",
+    FAINT: "#9aa4b2",
+    RULE: "#3a414d",
+    BLUE: "#4aa8e8",
+    RED: "#f08242",
+    GREEN: "#2fc79b",
+    ORANGE: "#f0b53c",
+    PINK: "#e09cc2",
+    SKY: "#7cc7f2",
+    GREY: "#8b93a2",
+    "#ffffff": "#14171c",  # the paper itself, and what is written on a dark cell
+}
+
+
+def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: float = 7.2) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels side by side, on transparent paper."""
+    figure = Drawing(figsize=(width, height), layout="constrained")
+    figure.patch.set_alpha(0.0)
+    found = figure.subplots(1, count, squeeze=False)[0]
+    for axes, title in zip(found, titles, strict=True):
+        axes.patch.set_alpha(0.0)
+        axes.set_title(title, fontsize=10, color=INK, loc="left", pad=8, parse_math=False)
+        axes.tick_params(labelsize=8, colors=FAINT, length=3, width=0.6, which="both")
+        axes.tick_params(which="minor", length=0)
+        axes.grid(color=RULE, linewidth=0.6)
+        axes.set_axisbelow(True)
+        for side, spine in axes.spines.items():
+            spine.set(color=RULE, visible=side in ("left", "bottom"))
+        axes.xaxis.label.set(size=9, color=FAINT)
+        axes.yaxis.label.set(size=9, color=FAINT)
+    return figure, list(found)
+
+
+def band(
+    axes: Axes,
+    x: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    colour: str,
+) -> None:
+    """The quartiles around a median."""
+    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def legend(axes: Axes, **where: Any) -> None:
+    """A legend without a frame, in the page's ink."""
+    axes.legend(fontsize=8, frameon=False, labelcolor=INK, handlelength=1.6, **where)

@@ -1,0 +1,314 @@
+"""A run's report: one HTML file in the run folder that says what was trained, how it went, and what to do next."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+
+from regard.disk import write_whole
+from regard.inspection.draw.curves import capital, curves
+from regard.inspection.draw.html import document, drawing, figure, rows
+from regard.inspection.draw.table import Table
+from regard.reading import CONFIG, Unreadable, parse_toml, read_bytes
+from regard.training.metrics import duration, name_of, read, shown
+from regard.training.sample import MISSING, Sample, differing
+
+__all__ = ["Seen", "write"]
+
+LONG = 12  # validations; a longer table is folded away
+SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
+
+STYLE = """
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.4rem, 1fr)); gap: 1px; margin: 1.6rem 0 0;
+  border: 1px solid var(--rule); border-radius: .5rem; overflow: hidden; }
+.figures div { box-shadow: 0 0 0 1px var(--rule); padding: .7rem .9rem .75rem; }
+.figures dt { color: var(--faint); font-size: .82rem; }
+.figures dd { margin: .1rem 0 0; font-size: 1.35rem; font-weight: 600; line-height: 1.2;
+  font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.figures small { display: block; color: var(--faint); font-size: .8rem; font-weight: 400; margin-top: .15rem; }
+.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: 1.3rem 1.6rem; }
+.curves figure { margin: 0; } .curves figure svg { min-width: 0; }
+figure.as-is svg image { filter: none; }
+figure.alone svg { min-width: calc(var(--natural) * .9); width: calc(var(--natural) * 1.2); max-width: 100%;
+  margin: 0 auto; }
+.sample { margin: 0; padding: .9rem 0; border-bottom: 1px solid var(--rule); display: grid;
+  grid-template-columns: 5.6rem 1fr; gap: .25rem .8rem; break-inside: avoid; }
+.sample:first-of-type { border-top: 1px solid var(--rule); }
+.sample dt { color: var(--faint); font-size: .85rem; padding-top: .1rem; }
+.sample dd { margin: 0; overflow-wrap: anywhere; } .sample .reference { color: var(--faint); }
+mark { background: none; color: inherit; font-weight: 650; text-decoration: underline 2px var(--bad);
+  text-underline-offset: .22em; text-decoration-skip-ink: none; }
+mark.missing { text-decoration: none; color: var(--bad); font-size: 1.5em; line-height: 0; }
+.wide table { width: 100%; } td:last-child:not(.number) { padding-left: 1.4rem; }
+.right { color: var(--good); font-size: .85rem; white-space: nowrap; }
+pre { background: var(--wash); border-radius: .4rem; padding: .8rem 1rem; overflow-x: auto; font-size: .85rem;
+  line-height: 1.5; margin: .6rem 0; } pre code { background: none; padding: 0; font-size: 1em; }
+.next { list-style: none; padding: 0; margin: 0; } .next li { margin: 0 0 .8rem; } .next p { margin: 0; }
+.next pre { margin: .2rem 0 0; padding: .55rem .8rem; }
+.signature { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; margin: 0; font-size: .9rem; }
+.signature dt { color: var(--faint); } .signature dd { margin: 0; overflow-wrap: anywhere; }
+summary { cursor: pointer; color: var(--accent); } summary:focus-visible { outline: 2px solid var(--accent); }
+@media (max-width: 30rem) { .sample { grid-template-columns: 1fr; gap: 0; } .sample dd { margin-bottom: .45rem; }
+  .signature { grid-template-columns: 1fr; gap: 0; } .signature dd { margin-bottom: .4rem; }
+  .figures { grid-template-columns: 1fr 1fr; } }
+@media print { .curves { grid-template-columns: 1fr 1fr; }
+  pre { border: 1px solid var(--rule); white-space: pre-wrap; } }
+"""
+
+
+class Seen(NamedTuple):
+    """A picture of what a model looked at, and what it shows, for people."""
+
+    figure: Figure
+    caption: str
+    alt: str  # for those who do not see it
+
+
+def write(
+    folder: str | Path,
+    *,
+    title: str | None = None,
+    model: str | None = None,
+    parameters: int | None = None,
+    data: str | None = None,
+    seconds: float | None = None,
+    finished: bool | None = None,
+    samples: Sequence[Sample] | None = None,
+    seen: Seen | None = None,
+    signature: Sequence[tuple[str, str]] = (),
+    commands: Sequence[tuple[str, str]] = (),
+) -> Path:
+    """Write `folder`/report.html from the run's config.toml, its metrics.jsonl and what is given here.
+
+    `model` is the kind, by default the configuration's; `seconds` by default the last record's; `samples` by default
+    those of the last validation that recorded any. `seen` is a picture of what the model looked at. `signature` is
+    what somebody needs to get the same numbers (versions, seed, device, hash of the data), and `commands` what to do
+    next, each a command and what it is for. The same run gives the same bytes.
+    """
+    folder = Path(folder)
+    text, config = _config(folder / "config.toml")
+    records = read(folder / "metrics.jsonl")
+    steps = [record for record in records if record.get("kind") == "step"]
+    valids = [record for record in records if record.get("kind") == "valid"]
+    story = Story(config, steps, valids, model, parameters, data, seconds, finished)
+    name = title or folder.resolve().name
+    body = [
+        '<p class="eyebrow">Regard · training run</p>',
+        f'<h1 dir="auto">{escape(name)}</h1>',
+        f'<p dir="auto">{escape(story.summary())}</p>',
+        _figures(story.figures()),
+        "<h2>How it went</h2>",
+        _curves(steps, valids),
+        *_samples(_recorded(valids) if samples is None else samples),
+        *_seen(seen),
+        *_validations(valids, story.metric),
+        *_commands(commands),
+    ]
+    if text.strip():
+        body += ["<h2>Configuration</h2>", f'<pre tabindex="0"><code>{escape(text.strip())}</code></pre>']
+    if signature:
+        pairs = "".join(f'<dt>{escape(key)}</dt><dd dir="auto">{escape(value)}</dd>' for key, value in signature)
+        body += ["<h2>Made with</h2>", f'<dl class="signature">{pairs}</dl>']
+    return write_whole(folder / "report.html", document(name, body, STYLE))
+
+
+class Story:
+    """What the records say, in words."""
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        steps: Sequence[dict[str, Any]],
+        valids: Sequence[dict[str, Any]],
+        model: str | None,
+        parameters: int | None,
+        data: str | None,
+        seconds: float | None,
+        finished: bool | None,
+    ):
+        training = _table(config, "training")
+        kind = _table(config, "model").get("kind")
+        self.model = model or (kind if isinstance(kind, str) else None)
+        self.parameters, self.data, self.finished = parameters, data, finished
+        self.step = max((r["step"] for r in [*steps, *valids] if isinstance(r.get("step"), int)), default=0)
+        total = (steps[-1].get("steps") if steps else None) or training.get("steps")
+        self.steps = total if isinstance(total, int) else None
+        last = next((r["seconds"] for r in reversed(steps) if isinstance(r.get("seconds"), int | float)), None)
+        self.seconds = last if seconds is None else seconds
+        self.skipped = steps[-1].get("skipped") if steps else None
+        self.best = next((r for r in reversed(valids) if r.get("best")), valids[-1] if valids else None)
+        said = training.get("metric")
+        keys = [said, *SCORES, "loss"] if isinstance(said, str) else [*SCORES, "loss"]
+        self.metric = next((k for k in keys if self.best and isinstance(self.best.get(k), int | float)), None)
+
+    def summary(self) -> str:
+        """One paragraph: what was trained, on what, for how long, and how good it is."""
+        spelt = (self.model or "").lower().startswith(("a", "e", "i", "o", "rnn", "lstm", "ntm"))
+        kind = f"{'An' if spelt else 'A'} {self.model} model" if self.model else "A model"
+        size = f" with {_count(self.parameters)} parameters" if self.parameters else ""
+        on = f", trained on {self.data}" if self.data else ""
+        if not self.step:
+            return f"{kind}{size}{on}. No step has been recorded yet."
+        of = f" of {self.steps:,}" if self.steps and self.steps > self.step else ""
+        time = f" in {duration(self.seconds)}" if self.seconds else ""
+        said = [f"{kind}{size}{on}.", f"It has taken {self.step:,}{of} {_steps(self.steps or self.step)}{time}."]
+        if self.finished is False:
+            said.append("Training is not finished.")
+        if self.best and self.metric:
+            score = f"{name_of(self.metric)} {shown(self.metric, self.best[self.metric])}"
+            said.append(
+                f"The best checkpoint is that of step {self.best.get('step', 0):,}, with {score} on held-out data."
+            )
+        else:
+            said.append("It has not been validated yet.")
+        if self.skipped:
+            said.append(f"{self.skipped:,} {_steps(self.skipped)} had no finite gradient and changed nothing.")
+        return " ".join(said)
+
+    def figures(self) -> list[tuple[str, str, str]]:
+        """The few numbers to see first: name, number, and a word beneath it."""
+        found = []
+        if self.best and self.metric:
+            at = f"at step {self.best.get('step', 0):,}"
+            found.append((f"Best {name_of(self.metric)}", shown(self.metric, self.best[self.metric]), at))
+            others = [k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float)]
+            found += [(capital(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
+        if self.step:
+            left = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
+            found.append(("Steps", f"{self.step:,}", left))
+        if self.seconds:
+            found.append(("Time", duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
+        if self.parameters:
+            found.append(("Parameters", _count(self.parameters), self.model or ""))
+        return found
+
+
+def _config(path: Path) -> tuple[str, dict[str, Any]]:
+    """The configuration as it is written, and as it is read; a report is written even of one that cannot be read."""
+    if not path.is_file():
+        return "", {}
+    text = ""
+    try:
+        text = read_bytes(path, CONFIG).decode("utf-8", errors="replace")
+        return text, parse_toml(text)
+    except Unreadable:
+        return text, {}
+
+
+def _table(config: dict[str, Any], key: str) -> dict[str, Any]:
+    found = config.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
+    """The samples of the last validation that kept any."""
+    for record in reversed(valids):
+        found = record.get("samples")
+        if isinstance(found, list) and found:
+            keep = [each for each in found if isinstance(each, dict)]
+            return [Sample(*(str(each.get(key, "")) for key in Sample._fields)) for each in keep]
+    return []
+
+
+def _figures(figures: Sequence[tuple[str, str, str]]) -> str:
+    if not figures:
+        return ""
+    cells = [
+        f"<div><dt>{escape(name)}</dt><dd>{escape(number)}<small>{escape(word)}</small></dd></div>"
+        for name, number, word in figures
+    ]
+    return f'<dl class="figures">{"".join(cells)}</dl>'
+
+
+def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> str:
+    drawn = curves(steps, valids)
+    if not drawn:
+        return '<p class="note">Nothing has been recorded yet, so there are no curves.</p>'
+    figures = "".join(
+        f"<figure><div>{drawing(curve.figure, f'-{i}', alt=curve.alt)}</div></figure>" for i, curve in enumerate(drawn)
+    )
+    ring = " The ring is the best checkpoint." if any(record.get("best") for record in valids) else ""
+    return f'<div class="curves">{figures}</div><p class="note">Steps run to the right.{ring}</p>'
+
+
+def _samples(samples: Sequence[Sample]) -> list[str]:
+    if not samples:
+        return []
+    said = []
+    for sample in samples:
+        pieces = differing(sample.output, sample.reference)
+        same = sample.output.split() == sample.reference.split()
+        output = "".join(_piece(*piece) for piece in pieces) or '<span class="note">nothing</span>'
+        right = ' <span class="right">✓ as the reference</span>' if same else ""
+        said.append(
+            f'<dl class="sample"><dt>source</dt><dd dir="auto">{escape(sample.source)}</dd>'
+            f'<dt>reference</dt><dd class="reference" dir="auto">{escape(sample.reference)}</dd>'
+            f'<dt>output</dt><dd dir="auto">{output}{right}</dd></dl>'
+        )
+    note = f"Underlined: not what the reference has there. {MISSING}: something of the reference is missing."
+    return ["<h2>Samples</h2>", *said, f'<p class="note">{note}</p>']
+
+
+def _piece(text: str, differs: bool) -> str:
+    if not differs:
+        return escape(text)
+    return f"<mark>{escape(text)}</mark>" if text else f'<mark class="missing" title="missing here">{MISSING}</mark>'
+
+
+def _seen(seen: Seen | None) -> list[str]:
+    if seen is None:
+        return []
+    arrays = [image.get_array() for axes in seen.figure.axes for image in axes.images]
+    photographs = any(array is not None and array.ndim == 3 for array in arrays)
+    kind = "alone as-is" if photographs else "alone"
+    size = f'<figure class="{kind}" style="--natural: {seen.figure.get_figwidth() * 72:.0f}px">'
+    shown = figure(seen.figure, "-seen", caption=seen.caption, alt=seen.alt).replace("<figure>", size, 1)
+    return ["<h2>Where it looked</h2>", shown]
+
+
+def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[str]:
+    keys = dict.fromkeys(
+        key
+        for record in valids
+        for key, value in record.items()
+        if key not in ("kind", "step", "best", "epoch", "seconds") and (value is None or isinstance(value, int | float))
+    )
+    if not keys:
+        return []
+    last = max((i for i, record in enumerate(valids) if record.get("best")), default=-1)
+    cells = [
+        [shown("step", record.get("step")), *[shown(key, record.get(key)) for key in keys], "best" if i == last else ""]
+        for i, record in enumerate(valids)
+    ]
+    by = f" by {name_of(metric)}" if metric else ""
+    caption = "On held-out data" + (f"; the best{by} was kept" if last >= 0 else "")
+    table = Table(caption, ["step", *[name_of(key) for key in keys], ""], cells)
+    drawn = rows(table, numeric=[True] * (len(keys) + 1) + [False])
+    if len(valids) > LONG:
+        drawn = f"<details><summary>All {len(valids):,} validations</summary>{drawn}</details>"
+    return ["<h2>Validations</h2>", drawn]
+
+
+def _commands(commands: Sequence[tuple[str, str]]) -> list[str]:
+    if not commands:
+        return []
+    items = "".join(
+        f'<li><p>{escape(what)}</p><pre tabindex="0"><code>{escape(command)}</code></pre></li>'
+        for command, what in commands
+    )
+    return ["<h2>What next</h2>", f'<ul class="next">{items}</ul>']
+
+
+def _count(number: int) -> str:
+    """1.3 M rather than 1,312,768."""
+    for size, word in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+        if number >= size:
+            scaled = number / (1e3 if word == " k" else size)
+            return f"{scaled:.{0 if scaled >= 100 else 1}f}{word}"
+    return f"{number:,}"
+
+
+def _steps(number: int) -> str:
+    return "step" if number == 1 else "steps"

@@ -1,0 +1,193 @@
+"""`regard align` as a person types it, and `regard eval --alignment`, with mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from cli.typing_in import Command
+from tiny import table
+
+from regard import load
+from regard.data.pharaoh import parse_pharaoh, pharaoh
+from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.symmetry import flipped, symmetrise
+from regard.training.start import start
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+typed, refused = Command("align").typed, Command("align").refused
+measured, not_measured = Command("eval").typed, Command("eval").refused
+SOURCES = ["1 2 3", "4 5", "", "7 8 9 0", "5"]
+TARGETS = ["3 2 1", "5 4", "1", "0 9 8 7", "5"]
+PAIR = ["--source", "source.txt", "--target", "target.txt"]
+
+
+def said(*arguments, stdin=None) -> list[str]:
+    shown = typed(*arguments, stdin=stdin)
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Path:
+    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
+    start(table(folder / "data", training__steps=2), folder / "run")
+    start(table(folder / "data", "luong", training__steps=2), folder / "back")
+    start(table(folder / "data", "rnn", training__steps=2), folder / "plain")
+    torch.set_num_threads(threads)
+    gold = ["2-0 1-1 0-2", "1-0 0?1", "", "3-0 2-1 1-2 0-3", "0-0"]
+    one = ["3-1 2-2 1-3", "2-1 1?2", "", "4-1 3-2 2-3 1-4", "1-1"]
+    files = {"source.txt": SOURCES, "target.txt": TARGETS, "gold.txt": gold, "one.txt": one, "two.txt": ["1", "2"]}
+    files |= {"bad.txt": ["0-0", "0-0", "x", "y"], "out.txt": ["0-3", *[""] * 4]}
+    for name, lines in files.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+@pytest.fixture
+def at_desk(desk, monkeypatch) -> Path:
+    monkeypatch.chdir(desk)
+    for run in ("run", "back"):
+        (desk / run / "alignment.json").unlink(missing_ok=True)
+    return desk
+
+
+def test_a_line_a_pair(at_desk, tmp_path):
+    run = load("run")
+    lines = said("run", *PAIR)
+    assert [parse_pharaoh(line) for line in lines] == list(run.links(zip(SOURCES, TARGETS, strict=True)))
+    assert lines[2] == ""  # nothing to link
+    for number, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        if source:
+            weights = run.align(source, target).weights
+            assert parse_pharaoh(lines[number]) == [(int(row.argmax()), i) for i, row in enumerate(weights)]
+    assert said("run", *PAIR, "--output", tmp_path / "links") == []
+    assert (tmp_path / "links").read_text().splitlines() == lines
+    assert list(run.links(zip(SOURCES, TARGETS, strict=True), chunk=2)) == [parse_pharaoh(line) for line in lines]
+
+
+def test_what_is_translated_just_now(at_desk, tmp_path):
+    found = [outputs[0] for outputs in load("run").stream(SOURCES, alignment=True, beam=2)]
+    lines = said("run", "--source", "-", "--translations", tmp_path / "said", "--beam", 2, stdin="\n".join(SOURCES))
+    assert lines == [pharaoh(each.alignment) for each in found]
+    assert (tmp_path / "said").read_text().splitlines() == [each.text for each in found]
+
+
+@pytest.mark.parametrize("method", ["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"])
+def test_both_directions(at_desk, method):
+    forward = load("run").links(zip(SOURCES, TARGETS, strict=True))
+    backward = load("back").links(zip(TARGETS, SOURCES, strict=True))
+    expected = [symmetrise(one, flipped(two), method) for one, two in zip(forward, backward, strict=True)]
+    lines = said("run", *PAIR, "--reverse", "back", "--symmetrise", method)
+    assert [parse_pharaoh(line) for line in lines] == expected
+
+
+def test_choosing_is_kept_and_used(at_desk):
+    plain = said("run", *PAIR)
+    shown = typed("run", *PAIR, "--choose", "gold.txt")
+    assert shown.exit_code == 0, shown.output
+    head, *rows = shown.stdout.splitlines()
+    assert head.split()[:5] == ["attention", "head", "AER", "precision", "recall"]
+    assert [row.split()[:2] for row in rows[:3]] == [["decoder.blocks.0.cross", each] for each in ("0", "1", "mean")]
+    chosen = Chosen.read("run/alignment.json")
+    assert rows[-1] == f"run: {chosen}: AER {chosen.aer:.2%}, by gold links of 4 pairs"
+    again = said("run", *PAIR, "--alignment", "gold.txt")
+    assert [parse_pharaoh(line) for line in again] == list(load("run").links(zip(SOURCES, TARGETS, strict=True)))
+    usual = ["--head", "mean", "--offset", 0, "--threshold", 0, "--join", "none", "--balance", 0, "--view", 0]
+    assert said("run", *PAIR, *usual) == plain
+    outputs = list(load("run").stream(SOURCES, alignment=True, beam=1))
+    assert [pharaoh(each[0].alignment) for each in outputs] == said("run", "--source", "source.txt", "--beam", 1)
+
+
+def test_the_error_rate_is_said_and_measured(at_desk, tmp_path):
+    shown = typed("run", *PAIR, "--alignment", "gold.txt", "--output", tmp_path / "links")
+    rates = shown.stderr.splitlines()[-1]
+    whole = measured("run", "--source", "source.txt", "--reference", "target.txt", "--alignment", "gold.txt", "--json")
+    scores = json.loads(whole.stdout)["scores"]
+    assert rates == "regard: " + ", ".join(f"{each['name']} {each['value']:.2%}" for each in scores.values())
+    one = ["--alignment", "one.txt", "--from-one"]
+    assert typed("run", *PAIR, *one, "--output", tmp_path / "more").stderr.splitlines()[-1] == rates
+    table = measured("--hypothesis", tmp_path / "links", "--alignment", "gold.txt").stdout.splitlines()
+    assert table[0] == f"{tmp_path / 'links'}: 5 sentences"
+    assert [row.split("  ")[0] for row in table[3:]] == [each["name"] for each in scores.values()]
+    assert f"{scores['aer']['value']:.2%}" in table[3]
+    perfect = json.loads(measured("--hypothesis", "gold.txt", "--alignment", "gold.txt", "--json").stdout)["scores"]
+    assert {key: each["value"] for key, each in perfect.items()} == {"aer": 0, "precision": 1, "recall": 1, "f1": 1}
+
+
+def test_two_runs_choose_each_other(at_desk):
+    shown = typed("run", *PAIR, "--reverse", "back", "--agree")
+    assert shown.exit_code == 0, shown.output
+    one, two = (Chosen.read(f"{run}/alignment.json") for run in ("run", "back"))
+    assert one.aer == two.aer
+    assert one.by == two.by == "agreement with a reverse run on 4 pairs"
+    assert shown.stderr.splitlines() == [f"regard: {run}/alignment.json written" for run in ("run", "back")]
+    assert two.view == "attention"
+
+
+def test_heads_of_words(at_desk, monkeypatch):
+    monkeypatch.setattr("regard.cli.commands.align.EXAMPLES", 7)
+    lines = said("run", "--dependencies")
+    assert lines[0].startswith("encoder: words that look at their head most, of ")
+    assert lines[1].split() == ["attention", "head", "0", "head", "1"]
+    assert lines[2].startswith("encoder.blocks.0.attention")
+    assert any(line.startswith("always the word ") for line in lines)
+    assert refused("back", "--dependencies") == (
+        "the model has no self-attention, expected one that looks at its own side"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "--source: missing, expected a text file of sources"),
+        (["run", "--source", "source.txt", "--target", "two.txt"], "source.txt has 5 lines and two.txt has 2"),
+        (["run", "--source", "none.txt", "--target", "two.txt"], "none.txt: no such file"),
+        (["run", *PAIR, "--choose", "bad.txt"], "bad.txt, line 3: 'x' given, expected source-target"),
+        (["run", *PAIR, "--choose", "two.txt"], "two.txt, line 1: '1' given, expected source-target"),
+        (["run", *PAIR, "--choose", "out.txt"], "out.txt, line 1: 0-3 given, but the target has 3 words there"),
+        (
+            ["run", *PAIR, "--choose", "gold.txt", "--from-one"],
+            "gold.txt, line 1: '2-0' given, expected words that are",
+        ),
+        (["run", "--source", "source.txt", "--choose", "gold.txt"], "--target: missing, expected the translations"),
+        (["run", *PAIR, "--agree"], "--agree: expected --reverse beside it"),
+        (["run", *PAIR, "--translations", "x"], "--translations: given with --target, and nothing is translated"),
+        (["run", *PAIR, "--symmetrise", "grow"], "--symmetrise: grow given, expected one of intersection, union"),
+        (["run", *PAIR, "--view", "1"], "--view: 1 given, expected one of decoder.blocks.0.cross, or a number from 0"),
+        (["run", *PAIR, "--head", "2"], "head: 2 given, decoder.blocks.0.cross has 2, counted from 0"),
+        (["run", *PAIR, "--head", "all"], "--head: all given, expected a number from 0, or mean"),
+        (["run", *PAIR, "--threshold", "2"], "--threshold: 2.0 given, expected at most 1"),
+        (
+            ["run", *PAIR, "--join", "grow"],
+            "--join: grow given, expected one of intersection, union, grow-diag or none",
+        ),
+        (["run", *PAIR, "--output", "target.txt"], "--output: target.txt is a file that is read, expected another"),
+        (["plain", *PAIR], "plain: the model has no attention to its source"),
+    ],
+)
+def test_mistakes_are_one_sentence(at_desk, arguments, message):
+    assert refused(*arguments).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["run", "--alignment", "gold.txt"],
+            "--alignment: expected a run with --source and --reference, or --hypothes",
+        ),
+        (["--hypothesis", "bad.txt", "--alignment", "gold.txt"], "bad.txt, line 3: 'x' given, expected source-target"),
+        (["--hypothesis", "gold.txt", "--alignment", "none"], "none: no such file"),
+        (
+            ["run", "--source", "source.txt", "--reference", "target.txt", "--alignment", "out.txt"],
+            "out.txt, line 1: 0-3 given, but the target has 3 words there",
+        ),
+        (
+            ["--hypothesis", "gold.txt", "--alignment", "gold.txt", "--metrics", "bleu"],
+            "--alignment: given with options",
+        ),
+    ],
+)
+def test_mistakes_of_measuring(at_desk, arguments, message):
+    assert not_measured(*arguments).startswith(message)

@@ -1,0 +1,85 @@
+"""`regard configs`, and `regard train` with the name of one, from a folder in which nothing is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli.typing_in import Command
+
+from regard.cli.commands.configs import find, shipped
+from regard.errors import CommandError
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+FILES = {path.stem: path for path in (Path(__file__).parents[3] / "configs").glob("*.toml")}
+typed, refused = Command("configs").typed, Command("configs").refused
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_one_is_listed_with_a_whole_sentence(empty):
+    assert shipped() == FILES
+    lines = typed().stdout.splitlines()
+    listed = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
+    assert listed.keys() == FILES.keys()
+    assert list(listed) == sorted(listed)
+    for name, what in listed.items():
+        assert what.endswith((".", ")")), name
+
+
+@pytest.mark.parametrize("name", ["phrasebook", "phrasebook.toml", "configs/phrasebook.toml"])
+def test_one_is_printed_as_it_is(empty, name):
+    assert typed(name).stdout_bytes == FILES["phrasebook"].read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_one_is_found_from_anywhere(empty, name, capsys):
+    for given in (Path(name), Path(f"{name}.toml"), Path("configs") / f"{name}.toml", Path(f"./configs/{name}.toml")):
+        assert find(given) == FILES[name]
+        assert capsys.readouterr().err == f"regard: {given}: taken from those that come with Regard, {FILES[name]}\n"
+        shown = Command("train").typed(given, "--check")
+        assert (shown.exit_code, shown.stdout) == (0, "the configuration is right\n")
+
+
+def test_what_is_there_comes_first(empty, capsys):
+    (empty / "configs").mkdir()
+    for path in (Path("configs/phrasebook.toml"), Path("phrasebook")):
+        path.write_text('task = "translate"\n', encoding="utf-8")
+        assert find(path) == path
+    assert capsys.readouterr().err == ""
+    assert find(Path("scenes")) == FILES["scenes"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            "configs/phrasebok.toml",
+            "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?",
+        ),
+        ("other/phrasebook.toml", "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?"),
+        ("phrasebook.json", "no such file, expected a TOML configuration; did you mean configs/phrasebook.toml?"),
+        ("x", "no such file, expected a TOML configuration; `regard configs` lists those that come with Regard"),
+        ("configs/../x.toml", "no such file, expected a TOML configuration; `regard configs` lists"),
+    ],
+)
+def test_a_wrong_name_is_answered(empty, given, said):
+    with pytest.raises(CommandError) as error:
+        find(Path(given))
+    assert str(error.value).startswith(f"{given}: {said}")
+
+
+def test_a_wrong_name_to_print(empty):
+    assert refused("phrasebok") == "phrasebok: no such configuration; did you mean configs/phrasebook.toml?"
+    assert refused("../phrasebook").startswith("../phrasebook: no such configuration")
+
+
+def test_nothing_heavy_is_imported(empty):
+    code = "import sys; from regard.cli.commands.configs import configs; configs();"
+    code += " print({'torch', 'numpy'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert shown.stdout.endswith("\nset()\n")

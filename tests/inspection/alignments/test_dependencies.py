@@ -1,0 +1,77 @@
+"""Which heads look at the head of a word: planted self-attention, against a count by hand."""
+
+import pytest
+import torch
+from inspection.planted import TOKENIZERS, WORDS
+
+from regard.attention.look import Attentive, Look
+from regard.data.builtin import generate
+from regard.data.builtin.example import Example
+from regard.errors import ArgumentError
+from regard.inspection.alignments.dependencies import dependencies, neighbour
+from regard.models.contract import Memory, Model
+
+# Heads of words; -1 is the root. In the decoder words 0 and 1 have heads that come later, and only 3 and 4 count.
+EXAMPLES = [
+    Example(" ".join(WORDS[:4]), " ".join(WORDS[4:9]), (), (1, -1, 1, 2), (1, 2, -1, 2, 3)),
+    Example(" ".join(WORDS[:2]), " ".join(WORDS[5:6]), (), (-1, 0), (-1,)),
+]
+
+
+class Distance(Attentive):
+    """Each head looks so many words away, where there is one, and else at itself; in the decoder START is no word."""
+
+    def __init__(self, *distances):
+        super().__init__()
+        self.distances = distances
+
+    def forward(self, ids):
+        return ids
+
+    def look(self, ids):
+        size = ids.shape[1]
+        weights = torch.zeros(len(ids), len(self.distances), size, size)
+        for head, distance in enumerate(self.distances):
+            for row in range(size):
+                at = row + distance
+                weights[:, head, row, at if 0 <= at < size else row] = 1.0
+        return Look(context=weights, scores=weights, weights=weights)
+
+
+class Model_(Model):
+    def __init__(self, encoder, decoder):
+        super().__init__()
+        self.encoder, self.decoder = torch.nn.ModuleList(encoder), torch.nn.ModuleList(decoder)
+        self.nothing = torch.nn.Parameter(torch.zeros(1))
+
+    def encode(self, source):
+        for each in self.encoder:
+            each(source.ids)
+        return Memory(source.ids[..., None].float(), source.span)
+
+    def decode(self, memory, target):
+        for each in self.decoder:
+            each(target.ids)
+        return target.ids[..., None].float(), {}
+
+
+def test_shares_are_those_counted_by_hand():
+    model = Model_([Distance(1, -1), Distance(0)], [Distance(-1, -2)])
+    found = {(each.view, each.head): (each.share, each.words) for each in dependencies(model, TOKENIZERS, EXAMPLES)}
+    assert found == {
+        ("encoder.0", 0): (1 / 4, 4),  # 0 → 1, of four words that have a head
+        ("encoder.0", 1): (3 / 4, 4),  # 2 → 1, 3 → 2, and 1 → 0 of the second
+        ("encoder.1", 0): (0.0, 4),
+        ("decoder.0", 0): (1.0, 2),  # 3 → 2 and 4 → 3
+        ("decoder.0", 1): (0.0, 2),
+    }
+    before = neighbour("encoder", EXAMPLES)
+    assert (before.distance, before.share, before.words) == (-1, 3 / 4, 4)
+    assert neighbour("decoder", EXAMPLES).share == 1.0
+
+
+def test_a_model_without_self_attention():
+    with pytest.raises(ArgumentError, match="the model has no self-attention"):
+        dependencies(Model_([], []), TOKENIZERS, EXAMPLES)
+    with pytest.raises(ArgumentError, match="examples: no heads given"):
+        neighbour("encoder", list(generate("copy", 3)))

@@ -1,0 +1,108 @@
+"""What was looked at, in batches: against merging one by one; padding, offsets, thresholds, joined directions."""
+
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from inspection.planted import TOKENIZERS, Planted, largest, pairs
+
+from regard.errors import ArgumentError
+from regard.inspection.alignments.extraction import balanced, linked, links_in, looked_at, merged, parts, picked
+from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.symmetry import symmetrise
+from regard.inspection.collect.words import merge
+
+WORDS = st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=6)
+VIEW = "layers.0.cross"
+
+
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4), st.integers(1, 3))
+def test_a_batch_is_merged_as_each_alone(sentences, heads):
+    n, m = (max(len(pair[side]) for pair in sentences) for side in (0, 1))
+    weights = torch.rand(len(sentences), heads, n, m + 1, dtype=torch.float64)  # a column more, as pointers have
+    rows, columns = (
+        torch.tensor([[-1 if word is None else word for word in each] + [-1] * (size - len(each)) for each in side])
+        for side, size in zip(zip(*sentences, strict=True), (n, m), strict=True)
+    )
+    for b, (one, two) in enumerate(sentences):  # whatever stands in what is dropped
+        weights[b, :, len(one) :] = torch.nan
+        weights[b, :, :, len(two) :] = torch.inf
+    found = merged(weights, rows, columns, (int(rows.max()) + 1, int(columns.max()) + 1))
+    for each, (one, two), pieces in zip(found, sentences, weights, strict=True):
+        alone = merge(pieces[:, : len(one), : len(two)], one, two)
+        torch.testing.assert_close(each[:, : alone.shape[1], : alone.shape[2]], alone)
+        assert not each[:, alone.shape[1] :].any()
+        assert not each[:, :, alone.shape[2] :].any()
+
+
+@given(st.integers(1, 5), st.integers(1, 5))
+def test_the_largest_weights_are_the_links_of_words(i, j):
+    weights = torch.rand(i, j).round(decimals=1)
+    assert links_in(weights[None], Chosen(VIEW))[0] == largest(weights)
+
+
+def test_weights_that_are_none():
+    weights = torch.tensor([[0.0, 0.0], [torch.nan, 0.5], [0.5, 0.5]])
+    assert picked(weights).tolist() == [[False, False], [False, False], [True, False]]
+    assert picked(weights, 0.5).tolist() == [[False, False], [False, False], [True, True]]
+    assert links_in(torch.zeros(2, 0, 3), Chosen(VIEW)) == [[], []]
+
+
+def test_thresholds_and_joined_directions():
+    """Target word 0 looks at two, and nobody looks at source word 1 more than target word 1 does."""
+    weights = torch.tensor([[[0.5, 0.1, 0.4], [0.8, 0.2, 0.0]]])
+    assert links_in(weights, Chosen(VIEW)) == [[(0, 0), (0, 1)]]
+    assert links_in(weights, Chosen(VIEW, threshold=0.4)) == [[(0, 0), (2, 0), (0, 1)]]
+    assert links_in(weights, Chosen(VIEW, threshold=0.9)) == [[]]
+    assert links_in(weights, Chosen(VIEW, join="union")) == [[(0, 0), (2, 0), (0, 1), (1, 1)]]
+    assert links_in(weights, Chosen(VIEW, join="intersection")) == [[(0, 1)]]
+    grown = symmetrise([(0, 0), (0, 1)], [(0, 1), (1, 1), (2, 0)], "grow-diag")
+    assert links_in(weights, Chosen(VIEW, join="grow-diag")) == [grown]
+
+
+def test_balanced_weights_give_a_word_its_own():
+    """Worked by hand: an article that looks at its noun. Columns sum to 0.2 and 1.8, and then to one."""
+    weights = torch.tensor([[0.2, 0.8], [0.0, 1.0]])
+    assert largest(weights) == [(1, 0), (1, 1)]
+    once = balanced(weights, 1)
+    torch.testing.assert_close(once, torch.tensor([[1 / (1 + 4 / 9), (4 / 9) / (1 + 4 / 9)], [0.0, 1.0]]))
+    assert links_in(weights[None], Chosen(VIEW, balance=1)) == [[(0, 0), (1, 1)]]
+    assert balanced(weights, 0) is weights
+
+
+@given(st.integers(2, 5))
+def test_balancing_ends_where_both_sides_have_one_each(size):
+    found = balanced(torch.rand(size, size, dtype=torch.float64) + 0.1, 200)
+    torch.testing.assert_close(found.sum(0), torch.ones(size, dtype=torch.float64))
+    torch.testing.assert_close(found.sum(1), torch.ones(size, dtype=torch.float64))
+    padded = torch.zeros(size + 1, size + 2)
+    padded[:size, :size] = found
+    assert torch.equal(balanced(padded, 3)[size:], padded[size:])  # padding stays nothing, and no number of it NaN
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_the_row_of_the_word_read_is_the_next(offset):
+    found, gold = pairs([5, 1, 8], random.Random(torch.initial_seed()))
+    model = Planted((1 - offset, offset))
+    right = [sorted(links, key=lambda link: link[1]) for links in gold]
+    assert linked(model, TOKENIZERS, found, Chosen(VIEW, 1, offset)) == right
+    assert linked(model, TOKENIZERS, found[1:2], Chosen(VIEW, 1, offset)) == right[1:2]
+    weights = looked_at(model, TOKENIZERS, found, Chosen(VIEW, 1, offset))
+    assert [tuple(each.shape) for each in weights] == [(5, 5), (1, 1), (8, 8)]
+    assert [largest(each) for each in weights] == right
+
+
+def test_batches_do_not_matter():
+    found, _ = pairs([1, 2, 3, 12, 7, 7], random.Random(torch.initial_seed()))
+    model = Planted((0, None))
+    seen = sorted(number for part in parts(model, TOKENIZERS, found, budget=8) for number in part.pairs)
+    assert seen == list(range(6))
+    assert max(len(part.pairs) for part in parts(model, TOKENIZERS, found, budget=8)) < 6
+
+
+def test_a_head_that_is_not_there():
+    found, _ = pairs([2], random.Random(0))
+    with pytest.raises(ArgumentError, match=r"head: 2 given, layers\.0\.cross has 2, counted from 0"):
+        linked(Planted((0, None)), TOKENIZERS, found, Chosen(VIEW, 2))

@@ -1,0 +1,104 @@
+"""Where captioners look: against the weights of single words, and shapes that are looked at on purpose."""
+
+import pytest
+import torch
+from models.pictured import captioner, pictures
+from oracles import agree
+
+from regard.data.builtin import generate
+from regard.data.tokenizer import START
+from regard.data.vocabulary import train
+from regard.errors import ArgumentError
+from regard.inspection.collect.places import concentration, grounding, on_box, places_of
+from regard.models.contract import Pictures
+
+SCENES = list(generate("scenes", 12, size=64))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train([each.target for each in SCENES], "word")
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "straight-through", "transformer"])
+def test_a_word_looks_where_it_was_written_from(name, tokenizer):
+    """At the step that reads the word before it."""
+    model, source = captioner(name, words=tokenizer.size), pictures(2)
+    texts = [SCENES[0].target, SCENES[1].target]
+    found = places_of(model.float(), tokenizer, source.pixels, texts)
+    for pixels, text, seen in zip(source.pixels, texts, found, strict=True):
+        ids = tokenizer.encode(text)
+        assert seen.shape == (len(text.split()), 2, 3)
+        state = model.start(model.encode(Pictures(pixels[None])), 1, 40, coverage=True)
+        before = torch.zeros(1, 6)
+        for token, word in zip([START, *ids[:-1]], seen, strict=True):
+            with torch.no_grad():
+                model.step(torch.tensor([token]), state)
+            agree(word.flatten(), (state.coverage - before)[0], rtol=1e-4, atol=1e-5)
+            before = state.coverage.clone()
+
+
+def test_places_on_a_box():
+    """Of four by four places of 16 pixels: middles at 8, 24, 40, 56; a box of 20 to 44 across grows to 12 to 52."""
+    found = on_box((20, 0, 44, 1), (4, 4), 64)
+    assert found.tolist() == [[False, True, True, False], *([[False] * 4] * 3)]
+    assert on_box((0, 0, 64, 64), (2, 5), 64).all()
+
+
+def test_looks_are_counted_by_shapes(tokenizer, monkeypatch):
+    """All weight on the place of the word's own shape is right, on another's is wrong, and on a corner rarely right."""
+    model = captioner("soft", words=tokenizer.size, stages=3).float()
+    wanted: list[torch.Tensor] = []
+
+    def seen(aim):
+        wanted.clear()
+        for scene in SCENES:
+            weights = torch.zeros(len(scene.speaks_of), 8, 8)
+            for word, shape in enumerate(scene.speaks_of):
+                left, top, right, bottom = scene.boxes[aim(shape, len(scene.boxes))]
+                weights[word, int((top + bottom) / 2 // 8), int((left + right) / 2 // 8)] = 1.0
+            wanted.append(weights)
+        return grounding(model, tokenizer, SCENES)
+
+    monkeypatch.setattr("regard.inspection.collect.places.places_of", lambda *given: wanted)
+    told = sum(shape >= 0 for scene in SCENES for shape in scene.speaks_of)
+    own = seen(lambda shape, count: shape)
+    assert (own.words, own.right, own.share) == (told, told, 1.0)
+    other = seen(lambda shape, count: (shape + 1) % count)
+    alone = sum(shape >= 0 for scene in SCENES if len(scene.boxes) == 1 for shape in scene.speaks_of)
+    assert alone <= other.right < told / 2
+    assert 0.02 < own.chance < 0.3
+    assert "by chance" in str(own)
+
+
+def test_a_new_model_is_right_by_chance(tokenizer):
+    found = grounding(captioner("soft", words=tokenizer.size, stages=3, scale=None).float(), tokenizer, SCENES)
+    assert found.share < 0.6
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "straight-through"])
+def test_a_look_is_spread_as_its_probabilities_are(name, tokenizer):
+    """Those of soft attention are its weights; those that one place is taken by have the same parameters."""
+    soft = captioner("soft", words=tokenizer.size).float()
+    model = captioner(name, words=tokenizer.size).float()
+    texts, source = [SCENES[0].target, SCENES[1].target], pictures(2)
+    found = concentration(model, tokenizer, source.pixels, texts)
+    assert found.places == 6
+    assert 1 / 6 < found.largest <= 1
+    assert 0 < found.entropy < torch.tensor(6.0).log()
+    with torch.no_grad():
+        model.decoder.cross.score.v.zero_()
+    even = concentration(model, tokenizer, source.pixels, texts)
+    assert even.entropy == pytest.approx(float(torch.tensor(6.0, dtype=torch.float64).log()), rel=1e-5)
+    assert even.largest == pytest.approx(1 / 6, rel=1e-5)
+    seen = torch.cat([each.flatten(1) for each in places_of(soft, tokenizer, source.pixels, texts)]).double()
+    wanted = concentration(soft, tokenizer, source.pixels, texts)
+    assert wanted.entropy == pytest.approx(float(-(seen * seen.log()).sum(-1).mean()), rel=1e-4)
+    assert wanted.largest == pytest.approx(float(seen.amax(-1).mean()), rel=1e-4)
+
+
+def test_what_cannot_be_looked_at_is_refused(tokenizer):
+    with pytest.raises(ArgumentError, match="without attention"):
+        places_of(captioner("none"), tokenizer, pictures(1).pixels, ["a"])
+    with pytest.raises(ArgumentError, match="2 given, expected one for each of 1"):
+        places_of(captioner("soft"), tokenizer, pictures(1).pixels, ["a", "b"])

@@ -1,0 +1,62 @@
+"""What pages share: one file, nothing loaded, colours that follow light and dark, words that stay as they are."""
+
+import re
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from pages import read
+
+from regard.inspection import heatmap
+from regard.inspection.draw.html import document, drawing, figure, rows
+from regard.inspection.draw.plot import BLUE, DARK, legend, panels
+from regard.inspection.draw.table import Table
+
+
+def test_a_document_is_whole():
+    page = document('1 < 2 & "so"', ["<p>hello</p>"], ".mine { color: red; }")
+    assert "hello" in read(page)
+    assert "<title>1 &lt; 2 &amp; &quot;so&quot;</title>" in page
+    assert page.index(".mine") < page.index("</style>")
+    for said in ("prefers-color-scheme: dark", "@media print", 'name="viewport"', "charset"):
+        assert said in page
+
+
+def test_colours_are_given_over_and_words_are_not():
+    words = [BLUE, 'id="x', "<b>&", "url(#y)", "--> <script>"]
+    drawn = drawing(heatmap(torch.eye(5), words, words), 3, alt='say "cheese"')
+    text = read(document("t", [drawn]))
+    for word in words:
+        assert text.count(word) == 2
+    tags = "".join(re.findall(r"<[^>]+>", drawn))
+    assert not any(light in tags for light in DARK)
+    assert "var(--c23272f)" in tags
+    assert 'aria-label="say &quot;cheese&quot;"' in tags
+    assert "<!--" not in drawn
+
+
+def test_every_colour_has_a_partner_in_the_dark():
+    page = document("t", [])
+    for light, dark in DARK.items():
+        assert page.count(f"--c{light[1:]}: {light};") == 1
+        assert page.count(f"--c{light[1:]}: {dark};") == 1
+
+
+def test_figures_of_one_page_do_not_share_names():
+    def plot() -> Figure:
+        made, (axes,) = panels(1, titles=["$x$ and $"])
+        axes.plot([1, 2], [3, 4], color=BLUE, label="l")
+        legend(axes)
+        return made
+
+    page = document("t", [figure(plot(), index, caption="<c>", alt="a") for index in ("-a", "-b")])
+    assert "$x$ and $" in read(page)  # a title is text, not a formula
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', page))
+    assert used <= set(re.findall(r'id="([^"]+)"', page))
+
+
+@pytest.mark.parametrize("numeric", [None, [False, True]])
+def test_tables(numeric):
+    page = rows(Table("A <caption>", ["name", "value"], [["<x>", 1.5], ["y", None]], note="n&m"), numeric)
+    assert read(document("t", [page])).count("<x>") == 1
+    assert page.count('class="number"') == 3

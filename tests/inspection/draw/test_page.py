@@ -1,0 +1,189 @@
+"""The page of an exhibit as a file: what is in it, what can never be in it, and how large it is."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from dataclasses import replace
+from html import unescape
+from importlib import resources
+
+import numpy as np
+import pytest
+import torch
+from inspection import exhibits
+
+from regard.attention import Attention
+from regard.attention.score import Dot
+from regard.attention.span import Predictive
+from regard.attention.weighting import Hard, Plain
+from regard.errors import ArgumentError, ShapeError
+from regard.inspection import Page, page
+from regard.inspection.collect.exhibit import Exhibit, Side, View
+from regard.inspection.draw.page import SCRIPTS, quantised
+
+ALL = [exhibits.luong, exhibits.captioner, exhibits.han, exhibits.convnet, exhibits.without, exhibits.odd]
+
+
+def embedded(made):
+    """The JSON in a page, read as a browser does: up to the first end of a script."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script', made.html, re.DOTALL)
+    return json.loads(found[1])
+
+
+def weights_in(data, index, exhibit=0):
+    """A view's weights, unpacked by the rule that the page's script follows."""
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(data["bytes"])), np.uint8)
+    view = data["exhibits"][exhibit]["views"][index]
+    shape = (view["heads"], view["n"], view["m"])
+    own = levels[view["at"] : view["at"] + int(np.prod(shape))].reshape(shape).astype(np.float64)
+    return torch.tensor(np.array(view["low"])[:, None, None] + np.array(view["step"])[:, None, None] * own)
+
+
+def with_weights(weights):
+    _, n, m = weights.shape
+    sides = {name: Side(tuple("x" * k), tuple(range(k)), tuple("x" * k)) for name, k in (("source", m), ("written", n))}
+    view = View("v", "v", "cross", 0, "written", "source", weights)
+    return Exhibit("kind", "task", "title", "run", sides, (view,))
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_a_page_is_one_file_that_loads_nothing(make):
+    made = page(make())
+    head = made.html[: made.html.index("<body>")]
+    policy = unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', head)[1])
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    # Nothing outside the numbers points anywhere, save the name of SVG's elements.
+    rest = made.html.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|//[a-z]+\.|\bsrc=|@import|url\(|<link|<iframe|fetch\(|XMLHttp|WebSocket", rest)
+    assert len(re.findall("<script", made.html)) == 2
+    assert not re.search(r"<[^>]+ (on\w+|style)=", rest)  # the policy would refuse them
+
+
+@pytest.mark.parametrize("kind", ["script", "style"])
+def test_the_policy_names_what_the_page_carries_by_its_hash(kind):
+    made = page(exhibits.without())
+    (text,) = re.findall(rf"<{kind}>(.*?)</{kind}>", made.html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    assert f"{kind}-src 'sha256-{digest}'" in made.html
+
+
+def test_no_text_can_leave_its_place():
+    odd = exhibits.odd()
+    made = page(
+        replace(
+            odd, kind="</title><script>", run="<!--<script>", labels={"</script>": 1.0}, title="</title>" + odd.title
+        )
+    )
+    data = embedded(made)["exhibits"][0]
+    assert data["title"] == "</title>" + odd.title
+    assert data["sides"]["source"]["pieces"] == list(odd.sides["source"].pieces)
+    assert data["labels"] == [["</script>", 1.0]]
+    raw = re.search(r'id="data">(.*?)</script>', made.html, re.DOTALL)[1]
+    assert "<" not in raw
+    assert raw.isascii()
+    assert re.search(r"<title>(.*?)</title>", made.html)[1].startswith("&lt;/title&gt;")
+    made.html.encode("utf-8")  # half a letter among the words does not stop it
+
+
+def test_a_large_model_stays_small():
+    """Forty words, six layers, eight heads, three kinds of attention; weights that compress badly."""
+    source, target = (" ".join([*exhibits.GERMAN] * 3).split()[:40], " ".join([*exhibits.ENGLISH] * 3).split()[:40])
+    made = page(exhibits.transformer(source, target, links=list(range(40))))
+    assert len(embedded(made)["exhibits"][0]["views"]) == 18
+    assert len(made.html.encode()) < 2_000_000
+    noise = torch.rand(144, 50, 50)
+    assert len(page(with_weights(noise)).html.encode()) < 2_000_000
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 13), (8, 1, 63)])
+@pytest.mark.parametrize("signed", [False, True])
+def test_weights_come_back_within_half_a_step(shape, signed):
+    weights = torch.randn(shape) * torch.rand(shape[0], 1, 1) * 10 if signed else torch.randn(shape).softmax(-1)
+    found = weights_in(embedded(page(with_weights(weights))), 0)
+    high, low = weights.amax((1, 2)).clamp(min=0), weights.amin((1, 2)).clamp(max=0)
+    step = ((high - low) / 255).double()[:, None, None]
+    assert ((found - weights).abs() <= 0.501 * step + 1e-6).all()
+
+
+def test_what_is_nothing_stays_nothing():
+    """A masked place is zero on the page, too, and a view of zeros divides by nothing."""
+    weights = torch.rand(2, 5, 5).tril()
+    weights[1] = 0
+    found = weights_in(embedded(page(with_weights(weights))), 0)
+    assert (found[weights == 0] == 0).all()
+    assert quantised(with_weights(weights).views[0])[2][1] == 0.0
+
+
+def test_everything_in_an_exhibit_is_in_its_page():
+    exhibit = exhibits.transformer(layers=2, heads=2)
+    data = embedded(page(exhibit))["exhibits"][0]
+    assert [view["name"] for view in data["views"]] == [view.name for view in exhibit.views]
+    assert data["tree"]["beam"] == 4
+    assert [len(step) for step in data["tree"]["steps"]] == [len(step) for step in exhibit.tree.steps]
+    assert [stage["symbol"] for stage in data["walk"]["stages"]] == ["q", "k", "e", "e/√d", "a", "Σ a v"]
+    assert set(data["ablation"]["changes"]) == {view.name for view in exhibit.views}
+    assert data["logProb"] == pytest.approx(exhibit.log_prob, rel=1e-3)
+    document = embedded(page(exhibits.han()))["exhibits"][0]
+    assert document["sides"]["source"]["sentences"] == list(exhibits.han().sides["source"].sentences)
+    assert embedded(page(exhibits.captioner()))["exhibits"][0]["picture"].startswith("data:image/png;base64,")
+
+
+def test_two_exhibits_share_a_page():
+    one, two = exhibits.transformer(layers=1, heads=2), exhibits.luong()
+    data = embedded(page(one, against=two))
+    assert [each["kind"] for each in data["exhibits"]] == ["transformer", "luong"]
+    assert (weights_in(data, 0, exhibit=1) - two.views[0].weights).abs().max() < 0.01
+
+
+def test_a_look_makes_a_page():
+    attention = Attention(Dot(), span=Predictive(8, radius=2))
+    look = attention.look(torch.randn(1, 3, 8), torch.randn(1, 5, 8), torch.randn(1, 5, 8))
+    view = embedded(page(look, list("abcde"), list("xyz")))["exhibits"][0]["views"][0]
+    assert (view["heads"], view["n"], view["m"], view["role"]) == (1, 3, 5, "cross")
+    assert np.array(view["centre"]).shape == (1, 3)
+    hard = Attention(Dot(), weighting=Hard()).look(torch.randn(1, 3, 8), torch.randn(1, 5, 8), torch.randn(1, 5, 8))
+    assert np.array(embedded(page(hard))["exhibits"][0]["views"][0]["picked"]).shape == (1, 3)
+    s = torch.randn(4, 8)
+    plain = embedded(page(Attention(Dot(), weighting=Plain()).look(s, s, s), list("abcd")))
+    assert plain["exhibits"][0]["views"][0]["role"] == "encoder"  # one text, that looks at itself
+    assert (weights_in(plain, 0)[0] - s @ s.mT).abs().max() < (s @ s.mT).abs().max() / 100
+
+
+def test_a_page_saves_and_shows_itself(tmp_path):
+    made = page(exhibits.odd())
+    assert isinstance(made, Page)
+    path = made.save(tmp_path / "deep" / "look.html")
+    assert path.read_text(encoding="utf-8") == made.html == str(made)
+    assert [each.name for each in path.parent.iterdir()] == ["look.html"]
+    frame = made._repr_html_()
+    assert unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == made.html
+    assert "script" not in re.sub(r'(srcdoc|sandbox)="[^"]*"', "", frame)
+    assert len(repr(made)) < 100
+
+
+def test_the_same_exhibit_gives_the_same_bytes():
+    assert page(exhibits.luong()).html == page(exhibits.luong()).html
+
+
+def test_every_script_is_in_use():
+    there = {each.name for each in resources.files("regard.inspection.draw").joinpath("static").iterdir()}
+    assert there == {f"{name}.js" for name in SCRIPTS} | {"look.css"}
+
+
+def test_what_cannot_be_shown_is_refused():
+    with pytest.raises(ArgumentError, match="finite"):
+        page(with_weights(torch.full((1, 2, 2), torch.nan)))
+    exhibit = with_weights(torch.rand(1, 2, 3))
+    with pytest.raises(ArgumentError, match="'other' is not a view"):
+        page(replace(exhibit, aligned="other"))
+    with pytest.raises(ShapeError, match="weights for 3 pieces of 'source' given, which has 2"):
+        page(replace(exhibit, sides={"source": Side(("a", "b"), (0, 1), ("a", "b"))}))
+    with pytest.raises(ArgumentError, match="its own words"):
+        page(exhibit, ["a"], ["b"])
+    look = Attention(Dot()).look(torch.randn(3, 8), torch.randn(5, 8), torch.randn(5, 8))
+    with pytest.raises(ShapeError, match="source: 5 words were expected"):
+        page(look, ["a"], list("xyz"))

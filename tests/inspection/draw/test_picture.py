@@ -1,0 +1,121 @@
+"""Pictures of exhibits: what each kind is drawn as, against the numbers it is drawn from."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from inspection import exhibits
+from matplotlib.patches import Rectangle
+
+from regard.attention import Attention
+from regard.attention.score import Dot
+from regard.errors import ArgumentError
+from regard.inspection import picture, svg
+from regard.inspection.collect.words import merge
+
+
+def drawn(axes):
+    return torch.tensor(axes.images[0].get_array())
+
+
+def names(axes):
+    return [label.get_text() for label in axes.get_yticklabels()], [
+        label.get_text() for label in axes.get_xticklabels()
+    ]
+
+
+def test_a_pair_is_drawn_between_words():
+    exhibit = exhibits.transformer(layers=2, heads=3)
+    figure = picture(exhibit)
+    rows, columns = exhibit.sides["written"], exhibit.sides["source"]
+    view = next(view for view in exhibit.views if view.name == exhibit.aligned)
+    assert names(figure.axes[0]) == (list(rows.texts), list(columns.texts))
+    assert torch.allclose(
+        drawn(figure.axes[0]).float(), merge(view.weights.mean(0), rows.words, columns.words), atol=1e-6
+    )
+    assert names(picture(replace(exhibit, offset=1), pieces=True).axes[0])[0] == list(exhibit.sides["read"].pieces)
+    pieces = picture(exhibit, pieces=True)
+    assert names(pieces.axes[0]) == (list(rows.pieces), list(columns.pieces))
+
+
+def test_a_view_is_drawn_with_all_heads_or_one():
+    exhibit = exhibits.transformer(layers=1, heads=3)
+    name = exhibit.views[0].name
+    assert sum(bool(axes.images) for axes in picture(exhibit, view=name).axes[:3]) == 3
+    one = picture(exhibit, view=name, head=2)
+    words = exhibit.sides["source"].words
+    assert torch.allclose(drawn(one.axes[0]).float(), merge(exhibit.views[0].weights[2], words, words), atol=1e-6)
+    with pytest.raises(ArgumentError, match="head: 3 given, expected 0 to 2"):
+        picture(exhibit, view=name, head=3)
+    with pytest.raises(ArgumentError, match="'else' is not one of"):
+        picture(exhibit, view="else")
+
+
+def test_windows_and_picks_are_marked():
+    exhibit = exhibits.luong()
+    lines = picture(exhibit, pieces=True).axes[0].lines
+    centres = [float(line.get_xdata()[0]) for line in lines if line.get_marker() == "D"]
+    last = len(exhibit.sides["source"].pieces) - 0.5
+    assert centres == pytest.approx(exhibit.views[0].centre[0].clamp(max=last).tolist(), abs=1e-4)
+    merged = [float(line.get_xdata()[0]) for line in picture(exhibit).axes[0].lines if line.get_marker() == "D"]
+    assert all(-0.5 <= place <= len(exhibits.GERMAN) - 0.5 for place in merged)
+
+
+def test_a_caption_is_a_film_strip():
+    exhibit = exhibits.captioner()
+    figure = picture(exhibit)
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == list(exhibit.sides["written"].texts)
+    assert (figure.axes[0].images[0].get_array() == exhibit.picture.movedim(0, -1).numpy()).all()
+    veil = figure.axes[1].images[1].get_array()[..., 3]  # of the first word: clear where it looked most
+    at = int(veil.argmin())
+    assert at == int(exhibit.views[0].weights[0, 0].argmax())
+
+
+def test_places_documents_and_lost_heads():
+    assert len([axes for axes in picture(exhibits.convnet()).axes if len(axes.images) == 2]) == 5
+    document = exhibits.han()
+    (axes,) = picture(document).axes
+    said = [text.get_text() for text in axes.texts][: len(document.sides["source"].texts)]
+    assert said == list(document.sides["source"].texts)
+    assert sum(isinstance(patch, Rectangle) for patch in axes.patches) == len(said) + 2 * 6
+    exhibit = exhibits.transformer(layers=1, heads=4)
+    shown = drawn(picture(exhibit, view="ablation").axes[0])
+    assert torch.allclose(shown.float(), torch.tensor(list(exhibit.ablation.changes.values())), atol=1e-6)
+
+
+def test_two_are_drawn_with_their_difference():
+    one, two = exhibits.transformer(layers=1, heads=2), exhibits.luong()
+    a, b, difference = (drawn(axes) for axes in picture(one, against=two).axes[:3])
+    assert torch.allclose(a - b, difference, atol=1e-6)
+    with pytest.raises(ArgumentError, match="another text"):
+        picture(one, against=exhibits.odd())
+    with pytest.raises(ArgumentError, match="texts can be compared"):
+        picture(exhibits.captioner(), against=exhibits.captioner())
+
+
+@pytest.mark.parametrize("make", [exhibits.odd, exhibits.captioner, exhibits.convnet, exhibits.han])
+def test_it_is_written_for_papers(make, tmp_path):
+    for kind in ("png", "svg"):
+        picture(make(), path=tmp_path / f"look.{kind}")
+        assert (tmp_path / f"look.{kind}").stat().st_size > 2000
+
+
+def test_words_are_words_in_a_drawing():
+    text = svg(picture(exhibits.odd()))
+    assert "&lt;script&gt;" in text
+    assert "<script>" not in text
+
+
+def test_a_look_is_drawn_with_its_words():
+    look = Attention(Dot()).look(torch.randn(2, 8), torch.randn(4, 8), torch.randn(4, 8))
+    figure = picture(look, list("abcd"), list("xy"))
+    assert names(figure.axes[0]) == (list("xy"), list("abcd"))
+    assert torch.allclose(drawn(figure.axes[0]), look.weights.double(), atol=1e-6)
+
+
+def test_nothing_to_draw_is_said():
+    with pytest.raises(ArgumentError, match="rnn without attention"):
+        picture(exhibits.without())
+    with pytest.raises(ArgumentError, match="holds no ablation"):
+        picture(exhibits.luong(), view="ablation")
