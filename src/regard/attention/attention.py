@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from regard.attention.cache import Cache, Prepared, empty_cache
 from regard.attention.checks import check_alike, check_dropout, check_parameters, check_shapes, expect, positive
 from regard.attention.fold import fold
+from regard.attention.joined_span import is_plain
 from regard.attention.look import Attentive, Look
-from regard.attention.score import Location, Score
-from regard.attention.span import Causal, Mask, Packed, Span, is_plain, join, split_packed
+from regard.attention.score import Score, check_location
+from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
 from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
@@ -138,7 +139,9 @@ class Attention(Attentive):
         Partial softmaxes are merged by log-sum-exp, in memory that does not grow with the number of blocks (without
         gradients; with them every block's graph is kept).
         """
-        return fold(self, self.queries(query), blocks, join(self.span, span))
+        prepared = (self.inputs(query, keys, values)[1] for keys, values in blocks)
+        dropout = self.dropout if self.training else 0.0
+        return fold(self.queries(query), prepared, join(self.span, span), self.score, self.weighting, dropout)
 
     # ---- the parts that Heads and the grid share
 
@@ -389,12 +392,6 @@ def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, 
 def one_line(part: object) -> str:
     """A module without its children."""
     return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
-
-
-def check_location(score: Score, reach: SpanLimits) -> None:
-    """Refuse a window over scores that are positions already."""
-    if reach.window is not None and isinstance(score, Location):
-        raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 
 
 def given(start: int | Tensor) -> str:

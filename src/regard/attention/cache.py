@@ -2,7 +2,6 @@
 
 # b batch · m keys · p width of a projected key · dv value width
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.errors import ArgumentError, ShapeError
 
-__all__ = ["Cache", "Prepared", "State"]
+__all__ = ["Cache", "Prepared", "empty_cache"]
 
 
 @dataclass(eq=False)
@@ -125,15 +124,6 @@ class Cache(Prepared):
         keys, values = (steps(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
         return with_spare(Cache(keys, values, self.owner, self.length[rows], alone=self.alone))
 
-    def spread(self, rows: int) -> "Cache":
-        """`rows` rows for each one; on a CPU they share their past, unless somebody watches the attention."""
-        from regard.attention.shared_beam_cache import SharedBeamCache
-
-        assert self.length is not None
-        watched = self.owner._forward_hooks or self.owner._forward_pre_hooks
-        beam = None if watched else SharedBeamCache.of(self, rows)
-        return beam or self.take(torch.arange(len(self.length), device=self.length.device).repeat_interleave(rows))
-
     @property
     def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys, values and length."""
@@ -153,11 +143,8 @@ def empty_cache(
     dtype, device = dtype or like.dtype, device or like.device
     length = torch.zeros(keys[0], dtype=torch.long, device=device)
     if length.device.type != "cpu":
-        from regard.attention.beam_index_cache import BeamIndexCache
-
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
-        cache = Cache(buffers[0], buffers[1], owner, length)
-        return BeamIndexCache.of(cache) if len(keys) == 4 else cache  # those of Heads
+        return Cache(buffers[0], buffers[1], owner, length)
     buffers = [torch.zeros(by_step(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
     return with_spare(Cache(buffers[0], buffers[1], owner, length))
 
@@ -180,108 +167,3 @@ def with_spare(cache: Cache) -> Cache:
     keys, values = (torch.zeros_like(steps(buffer)).movedim(0, -2) for buffer in (cache.keys, cache.values))
     cache.spare = keys, values
     return cache
-
-
-@dataclass(eq=False)
-class State:
-    """What a decoder keeps between steps: some of it a sentence, some of it a hypothesis.
-
-    `rows` hypotheses of each sentence lie side by side, so that they share what is kept of their sentence: a memory is
-    projected once, and a beam's queries look at it together. Every part is a tensor or a Prepared whose first dimension
-    is the sentence's, or the row's; all are written in place, so that a step can be captured once and replayed.
-    """
-
-    sentence: dict[str, Any]
-    row: dict[str, Any]
-    rows: int = 1
-
-    def select_(self, rows: Int[Tensor, " r"]) -> None:
-        """Row i becomes what row rows[i] was, a row of the same sentence: a beam reordered in place."""
-        for part in self.row.values():
-            if isinstance(part, Cache):
-                part.select_(rows)
-            else:
-                for buffer in buffers(part):
-                    buffer.copy_(buffer[rows])
-
-    def put_(self, rows: Int[Tensor, " s"] | slice, other: "State") -> None:
-        """Fill the place of these sentences, all their rows, with those of another state.
-
-        It has the same sizes, or fewer keys: a memory of shorter sentences, which says how many there are. What else
-        is told a source position is then followed by zeros.
-        """
-        if other.rows != self.rows or other.row.keys() != self.row.keys():
-            raise ArgumentError(f"other: a state of {other.rows} rows a sentence given, expected {self.rows}")
-        for mine, theirs, index in (
-            (self.sentence, other.sentence, rows),
-            (self.row, other.row, self.rows_of(rows)),
-        ):
-            for name, part in mine.items():
-                if isinstance(part, Cache):
-                    part.put_(index, theirs[name])
-                    continue
-                keyed = isinstance(part, Prepared)
-                for buffer, source in zip(buffers(part), buffers(theirs[name]), strict=True):
-                    into = buffer
-                    if keyed and buffer.ndim > 1 and source.shape[-2] < buffer.shape[-2]:
-                        into = buffer[..., : source.shape[-2], :]
-                    elif not keyed and buffer.ndim > 1 and source.shape[1] < buffer.shape[1]:
-                        buffer[index] = 0
-                        into = buffer[:, : source.shape[1]]
-                    if source.shape[1:] != into.shape[1:]:
-                        raise ShapeError(
-                            f"{name}: {list(source.shape)} given, expected rows of {list(buffer.shape[1:])}"
-                        )
-                    into[index] = source.to(buffer.dtype)
-
-    def take(self, rows: Int[Tensor, " s"]) -> "State":
-        """A new state of these sentences alone, with all their rows."""
-        sentence = {name: taken(part, rows) for name, part in self.sentence.items()}
-        index = self.rows_of(rows)
-        return State(sentence, {name: taken(part, index) for name, part in self.row.items()}, self.rows)
-
-    def spread(self, rows: int) -> "State":
-        """The state of `rows` hypotheses a sentence, all of them what its only one was."""
-        if self.rows != 1:
-            raise ArgumentError(f"spread: a state of {self.rows} rows a sentence, expected one")
-        row: dict[str, Any] = {}
-        for name, part in self.row.items():
-            if isinstance(part, Cache):
-                row[name] = part.spread(rows)
-            else:
-                row[name] = taken(part, torch.arange(len(part), device=part.device).repeat_interleave(rows))
-        return State(self.sentence, row, rows)
-
-    def rows_of(self, sentences: Int[Tensor, " s"] | slice) -> Any:
-        """The rows of these sentences."""
-        if self.rows == 1:
-            return sentences
-        if isinstance(sentences, slice):
-            return slice(sentences.start * self.rows, sentences.stop * self.rows)
-        return (sentences[:, None] * self.rows + torch.arange(self.rows, device=sentences.device)).flatten()
-
-    def together(self, x: Float[Tensor, "r n d"]) -> Float[Tensor, "s m d"]:
-        """The queries of a sentence's rows side by side, as they look at what the sentence has: [s, rows · n, d]."""
-        return x.reshape(-1, self.rows * x.shape[-2], x.shape[-1])
-
-    @property
-    def coverage(self) -> Float[Tensor, "r m"] | None:
-        """The weight each source position has had so far, a row each; None where it was not asked for."""
-        return self.row.get("coverage")
-
-
-def buffers(part: Tensor | Prepared) -> list[Tensor]:
-    """The tensors of a part of a state."""
-    if isinstance(part, Tensor):
-        return [part]
-    return [part.keys, part.values] if part.length is None else [part.keys, part.values, part.length]
-
-
-def taken(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
-    """These rows of a part, in tensors of their own."""
-    if isinstance(part, Tensor):
-        return part[rows]
-    if isinstance(part, Cache):
-        return part.take(rows)
-    keys, values, *length = (buffer[rows] for buffer in buffers(part))
-    return type(part)(keys, values, part.owner, *length)

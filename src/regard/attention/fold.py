@@ -1,25 +1,21 @@
 """Attention over blocks of keys that arrive one after the other, by merging partial softmaxes."""
 
 # b batch · n queries · m keys of a block · dv value width
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.cache import Prepared
-from regard.attention.span import Lengths, Mask, Packed, Predictive, Span, is_plain
-from regard.attention.weighting import Softmax
+from regard.attention.joined_span import is_plain
+from regard.attention.score import Score, check_location
+from regard.attention.span import Lengths, Mask, Packed, Predictive, Span
+from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.precision import product, wide
 from regard.kernels.span_limits import SpanLimits, broadcast
-
-if TYPE_CHECKING:
-    from regard.attention.attention import Attention
 
 __all__ = ["fold"]
 
@@ -34,7 +30,7 @@ class Partial:
     total: Tensor  # [*b n 1]
     summed: Tensor  # [*b n dv]
 
-    def merge(self, other: Partial) -> Partial:
+    def merge(self, other: "Partial") -> "Partial":
         """Both sums, on the higher of the two scales."""
         highest = torch.maximum(self.highest, other.highest)
         mine, theirs = torch.exp(self.highest - highest), torch.exp(other.highest - highest)
@@ -42,13 +38,11 @@ class Partial:
 
 
 def fold(
-    attention: Attention, query: Tensor, blocks: Iterable[tuple[Tensor | Prepared, Tensor | None]], span: Span | None
+    query: Tensor, blocks: Iterable[Prepared], span: Span | None, score: Score, weighting: Weighting, dropout: float
 ) -> Tensor:
-    """The context of `attention(query, keys, values)`, with the blocks' keys and values laid end to end."""
-    if getattr(attention.weighting.weigh, "__func__", None) is not Softmax.weigh:
-        raise ArgumentError(
-            f"fold: {type(attention.weighting).__name__} given, expected Softmax, whose sums can be merged"
-        )
+    """The context of every query over the blocks' keys and values laid end to end."""
+    if getattr(weighting.weigh, "__func__", None) is not Softmax.weigh:
+        raise ArgumentError(f"fold: {type(weighting).__name__} given, expected Softmax, whose sums can be merged")
     parts = () if span is None else span.parts
     if any(isinstance(part, Packed) for part in parts):
         raise ArgumentError("fold: Packed given, expected padded sequences")
@@ -57,12 +51,11 @@ def fold(
     widths = {part.mask.shape[-1] for part in parts if isinstance(part, Mask) and is_plain(part, Mask)} - {1}
     expected = widths.pop() if widths else UNKNOWN
     state, first = None, 0
-    for keys, values in blocks:
-        _, prepared = attention.inputs(None if attention.query is not None else query, keys, values)
+    for prepared in blocks:
         last = first + prepared.keys.shape[-2]
         if last > expected:
             raise ShapeError(f"mask: {expected} keys given, expected at least {last}, the keys so far")
-        new = partial(attention, query, prepared, span, expected, first)
+        new = partial(query, prepared, span, score, weighting.temperature, dropout, expected, first)
         state, first = new if state is None else state.merge(new), last
     if state is None:
         raise ShapeError("blocks: none given, expected at least one (keys, values)")
@@ -76,26 +69,31 @@ def fold(
 
 
 def partial(
-    attention: Attention, query: Tensor, prepared: Prepared, span: Span | None, keys: int, first: int
+    query: Tensor,
+    prepared: Prepared,
+    span: Span | None,
+    score: Score,
+    temperature: float,
+    dropout: float,
+    keys: int,
+    first: int,
 ) -> Partial:
     """One block's softmax, not yet divided."""
-    projected_query = attention.score.ask(query)
+    projected_query = score.ask(query)
     last = first + prepared.keys.shape[-2]
-    from regard.attention.attention import check_location  # it imports this file
-
     batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
     reach = SpanLimits(projected_query.shape[-2], keys, projected_query.device, batch)
     if span is not None:
         reach = span.narrow(reach, query)
-    check_location(attention.score, reach)
-    scores = wide(attention.score.compare(projected_query, prepared.keys, first))
+    check_location(score, reach)
+    scores = wide(score.compare(projected_query, prepared.keys, first))
     bias, gate, mask = (part(first, last) for part in (reach.bias, reach.gate, reach.mask))
     if prepared.length is not None:  # a cache that is not full
         there = torch.arange(last - first, device=projected_query.device) < prepared.length[..., None, None]
         mask = there if mask is None else mask & there
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
-    scores = scores / attention.weighting.temperature
+    scores = scores / temperature
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     highest = scores.amax(-1, keepdim=True).detach()
@@ -105,6 +103,6 @@ def partial(
     total = weights.sum(-1, keepdim=True)
     if gate is not None:
         weights = weights * gate.to(weights.dtype)
-    if attention.training and attention.dropout:
-        weights = F.dropout(weights, attention.dropout)
+    if dropout:
+        weights = F.dropout(weights, dropout)
     return Partial(highest, total, product(weights, prepared.values))

@@ -7,17 +7,18 @@ values where their product wrote them. What crosses from block to block is in ha
 
 # t tokens of all sequences · u those of the memory · d width
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
 from regard.attention.attention import Attention
+from regard.attention.block import Block, DroppedReLU, Mixed, Stack
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
+from regard.attention.watch import has_hooks
 from regard.attention.weighting import Softmax
 from regard.kernels.backends import forced
 from regard.kernels.linear import Linear
@@ -25,10 +26,7 @@ from regard.kernels.linear.mixed_precision import handed_on, product, products
 from regard.kernels.residual import residual
 from regard.kernels.triton import installed
 
-if TYPE_CHECKING:
-    from regard.attention.blocks import Block, Mixed, Stack
-
-__all__ = ["has_hooks", "run", "serves"]
+__all__ = ["run", "serves"]
 
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # keys of a sequence, and the width of a head
 
@@ -49,7 +47,7 @@ class Part(NamedTuple):
 
 
 def serves(
-    stack: "Stack", x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
+    stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
 ) -> bool:
     """Whether a call of the stack is served here: half precision, short sequences end to end, and nobody listening."""
     return (
@@ -77,18 +75,8 @@ def short(span: Span | None, windows: bool = False) -> bool:
     return packed is not None and plain and max(packed.longest, packed.longest_key) <= LONGEST
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody listens to a part of a module."""
-    return _has_any_global_hook() or any(
-        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
-        for part in module.modules()
-    )
-
-
 def plain(block: nn.Module) -> bool:
     """Whether a block is still made of the parts that it was made of, all of which are known here."""
-    from regard.attention.blocks import Block, DroppedReLU, Mixed
-
     norms: tuple[nn.Module | None, ...]
     if type(block) is Mixed:
         feed, norms = block.feed, (block.mixing_norm, block.feed_norm)
@@ -123,9 +111,7 @@ def plain_heads(heads: nn.Module) -> bool:
     )
 
 
-def run(
-    stack: "Stack", x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
-) -> Tensor:
+def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None) -> Tensor:
     """What the stack makes of x [t d], and of a memory [u d]."""
     from regard.kernels.dropout.triton import draw_seed
 
@@ -157,12 +143,10 @@ def run(
 
 
 def parts_of(
-    block: "Block | Mixed", span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
+    block: Block | Mixed, span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
 ) -> Iterator[Part]:
     """The parts of a block, in order; a memory is handed on from block to block."""
     dropout = block.dropout if block.training else 0.0
-    from regard.attention.blocks import Mixed
-
     if isinstance(block, Mixed):
         yield Part(mixes(block.mixing, span), None, block.mixing_norm, dropout)
     else:
@@ -172,7 +156,7 @@ def parts_of(
 
 
 def looks(
-    block: "Block",
+    block: Block,
     span: Span | None,
     memory: list[Tensor],
     across: Span | None,

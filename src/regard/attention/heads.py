@@ -216,7 +216,8 @@ class Heads(Attentive):
         """Room for `size` keys and values a row, filled by `extend`."""
         rows, size = positive(rows=rows, size=size)
         keys = (rows, self.heads, size, self.attention.score.projected_size(self.width))
-        return empty_cache(self, keys, (rows, self.heads, size, self.value_size // self.heads), dtype, device)
+        cache = empty_cache(self, keys, (rows, self.heads, size, self.value_size // self.heads), dtype, device)
+        return cache if cache.keys.device.type == "cpu" else BeamIndexCache.of(cache)
 
     @property
     def draws(self) -> bool:  # type: ignore[override]

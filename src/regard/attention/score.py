@@ -19,9 +19,9 @@ from regard.kernels.additive import cpu, reference
 from regard.kernels.dot import reference as dot
 from regard.kernels.linear import Linear
 from regard.kernels.precision import product
-from regard.kernels.span_limits import broadcast
+from regard.kernels.span_limits import SpanLimits, broadcast
 
-__all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score"]
+__all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location"]
 
 
 class Score(nn.Module):
@@ -269,6 +269,12 @@ class Location(Score):
 
     def extra_repr(self) -> str:
         return f"{self.query_size}, length={self.length}"
+
+
+def check_location(score: Score, reach: SpanLimits) -> None:
+    """Refuse a window over scores that are positions already."""
+    if reach.window is not None and isinstance(score, Location):
+        raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 
 
 def unit(vectors: Tensor, size: Tensor | float = 1.0) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.attention.cache import Prepared
@@ -18,7 +19,7 @@ from regard.attention.look import Attentive, Look, concatenate
 from regard.attention.span import Causal, Span
 from regard.errors import WatchError
 
-__all__ = ["Looks", "watch"]
+__all__ = ["CallRecord", "Looks", "has_forward_hooks", "has_hooks", "watch"]
 
 
 @dataclass
@@ -218,3 +219,16 @@ def tensors_in(values: list[Any]) -> Iterator[Tensor]:
                 yield from (item for item in vars(part).values() if isinstance(item, Tensor))
                 if isinstance(part, nn.Module):
                     yield from part.parameters()
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether somebody listens to a module or to a part of it, so that a fast path must not pass it by."""
+    return _has_any_global_hook() or any(
+        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+        for part in module.modules()
+    )
+
+
+def has_forward_hooks(module: nn.Module) -> bool:
+    """Whether somebody listens to the forward of the module itself, as `watch` does."""
+    return len(module._forward_hooks) > 0 or len(module._forward_pre_hooks) > 0

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import buffers
+from regard.attention.state import buffers
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.allowed import Allowed
 from regard.decoding.found import Found, Output, check_outputs

@@ -1,7 +1,7 @@
 """What a search takes of memory, said before its hypotheses are there."""
 
 # r rows of a sentence · k candidates of a row · v vocabulary
-from regard.attention.cache import State, buffers
+from regard.attention.state import State, buffers
 from regard.decoding.options import Options
 from regard.errors import ArgumentError
 from regard.machine import amount, memory

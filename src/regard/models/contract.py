@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from regard.attention.cache import State
 from regard.attention.span import Lengths, Packed
+from regard.attention.state import State
 from regard.errors import ShapeError
 
 __all__ = ["Documents", "Memory", "Model", "Pictures", "Source", "State", "Tokens"]

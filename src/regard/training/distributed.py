@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from regard.attention.blocks import Residual
+from regard.attention.block import Residual
 from regard.errors import TrainingError
 from regard.machine import auto_device
 

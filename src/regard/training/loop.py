@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.fused_stack import has_hooks
+from regard.attention.watch import has_hooks
 from regard.errors import CheckpointError, ConfigError, TrainingError
 from regard.kernels.linear.mixed_precision import Copies
 from regard.machine import wide_dtype

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.cache import State as Steps
+from regard.attention.state import State as Steps
 from regard.data.tokenizer import START
 from regard.inspection.collect.exhibit import State
 from regard.inspection.collect.forward_pass import Watched

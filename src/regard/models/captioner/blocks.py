@@ -16,9 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.blocks import Block, Decoder
-from regard.attention.cache import State
 from regard.attention.heads import Heads
 from regard.attention.positions import Sinusoidal2D
+from regard.attention.state import State
 from regard.kernels.linear import Linear
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.cache import State
 from regard.attention.span import Lengths
+from regard.attention.state import State
 from regard.kernels.linear import Linear
 from regard.models.captioner.blocks import BlockDecoder
 from regard.models.captioner.config import CaptionerConfig

@@ -6,9 +6,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
-from regard.attention.cache import Prepared, State
+from regard.attention.cache import Prepared
 from regard.attention.score import Additive, Dot, General
 from regard.attention.span import Packed, Span
+from regard.attention.state import State
 from regard.attention.weighting import Gumbel, Hard, Softmax
 from regard.kernels.backends import forced
 from regard.kernels.linear import Linear

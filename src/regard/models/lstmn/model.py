@@ -38,9 +38,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
-from regard.attention.cache import Cache, Prepared, State
+from regard.attention.cache import Cache, Prepared
 from regard.attention.score import Additive
 from regard.attention.span import Lengths
+from regard.attention.state import State
 from regard.errors import ArgumentError
 from regard.kernels.linear import linear as affine
 from regard.kernels.recurrence.lstmn import cpu as recurrence

@@ -29,9 +29,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention import Attention
-from regard.attention.cache import Prepared, State
+from regard.attention.cache import Prepared
 from regard.attention.score import Additive, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
+from regard.attention.state import State
 from regard.kernels.span_limits import SpanLimits, Window
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.layers.cells import Bidirectional, Dropout, Stack, turn

@@ -32,8 +32,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.cache import State
 from regard.attention.score import Cosine
+from regard.attention.state import State
 from regard.data.tokenizer import END
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.layers.cells import Dropout, Layer

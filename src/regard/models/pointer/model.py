@@ -28,9 +28,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
-from regard.attention.cache import Prepared, State
+from regard.attention.cache import Prepared
 from regard.attention.score import Additive
 from regard.attention.span import Mask
+from regard.attention.state import State
 from regard.data.tokenizer import END
 from regard.errors import ArgumentError
 from regard.models.contract import Memory, Model, Tokens

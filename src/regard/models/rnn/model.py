@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.cache import State
+from regard.attention.state import State
 from regard.models.contract import Memory, Model, Tokens
 from regard.models.layers.cells import PARTS, Dropout, Stack, turn
 from regard.models.layers.recurrent import embedding, linear, maxout, padded_ids, readout, repeated, unpadded

@@ -25,8 +25,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention import Attention
-from regard.attention.cache import Prepared, State
+from regard.attention.cache import Prepared
 from regard.attention.score import Additive
+from regard.attention.state import State
 from regard.kernels.linear import linear as product
 from regard.kernels.recurrence.rnnsearch import cpu, triton
 from regard.kernels.triton import available

@@ -18,11 +18,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.blocks import Block, Decoder, Encoder
-from regard.attention.fused_stack import LONGEST, has_hooks
+from regard.attention.fused_stack import LONGEST
 from regard.attention.heads import Sliced
 from regard.attention.positions import Embedded, Sinusoidal, sinusoids
 from regard.attention.score import Additive, Dot, Score
 from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join, split_packed
+from regard.attention.watch import has_hooks
 from regard.errors import ArgumentError
 from regard.kernels.backends import SHORT_WIDTH, WIDEST
 from regard.kernels.dropout.cpu import dropout

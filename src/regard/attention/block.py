@@ -1,0 +1,194 @@
+"""A block: self-attention, residual, layer norm, feed-forward; with cross-attention, a decoder's; and a stack of them.
+
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. `norm="post"` is the paper's LayerNorm(x + f(x)); `norm="pre"` is
+x + f(LayerNorm(x)), which trains without a warm-up (arXiv:2002.04745).
+"""
+
+# b batch · n positions of x · m positions of memory · d width
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.cache import Cache, Prepared
+from regard.attention.checks import check_dropout, positive
+from regard.attention.heads import Heads
+from regard.attention.positions import Rotary
+from regard.attention.score import Score
+from regard.attention.shared_beam_cache import SharedBeamCache
+from regard.attention.span import Span, Start
+from regard.attention.watch import has_forward_hooks
+from regard.errors import ArgumentError
+from regard.kernels.dropout import add_dropped, relu_dropped
+from regard.kernels.linear import Linear
+
+__all__ = ["Block", "DroppedReLU", "Mixed", "Norm", "Residual", "Split", "Stack"]
+
+Norm = Literal["pre", "post"]
+Split = Literal["projection", "input"]
+
+
+class Residual(nn.Module):
+    """What all blocks do: each part has its residual, its norm and its dropout."""
+
+    norm: Norm
+    dropout: float
+
+    def residual(self, x: Tensor, part: Callable[[Tensor], Tensor], norm: nn.LayerNorm) -> Tensor:
+        """One part with its residual and its norm, before or after."""
+        if self.norm == "pre":
+            return self.plus(x, part(norm(x)))
+        normed: Tensor = norm(self.plus(x, part(x)))
+        return normed
+
+    def plus(self, x: Tensor, y: Tensor) -> Tensor:
+        """The residual: x + y, some of y dropped in training."""
+        return add_dropped(x, y, self.dropout if self.training else 0.0)
+
+
+class Block(Residual):
+    """Self-attention, then (with `cross`) attention to a memory, then a feed-forward net, each with its residual.
+
+    `hidden` is the feed-forward net's width, by default 4 × size. Dropout falls on each part's output, before the
+    residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after the ReLU.
+    `depth` is the width of a head's queries and keys (by default size / heads); `score` and `split` are those of Heads.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        hidden: int | None = None,
+        *,
+        cross: bool = False,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        feed_dropout: float = 0.0,
+        rotary: bool = False,
+        memory_size: int | None = None,
+        depth: int | None = None,
+        score: Callable[[int], Score] | None = None,
+        split: Split = "projection",
+    ):
+        super().__init__()
+        check_norm(norm)
+        self.norm = norm
+        self.dropout = check_dropout(dropout)
+        size, heads = positive(size=size, heads=heads)
+        hidden = 4 * size if hidden is None else positive(hidden=hidden)[0]
+        depth = None if depth is None else positive(depth=depth)[0]
+        options: dict[str, Any] = {"dropout": attention_dropout, "score": score, "split": split}
+        options["query_size"] = None if depth is None else heads * depth
+        self.attention = Heads(size, heads, **options, rotary=Rotary(depth or size // heads) if rotary else None)
+        self.attention_norm = nn.LayerNorm(size)
+        self.cross = Heads(size, heads, **options, memory_size=memory_size) if cross else None
+        self.cross_norm = nn.LayerNorm(size) if cross else None
+        self.feed = nn.Sequential(Linear(size, hidden), DroppedReLU(feed_dropout), Linear(hidden, size))
+        self.feed_norm = nn.LayerNorm(size)
+
+    def forward(
+        self,
+        x: Float[Tensor, "*b n d"],
+        memory: Float[Tensor, "*bm m e"] | Prepared | None = None,
+        *,
+        span: Span | None = None,
+        memory_span: Span | None = None,
+        start: Start = 0,
+        past: Cache | None = None,
+        rows: int = 1,
+    ) -> Float[Tensor, "*b n d"]:
+        """x, having looked at itself (or at `past`, which it joins), at the memory, and thought about it.
+
+        `rows` of x lie side by side for each row of the memory, as in a beam.
+        """
+        if (memory is None) != (self.cross is None):
+            given, expected = ("none", "one") if memory is None else ("one", "none")
+            raise ArgumentError(
+                f"memory: {given} given, expected {expected}: this Block has cross={self.cross is not None}"
+            )
+
+        def look_at_itself(y: Tensor) -> Tensor:
+            # Where nobody listens to a Heads, `follow` may do the work of its forward.
+            free = isinstance(self.attention, Heads) and not has_forward_hooks(self.attention)
+            if isinstance(past, SharedBeamCache) or (past is not None and y.shape[-2] == 1 and free):
+                return self.attention.follow(y, past, span, start)
+            if past is not None:
+                past.extend(self.attention.prepare(y, start))
+            attended: Tensor = self.attention(y, past, span=span, start=start)
+            return attended
+
+        def look_at_memory(y: Tensor) -> Tensor:
+            assert self.cross is not None
+            together = y if rows == 1 else y.reshape(-1, rows * y.shape[-2], y.shape[-1])
+            attended: Tensor = self.cross(together, memory, span=memory_span)
+            return attended if rows == 1 else attended.reshape(y.shape)
+
+        x = self.residual(x, look_at_itself, self.attention_norm)
+        if self.cross is not None:
+            assert self.cross_norm is not None
+            x = self.residual(x, look_at_memory, self.cross_norm)
+        return self.residual(x, self.feed, self.feed_norm)
+
+
+class Mixed(Residual):
+    """A block whose words meet in another way than by attention: `mixing(x, span)`, then a feed-forward net.
+
+    A convolution or a recurrence, say, to compare self-attention with.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        mixing: nn.Module,
+        hidden: int | None = None,
+        *,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
+        feed_dropout: float = 0.0,
+    ):
+        super().__init__()
+        check_norm(norm)
+        self.norm, self.dropout = norm, check_dropout(dropout)
+        hidden = 4 * size if hidden is None else positive(hidden=hidden)[0]
+        self.mixing, self.mixing_norm = mixing, nn.LayerNorm(size)
+        self.feed = nn.Sequential(Linear(size, hidden), DroppedReLU(feed_dropout), Linear(hidden, size))
+        self.feed_norm = nn.LayerNorm(size)
+
+    def forward(
+        self, x: Float[Tensor, "*b n d"], *, span: Span | None = None, start: Start = 0
+    ) -> Float[Tensor, "*b n d"]:
+        """x, having met the words that the mixing brings together; of a span it heeds padding and packing."""
+        x = self.residual(x, lambda y: self.mixing(y, span), self.mixing_norm)
+        return self.residual(x, self.feed, self.feed_norm)
+
+
+def check_norm(norm: str) -> None:
+    if norm not in ("pre", "post"):
+        raise ArgumentError(f"norm: {norm!r} given, expected 'pre' or 'post'")
+
+
+class DroppedReLU(nn.ReLU):
+    """max(0, x), and dropout behind it in training."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = check_dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*b n h"]) -> Float[Tensor, "*b n h"]:
+        """max(0, x)."""
+        return relu_dropped(x, self.dropout if self.training else 0.0)
+
+    def extra_repr(self) -> str:
+        return f"dropout={self.dropout}"
+
+
+class Stack(nn.Module):
+    """Blocks one on the other."""
+
+    def __init__(self, size: int, layers: int, norm: Norm, blocks: Sequence[nn.Module]):
+        super().__init__()
+        positive(layers=layers)
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()

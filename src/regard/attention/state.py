@@ -1,0 +1,128 @@
+"""What a decoder keeps between steps: caches and other tensors, a row for each sentence or for each hypothesis."""
+
+# s sentences · r rows, one a hypothesis · n queries · m keys · d width
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.cache import Cache, Prepared
+from regard.attention.shared_beam_cache import SharedBeamCache
+from regard.attention.watch import has_forward_hooks
+from regard.errors import ArgumentError, ShapeError
+
+__all__ = ["State", "buffers", "spread_cache"]
+
+
+@dataclass(eq=False)
+class State:
+    """What a decoder keeps between steps: some of it a sentence, some of it a hypothesis.
+
+    `rows` hypotheses of each sentence lie side by side, so that they share what is kept of their sentence: a memory is
+    projected once, and a beam's queries look at it together. Every part is a tensor or a Prepared whose first dimension
+    is the sentence's, or the row's; all are written in place, so that a step can be captured once and replayed.
+    """
+
+    sentence: dict[str, Any]
+    row: dict[str, Any]
+    rows: int = 1
+
+    def select_(self, rows: Int[Tensor, " r"]) -> None:
+        """Row i becomes what row rows[i] was, a row of the same sentence: a beam reordered in place."""
+        for part in self.row.values():
+            if isinstance(part, Cache):
+                part.select_(rows)
+            else:
+                for buffer in buffers(part):
+                    buffer.copy_(buffer[rows])
+
+    def put_(self, rows: Int[Tensor, " s"] | slice, other: "State") -> None:
+        """Fill the place of these sentences, all their rows, with those of another state.
+
+        It has the same sizes, or fewer keys: a memory of shorter sentences, which says how many there are. What else
+        is told a source position is then followed by zeros.
+        """
+        if other.rows != self.rows or other.row.keys() != self.row.keys():
+            raise ArgumentError(f"other: a state of {other.rows} rows a sentence given, expected {self.rows}")
+        for mine, theirs, index in (
+            (self.sentence, other.sentence, rows),
+            (self.row, other.row, self.rows_of(rows)),
+        ):
+            for name, part in mine.items():
+                if isinstance(part, Cache):
+                    part.put_(index, theirs[name])
+                    continue
+                keyed = isinstance(part, Prepared)
+                for buffer, source in zip(buffers(part), buffers(theirs[name]), strict=True):
+                    into = buffer
+                    if keyed and buffer.ndim > 1 and source.shape[-2] < buffer.shape[-2]:
+                        into = buffer[..., : source.shape[-2], :]
+                    elif not keyed and buffer.ndim > 1 and source.shape[1] < buffer.shape[1]:
+                        buffer[index] = 0
+                        into = buffer[:, : source.shape[1]]
+                    if source.shape[1:] != into.shape[1:]:
+                        raise ShapeError(
+                            f"{name}: {list(source.shape)} given, expected rows of {list(buffer.shape[1:])}"
+                        )
+                    into[index] = source.to(buffer.dtype)
+
+    def take(self, rows: Int[Tensor, " s"]) -> "State":
+        """A new state of these sentences alone, with all their rows."""
+        sentence = {name: taken(part, rows) for name, part in self.sentence.items()}
+        index = self.rows_of(rows)
+        return State(sentence, {name: taken(part, index) for name, part in self.row.items()}, self.rows)
+
+    def spread(self, rows: int) -> "State":
+        """The state of `rows` hypotheses a sentence, all of them what its only one was."""
+        if self.rows != 1:
+            raise ArgumentError(f"spread: a state of {self.rows} rows a sentence, expected one")
+        row: dict[str, Any] = {}
+        for name, part in self.row.items():
+            if isinstance(part, Cache):
+                row[name] = spread_cache(part, rows)
+            else:
+                row[name] = taken(part, torch.arange(len(part), device=part.device).repeat_interleave(rows))
+        return State(self.sentence, row, rows)
+
+    def rows_of(self, sentences: Int[Tensor, " s"] | slice) -> Any:
+        """The rows of these sentences."""
+        if self.rows == 1:
+            return sentences
+        if isinstance(sentences, slice):
+            return slice(sentences.start * self.rows, sentences.stop * self.rows)
+        return (sentences[:, None] * self.rows + torch.arange(self.rows, device=sentences.device)).flatten()
+
+    def together(self, x: Float[Tensor, "r n d"]) -> Float[Tensor, "s m d"]:
+        """The queries of a sentence's rows side by side, as they look at what the sentence has: [s, rows · n, d]."""
+        return x.reshape(-1, self.rows * x.shape[-2], x.shape[-1])
+
+    @property
+    def coverage(self) -> Float[Tensor, "r m"] | None:
+        """The weight each source position has had so far, a row each; None where it was not asked for."""
+        return self.row.get("coverage")
+
+
+def spread_cache(cache: Cache, rows: int) -> Cache:
+    """`rows` rows for each one; on a CPU they share their past, unless somebody watches the attention."""
+    assert cache.length is not None
+    shared = None if has_forward_hooks(cache.owner) else SharedBeamCache.of(cache, rows)
+    return shared or cache.take(torch.arange(len(cache.length), device=cache.length.device).repeat_interleave(rows))
+
+
+def buffers(part: Tensor | Prepared) -> list[Tensor]:
+    """The tensors of a part of a state."""
+    if isinstance(part, Tensor):
+        return [part]
+    return [part.keys, part.values] if part.length is None else [part.keys, part.values, part.length]
+
+
+def taken(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
+    """These rows of a part, in tensors of their own."""
+    if isinstance(part, Tensor):
+        return part[rows]
+    if isinstance(part, Cache):
+        return part.take(rows)
+    keys, values, *length = (buffer[rows] for buffer in buffers(part))
+    return type(part)(keys, values, part.owner, *length)
