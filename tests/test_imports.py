@@ -16,7 +16,7 @@ LAYERS = [
     {"serving", "interop", "inspection", "bench"},
     {"training", "decoding", "evaluation"},
     {"models", "data"},
-    {"attention"},
+    {"attention", "io"},
     {"kernels"},
     {"errors", "config", "disk", "machine", "reading"},
 ]

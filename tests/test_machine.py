@@ -8,7 +8,7 @@ from apple import apple
 from tiny import records, table
 
 from regard import load
-from regard.decoding.shared import Processes
+from regard.decoding.processes import Processes
 from regard.errors import CommandError, ConfigError, TrainingError
 from regard.kernels.backends import BACKENDS, Request
 from regard.machine import amount, auto_device, memory, wide_dtype

@@ -12,11 +12,11 @@ from torch import Tensor
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
 from regard.training.checkpoint import Checkpoints, canonical, read_manifest, weights_of
-from regard.training.keeping import Counters
 from regard.training.objective import Prediction
 from regard.training.predict import model_of
 from regard.training.settings import read_settings
 from regard.training.start import write_config
+from regard.training.trainer_state import Counters
 
 LABELS = ["bad", "good"]
 TEXTS = ["1 2 3", "4 5 6 7", "8 9 0", "1 3 5 7 9"]

@@ -20,26 +20,24 @@ from torch import Tensor
 
 from regard.config import parse, read
 from regard.data.tokenizer import UNKNOWN, Tokenizers
-from regard.decoding.batches import search_in_batches
+from regard.decoding.batches import Scored, score_pairs, search_in_batches, search_pictures_lazily
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.found import Output
-from regard.decoding.lines import CHUNK, CHUNK_CUDA
 from regard.decoding.options import Options
-from regard.decoding.pictures import searched
+from regard.decoding.outputs import Output
 from regard.decoding.replay import Replay
-from regard.decoding.score import Scored, score
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.inspection.alignments.extraction import Links, linked, links_in, looked_at
 from regard.inspection.alignments.settings import Chosen
+from regard.io.lines import CHUNK, CHUNK_CUDA
 from regard.models.contract import Model
 from regard.models.kinds import KINDS
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
-from regard.training.keeping import filled_from
 from regard.training.objective import Prediction
 from regard.training.predict import model_of
 from regard.training.settings import Settings, read_settings, without_cache
 from regard.training.sizes import check_sizes
 from regard.training.start import labels_of, tokenizers_of
+from regard.training.trainer_state import filled_from
 
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
@@ -247,11 +245,13 @@ class Run:
             if targets is not None:
                 raise ArgumentError("targets: given to a language model, expected texts alone")
             encoded = self.tokenizers.target.encode_batch(first)
-            return score(self.model, [[UNKNOWN]] * len(first), encoded, device=self.device)  # no source is looked at
+            return score_pairs(
+                self.model, [[UNKNOWN]] * len(first), encoded, device=self.device
+            )  # no source is looked at
         if targets is None:
             raise ArgumentError("targets: missing, expected the translation of each source")
         second = self.tokenizers.target.encode_batch(list(targets))
-        return score(self.model, self.tokenizers.source.encode_batch(first), second, device=self.device)
+        return score_pairs(self.model, self.tokenizers.source.encode_batch(first), second, device=self.device)
 
     def sample(self, count: int = 1, *, prefix: str = "", **options: Any) -> list[Translation]:
         """Texts that a language model writes, drawn at random; each goes on from the prefix."""
@@ -270,7 +270,7 @@ class Run:
     def captions(self, pictures: Iterable[Picture], **options: Any) -> Iterator[list[Translation]]:
         """The captions of each picture, best first, as they are asked for."""
         self.check_task("caption")
-        found = searched(self.model, self.read(pictures), parse(Options, options), device=self.device)
+        found = search_pictures_lazily(self.model, self.read(pictures), parse(Options, options), device=self.device)
         return ([self.written(output) for output in each.outputs] for each in found)
 
     def classify(
@@ -281,7 +281,7 @@ class Run:
         A document without words has none. `splitter` cuts a text into its sentences in place of the run's own way.
         """
         from regard.data.documents import encode_documents, splitter_of
-        from regard.decoding.labels import label_in_batches, label_pictures
+        from regard.decoding.batches import label_in_batches, label_pictures
 
         self.check_task("classify")
         if isinstance(items, str):

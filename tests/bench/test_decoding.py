@@ -12,8 +12,8 @@ from regard.bench.apart import Apart, timed
 from regard.bench.peers import Sizes
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.options import Options
-from regard.decoding.rows import tokens_of
 from regard.decoding.search import search
+from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError, RegardError
 from regard.models import kinds
 from regard.models.contract import Tokens

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.corpus import lines, pairs
-from regard.data.lines import LONGEST
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
+from regard.io.lines import LONGEST
 
 
 @pytest.fixture

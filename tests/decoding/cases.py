@@ -7,7 +7,7 @@ import torch
 
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.rows import tokens_of
+from regard.decoding.sources import tokens_of
 from regard.models.contract import Tokens
 from regard.models.kinds import build, model_config
 

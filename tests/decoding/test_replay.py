@@ -7,12 +7,12 @@ import torch
 from decoding.cases import SMALL, WORDS, sentences, small
 
 from regard.attention import watch
-from regard.decoding.batches import replayed, search_in_batches
-from regard.decoding.half import in_half
+from regard.decoding.batches import can_replay, search_in_batches
+from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.replay import CLASSES, FEW, Replay, class_of, serves
-from regard.decoding.rows import tokens_of
 from regard.decoding.search import search
+from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.models.kinds import build, model_config
 
@@ -22,14 +22,14 @@ CUDA = torch.device("cuda")
 def test_which_searches_are_replayed():
     model, many = small("transformer"), sentences(FEW)
     assert serves(Options())
-    assert replayed(model, many, GREEDY, CUDA, trace=False)
-    assert not replayed(model, many, GREEDY, torch.device("cpu"), trace=False)
-    assert not replayed(model, many[1:], GREEDY, CUDA, trace=False)
-    assert not replayed(model, many, GREEDY, CUDA, trace=True)
+    assert can_replay(model, many, GREEDY, CUDA, trace=False)
+    assert not can_replay(model, many, GREEDY, torch.device("cpu"), trace=False)
+    assert not can_replay(model, many[1:], GREEDY, CUDA, trace=False)
+    assert not can_replay(model, many, GREEDY, CUDA, trace=True)
     for option in ({"sample": True}, {"coverage_penalty": 0.2}, {"no_repeat": 3}, {"groups": 5}):
-        assert not replayed(model, many, Options(**option), CUDA, trace=False)
+        assert not can_replay(model, many, Options(**option), CUDA, trace=False)
     with watch(model):  # a graph runs no hooks
-        assert not replayed(model, many, GREEDY, CUDA, trace=False)
+        assert not can_replay(model, many, GREEDY, CUDA, trace=False)
 
 
 def test_classes_of_length():
@@ -41,7 +41,7 @@ def test_classes_of_length():
 def test_half_is_near_the_whole(kind):
     """Weights rounded to eight bits: the scores of the next token move little, and are in float32."""
     model = small(kind, scale=1.0, dtype=torch.float32)
-    half = in_half(model)
+    half = to_bfloat16(model)
     assert next(model.parameters()).dtype == torch.float32
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
     source = tokens_of(sentences(4))
@@ -59,7 +59,7 @@ def test_a_bias_is_not_rounded():
     model = build("transformer", model_config(SMALL["transformer"]), WORDS, WORDS).eval()
     with torch.no_grad():
         model.readout.bias.copy_(20 + torch.arange(WORDS) / 100)
-        half = in_half(model)
+        half = to_bfloat16(model)
         x = torch.zeros(2, 8, dtype=torch.bfloat16)
         torch.testing.assert_close(half.output(x), model.readout.bias.expand(2, -1), atol=2e-4, rtol=0)
 

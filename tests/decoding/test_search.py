@@ -13,12 +13,12 @@ from regard.attention import cache
 from regard.attention.watch import watch
 from regard.data.batching import collate
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.batches import greedy_in_batches, search_in_batches
+from regard.decoding.batches import greedy_in_batches, score_pairs, search_in_batches
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.limits import output_limit, output_limits
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.rows import tokens_of
-from regard.decoding.score import score
-from regard.decoding.search import greedy, limit, limits, search
+from regard.decoding.search import greedy, search
+from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.models.kinds import build, model_config
 from regard.training.objective import inputs
@@ -67,7 +67,7 @@ def test_a_wide_beam_finds_what_trying_everything_finds(kind, alpha):
     words, longest = 7, 5
     model, source = small(kind, words, scale=2.0), sentences(1, words=words)[0]
     targets = list(every_target(words, longest))
-    told = score(model, [source] * len(targets), targets)
+    told = score_pairs(model, [source] * len(targets), targets)
     penalties = Options(length_penalty=alpha)
     best = sorted(
         (
@@ -133,7 +133,7 @@ def test_an_output_has_the_score_of_its_pair(kind, options):
         assert found.outputs
         for output, scored in zip(
             found.outputs,
-            score(model, [source] * len(found.outputs), [output.tokens for output in found.outputs]),
+            score_pairs(model, [source] * len(found.outputs), [output.tokens for output in found.outputs]),
             strict=True,
         ):
             assert output.log_prob == pytest.approx(scored.log_prob, abs=1e-9)
@@ -323,14 +323,14 @@ def test_finished_sentences_leave():
 def test_the_limit_of_one_source():
     """By hand: twice its tokens and twenty, a prefix and twenty, what is asked for, and what the model can."""
     model = small("transformer")
-    assert [limit(model, length, Options()) for length in (1, 4, None)] == [22, 28, 60]
-    assert [limit(model, 4, Options(), prefix) for prefix in (0, 8, 9, 30)] == [28, 28, 29, 50]
-    assert limit(model, None, Options(), 50) == 70
-    assert limit(model, 4, Options(longest=5), 30) == 5
-    assert limit(model, 4, Options(shortest=33)) == 33
+    assert [output_limit(model, length, Options()) for length in (1, 4, None)] == [22, 28, 60]
+    assert [output_limit(model, 4, Options(), prefix) for prefix in (0, 8, 9, 30)] == [28, 28, 29, 50]
+    assert output_limit(model, None, Options(), 50) == 70
+    assert output_limit(model, 4, Options(longest=5), 30) == 5
+    assert output_limit(model, 4, Options(shortest=33)) == 33
     model.limit = 9
-    assert [limit(model, length, Options(shortest=33)) for length in (1, 4)] == [8, 8]
-    found = limits(model, tokens_of([[3], [3, 4]]), Options(longest=3), [[3], []])
+    assert [output_limit(model, length, Options(shortest=33)) for length in (1, 4)] == [8, 8]
+    found = output_limits(model, tokens_of([[3], [3, 4]]), Options(longest=3), [[3], []])
     assert found.tolist() == [3, 3]
 
 

@@ -51,7 +51,7 @@ def run(runs, tmp_path) -> Path:
 
 def logits(run: Path) -> torch.Tensor:
     opened = load(run, checkpoint="last")
-    from regard.decoding.rows import tokens_of
+    from regard.decoding.sources import tokens_of
 
     tokens = tokens_of([[5, 6, 7], [8]])
     with torch.no_grad():

@@ -162,15 +162,15 @@ def test_every_way_to_search(runs, options, bad, when, monkeypatch):
 
 def test_places_on_a_device_say_so_too(runs):
     """The search that a GPU replays drops what is no number, and says so when nothing is left."""
-    from regard.decoding.found import check_outputs
+    from regard.decoding.device_search import DeviceSearch
     from regard.decoding.options import Options
-    from regard.decoding.places import Places
-    from regard.decoding.rows import tokens_of
+    from regard.decoding.outputs import check_outputs
+    from regard.decoding.sources import tokens_of
 
     run = overflowing(load(runs["transformer"]))
     with torch.no_grad():
         memory = run.model.encode(tokens_of([[5, 6, 7]]))
-        places = Places(run.model, memory, 1, 5, Options(beam=2, longest=4))
+        places = DeviceSearch(run.model, memory, 1, 5, Options(beam=2, longest=4))
         places.put(slice(0, 1), memory, torch.tensor([4]))
         for _ in range(5):
             places.advance()

@@ -16,12 +16,11 @@ from child import forked, regard
 from tiny import table
 
 from regard.data.corpus import lines as training_lines
-from regard.data.lines import LONGEST
 from regard.data.prepare import prepare
 from regard.data.settings import DataSettings, TokenizerSettings
-from regard.decoding.lines import chunks
 from regard.errors import DataError
 from regard.evaluation.items import read_texts
+from regard.io.lines import LONGEST, read_chunks
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -30,7 +29,7 @@ ROOM = 400 << 20  # bytes that reading may take beyond what a process with torch
 
 
 def translating_lines(path: Path) -> list[str]:
-    return [line for chunk in chunks(path) for line in chunk]
+    return [line for chunk in read_chunks(path) for line in chunk]
 
 
 READERS = {
@@ -221,11 +220,11 @@ def test_outputs_have_as_many_lines_as_inputs(run, tmp_path):
 
 def test_a_file_that_shrinks_is_no_result(run, tmp_path):
     """What was counted is compared with what was read; nothing is left in the place of the output."""
-    from regard.decoding.file import Input
+    from regard.io.inputs import SourceLines
 
     path = tmp_path / "file"
     path.write_text("1 2\n" * 10)
-    given = Input(str(path))
+    given = SourceLines(str(path))
     path.write_text("1 2\n" * 7)
     with pytest.raises(DataError, match="file: changed while it was read: it had 10 lines, and then 7"):
         list(given.blocks())

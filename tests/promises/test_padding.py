@@ -9,8 +9,8 @@ import torch
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import PAD
 from regard.decoding.batches import greedy_in_batches
-from regard.decoding.rows import tokens_of
 from regard.decoding.search import greedy
+from regard.decoding.sources import tokens_of
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import build, model_config
 from regard.training.objective import Prediction, inputs

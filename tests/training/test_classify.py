@@ -8,7 +8,7 @@ import torch
 from tiny import document_table, first, question_table
 
 from regard.data.documents import prepare_documents
-from regard.decoding.labels import documents_of, flat_of
+from regard.decoding.sources import documents_of, flat_of
 from regard.errors import TrainingError
 from regard.models.contract import Documents, Pictures, Tokens
 from regard.models.kinds import build, model_config

@@ -15,10 +15,10 @@ from regard.errors import CheckpointError, TrainingError
 from regard.training import checkpoint, loop
 from regard.training.checkpoint import Checkpoints, read_checkpoint, weights_of
 from regard.training.distributed import Group
-from regard.training.keeping import optimiser_tensors
 from regard.training.loop import Trainer, mixed, train
 from regard.training.progress import Progress
 from regard.training.task import Loss, Position, Task
+from regard.training.trainer_state import optimiser_tensors
 
 
 class Doubling(Task):

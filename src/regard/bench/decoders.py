@@ -25,8 +25,8 @@ from regard.bench import peers
 from regard.bench.peers import Sizes
 from regard.data.batching import Batch
 from regard.data.tokenizer import END, PAD, START, UNKNOWN
+from regard.decoding.batches import score_pairs
 from regard.decoding.options import Options
-from regard.decoding.score import score
 from regard.decoding.search import search
 from regard.errors import ArgumentError
 from regard.models.contract import Model, Tokens
@@ -90,7 +90,7 @@ def log_probs(model: Model, given: Tokens, outputs: list[Outputs]) -> list[list[
     """The log-probability of every token of some outputs for each source, teacher forced."""
     rows = zip(given.ids.tolist(), given.lengths.tolist(), outputs, strict=True)
     pairs = [(row[:length], tokens) for row, length, said in rows for tokens in said]
-    scored = iter(score(model, *map(list, zip(*pairs, strict=True))))
+    scored = iter(score_pairs(model, *map(list, zip(*pairs, strict=True))))
     return [[next(scored).tokens[:-1] for _ in said] for said in outputs]
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.corpus import columns, lines
-from regard.data.lines import Say, read_whole, silent
 from regard.data.picture import ENDINGS
 from regard.errors import DataError
+from regard.io.lines import Say, ignore, read_whole
 
 __all__ = ["Captions", "Found", "named", "pictures_in", "read_captions", "read_labels", "read_list", "survey"]
 
@@ -45,7 +45,7 @@ class Captions:
             self.blank += 1
 
 
-def read_captions(path: str | Path, say: Say = silent) -> Captions:
+def read_captions(path: str | Path, say: Say = ignore) -> Captions:
     """A file of captions, in any of the three forms; `say` is told of what cannot be read and is left out."""
     first = next((line for line in lines(path) if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
@@ -57,7 +57,7 @@ def read_captions(path: str | Path, say: Say = silent) -> Captions:
     return found
 
 
-def karpathy(path: str | Path, say: Say = silent) -> Captions:
+def karpathy(path: str | Path, say: Say = ignore) -> Captions:
     """Karpathy's JSON: {"images": [{"filename", "filepath", "split", "sentences": [{"raw"}]}]}."""
     try:
         content = json.loads(read_whole(path))
@@ -109,7 +109,7 @@ def text(row: Any, key: str, place: str = "") -> str:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", " ")
 
 
-def read_labels(path: str | Path, say: Say = silent) -> dict[str, str]:
+def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
     """A file of picture, tab, label; a picture with none or with two is left out, and `say` is told."""
     found: dict[str, str] = {}
     bad: dict[str, str] = {}  # what is wrong with a picture's label
@@ -128,7 +128,7 @@ def read_labels(path: str | Path, say: Say = silent) -> dict[str, str]:
     return {picture: label for picture, label in found.items() if picture not in bad}
 
 
-def read_list(path: str | Path, say: Say = silent) -> set[str]:
+def read_list(path: str | Path, say: Say = ignore) -> set[str]:
     """A file of names, one a line."""
     return {line.strip() for line in lines(path, say)} - {""}
 
@@ -140,7 +140,7 @@ class Found(NamedTuple):
     changed: int  # nanoseconds
 
 
-def survey(folder: str | Path, say: Say = silent) -> dict[str, Found]:
+def survey(folder: str | Path, say: Say = ignore) -> dict[str, Found]:
     """The picture files in a folder and in the folders within, by their path from there, sorted.
 
     What cannot be looked into, and what is called a picture and is no file, is left out, and `say` is told.
@@ -188,7 +188,7 @@ def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, Found]]:
                 lost.append(f"{name}: {error.strerror or error}")
 
 
-def pictures_in(paths: Iterable[str], say: Say = silent) -> list[str]:
+def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
     """Picture files as they are named, and in the place of a folder all that are in it, sorted."""
     found = list[str]()
     for path in paths:

@@ -1,6 +1,6 @@
 """Parallel corpora as streams of (source, target), or with word links beside them: text, TSV and JSON lines, or gzip.
 
-What a line is, and how long it may be, `regard.data.lines` says. Nothing is held but the line at hand. A line of a TSV
+What a line is, and how long it may be, `regard.io.lines` says. Nothing is held but the line at hand. A line of a TSV
 or of JSON lines that cannot be read is a blank one, so that the others keep their places; how many there are is said
 once, with what is wrong with the first.
 """
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.data.lines import LONGEST, Say, check_file, read_lines, silent
 from regard.data.settings import CorpusSettings
 from regard.errors import DataError
+from regard.io.lines import LONGEST, Say, check_file, ignore, read_lines, unequal_lines
 
 __all__ = ["lines", "linked", "pairs"]
 
 T = TypeVar("T")
 
 
-def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = silent) -> Iterator[tuple[str, str]]:
+def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, str]]:
     """Every pair of a corpus, in its order, without white space at the ends; a blank side is an empty text.
 
     `labelled`: the target is a label, which a JSON object may have as a number. `say` is told at the end of lines that
@@ -29,7 +29,7 @@ def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = silent) 
         yield source.strip(), target.strip()
 
 
-def linked(corpus: CorpusSettings, say: Say = silent) -> Iterator[tuple[str, str, str]]:
+def linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str, str, str]]:
     """The same with the text of each pair's word links; empty where the corpus has none."""
     if corpus.alignment_column is not None:
         for source, target, links in rows(corpus, links=True, say=say):
@@ -45,7 +45,7 @@ def linked(corpus: CorpusSettings, say: Say = silent) -> Iterator[tuple[str, str
 
 
 def rows(
-    corpus: CorpusSettings, labelled: bool = False, links: bool = False, say: Say = silent
+    corpus: CorpusSettings, labelled: bool = False, links: bool = False, say: Say = ignore
 ) -> Iterator[tuple[str, ...]]:
     """Source, target and, with `links`, the links that stand in the same file."""
     if corpus.form is None:
@@ -67,21 +67,12 @@ def beside(
     for each in firsts:
         other = next(seconds, None)
         if other is None:
-            raise unequal(first, count + 1 + sum(1 for _ in firsts), second, count, how)
+            raise unequal_lines(first, count + 1 + sum(1 for _ in firsts), second, count, how)
         count += 1
         yield each, other
     extra = sum(1 for _ in seconds)
     if extra:
-        raise unequal(first, count, second, count + extra, how)
-
-
-def unequal(
-    source: str | Path, sources: int, target: str | Path, targets: int, how: str = "is the translation of"
-) -> DataError:
-    return DataError(
-        f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected as many in both, "
-        f"as line i of one {how} line i of the other"
-    )
+        raise unequal_lines(first, count, second, count + extra, how)
 
 
 class Unreadable:
@@ -105,7 +96,7 @@ class Unreadable:
             say(f"{self.path}: {self.count:,} lines that cannot be read count as blank; the first is {self.first}")
 
 
-def columns(path: str | Path, *wanted: int, say: Say = silent) -> Iterator[tuple[str, ...]]:
+def columns(path: str | Path, *wanted: int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
     """Some columns of a file of tab-separated values, counted from 1. Quotes mean nothing. A blank line is blank."""
     least, bad = max(wanted), Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
@@ -120,7 +111,7 @@ def columns(path: str | Path, *wanted: int, say: Say = silent) -> Iterator[tuple
     bad.say(say)
 
 
-def objects(path: str | Path, *wanted: str, labelled: bool = False, say: Say = silent) -> Iterator[tuple[str, ...]]:
+def objects(path: str | Path, *wanted: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
     """Some keys of a file with a JSON object a line; `labelled`: the second is a label. A blank line is blank."""
     bad = Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
@@ -169,7 +160,7 @@ def field(row: Any, key: str, label: bool = False) -> str:
     return value.replace("\n", " ")
 
 
-def lines(path: str | Path, say: Say = silent) -> Iterator[str]:
+def lines(path: str | Path, say: Say = ignore) -> Iterator[str]:
     """The lines of a UTF-8 file, gzip or not, without their ends; a DataError names the file and the line."""
     check_file(path)
     try:

@@ -5,9 +5,9 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
-from regard.data.pharaoh import pharaoh
 from regard.data.settings import GOLD, CorpusSettings, DataSettings
 from regard.errors import ArgumentError, ConfigError
+from regard.io.pharaoh import pharaoh
 
 __all__ = ["draw", "fingerprint"]
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from regard.data.corpus import linked
 from regard.data.links import Words
-from regard.data.pharaoh import Slips, marked_links, parse_pharaoh
 from regard.data.prepare import Pair, Reading, Rows, content
 from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
+from regard.io.pharaoh import Slips, marked_links, parse_pharaoh
 
 __all__ = ["Linked"]
 

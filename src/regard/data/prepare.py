@@ -21,13 +21,13 @@ import tokenizers as library
 from regard.data import cache, drawn
 from regard.data.cache import Encoded, Writer
 from regard.data.corpus import pairs
-from regard.data.lines import LONGEST, check_file
 from regard.data.pixels import Pixels
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.survey import Survey, hash_of, look_over, names
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train_both
 from regard.errors import DataError
+from regard.io.lines import LONGEST, check_file
 
 __all__ = ["Prepared", "Reading", "prepare", "prepared"]
 

@@ -1,22 +1,60 @@
 """Many sentences: those of like length searched together, the answers in the order given."""
 
-from collections.abc import Sequence
+# b sentences · n target positions
+# b pictures of a batch · h w height and width
+# n documents · b documents of a batch · v labels
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from typing import NamedTuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
 
-from regard.decoding.found import Found, Output
+from regard.data.batching import Batch, collate
+from regard.data.tokenizer import PAD
+from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import GREEDY, Options
+from regard.decoding.outputs import Output, SearchResult
 from regard.decoding.replay import FEW, Replay, serves
-from regard.decoding.rows import tokens_of
+from regard.decoding.scoring import check_finite
 from regard.decoding.search import PACK, search
+from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
 from regard.kernels.linear import packed
-from regard.models.contract import Model
+from regard.models.contract import Model, Pictures, Source, Tokens
 
-__all__ = ["BUDGET", "greedy_in_batches", "search_in_batches", "tokens_of"]
+__all__ = [
+    "BUDGET",
+    "LABEL_BUDGET",
+    "PICTURES",
+    "Scored",
+    "greedy_in_batches",
+    "label_in_batches",
+    "label_pictures",
+    "score_pairs",
+    "search_in_batches",
+    "search_pictures",
+    "search_pictures_lazily",
+    "tokens_of",
+]
 
 BUDGET = 8192  # source tokens of a batch, counted for each of the hypotheses
+
+
+LABEL_BUDGET = 16_384  # tokens of a batch
+
+
+PICTURES = 64  # pictures of a batch
+HYPOTHESES = 1024  # of all pictures of a batch at most, if it is more than one
+Pixels = UInt8[Tensor, "b 3 h w"] | UInt8[np.ndarray, "b 3 h w"]
+
+
+SCORE_BUDGET = 2048  # tokens of a batch a side: scores of all words are held for each
 
 
 def search_in_batches(
@@ -29,7 +67,7 @@ def search_in_batches(
     budget: int | None = None,
     trace: bool = False,
     replay: Replay | None = None,
-) -> list[Found]:
+) -> list[SearchResult]:
     """What `search` finds for each of them; for an empty one an empty output.
 
     `budget` is the source tokens of a batch, counted for each hypothesis. On a GPU many sentences are searched by
@@ -39,10 +77,10 @@ def search_in_batches(
         raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(sources)} sources")
     if options.precision == "bf16" and torch.device(device).type != "cuda":
         raise ArgumentError(f"precision: bf16 given, expected fp32 or auto: a search on {device} is in fp32")
-    if replayed(model, sources, options, torch.device(device), trace):
+    if can_replay(model, sources, options, torch.device(device), trace):
         return (replay or Replay(model)).search(sources, options, prefixes, budget)
     budget = BUDGET if budget is None else budget
-    answers = [Found([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
+    answers = [SearchResult([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     rows = options.nbest if options.sample else options.beam
     with packed() if len(order) * rows >= PACK else nullcontext():
@@ -58,7 +96,7 @@ def search_in_batches(
     return answers
 
 
-def replayed(
+def can_replay(
     model: Model,
     sources: Sequence[Sequence[int]],
     options: Options,
@@ -82,3 +120,128 @@ def greedy_in_batches(
     """Greedy search for many sentences."""
     found = search_in_batches(model, sources, GREEDY, device=device, budget=budget)
     return [each.outputs[0].tokens for each in found]
+
+
+def label_in_batches(
+    model: Model,
+    rows: Sequence[Sequence[int]],
+    reads: str,
+    device: torch.device | str = "cpu",
+    budget: int = LABEL_BUDGET,
+) -> Float[Tensor, "n v"]:
+    """The log-probability of every label, for documents as `encode_documents` makes them.
+
+    `reads` is what the model's kind reads: documents, sentence by sentence, or text, whole.
+    """
+    found: list[Tensor] = []
+    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+    done = 0
+    while done < len(order):
+        count = max(1, budget // (len(rows[order[done]]) + 1))
+        batch = source_of([rows[i] for i in order[done : done + count]], reads).to(device)
+        found.append(label_log_probs(model, batch).cpu())
+        done += count
+    if not found:
+        return torch.zeros(0, model.readout.out_features)
+    back = torch.empty(len(order), dtype=torch.long)
+    back[torch.tensor(order)] = torch.arange(len(order))
+    return torch.cat(found)[back]
+
+
+def label_pictures(
+    model: Model, pixels: Iterable[np.ndarray | Tensor], device: torch.device | str = "cpu", rows: int = PICTURES
+) -> Float[Tensor, "n v"]:
+    """The same for pictures of one size, one [3 h w] after the other; `rows` of them are held at a time."""
+    found, each = [torch.zeros(0, model.readout.out_features)], iter(pixels)
+    while chunk := list(itertools.islice(each, rows)):
+        batch = torch.stack([torch.as_tensor(one) for one in chunk])
+        found.append(label_log_probs(model, Pictures(batch.to(device))).cpu())
+    return torch.cat(found)
+
+
+@torch.no_grad()
+def label_log_probs(model: Model, source: Source) -> Float[Tensor, "b v"]:
+    """The log-probability of every label."""
+    scores = model.classify(model.encode(source))
+    check_finite(model, scores, impossible=False)
+    return (scores if scores.dtype == torch.float64 else scores.float()).log_softmax(-1)
+
+
+def search_pictures(
+    model: Model,
+    pixels: Pixels | Iterable[np.ndarray | Tensor],
+    options: Options = Options(),  # noqa: B008
+    *,
+    device: torch.device | str = "cpu",
+    rows: int = PICTURES,
+) -> list[SearchResult]:
+    """What `search` finds for each of some pictures of one size, [b 3 h w] or one [3 h w] after the other."""
+    return list(search_pictures_lazily(model, pixels, options, device=device, rows=rows))
+
+
+def search_pictures_lazily(
+    model: Model,
+    pixels: Pixels | Iterable[np.ndarray | Tensor],
+    options: Options = Options(),  # noqa: B008
+    *,
+    device: torch.device | str = "cpu",
+    rows: int = PICTURES,
+) -> Iterator[SearchResult]:
+    """The same as they are asked for: no more than `rows` pictures are held at a time."""
+    if rows < 1:
+        raise ArgumentError(f"rows: {rows} given, expected at least 1")
+    each, hypotheses = iter(pixels), options.nbest if options.sample else options.beam
+    rows = min(rows, max(1, HYPOTHESES // hypotheses))
+    while chunk := list(itertools.islice(each, rows)):
+        batch = torch.stack([torch.as_tensor(one) for one in chunk])
+        yield from search(model, Pictures(batch.to(device)), options)
+
+
+class Scored(NamedTuple):
+    """The log-probability of a target given its source, END among it, and that of each token, END last."""
+
+    log_prob: float
+    tokens: list[float]
+
+
+@torch.no_grad()
+def score_pairs(
+    model: Model,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    *,
+    device: torch.device | str = "cpu",
+    budget: int = SCORE_BUDGET,
+) -> list[Scored]:
+    """What the model thinks of each pair of token sequences, in the order given."""
+    if len(sources) != len(targets):
+        raise ArgumentError(f"targets: {len(targets)} given, expected one for each of {len(sources)} sources")
+    sizes = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
+    order = sorted(range(len(sources)), key=lambda i: -sizes[i])
+    if model.limit is not None and order and max(map(len, targets)) >= model.limit:
+        raise ArgumentError(
+            f"target: {max(map(len, targets))} tokens given, expected fewer than {model.limit}, the model's length"
+        )
+    answers: list[Scored] = [Scored(0.0, [])] * len(sources)
+    while order:
+        count = max(1, budget // sizes[order[0]])
+        chunk, order = order[:count], order[count:]
+        batch = collate([(sources[i], targets[i]) for i in chunk]).to(device)
+        for i, row in zip(chunk, log_probs(model, batch).cpu(), strict=True):
+            tokens = row[: len(targets[i]) + 1].double()
+            check_finite(model, tokens)
+            answers[i] = Scored(float(tokens.sum()), tokens.tolist())
+    return answers
+
+
+def log_probs(model: Model, batch: Batch) -> Float[Tensor, "b n"]:
+    """The log-probability of every target token; of an ensemble, of the mean probability."""
+    if isinstance(model, Ensemble):
+        return torch.stack([log_probs(each, batch) for each in model.each]).logsumexp(0) - math.log(len(model.each))
+    ids = batch.source if batch.source.shape[1] else F.pad(batch.source, (0, 1), value=PAD)  # nothing but empty ones
+    source = Tokens.of(ids, batch.source_lengths)
+    read = Tokens.of(batch.target[:, :-1], batch.target_lengths)  # START first, without END
+    hidden, _ = model.decode(model.encode(source), read)
+    logits = model.output(hidden)
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return -F.cross_entropy(logits.transpose(1, 2), batch.target[:, 1:], reduction="none")

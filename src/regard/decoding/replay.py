@@ -1,4 +1,4 @@
-"""Search on a GPU: the step of `Places` is captured once in a CUDA graph and replayed, with no word from the host.
+"""Search on a GPU: the step of `DeviceSearch` is captured once in a CUDA graph and replayed; the host says nothing.
 
 Sentences of like length are searched in the same places. Between two bursts of steps the host looks which are done,
 takes what was found there and puts waiting sentences in their place; it writes results down while the GPU goes on.
@@ -17,13 +17,12 @@ from torch import Tensor, nn
 
 from regard.attention.state import buffers
 from regard.data.tokenizer import UNKNOWN
-from regard.decoding.allowed import Allowed
-from regard.decoding.found import Found, Output, check_outputs
-from regard.decoding.half import in_half
+from regard.decoding.device_search import DeviceSearch, Ended
+from regard.decoding.half_precision import to_bfloat16
+from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
-from regard.decoding.places import Ended, Places
-from regard.decoding.rows import tokens_of
-from regard.decoding.search import check_prefixes, limit
+from regard.decoding.outputs import Output, SearchResult, check_outputs
+from regard.decoding.sources import tokens_of
 from regard.kernels.garbage import uncollected
 from regard.models.contract import Model
 
@@ -60,7 +59,7 @@ class Replay:
         options: Options,
         prefixes: Sequence[Sequence[int]] | None = None,
         budget: int | None = None,
-    ) -> list[Found]:
+    ) -> list[SearchResult]:
         """What `search` finds for each of the sentences; `budget` limits source tokens, counted a hypothesis."""
         if prefixes is not None:
             self.check(sources, options, prefixes)
@@ -73,9 +72,9 @@ class Replay:
         options: Options,
         prefixes: Sequence[Sequence[int]] | None,
         budget: int | None,
-    ) -> list[Found]:
+    ) -> list[SearchResult]:
         """Class of length by class of length."""
-        answers: list[Found | None] = [None] * len(sources)
+        answers: list[SearchResult | None] = [None] * len(sources)
         groups: dict[int, list[int]] = {}
         for i, source in enumerate(sources):
             if len(source):
@@ -87,17 +86,17 @@ class Replay:
             found = self.grouped([sources[i] for i in group], keys, options, begun, rows)
             for i, each in zip(group, found, strict=True):
                 answers[i] = each
-        return [Found([Output([], 0.0, 0.0, True)]) if each is None else each for each in answers]
+        return [SearchResult([Output([], 0.0, 0.0, True)]) if each is None else each for each in answers]
 
     def check(self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]]) -> None:
         """Refuse prefixes that do not fit."""
         pairs = [(len(source), prefix) for source, prefix in zip(sources, prefixes, strict=True) if len(source)]
-        most = torch.tensor([limit(self.model, length, options, len(prefix)) for length, prefix in pairs])
+        most = torch.tensor([output_limit(self.model, length, options, len(prefix)) for length, prefix in pairs])
         begun = [prefix for _, prefix in pairs]
         check_prefixes(begun, most)
         readout = getattr(self.model, "readout", None)  # an ensemble has none of its own
         if isinstance(readout, nn.Linear):
-            Allowed(most, begun).check(readout.out_features)
+            Constraints(most, begun).check(readout.out_features)
 
     def grouped(
         self,
@@ -106,7 +105,7 @@ class Replay:
         options: Options,
         prefixes: list[Sequence[int]] | None,
         rows: int,
-    ) -> list[Found]:
+    ) -> list[SearchResult]:
         """The sentences of a class, the longest first."""
         model = self.weights(options.precision != "fp32")
         device = next(model.parameters()).device
@@ -121,7 +120,7 @@ class Replay:
         now = [(parameter.data_ptr(), parameter._version) for parameter in self.model.parameters()]
         if self.half is None or self.half[0] != now:
             self.graphs.clear()
-            self.half = now, in_half(self.model)
+            self.half = now, to_bfloat16(self.model)
         return self.half[1]
 
     def graph(
@@ -153,7 +152,7 @@ class Graph:
             for buffer in buffers(part)
         )
         free, _ = torch.cuda.mem_get_info(device)
-        self.places = Places(model, memory, max(1, min(most, free // SHARE // each)), size, options, prefix)
+        self.places = DeviceSearch(model, memory, max(1, min(most, free // SHARE // each)), size, options, prefix)
         self.flags = torch.zeros(self.places.count, dtype=torch.bool, pin_memory=True)
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
@@ -167,7 +166,7 @@ class Graph:
 
     def run(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None, device: torch.device
-    ) -> list[Found]:
+    ) -> list[SearchResult]:
         """All sentences, through the places that there are."""
         answers: list[Any] = [None] * len(sources)
         waiting = deque(range(len(sources)))
@@ -218,7 +217,7 @@ class Graph:
         batch = tokens_of(sources, device)
         lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
         pairs = zip(sources, lengths, strict=True)
-        most = [limit(self.model, len(source), self.options, length) for source, length in pairs]
+        most = [output_limit(self.model, len(source), self.options, length) for source, length in pairs]
         begun = None
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], device, fill=-1).ids
@@ -268,4 +267,4 @@ def pick(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]) -> list[S
 
 def room(model: Model, keys: int, options: Options, prefixes: list[Sequence[int]] | None) -> int:
     """Steps that the sentences of a class may take, END's among them."""
-    return limit(model, keys, options, max(map(len, prefixes or [()]))) + 1
+    return output_limit(model, keys, options, max(map(len, prefixes or [()]))) + 1

@@ -27,26 +27,23 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.allowed import Allowed
-from regard.decoding.finite import check_finite
-from regard.decoding.found import Candidate, Found, Output, Pool, check_outputs, merged
-from regard.decoding.likeliest import likeliest, log_sum
+from regard.decoding.limits import Constraints, check_prefixes, check_search, output_limits, row_bytes
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.room import check_search, row_bytes
+from regard.decoding.outputs import Candidate, Output, Pool, SearchResult, check_outputs, merge_pools
 from regard.decoding.sampling import draw, numbers
+from regard.decoding.scoring import check_finite
+from regard.decoding.top_tokens import log_sum, top_tokens
 from regard.errors import ArgumentError
 from regard.kernels.linear import packed
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["Found", "Output", "greedy", "search"]
+__all__ = ["SearchResult", "Output", "greedy", "search"]
 
 NONE = -1  # no token, and no row
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 PACK = 16  # rows from which weights are worth packing for the steps to come
 MANY = 512  # rows from which, on a CPU, it is worth to ask what they take
 FAR = 4096  # steps from which it is worth to ask what they take before they are there
-ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless told otherwise
-CAPTION = 60  # the most tokens that are said of a picture, unless told otherwise
 CROWD = 8  # when one in this many sentences is done, they leave the batch: each time all that stays is copied
 
 
@@ -58,7 +55,7 @@ def search(
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
     trace: bool = False,
-) -> list[Found]:
+) -> list[SearchResult]:
     """The outputs for each sentence of a padded batch, or each picture, best first.
 
     `prefixes` are tokens that the outputs of each sentence begin with. With `trace` every step's candidates are kept.
@@ -71,7 +68,7 @@ def search(
 
 
 def greedy(model: Model, source: Tokens | Pictures, limit: int | None = None) -> list[list[int]]:
-    """The likeliest next token, again and again, up to END, which is left out; at most `limit` of them."""
+    """The likeliest next token, again and again, up to END, which is left out; at most `output_limit` of them."""
     return [found.outputs[0].tokens for found in search(model, source, replace(GREEDY, longest=limit))]
 
 
@@ -95,9 +92,9 @@ class Searching:
         trace: bool = False,
     ):
         self.model, self.options, self.trace = model, options, trace
-        most = limits(model, source, options, prefixes)
+        most = output_limits(model, source, options, prefixes)
         check_prefixes(prefixes, most)
-        self.allowed = Allowed(most, prefixes or [], options.shortest, options.no_repeat)
+        self.allowed = Constraints(most, prefixes or [], options.shortest, options.no_repeat)
         self.size = int(most.max()) + 1  # steps, END's among them
         memory = model.encode(source)
         self.lengths = memory.lengths.to(most.device)  # of what is to be covered
@@ -110,7 +107,7 @@ class Searching:
                 f"coverage_penalty: {options.coverage_penalty:g} given, and a model without attention covers nothing"
             )
         self.rows, count = options.nbest if options.sample else options.beam, len(most)
-        self.found = [Found(steps=[] if trace else None) for _ in range(count)]
+        self.found = [SearchResult(steps=[] if trace else None) for _ in range(count)]
         self.pools = [[Pool(self.rows // options.groups) for _ in range(options.groups)] for _ in range(count)]
         self.drawn: list[dict[int, Output]] = [{} for _ in range(count)]  # of a sample, by row
         self.sentences = list(range(count))  # that are not done
@@ -119,10 +116,10 @@ class Searching:
         self.numbers: Float[Tensor, "s t r"] | None = None
         if options.sample:
             self.numbers = torch.zeros(count, self.size, self.rows, dtype=torch.float64)
-            for i, (named, limit) in enumerate(zip(names(source), most.tolist(), strict=True)):
+            for i, (named, limit) in enumerate(zip(sample_keys(source), most.tolist(), strict=True)):
                 self.numbers[i, : limit + 1] = numbers(named, limit + 1, self.rows, options.seed)
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[SearchResult]:
         """Step by step, until all are done."""
         tokens = torch.full((len(self.sentences),), START, device=self.total.device)
         for step in range(self.size):
@@ -146,7 +143,7 @@ class Searching:
             tokens = self.said[..., step].flatten()
         for found, pools, drawn in zip(self.found, self.pools, self.drawn, strict=True):
             sample = [drawn[row] for row in sorted(drawn)]
-            found.outputs = sample if self.options.sample else merged(pools, self.options.nbest)
+            found.outputs = sample if self.options.sample else merge_pools(pools, self.options.nbest)
             check_outputs(found.outputs)
             while found.steps and not found.steps[-1]:  # it was done, and waited for others
                 found.steps.pop()
@@ -161,7 +158,7 @@ class Searching:
             groups = rows = 1
         # The search for a single one is over when it ends; of several, all that have a place may end at one step.
         wanted = 1 if rows == 1 else 2 * rows
-        best, tokens = likeliest(scores, min(wanted + (groups - 1) * rows, scores.shape[-1]))
+        best, tokens = top_tokens(scores, min(wanted + (groups - 1) * rows, scores.shape[-1]))
         best = best + shift[..., None]
         chosen: list[Choice] = []
         for group in range(groups):
@@ -172,7 +169,7 @@ class Searching:
                 said = [choice.tokens.masked_fill(choice.total == -torch.inf, NONE) for choice in chosen]
                 same = each[..., None] == torch.cat(said, 1)[:, None, None]
                 paid = totals - self.options.diversity * same.sum(-1)
-            candidates, rank = ranked(totals, each, paid, wanted, first)
+            candidates, rank = rank_candidates(totals, each, paid, wanted, first)
             chosen.append(self.settle(candidates, rank, rows, group, step))
         return chosen[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*chosen, strict=True)))
 
@@ -304,7 +301,7 @@ class Searching:
             self.numbers = self.numbers[kept]
 
 
-def ranked(
+def rank_candidates(
     totals: Float[Tensor, "s r k"],
     tokens: Int[Tensor, "s r k"],
     paid: Float[Tensor, "s r k"] | None,
@@ -321,49 +318,8 @@ def ranked(
     return Choice(parents, tokens.flatten(1).gather(1, place), totals.flatten(1).gather(1, place)), rank
 
 
-def limits(
-    model: Model, source: Tokens | Pictures, options: Options, prefixes: Sequence[Sequence[int]] | None = None
-) -> Int[Tensor, " s"]:
-    """The most tokens of each output, without END."""
-    pictures = isinstance(source, Pictures)
-    device = source.pixels.device if isinstance(source, Pictures) else source.ids.device
-    lengths = source.lengths.tolist()
-    begun = prefixes if prefixes is not None and len(prefixes) == len(lengths) else [()] * len(lengths)
-    most = [limit(model, None if pictures else n, options, len(p)) for n, p in zip(lengths, begun, strict=True)]
-    return torch.tensor(most, dtype=torch.long, device=device)
-
-
-def limit(model: Model, length: int | None, options: Options, prefix: int = 0) -> int:
-    """The same of one source, of so many tokens or a picture (None).
-
-    Where no number is given, a prefix leaves room for twenty more.
-    """
-    most = options.longest
-    if most is None:
-        most = CAPTION if length is None else 2 * length + ROOM
-        most = max(most, prefix + ROOM) if prefix else most
-    most = max(most, options.shortest)
-    return most if model.limit is None else min(most, model.limit - 1)
-
-
-def names(source: Tokens | Pictures) -> list[list[int]]:
+def sample_keys(source: Tokens | Pictures) -> list[list[int]]:
     """What a sample of each sentence or picture is drawn by, whatever it is searched together with."""
     if isinstance(source, Pictures):
         return [[zlib.crc32(pixels.contiguous().numpy().tobytes())] for pixels in source.pixels.cpu()]
     return [ids[:length] for ids, length in zip(source.ids.tolist(), source.lengths.tolist(), strict=True)]
-
-
-def check_prefixes(prefixes: Sequence[Sequence[int]] | None, most: Int[Tensor, " s"]) -> None:
-    """Refuse prefixes that do not fit."""
-    if prefixes is None:
-        return
-    if len(prefixes) != len(most):
-        raise ArgumentError(f"prefixes: {len(prefixes)} given, expected one for each of {len(most)} sentences")
-    for prefix, limit in zip(prefixes, most.tolist(), strict=True):
-        wrong = [token for token in prefix if token <= END]
-        if wrong:
-            raise ArgumentError(f"prefix: {wrong[0]} given, expected tokens of words: padding, start and end are none")
-        if len(prefix) > limit:
-            raise ArgumentError(
-                f"prefix: {len(prefix)} tokens given, expected at most {limit}, the limit of its output (longest)"
-            )

@@ -16,12 +16,10 @@ from pathlib import Path
 import numpy as np
 
 import regard
-from regard.data.corpus import unequal
-from regard.data.lines import Say, silent
-from regard.data.pharaoh import Link, Slips, marked_links
-from regard.decoding.lines import chunks
 from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import Measured
+from regard.io.lines import Say, ignore, read_chunks, unequal_lines
+from regard.io.pharaoh import Link, Slips, marked_links
 
 __all__ = ["Gold", "Link", "check_links", "measure_links", "parse_links", "read_links"]
 
@@ -49,13 +47,13 @@ def parse_links(text: str, *, first: int = 0) -> Gold:
     return Gold(frozenset(sure), frozenset(possible))
 
 
-def read_links(path: str | Path, *, first: int = 0, say: Say = silent) -> list[Gold]:
+def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[Gold]:
     """The links of a file, a line a sentence, gzip or not; what is wrong is named by file and line.
 
     Links that cannot be read are left out where they are slips, and `say` is told of them; else they are refused.
     """
     found, slips = list[Gold](), Slips(path)
-    for chunk in chunks(path, say=say):
+    for chunk in read_chunks(path, say=say):
         for line in chunk:
             sure, possible, problem = set[Link](), set[Link](), None
             for piece in line.split():
@@ -78,7 +76,7 @@ def read_links(path: str | Path, *, first: int = 0, say: Say = silent) -> list[G
 def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], targets: Sequence[str]) -> list[str]:
     """What is said of links to words that a sentence does not have, where those are slips; else they are refused."""
     if len(gold) != len(sources):
-        raise unequal(str(path), len(gold), "the text", len(sources))
+        raise unequal_lines(str(path), len(gold), "the text", len(sources))
     said, slips = list[str](), Slips(path)
     for number, (each, source, target) in enumerate(zip(gold, sources, targets, strict=True), 1):
         sizes = len(source.split()), len(target.split())

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.corpus import unequal
-from regard.data.lines import Say, silent
-from regard.decoding.lines import chunks, name_of
 from regard.errors import DataError
 from regard.evaluation.text import plain
+from regard.io.lines import Say, ignore, name_of, read_chunks, unequal_lines
 
 __all__ = ["Items", "read_items", "read_texts"]
 
@@ -45,7 +43,7 @@ class Items:
         """Outputs of items as lines that stand beside those of the files."""
         return [outputs[item] for item in self.line_items]
 
-    def read_outputs(self, path: str | Path, say: Say = silent) -> list[str]:
+    def read_outputs(self, path: str | Path, say: Say = ignore) -> list[str]:
         """A system's outputs from a file with a line for each line of the test set, or for each item.
 
         Where several lines are one item, the first of their outputs counts.
@@ -66,7 +64,7 @@ class Items:
 
 
 def read_items(
-    source: str | Path | None, reference: str | Path, *, alternatives: bool = False, say: Say = silent
+    source: str | Path | None, reference: str | Path, *, alternatives: bool = False, say: Say = ignore
 ) -> Items:
     """A test set from its files, plain text or gzip; without a source there are only references.
 
@@ -77,7 +75,7 @@ def read_items(
         return Items(Path(reference), None, [(text,) for text in references], list(range(len(references))))
     sources = read_texts(source, say)
     if len(sources) != len(references):
-        raise unequal(source, len(sources), reference, len(references))
+        raise unequal_lines(source, len(sources), reference, len(references))
     if not alternatives:
         return Items(Path(reference), sources, [(text,) for text in references], list(range(len(references))))
     numbers: dict[str, int] = {}
@@ -90,9 +88,9 @@ def read_items(
     return Items(Path(reference), list(numbers), [tuple(each) for each in grouped], line_items)
 
 
-def read_texts(path: str | Path, say: Say = silent) -> list[str]:
+def read_texts(path: str | Path, say: Say = ignore) -> list[str]:
     """The lines of a text file or a pipe; a DataError where there are none, or where it is no text."""
-    found = [line for chunk in chunks(path, say=say) for line in chunk]
+    found = [line for chunk in read_chunks(path, say=say) for line in chunk]
     if not found:
         raise DataError(f"{name_of(path)}: empty, expected a sentence a line")
     return found

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.builtin import generate
-from regard.decoding.lines import chunks
-from regard.decoding.out import destination
 from regard.errors import CommandError
 from regard.evaluation.alignment import Gold, read_links
 from regard.evaluation.items import read_texts
 from regard.evaluation.text import measure_bleu
+from regard.io.lines import read_chunks
+from regard.io.output import destination
 from regard.studies.setting import Setting
 
 __all__ = [
@@ -153,7 +153,7 @@ def written(source: Path, made: Path) -> None:
         return
     made.parent.mkdir(parents=True, exist_ok=True)
     with destination(made, real=True) as write:
-        for chunk in chunks(source):
+        for chunk in read_chunks(source):
             write("".join(f"{tokenised(line)}\n" for line in chunk))
 
 

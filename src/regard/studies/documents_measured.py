@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from regard.data.documents import encode_documents
-from regard.decoding.labels import BUDGET, label_in_batches
+from regard.decoding.batches import LABEL_BUDGET, label_in_batches
 from regard.evaluation.labels import measure_labels
 from regard.inspection.collect.documents import WeighedSentence, weigh
 from regard.models.kinds import KINDS
@@ -67,7 +67,7 @@ def measured(systems: Sequence[Trained], reviews: Reviews, encode: Encode) -> Fi
     for each in systems:
         reads = KINDS[each.run.settings.kind].reads
         # On a GPU a batch takes about as long as its longest document, however many stand beside it.
-        budget = 8 * BUDGET if each.run.device.type == "cuda" else BUDGET
+        budget = 8 * LABEL_BUDGET if each.run.device.type == "cuda" else LABEL_BUDGET
         scores = label_in_batches(each.run.model, encode(each), reads, each.run.device, budget)
         said = [each.run.labels[i] for i in scores.argmax(1).tolist()]
         right.append([one == other for one, other in zip(said, reviews.labels, strict=True)])

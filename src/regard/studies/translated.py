@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from regard.decoding.score import score
+from regard.decoding.batches import score_pairs
 from regard.run import Run
 from regard.studies.corpora import Pairs
 from regard.studies.spread import Spread, spread
@@ -54,7 +54,7 @@ def log_probs(run: Run, sources: Sequence[str], targets: Sequence[str]) -> tuple
     """The log-probability of every target, and how many tokens it has, its end among them."""
     encoded = [run.tokenizers.source.encode_batch(list(sources)), run.tokenizers.target.encode_batch(list(targets))]
     budget = BUDGET if run.device.type == "cuda" else BUDGET_CPU
-    found = score(run.model, *encoded, device=run.device, budget=budget)
+    found = score_pairs(run.model, *encoded, device=run.device, budget=budget)
     return [each.log_prob for each in found], [len(each.tokens) for each in found]
 
 

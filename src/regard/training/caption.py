@@ -30,8 +30,8 @@ from regard.data.cache import Encoded
 from regard.data.images import PictureBatch, load_pictures
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizer
+from regard.decoding.batches import search_pictures
 from regard.decoding.options import GREEDY
-from regard.decoding.pictures import search_pictures
 from regard.errors import ArgumentError, NotFiniteError, TrainingError
 from regard.evaluation.captions import caption_scores
 from regard.models.captioner.lstm import LSTMDecoder

@@ -17,7 +17,7 @@ from regard.data.cache import Encoded
 from regard.data.captions import named
 from regard.data.pictures import load_pictures
 from regard.data.prepare import Prepared
-from regard.decoding.labels import source_of
+from regard.decoding.sources import source_of
 from regard.errors import ArgumentError, TrainingError
 from regard.evaluation.labels import measure_labels
 from regard.models.contract import Documents, Model, Pictures, Source, Tokens

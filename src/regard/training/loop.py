@@ -33,14 +33,6 @@ from regard.training.checkpoint import (
 )
 from regard.training.distributed import Group, full, full_of, like
 from regard.training.folder import claim
-from regard.training.keeping import (
-    Counters,
-    begin_optimiser,
-    check_fits,
-    counters_of,
-    optimiser_tensors,
-    restore_optimiser,
-)
 from regard.training.memory import attempt_in_parts, out_of_memory, pieces
 from regard.training.metrics import name_of
 from regard.training.precision import describe, in_bf16, products_in_tf32
@@ -50,6 +42,14 @@ from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.stopping import Stopping
 from regard.training.task import Task
+from regard.training.trainer_state import (
+    Counters,
+    begin_optimiser,
+    check_fits,
+    counters_of,
+    optimiser_tensors,
+    restore_optimiser,
+)
 from regard.training.weights import check_weights
 
 __all__ = ["Result", "Trainer", "train"]

@@ -32,7 +32,6 @@ from regard.training.defaults import (
 from regard.training.distributed import Group
 from regard.training.folder import claim
 from regard.training.footprint import check_batches, check_weights
-from regard.training.keeping import check_fits
 from regard.training.loop import Result, train
 from regard.training.precision import describe, in_bf16
 from regard.training.predict import vocabulary_sizes
@@ -40,6 +39,7 @@ from regard.training.progress import Progress
 from regard.training.settings import Settings, read_settings
 from regard.training.sizes import check_run_sizes
 from regard.training.tasks import prepare_for, task_of
+from regard.training.trainer_state import check_fits
 
 if TYPE_CHECKING:
     from regard.training.classify import Classify

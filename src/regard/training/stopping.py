@@ -5,9 +5,9 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from regard.training.distributed import Group
-from regard.training.keeping import Counters
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
+from regard.training.trainer_state import Counters
 
 __all__ = ["Stopping"]
 

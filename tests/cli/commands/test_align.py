@@ -9,9 +9,9 @@ from cli.typing_in import Command
 from tiny import table
 
 from regard import load
-from regard.data.pharaoh import parse_pharaoh, pharaoh
 from regard.inspection.alignments.settings import Chosen
 from regard.inspection.alignments.symmetry import flipped, symmetrise
+from regard.io.pharaoh import parse_pharaoh, pharaoh
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents

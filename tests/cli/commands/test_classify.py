@@ -47,7 +47,7 @@ def test_a_label_a_line_in_order(at_desk, monkeypatch):
     expected = [each.label if each else "" for each in found]
     assert [bool(each) for each in expected] == [True, False, True, False, True]
     assert said("run", "in.txt") == said("run", "in.gz") == said("run", stdin="\n".join(TEXTS)) == expected
-    monkeypatch.setattr("regard.decoding.named.CHUNK", 2)
+    monkeypatch.setattr("regard.io.inputs.DOCUMENTS", 2)
     assert said("run", "in.txt") == expected
     assert said("run", stdin="") == []
 

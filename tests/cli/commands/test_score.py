@@ -114,7 +114,7 @@ def test_a_language_model_scores_texts(at_desk):
 def test_chunks_do_not_matter(at_desk, monkeypatch, tmp_path):
     files = ["--source", "source.txt", "--target", "target.txt"]
     expected = said("run", *files)
-    monkeypatch.setattr("regard.decoding.pairs.CHUNK", 3)
+    monkeypatch.setattr("regard.io.inputs.CHUNK", 3)
     assert [float(line) for line in said("run", *files)] == pytest.approx([float(line) for line in expected], abs=1e-3)
     assert said("run", *files, "--out", tmp_path / "out") == []
     assert len((tmp_path / "out").read_text().splitlines()) == 4

@@ -21,8 +21,8 @@ from tiny import free_port, table
 
 from regard import load
 from regard.cli.main import app
-from regard.data.pharaoh import parse_pharaoh
 from regard.data.sentences import pieces
+from regard.io.pharaoh import parse_pharaoh
 from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -104,7 +104,7 @@ def test_any_text_gives_as_many_lines(at_desk, texts):
 def test_chunks_do_not_matter(at_desk, monkeypatch):
     expected = said("run", "in.txt", "--nbest", 2)
     for size in (1, 2, 3):
-        monkeypatch.setattr("regard.decoding.file.CHUNK", size)
+        monkeypatch.setattr("regard.decoding.translate_file.CHUNK", size)
         assert [line.rpartition(" ||| ")[0] for line in said("run", "in.txt", "--nbest", 2)] == [
             line.rpartition(" ||| ")[0] for line in expected
         ]
@@ -390,14 +390,14 @@ def test_processes_share_no_pipe(at_desk, monkeypatch):
 
 
 def test_a_keyboard_is_greeted(at_desk, monkeypatch, capsys):
-    from regard.decoding.file import Input
+    from regard.io.inputs import SourceLines
 
     class Keyboard(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     monkeypatch.setattr(sys, "stdin", Keyboard())
-    Input("-")
+    SourceLines("-")
     assert capsys.readouterr() == ("", "reading from the keyboard: a sentence a line, and Ctrl-D to end\n")
 
 

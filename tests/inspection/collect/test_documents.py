@@ -5,7 +5,7 @@ import torch
 
 from regard.data.settings import DataSettings
 from regard.data.vocabulary import train
-from regard.decoding.labels import documents_of
+from regard.decoding.sources import documents_of
 from regard.inspection.collect.documents import weigh
 from regard.models.han.model import weighed
 from regard.models.kinds import build, model_config

@@ -28,12 +28,10 @@ from inspection.subjects import (
 from regard.config import parse
 from regard.data.documents import encode_documents
 from regard.data.tokenizer import START, UNKNOWN
-from regard.decoding.batches import search_in_batches
+from regard.decoding.batches import score_pairs, search_in_batches
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.labels import documents_of
 from regard.decoding.options import Options
-from regard.decoding.rows import tokens_of
-from regard.decoding.score import score
+from regard.decoding.sources import documents_of, tokens_of
 from regard.errors import ArgumentError, DataError
 from regard.inspection import exhibit_of, page
 from regard.models.contract import Pictures
@@ -152,7 +150,7 @@ def test_the_log_probability_is_that_of_the_pair(name):
     said = run.tokenizers.target.library
     target = [said.token_to_id(piece) for piece in exhibit.sides["written"].pieces[:-1]]
     source = [UNKNOWN] if name in WRITERS else run.tokenizers.source.encode(TEXT)
-    (expected,) = score(run.model, [source], [target])
+    (expected,) = score_pairs(run.model, [source], [target])
     assert exhibit.log_prob == pytest.approx(expected.log_prob, rel=1e-4)
     assert exhibit.output == run.tokenizers.target.decode(target)
     assert exhibit.sides["read"].pieces[0] == "<s>"

@@ -8,7 +8,7 @@ from inspection.subjects import ATTENTIVE, TEXT, TRANSLATORS, item_of, subject
 from oracles import agree
 
 from regard.data.tokenizer import START
-from regard.decoding.rows import tokens_of
+from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import Which, exhibit_of
 from regard.inspection.collect.forward_pass import watched

@@ -5,7 +5,7 @@ import torch
 from models.formulas import read
 
 from regard.attention import watch
-from regard.decoding.labels import documents_of
+from regard.decoding.sources import documents_of
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Documents, Tokens
 from regard.models.han.model import alike, weighed

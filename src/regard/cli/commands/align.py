@@ -59,11 +59,11 @@ def align(
 
     regard align runs/en-de --source test.en --target test.de; without --target for what is translated just now.
     """
-    from regard.data.pharaoh import pharaoh
-    from regard.decoding.out import check_out, writing
-    from regard.decoding.written import BREAKS
     from regard.evaluation.alignment import read_links
     from regard.inspection.alignments.symmetry import METHODS
+    from regard.io.formats import BREAKS
+    from regard.io.output import check_out, open_output
+    from regard.io.pharaoh import pharaoh
 
     if source is None and not dependencies:
         raise CommandError("--source: missing, expected a text file of sources")
@@ -80,8 +80,8 @@ def align(
     gold = None if alignment is None else read_links(alignment, first=int(from_one), say=say)
     judges = None if choose is None else read_links(choose, first=int(from_one), say=say)
 
-    from regard.decoding.bar import bar
-    from regard.decoding.shared import Processes
+    from regard.decoding.processes import Processes
+    from regard.io.output import progress_bar
     from regard.run import load
 
     place = Processes().device(device)
@@ -98,9 +98,9 @@ def align(
     found: list[tuple[str, str, Links]] = []
     done, (total, triples) = 0, given(opened, source, target, beam)
     with (
-        writing(output) as write,
-        writing(translations, translations is not None) as keep,
-        bar(total, output is not None) as advance,
+        open_output(output) as write,
+        open_output(translations, translations is not None) as keep,
+        progress_bar(total, output is not None) as advance,
     ):
         for chunk in triples:
             linked = links_of(opened, other, chunk, symmetrise)
@@ -153,14 +153,13 @@ def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int 
     """How many pairs there are, where that is known, and chunk by chunk the pairs; translated first if need be."""
     import sys
 
-    from regard.decoding.file import Input
-    from regard.decoding.lines import name_of
-    from regard.decoding.long import Fit
-    from regard.decoding.pairs import Pairs, check_lengths
+    from regard.decoding.translate_file import Fit
+    from regard.io.inputs import LinePairs, SourceLines, check_lengths
+    from regard.io.lines import name_of
 
     most = run.model.limit
     if target is not None:
-        pairs = Pairs(source, target, say)
+        pairs = LinePairs(source, target, say)
 
         def read() -> "Iterator[list[Triple]]":
             done, some = 0, list["Triple"]()
@@ -176,7 +175,7 @@ def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int 
             yield some
 
         return pairs.total, read()
-    lines = Input(source, say=say)
+    lines = SourceLines(source, say=say)
     longest = min(run.settings.data.longest, most or sys.maxsize)
     fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=say)
 

@@ -44,11 +44,11 @@ def caption(
     path and a tab. One that cannot be read is named on standard error and left out.
     """
     from regard.data.captions import NAMED, named, pictures_in
-    from regard.decoding.file import search_options
-    from regard.decoding.out import check_out, writing
-    from regard.decoding.shared import Processes
-    from regard.decoding.written import captioned
+    from regard.decoding.processes import Processes
+    from regard.decoding.translate_file import search_options
     from regard.errors import CommandError, DataError
+    from regard.io.formats import caption_lines
+    from regard.io.output import check_out, open_output
 
     options = search_options({name: value for name, value in locals().items() if name in HELP})
     paths = pictures_in(pictures, lambda said: print(f"regard: {said}", file=sys.stderr))
@@ -77,9 +77,9 @@ def caption(
 
     alone = paths == pictures and len(paths) == 1
     found = opened.captions(pixels(), **options)
-    with writing(out) as write:
+    with open_output(out) as write:
         for each in found:
-            write(captioned("" if alone and not as_json else names.popleft(), each, scores or nbest > 1, as_json))
+            write(caption_lines("" if alone and not as_json else names.popleft(), each, scores or nbest > 1, as_json))
     if lost == len(paths):
         raise CommandError(f"none of {lost:,} pictures can be read")
     if lost:

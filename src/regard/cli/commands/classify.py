@@ -30,25 +30,25 @@ def classify(
     regard classify runs/reviews texts.txt --out labels.txt writes a label a line; without a file, standard input is
     read as it comes. Of pictures each label stands behind the path and a tab.
     """
-    from regard.decoding.out import check_out, writing
+    from regard.io.output import check_out, open_output
 
     given = items or []
     check_out(out, *given)
 
-    from regard.decoding.bar import bar
-    from regard.decoding.named import Lines
-    from regard.decoding.shared import Processes
+    from regard.decoding.processes import Processes
+    from regard.io.inputs import DocumentLines
+    from regard.io.output import progress_bar
     from regard.run import load
 
     opened = load(run, checkpoint=checkpoint, device=Processes().device(device))
     opened.check_task("classify")
     if opened.settings.data.reads == "pictures":
-        with writing(out) as write:
+        with open_output(out) as write:
             for line in of_pictures(opened, given, scores, as_json):
                 write(line)
         return
-    lines = Lines.of(given, warn)
-    with writing(out) as write, bar(lines.total, out is not None) as advance:
+    lines = DocumentLines.of(given, warn)
+    with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:
         for count, written in lines.labelled(opened.classify, scores, as_json):
             write(written)
             advance(count)
@@ -58,8 +58,8 @@ def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool)
     """The label of each picture; those that cannot be read are named, and counted."""
     from regard.data.captions import NAMED, named, pictures_in
     from regard.data.pictures import read_for
-    from regard.decoding.named import label_line
     from regard.errors import CommandError, DataError
+    from regard.io.formats import label_line
 
     if not given:
         raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")

@@ -27,7 +27,7 @@ def data(
     """Write a built-in corpus as files: sentences, gold alignments, heads; documents; pictures with captions."""
     from regard.data.builtin import NAMES, known, options_of
     from regard.data.builtin.files import write
-    from regard.decoding.out import check_link
+    from regard.io.output import check_link
 
     if show:
         for each, what in NAMES.items():

@@ -16,8 +16,8 @@ def demo(
     steps: Annotated[int | None, number("Training steps.", least=1, most=1_000_000_000, show_default=False)] = None,
 ) -> None:
     """Train a small Transformer from nothing on a built-in corpus, translate, and show what it looks at."""
-    from regard.decoding.out import check_link
     from regard.demo.phrasebook import fresh
+    from regard.io.output import check_link
 
     if out is not None:
         check_link(out, "--out")

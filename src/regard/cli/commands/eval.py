@@ -121,17 +121,17 @@ def eval(
         raise CommandError(f"--source: missing, {what} needs the text that the outputs are translations of")
     if output is not None and hypothesis is not None:
         raise CommandError("--output: given with --hypothesis, which translates nothing")
-    from regard.decoding.out import check_out, writing
+    from regard.io.output import check_out, open_output
 
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise CommandError(f"--plot: {plot} given, expected a name that ends in {', '.join(PICTURES)}")
     check_out(plot, source, reference, flag="--plot")
     check_out(output, source, reference, flag="--output")
 
-    from regard.decoding.written import BREAKS
     from regard.evaluation.evaluate import evaluate
     from regard.evaluation.items import read_items
     from regard.evaluation.text import check_tokenizer
+    from regard.io.formats import BREAKS
 
     keys = keys_of(metrics, outputs=bool(source or hypothesis), run=bool(runs), source=source is not None)
     keys += ["lengths"] * (plot is not None and "lengths" not in keys)
@@ -147,7 +147,7 @@ def eval(
     if run is not None and outputs is None and (output is not None or keys != ["perplexity"]):
         outputs = translated(run, items.sources or [], search, batch_tokens)
         if output is not None:
-            with writing(output) as write:
+            with open_output(output) as write:
                 write("".join(f"{BREAKS.sub(' ', text)}\n" for text in items.by_line(outputs)))
     tokens = scored(run, list(items.pairs())) if run is not None and "perplexity" in keys else iter(())
     kind = f"{run.settings.tokenizer.kind}[{run.tokenizers.target.size}]" if run is not None else ""
@@ -172,16 +172,16 @@ def show_links(
     as_json: bool,
 ) -> None:
     """Measure word alignments: of a run between source and reference, or those of a file."""
-    from regard.data.corpus import unequal
     from regard.evaluation.alignment import check_links, measure_links, read_links
     from regard.evaluation.items import read_items
     from regard.evaluation.metric import finite
+    from regard.io.lines import unequal_lines
 
     gold = read_links(gold_path, first=first, say=say)
     if hypothesis is not None:
         found = [sorted(each.possible) for each in read_links(hypothesis, say=say)]
         if len(found) != len(gold):
-            raise unequal(str(hypothesis), len(found), str(gold_path), len(gold))
+            raise unequal_lines(str(hypothesis), len(found), str(gold_path), len(gold))
         system = str(hypothesis)
     else:
         if not runs or source is None or reference is None:
@@ -216,7 +216,7 @@ def other(
     device: str,
 ) -> dict[str, Any]:
     """A run measured on documents or pictures: what is printed."""
-    from regard.decoding.out import check_out, writing
+    from regard.io.output import check_out, open_output
 
     check_out(output, *filter(None, (documents, captions, labels)), flag="--output")
     run = opened([folder], checkpoint, device, search, lowercase=True)
@@ -241,7 +241,7 @@ def other(
     if len(lost) > MOST:
         say(f"… and {len(lost) - MOST:,} more that are left out")
     if output is not None:
-        with writing(output) as write:
+        with open_output(output) as write:
             write("".join(f"{place}\t{text}\n" for place, text in outputs.items()))
     return whole
 
@@ -328,8 +328,8 @@ def without_slow(keys: list[str], references: "Sequence[Reference]") -> list[str
 
 def opened(runs: Sequence[Path], checkpoint: str, device: str, search: dict[str, Any], lowercase: bool) -> "Run":
     """The run, or an ensemble of several; options of the search are checked before anything is read."""
-    from regard.decoding.file import search_options
-    from regard.decoding.shared import Processes
+    from regard.decoding.processes import Processes
+    from regard.decoding.translate_file import search_options
 
     search_options(search)
 
@@ -343,7 +343,7 @@ def opened(runs: Sequence[Path], checkpoint: str, device: str, search: dict[str,
 
 def translated(run: "Run", sources: Sequence[str], search: dict[str, Any], batch_tokens: int | None) -> list[str]:
     """The best translation of each source; one that is longer than the run takes is cut, as `regard translate` does."""
-    from regard.decoding.long import Fit
+    from regard.decoding.translate_file import Fit
 
     most = min(run.settings.data.longest, run.model.limit or sys.maxsize)
     fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], most)

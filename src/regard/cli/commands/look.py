@@ -54,7 +54,7 @@ def look(
 
     regard look runs/en-de "A man rides a horse." --out look.html; a file is shown line by line, a page each.
     """
-    from regard.decoding.file import search_options
+    from regard.decoding.translate_file import search_options
     from regard.errors import CommandError
     from regard.inspection.draw.output_paths import Where
 
@@ -69,7 +69,7 @@ def look(
     if steps and not page:
         raise CommandError(f"--steps: given with {where.format}, and only a page shows them")
 
-    from regard.decoding.shared import Processes
+    from regard.decoding.processes import Processes
     from regard.inspection.collect.ablation import ablation_table
     from regard.inspection.collect.from_run import Which, exhibit_of
     from regard.inspection.collect.inputs import items_of

@@ -31,11 +31,11 @@ def sample(
 
     regard sample runs/german --count 5 --prefix "der Hund"; the same seed draws the same texts.
     """
-    from regard.decoding.file import search_options
-    from regard.decoding.out import check_out, writing
-    from regard.decoding.shared import Processes
-    from regard.decoding.written import sampled
+    from regard.decoding.processes import Processes
+    from regard.decoding.translate_file import search_options
     from regard.errors import CommandError
+    from regard.io.formats import sample_line
+    from regard.io.output import check_out, open_output
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     options = search_options(options | ({} if longest is None else {"longest": longest}))
@@ -48,5 +48,5 @@ def sample(
         raise CommandError(
             f"{run.folder}: it translates; draw translations with: regard translate {run.folder} --sample"
         )
-    with writing(out) as write:
-        write("".join(sampled(each, scores, as_json) for each in run.sample(count, prefix=prefix, **options)))
+    with open_output(out) as write:
+        write("".join(sample_line(each, scores, as_json) for each in run.sample(count, prefix=prefix, **options)))

@@ -25,20 +25,21 @@ def score(
 
     regard score runs/en-de --source test.en --target test.de; pairs, tokens and perplexity go to standard error.
     """
-    from regard.decoding.out import check_out, writing
-    from regard.decoding.pairs import Judged, Pairs, check_lengths
+    from regard.io.formats import ScoredTarget
+    from regard.io.inputs import LinePairs, check_lengths
+    from regard.io.output import check_out, open_output
 
-    given = Pairs(source, target, lambda said: print(f"regard: {said}", file=sys.stderr))
+    given = LinePairs(source, target, lambda said: print(f"regard: {said}", file=sys.stderr))
     check_out(out, source, target)
 
-    from regard.decoding.bar import bar
-    from regard.decoding.shared import Processes
+    from regard.decoding.processes import Processes
+    from regard.io.output import progress_bar
     from regard.run import load
 
     run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
     given.check(str(run.folder), run.settings.task)
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
-    with writing(out) as write, bar(given.total, out is not None) as advance:
+    with open_output(out) as write, progress_bar(given.total, out is not None) as advance:
         for sources, targets in given.chunks():
             ids = run.tokenizers.target.encode_batch(targets)
             check_lengths(target, ids, None if limit is None else limit - 1, pairs)
@@ -47,7 +48,9 @@ def score(
             lines = []
             for i, scored in enumerate(run.score(targets) if sources is None else run.score(sources, targets)):
                 pieces = [*run.tokenizers.target.pieces(ids[i]), "</s>"]
-                judged = Judged(sources[i] if sources else None, targets[i], scored.log_prob, pieces, scored.tokens)
+                judged = ScoredTarget(
+                    sources[i] if sources else None, targets[i], scored.log_prob, pieces, scored.tokens
+                )
                 lines.append(judged.line(tokens=tokens, normalise=normalise, as_json=as_json))
                 count, total = count + len(scored.tokens), total + scored.log_prob
             write("".join(lines))

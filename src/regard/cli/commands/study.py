@@ -45,7 +45,7 @@ def study(
     if untrained and name in STUDIES and STUDIES[name].trained:
         raise CommandError(f"--untrained: {name} trains all that it measures")
 
-    from regard.decoding.out import check_link
+    from regard.io.output import check_link
 
     check_link(out, "--out")
     setting = Setting(

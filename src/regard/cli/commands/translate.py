@@ -70,11 +70,12 @@ def translate(
 
     regard translate runs/en-de input.txt --out output.txt; without a file, standard input is read as it comes.
     """
-    from regard.data.lines import silent
-    from regard.decoding.file import Input, runs_and_file, search_options, translate_file
-    from regard.decoding.out import check_out, writing
-    from regard.decoding.shared import Processes
-    from regard.decoding.written import Form
+    from regard.decoding.processes import Processes
+    from regard.decoding.translate_file import runs_and_file, search_options, translate_file
+    from regard.io.formats import OutputFormat
+    from regard.io.inputs import SourceLines
+    from regard.io.lines import ignore
+    from regard.io.output import check_out, open_output
 
     def warn(said: str) -> None:
         print(f"regard: {said}", file=sys.stderr)
@@ -83,11 +84,11 @@ def translate(
     runs, file = runs_and_file([run, *(more or [])])
     check_out(out, file, prefixes)
     processes = Processes()
-    given = Input(file, prefix, prefixes, processes.world, say=warn if processes.first else silent)
+    given = SourceLines(file, prefix, prefixes, processes.world, say=warn if processes.first else ignore)
 
-    from regard.decoding.bar import bar
-    from regard.decoding.lines import CHUNK_CUDA
-    from regard.decoding.long import Fit
+    from regard.decoding.translate_file import Fit
+    from regard.io.lines import CHUNK_CUDA
+    from regard.io.output import progress_bar
     from regard.run import load
 
     with processes:
@@ -104,12 +105,15 @@ def translate(
                 split=split,
                 warn=warn,
             ),
-            Form(scores, alignment, nbest > 1, as_json),
+            OutputFormat(scores, alignment, nbest > 1, as_json),
             processes,
             nbest=nbest,
             ranked=not sample,
         )
-        with writing(out, processes.first) as write, bar(given.total, out is not None, processes.first) as advance:
+        with (
+            open_output(out, processes.first) as write,
+            progress_bar(given.total, out is not None, processes.first) as advance,
+        ):
             for lines, written in done:
                 write(written)
                 advance(lines)

@@ -22,9 +22,9 @@ from typing import Any, cast
 
 from regard.data.builtin import Example, Split, generate
 from regard.data.builtin.scenes import Pictured
-from regard.data.pharaoh import pharaoh
 from regard.disk import remove_leftovers, replacing
 from regard.errors import ArgumentError
+from regard.io.pharaoh import pharaoh
 
 __all__ = ["write"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.watch import Looks, watch
 from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
-from regard.decoding.finite import check_finite
+from regard.decoding.scoring import check_finite
 from regard.errors import ArgumentError
 from regard.inspection.alignments.settings import Chosen
 from regard.inspection.alignments.symmetry import symmetrise

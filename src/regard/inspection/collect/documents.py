@@ -8,7 +8,7 @@ import torch
 from regard.data.documents import Splitter, encode_documents, splitter_of
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizer
-from regard.decoding.labels import documents_of
+from regard.decoding.sources import documents_of
 from regard.models.han.model import HANModel, weighed
 
 __all__ = ["WeighedSentence", "weigh"]

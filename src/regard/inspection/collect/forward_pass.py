@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.span import Span
 from regard.attention.watch import CallRecord, Looks, watch
-from regard.decoding.finite import check_finite
+from regard.decoding.scoring import check_finite
 from regard.inspection.collect.exhibit import Side
 from regard.inspection.collect.sides import grid_side, slots_side
 from regard.inspection.collect.teacher_forcing import Forced

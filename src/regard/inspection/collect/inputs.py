@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from regard.data.captions import pictures_in
-from regard.decoding.lines import chunks
 from regard.errors import CommandError
 from regard.inspection.collect.open_run import Opened
+from regard.io.lines import read_chunks
 from regard.models.kinds import KINDS
 
 __all__ = ["items_of"]
@@ -29,7 +29,7 @@ def items_of(run: Opened, given: Sequence[str], count: int, say: Callable[[str],
     found = list[str]()
     for each in given or ["-"]:
         if each == "-" or is_file(each):
-            read = (line for lines in chunks(each, say=say) for line in lines if line.strip())
+            read = (line for lines in read_chunks(each, say=say) for line in lines if line.strip())
             lines = list(itertools.islice(read, count + 1 - len(found)))
             if not lines:
                 raise CommandError(f"{'standard input' if each == '-' else each}: no text in it")

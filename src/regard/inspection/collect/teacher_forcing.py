@@ -15,13 +15,12 @@ from regard.config import parse
 from regard.data.documents import encode_documents
 from regard.data.pictures import read_for
 from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer, Tokenizers
-from regard.decoding.batches import search_in_batches
+from regard.decoding.batches import label_log_probs, search_in_batches
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.found import Found
-from regard.decoding.labels import log_probabilities, source_of
 from regard.decoding.options import Options
-from regard.decoding.rows import tokens_of
+from regard.decoding.outputs import SearchResult
 from regard.decoding.search import search
+from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Side, Tree
 from regard.inspection.collect.open_run import Opened
@@ -158,7 +157,7 @@ def forced_label(run: Opened, item: Item, target: str | None) -> Forced:
         check(row, "text")
         sides = document_sides(tokenizer, row, ends=reads == "text")
         source = source_of([row], reads).to(run.device)
-    likely = log_probabilities(run.model, source)[0].exp().tolist()
+    likely = label_log_probs(run.model, source)[0].exp().tolist()
     labels = dict(zip(run.labels, likely, strict=True))
     label = target if target is not None else max(labels, key=lambda name: labels[name])
     number = run.labels.index(label)
@@ -180,7 +179,7 @@ def said_sides(tokenizer: Tokenizer, said: list[int], text: str | None) -> dict[
     }
 
 
-def grown(found: Found, tokenizer: Tokenizer, options: Options) -> Tree | None:
+def grown(found: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
     """The tree of a search that noted its steps."""
     if found.steps is None:
         return None

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 from regard.data.tokenizer import END, Tokenizer
-from regard.decoding import found
+from regard.decoding import outputs
 from regard.inspection.collect.exhibit import Candidate, Tree
 
 __all__ = ["tree_of"]
 
 
-def tree_of(steps: Sequence[Sequence[found.Candidate]], output: Sequence[int], tokenizer: Tokenizer, beam: int) -> Tree:
+def tree_of(
+    steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int], tokenizer: Tokenizer, beam: int
+) -> Tree:
     """The noted steps of a search in pieces; those on the way to `output` are marked."""
     way, totals, made = path(steps, output), {0: 0.0}, []
     for number, step in enumerate(steps):
@@ -32,7 +34,7 @@ def tree_of(steps: Sequence[Sequence[found.Candidate]], output: Sequence[int], t
     return Tree(beam, tuple(made))
 
 
-def path(steps: Sequence[Sequence[found.Candidate]], output: Sequence[int]) -> dict[int, int]:
+def path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int]) -> dict[int, int]:
     """The place of the candidate, step by step, on the way to the output; none where it was not found on it."""
     if len(output) >= len(steps):
         return {}

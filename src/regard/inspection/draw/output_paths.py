@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from regard.decoding.out import check_link
 from regard.errors import CommandError
+from regard.io.output import check_link
 
 __all__ = ["Where"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.training.keeping import Counters
+from regard.training.trainer_state import Counters
 
 FIGURES = st.lists(
     st.tuples(st.sampled_from([0.0, 0.1, 0.5, math.nan]), st.sampled_from([0.5, 1.0, 2.0, 3.0, math.inf, math.nan])),

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from regard.decoding.out import check_out, writing
 from regard.errors import CommandError
+from regard.io.output import check_out, open_output
 
 
 @pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt, "signal"])
@@ -17,7 +17,7 @@ def test_what_fails_leaves_what_was(tmp_path, stop, capsys):
     out.write_text("before")
 
     def half() -> None:
-        with writing(out) as write:
+        with open_output(out) as write:
             write("half")
             if stop == "signal":
                 signal.raise_signal(signal.SIGTERM)
@@ -33,7 +33,7 @@ def test_what_fails_leaves_what_was(tmp_path, stop, capsys):
 
 def test_what_succeeds_is_whole(tmp_path):
     for name in ("out.txt", "out.gz"):
-        with writing(tmp_path / name) as write:
+        with open_output(tmp_path / name) as write:
             write("ä\u2028\r\n")
             assert not (tmp_path / name).exists()
             write("b\n")
@@ -44,7 +44,7 @@ def test_what_succeeds_is_whole(tmp_path):
 def test_a_link_stays_one(tmp_path):
     (tmp_path / "real").write_text("before")
     (tmp_path / "link").symlink_to("real")
-    with writing(tmp_path / "link") as write:
+    with open_output(tmp_path / "link") as write:
         write("after")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "after"
@@ -55,7 +55,7 @@ def test_a_named_pipe_is_written_as_it_comes(tmp_path):
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
     reader.start()
-    with writing(tmp_path / "pipe") as write:
+    with open_output(tmp_path / "pipe") as write:
         write("one\n")
     reader.join()
     assert read == ["one\n"]
@@ -63,14 +63,14 @@ def test_a_named_pipe_is_written_as_it_comes(tmp_path):
 
 
 def test_another_process_writes(tmp_path):
-    with writing(tmp_path / "out", real=False) as write:
+    with open_output(tmp_path / "out", real=False) as write:
         write("nothing")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_from_a_thread(tmp_path):
     def work() -> None:
-        with writing(tmp_path / "out") as write:
+        with open_output(tmp_path / "out") as write:
             write("done")
 
     thread = threading.Thread(target=work)
@@ -85,8 +85,8 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
         with open("/dev/full", "w") as disk:
             disk.write(text)
 
-    monkeypatch.setattr("regard.decoding.out.stream", full)
-    with pytest.raises(OSError, match="No space left") as error, writing(tmp_path / "out") as write:
+    monkeypatch.setattr("regard.io.output.write_text", full)
+    with pytest.raises(OSError, match="No space left") as error, open_output(tmp_path / "out") as write:
         write("text")
     assert error.value.filename == str(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

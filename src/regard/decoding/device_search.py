@@ -16,12 +16,12 @@ from torch import Tensor
 
 from regard.attention.cache import Cache
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.found import Found, Output
 from regard.decoding.options import Options
+from regard.decoding.outputs import Output, SearchResult
 from regard.kernels.top_tokens import top_tokens
 from regard.models.contract import Memory, Model
 
-__all__ = ["Ended", "Places"]
+__all__ = ["Ended", "DeviceSearch"]
 
 FREE = -1  # behind a prefix
 
@@ -38,7 +38,7 @@ class Ended:
     parents: Tensor  # [s t r]
     words: Tensor  # [s t r]
 
-    def found(self, nbest: int) -> list[Found]:
+    def found(self, nbest: int) -> list[SearchResult]:
         """The outputs of each place; this waits for the device."""
         scores, log_probs, natural = (x[:, :nbest].tolist() for x in (self.scores, self.log_probs, self.natural))
         lengths, row = self.lengths[:, :nbest].cpu().numpy(), self.rows[:, :nbest].cpu().numpy().astype(np.int64)
@@ -52,7 +52,7 @@ class Ended:
             row = np.where(there, parents[place, step, row], row)
         rows = said.tolist()
         return [
-            Found(
+            SearchResult(
                 [
                     Output(rows[i][j][: lengths[i, j]], log_probs[i][j], score, natural[i][j])
                     for j, score in enumerate(each)
@@ -63,7 +63,7 @@ class Ended:
         ]
 
 
-class Places:
+class DeviceSearch:
     """A search under way in `count` places, with room for `size` steps and `keys` source positions each."""
 
     def __init__(self, model: Model, memory: Memory, count: int, size: int, options: Options, prefix: int = 0):

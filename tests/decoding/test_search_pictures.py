@@ -9,10 +9,11 @@ from decoding.cases import every_target
 from models.pictured import CASES, captioner, pictures
 
 from regard.data.tokenizer import END, PAD, START
+from regard.decoding.batches import search_pictures
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.limits import CAPTION
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.pictures import search_pictures
-from regard.decoding.search import CAPTION, greedy, search
+from regard.decoding.search import greedy, search
 from regard.errors import ArgumentError
 from regard.models.contract import Pictures, Tokens
 

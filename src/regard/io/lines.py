@@ -6,14 +6,32 @@ line is cut while it is read: LONGEST characters of it are kept, however long it
 so that memory is bounded. How many lines were cut is said once, with the number of the first.
 """
 
+import io
+import select
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
-from regard.errors import DataError
+from regard.errors import CommandError, DataError
 
-__all__ = ["LONGEST", "Bytes", "Say", "check_file", "read_lines", "read_whole", "silent"]
+__all__ = [
+    "CHUNK",
+    "CHUNK_CUDA",
+    "LONGEST",
+    "Bytes",
+    "Say",
+    "check_file",
+    "check_unchanged",
+    "count_lines",
+    "ignore",
+    "is_pipe",
+    "name_of",
+    "read_chunks",
+    "read_lines",
+    "read_whole",
+]
 
 LONGEST = 1_000_000  # characters of a line: far more than a sentence has, or a document
 KEPT = 4 * LONGEST  # bytes that may be needed for them
@@ -27,6 +45,12 @@ UNZIPPED = 16 + zlib.MAX_WBITS  # with gzip's header
 Say = Callable[[str], None]
 
 
+CHUNK = 1024  # lines that are searched together: enough to sort by length, few enough to see them come
+CHUNK_CUDA = 16 * CHUNK
+CHARACTERS = 4_000_000  # of a chunk: some long lines are enough
+STANDARD = "-"
+
+
 @runtime_checkable
 class Bytes(Protocol):
     """What bytes come from."""
@@ -34,7 +58,7 @@ class Bytes(Protocol):
     def read1(self, size: int = ..., /) -> bytes: ...
 
 
-def silent(said: str) -> None:
+def ignore(said: str) -> None:
     """For whoever need not be told, as somebody else is."""
 
 
@@ -51,20 +75,20 @@ def check_file(path: str | Path) -> None:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def read_lines(stream: Bytes, name: str, say: Say = silent) -> Iterator[list[str]]:
+def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str]]:
     """The lines that end in each block of bytes, and the last one; `name` is what the stream is called in messages."""
     number = cut = first_cut = 0
     begun, length = bytearray(), 0  # a line whose end was not seen yet: what is kept of it, and its bytes so far
     try:
-        for block in unpacked(stream):
+        for block in decompress(stream):
             nul = block.find(b"\0")
             *ends, rest = (block if nul < 0 else block[:nul]).split(b"\n")
             lines: list[str] = []
             for part in ends:
                 number += 1
-                raw = kept(begun, part) if begun else part
+                raw = append_limited(begun, part) if begun else part
                 try:
-                    text, whole = text_of(raw, length + len(part), f"{name}, line {number:,}", number)
+                    text, whole = decode_line(raw, length + len(part), f"{name}, line {number:,}", number)
                 except DataError:
                     yield lines
                     raise
@@ -72,7 +96,7 @@ def read_lines(stream: Bytes, name: str, say: Say = silent) -> Iterator[list[str
                     cut, first_cut = cut + 1, first_cut or number
                 lines.append(text)
                 begun, length = bytearray(), 0
-            begun, length = kept(begun, rest), length + len(rest)
+            begun, length = append_limited(begun, rest), length + len(rest)
             yield lines
             if nul >= 0:
                 check_utf16(begun, f"{name}, line {number + 1:,}", number + 1)
@@ -83,7 +107,7 @@ def read_lines(stream: Bytes, name: str, say: Say = silent) -> Iterator[list[str
         raise DataError(f"{name}: broken gzip after line {number:,}: {reason(error)}") from None
     if begun:
         number += 1
-        text, whole = text_of(begun, length, f"{name}, line {number:,}", number)
+        text, whole = decode_line(begun, length, f"{name}, line {number:,}", number)
         if not whole:
             cut, first_cut = cut + 1, first_cut or number
         yield [text]
@@ -94,13 +118,13 @@ def read_lines(stream: Bytes, name: str, say: Say = silent) -> Iterator[list[str
         say(f"{name}: {cut:,} {said}")
 
 
-def kept(begun: bytearray, more: bytes) -> bytearray:
+def append_limited(begun: bytearray, more: bytes) -> bytearray:
     """A line and what follows of it, as far as it is kept."""
     begun += more[: KEPT - len(begun)]
     return begun
 
 
-def text_of(raw: bytes | bytearray, length: int, place: str, number: int) -> tuple[str, bool]:
+def decode_line(raw: bytes | bytearray, length: int, place: str, number: int) -> tuple[str, bool]:
     """A line of `length` bytes, of which these are the first, as text; and whether it is all of it."""
     check_utf16(raw, place, number)
     whole = length == len(raw)
@@ -123,7 +147,7 @@ def check_utf16(raw: bytes | bytearray, place: str, number: int) -> None:
         raise DataError(f"{place}: looks like UTF-16; convert the file to UTF-8")
 
 
-def unpacked(stream: Bytes) -> Iterator[bytes]:
+def decompress(stream: Bytes) -> Iterator[bytes]:
     """Bytes as they come, unpacked where the first two say that they are gzip; a zlib.error where that is broken."""
     data = stream.read1(BLOCK)
     while len(data) == 1 and (more := stream.read1(BLOCK)):
@@ -158,7 +182,7 @@ def read_whole(path: str | Path) -> str:
     found = bytearray()
     try:
         with open(path, "rb") as stream:
-            for block in unpacked(stream):
+            for block in decompress(stream):
                 found += block
                 if len(found) > WHOLE:
                     raise DataError(f"{path}: more than {WHOLE >> 20:,} MiB, too large to be read as one text")
@@ -169,3 +193,98 @@ def read_whole(path: str | Path) -> str:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start + 1:,} is not UTF-8; convert the file to UTF-8") from None
+
+
+def unequal_lines(
+    source: str | Path, sources: int, target: str | Path, targets: int, how: str = "is the translation of"
+) -> DataError:
+    return DataError(
+        f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected as many in both, "
+        f"as line i of one {how} line i of the other"
+    )
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What bytes come from, and whether there are more."""
+
+    def read1(self, size: int = ..., /) -> bytes: ...
+    def fileno(self) -> int: ...
+
+
+def name_of(path: str | Path) -> str:
+    """What a file is called in messages."""
+    return "standard input" if str(path) == STANDARD else str(path)
+
+
+def is_pipe(path: str | Path) -> bool:
+    """Whether it is there and cannot be read twice: standard input, a named pipe."""
+    return str(path) == STANDARD or (Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir())
+
+
+def count_lines(path: str | Path) -> int:
+    """The lines of a file, all of them looked at: what cannot be read is known before any work is done."""
+    return sum(map(len, read_chunks(path)))
+
+
+def check_unchanged(path: str | Path, before: int | None, lines: int) -> None:
+    """Refuse a file that had another number of lines when they were counted."""
+    if before is not None and lines != before:
+        raise DataError(f"{path}: changed while it was read: it had {before:,} lines, and then {lines:,}")
+
+
+def read_chunks(path: str | Path, size: int = CHUNK, say: Say = ignore) -> Iterator[list[str]]:
+    """The lines of a file or, for "-", of standard input: those that are there, `size` at most, one at least.
+
+    A DataError names the line that is not UTF-8 text; the lines before it are given first. `say` is told at the end how
+    many lines were cut.
+    """
+    if str(path) == STANDARD:
+        if sys.stdin is None:
+            raise CommandError("standard input: closed, expected lines of text or a file's name")
+        yield from gather_chunks(cast(Stream, sys.stdin.buffer), "standard input", size, say)
+        return
+    if Path(path).is_dir():
+        raise DataError(f"{path}: a folder given, expected a file")
+    try:
+        with open(path, "rb") as stream:
+            yield from gather_chunks(stream, str(path), size, say)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def gather_chunks(stream: Stream, name: str, size: int, say: Say = ignore) -> Iterator[list[str]]:
+    """As many lines as can be had without waiting."""
+    lines: list[str] = []
+    characters = 0
+    try:
+        for more in read_lines(stream, name, say):
+            lines += more
+            characters += sum(map(len, more))
+            while len(lines) >= size:
+                yield lines[:size]
+                lines = lines[size:]
+                characters = sum(map(len, lines))
+            if lines and (characters >= CHARACTERS or not is_ready(stream)):
+                yield lines
+                lines, characters = [], 0
+    except DataError:
+        if lines:
+            yield lines
+        raise
+    if lines:
+        yield lines
+
+
+def is_ready(stream: Stream) -> bool:
+    """Whether reading on would not have to wait."""
+    try:
+        number = stream.fileno()
+    except io.UnsupportedOperation:  # it is all in memory
+        return True
+    try:
+        return bool(select.select([number], [], [], 0)[0])
+    except (OSError, ValueError):  # a system that can only ask this of sockets
+        return False

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import gzip
+import os
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 from regard.disk import replacing
 from regard.errors import CommandError
 
-__all__ = ["check_link", "check_out", "writing"]
+__all__ = ["check_link", "check_out", "open_output", "progress_bar"]
 
 
 def check_out(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:
@@ -42,7 +43,7 @@ def check_link(out: Path, flag: str) -> None:
 
 
 @contextlib.contextmanager
-def writing(out: Path | None, real: bool = True) -> Iterator[Callable[[str], None]]:
+def open_output(out: Path | None, real: bool = True) -> Iterator[Callable[[str], None]]:
     """Write text, in UTF-8, to standard output as it comes, or to a file that is there when it is whole.
 
     A name that ends in .gz is packed. What is no file, such as a named pipe, is written as it comes too. What is not
@@ -72,17 +73,17 @@ def ending_on_request() -> Iterator[None]:
 
 @contextlib.contextmanager
 def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]:
-    """Where `writing` writes to."""
+    """Where `open_output` writes to."""
     if not real:
         yield lambda text: None
         return
     if out is None:
-        yield lambda text: stream(sys.stdout.buffer, text)
+        yield lambda text: write_text(sys.stdout.buffer, text)
         return
     if out.exists() and not out.is_file():
         try:
             with open(out, "wb") as file:
-                yield lambda text: stream(file, text)
+                yield lambda text: write_text(file, text)
         except OSError as error:
             error.filename = error.filename or str(out)
             raise
@@ -92,16 +93,45 @@ def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]
         with replacing(whole) as file:
             if out.suffix == ".gz":
                 with gzip.GzipFile(out.stem, "wb", fileobj=file) as packed:
-                    yield lambda text: stream(packed, text)
+                    yield lambda text: write_text(packed, text)
             else:
-                yield lambda text: stream(file, text)
+                yield lambda text: write_text(file, text)
     except OSError as error:
         if error.filename == str(whole):
             error.filename = str(out)
         raise
 
 
-def stream(file: Any, text: str) -> None:
+def write_text(file: Any, text: str) -> None:
     """Write and flush; the name of a file that is not UTF-8 is written as the bytes that it has."""
     file.write(text.encode(errors="surrogateescape"))
     file.flush()
+
+
+@contextlib.contextmanager
+def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[Callable[[int], None]]:
+    """Call what this gives with the number of lines that were done.
+
+    Drawn only where the number of all is known and standard error is a terminal that the results do not go to as well
+    (`out`: they go to a file), by the first of several processes.
+    """
+    terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    if total is None or not first or not terminal or (sys.stdout.isatty() and not out):
+        yield lambda lines: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Pace(ProgressColumn):
+        """Lines a second."""
+
+        def render(self, task: Task) -> Text:
+            speed = task.completed / task.elapsed if task.elapsed else 0
+            return Text(f"{speed:,.{0 if speed >= 10 else 1}f} lines/s" if speed else "")
+
+    columns = BarColumn(), MofNCompleteColumn(), Pace(), TimeRemainingColumn()
+    console = Console(stderr=True, highlight=False)
+    with Progress(*columns, console=console, redirect_stdout=False, speed_estimate_period=120) as shown:
+        task = shown.add_task("", total=total)
+        yield lambda lines: shown.advance(task, lines)

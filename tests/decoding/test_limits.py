@@ -6,8 +6,8 @@ import time
 import pytest
 import torch
 
+from regard.decoding.limits import bytes_of, check_search, row_bytes
 from regard.decoding.options import Options
-from regard.decoding.room import bytes_of, check_search, row_bytes
 from regard.decoding.search import search
 from regard.errors import ArgumentError
 from regard.machine import memory

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from regard.errors import NotFiniteError
 
-__all__ = ["Candidate", "Found", "Output", "Pool", "check_outputs", "merged"]
+__all__ = ["Candidate", "SearchResult", "Output", "Pool", "check_outputs", "merge_pools"]
 
 
 class Output(NamedTuple):
@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass
-class Found:
+class SearchResult:
     """The outputs for one sentence, best first (samples as they were drawn), and its steps where asked for."""
 
     outputs: list[Output] = field(default_factory=list)
@@ -62,7 +62,7 @@ def check_outputs(outputs: list[Output]) -> None:
         )
 
 
-def merged(pools: list[Pool], count: int) -> list[Output]:
+def merge_pools(pools: list[Pool], count: int) -> list[Output]:
     """The best of all groups, each sequence once."""
     best: dict[tuple[int, ...], Output] = {}
     for output in sorted((each for pool in pools for each in pool.outputs), key=lambda each: -each.score):

@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.corpus import lines as corpus_lines
-from regard.data.lines import LONGEST, unpacked
-from regard.decoding.lines import CHARACTERS, changed, chunks, count_lines, gathered, is_pipe
 from regard.errors import DataError
+from regard.io.lines import (
+    CHARACTERS,
+    LONGEST,
+    check_unchanged,
+    count_lines,
+    decompress,
+    gather_chunks,
+    is_pipe,
+    read_chunks,
+)
 
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n"), max_size=12)
 
@@ -32,7 +40,7 @@ class Dripping(io.RawIOBase):
 
 
 def all_lines(path, size=1024) -> list[str]:
-    return [line for chunk in chunks(path, size) for line in chunk]
+    return [line for chunk in read_chunks(path, size) for line in chunk]
 
 
 @given(st.lists(ANY), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 5), st.integers())
@@ -44,7 +52,7 @@ def test_any_text_comes_back(texts, last, packed, windows, size, seed):
     end = "\r\n" if windows else "\n"
     data = end.join(texts).encode() + (end.encode() if texts and (last or not texts[-1]) else b"")
     data = gzip.compress(data) if packed else data
-    found = list(gathered(Dripping(data, seed), "x", size))
+    found = list(gather_chunks(Dripping(data, seed), "x", size))
     assert [line for chunk in found for line in chunk] == texts
     assert all(1 <= len(chunk) <= size for chunk in found)
 
@@ -67,7 +75,7 @@ def test_what_looks_like_a_line_end_and_is_none(tmp_path):
 def test_packed_files_put_together_and_padded(tmp_path):
     data = gzip.compress(b"one\ntw") + gzip.compress(b"o\nthree\n") + bytes(512)
     for seed in range(20):
-        assert b"".join(unpacked(Dripping(data, seed))) == b"one\ntwo\nthree\n"
+        assert b"".join(decompress(Dripping(data, seed))) == b"one\ntwo\nthree\n"
     (tmp_path / "file").write_bytes(data)
     assert all_lines(tmp_path / "file") == ["one", "two", "three"]
 
@@ -87,7 +95,7 @@ def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
     (tmp_path / "file").write_bytes(data)
     found = []
     with pytest.raises(DataError) as error:
-        found.extend(line for chunk in chunks(tmp_path / "file") for line in chunk)
+        found.extend(line for chunk in read_chunks(tmp_path / "file") for line in chunk)
     assert found == good
     assert str(error.value).startswith(str(tmp_path / said))
     with pytest.raises(DataError):
@@ -96,9 +104,9 @@ def test_what_is_no_text_is_named_after_what_is(tmp_path, data, good, said):
 
 def test_what_is_no_file(tmp_path):
     with pytest.raises(DataError, match="none.txt: no such file$"):
-        list(chunks(tmp_path / "none.txt"))
+        list(read_chunks(tmp_path / "none.txt"))
     with pytest.raises(DataError, match="a folder given, expected a file$"):
-        list(chunks(tmp_path))
+        list(read_chunks(tmp_path))
     assert not is_pipe(tmp_path)
     assert not is_pipe(tmp_path / "none.txt")
     assert is_pipe("-")
@@ -106,14 +114,14 @@ def test_what_is_no_file(tmp_path):
 
 def test_chunks_of_a_file_are_full(tmp_path):
     (tmp_path / "file").write_text("".join(f"line {i}\n" for i in range(5000)))
-    assert [len(chunk) for chunk in chunks(tmp_path / "file", 1024)] == [1024] * 4 + [904]
+    assert [len(chunk) for chunk in read_chunks(tmp_path / "file", 1024)] == [1024] * 4 + [904]
     assert not is_pipe(tmp_path / "file")
 
 
 def test_a_long_line_is_cut_in_the_time_of_its_length(tmp_path):
     (tmp_path / "file").write_bytes(b"word " * 4_000_000 + b"\nnext\n")
     start, said = time.perf_counter(), []
-    found = [line for chunk in chunks(tmp_path / "file", say=said.append) for line in chunk]
+    found = [line for chunk in read_chunks(tmp_path / "file", say=said.append) for line in chunk]
     assert [len(line) for line in found] == [LONGEST, 4]
     assert said == [f"{tmp_path / 'file'}: line 1 has more than {LONGEST:,} characters and was cut there"]
     assert time.perf_counter() - start < 5
@@ -122,16 +130,16 @@ def test_a_long_line_is_cut_in_the_time_of_its_length(tmp_path):
 def test_chunks_of_long_lines_are_small(tmp_path):
     """What is searched together is bounded in characters, too."""
     (tmp_path / "file").write_bytes((b"word " * (CHARACTERS // 20) + b"\n") * 10)
-    sizes = [len(chunk) for chunk in chunks(tmp_path / "file")]
+    sizes = [len(chunk) for chunk in read_chunks(tmp_path / "file")]
     assert sum(sizes) == 10
     assert max(sizes) <= 5
 
 
 def test_a_file_that_changes_is_refused():
-    changed("file", None, 3)
-    changed("file", 3, 3)
+    check_unchanged("file", None, 3)
+    check_unchanged("file", 3, 3)
     with pytest.raises(DataError, match="file: changed while it was read: it had 3 lines, and then 2"):
-        changed("file", 3, 2)
+        check_unchanged("file", 3, 2)
 
 
 def test_nobody_waits_for_the_next_line(tmp_path):
@@ -149,7 +157,7 @@ def test_nobody_waits_for_the_next_line(tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     found = []
-    for chunk in chunks(tmp_path / "pipe"):
+    for chunk in read_chunks(tmp_path / "pipe"):
         found.append(chunk)
         seen.set()
     writer.join()

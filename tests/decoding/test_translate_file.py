@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.sentences import Piece, pieces
-from regard.decoding.long import Fit, joined
+from regard.decoding.translate_file import Fit, join_outputs
 from regard.run import Translation
 
 
@@ -60,7 +60,7 @@ def test_the_best_of_a_line_are_the_best_combinations(scores, count):
         [output(f"{i}.{j}", each) for j, each in enumerate(sorted(row, reverse=True)[:count])]
         for i, row in enumerate(scores)
     ]
-    found = joined("x" * len(scores), parts, outputs, count)
+    found = join_outputs("x" * len(scores), parts, outputs, count)
     every = sorted((sum(each.score for each in row) for row in itertools.product(*outputs)), reverse=True)
     assert [each.score for each in found] == every[: len(found)]
     assert len(found) == (min(count, len(every)) if len(scores) > 1 else len(outputs[0]))
@@ -76,15 +76,15 @@ def test_links_count_words_of_the_whole_line():
     parts = pieces(line, lambda text: len(text.split()), 2)
     assert [part.text for part in parts] == ["One two.", "Three four", "five"]
     outputs = [[output("a b", -1, [(0, 1), (1, 0)])], [output("", -1)], [output("c", -1, [(0, 0)])]]
-    assert joined(line, parts, outputs, 1)[0].alignment == ((0, 1), (1, 0), (4, 2))
+    assert join_outputs(line, parts, outputs, 1)[0].alignment == ((0, 1), (1, 0), (4, 2))
     # A word that was cut in two is one word of the line.
     parts = pieces("abcd ef", len, 3)
     assert [part.text for part in parts] == ["abc", "d", "ef"]
     outputs = [[output(part.text, -1, [(0, 0)])] for part in parts]
-    assert joined("abcd ef", parts, outputs, 1)[0].alignment == ((0, 0), (0, 1), (1, 2))
+    assert join_outputs("abcd ef", parts, outputs, 1)[0].alignment == ((0, 0), (0, 1), (1, 2))
 
 
 def test_samples_are_put_together_in_their_order():
     outputs = [[output("a", -5), output("b", -1)], [output("c", -2), output("d", -9)]]
     parts = [Piece(0, 1, "x"), Piece(2, 3, "y")]
-    assert [each.text for each in joined("x y", parts, outputs, 2, ranked=False)] == ["a c", "b d"]
+    assert [each.text for each in join_outputs("x y", parts, outputs, 2, ranked=False)] == ["a c", "b d"]

@@ -8,10 +8,11 @@ from decoding.cases import SMALL, WORDS, sentences, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.decoding.device_search import DeviceSearch
+from regard.decoding.limits import output_limits
 from regard.decoding.options import Options
-from regard.decoding.places import Places
-from regard.decoding.rows import tokens_of
-from regard.decoding.search import limits, search
+from regard.decoding.search import search
+from regard.decoding.sources import tokens_of
 
 LONGEST = 7
 
@@ -20,9 +21,9 @@ LONGEST = 7
 def by_places(model, sources, options, prefixes=None, count=3, together=1):
     """Sentences through a few places: `together` at a time come into what is free."""
     memory = model.encode(tokens_of([[3] * LONGEST]))
-    most = max(int(limits(model, tokens_of([each]), options).max()) for each in sources)
+    most = max(int(output_limits(model, tokens_of([each]), options).max()) for each in sources)
     longest = max((len(prefix) for prefix in prefixes or ()), default=0)
-    places = Places(model, memory, count, max(most, longest + 20) + 1, options, longest)
+    places = DeviceSearch(model, memory, count, max(most, longest + 20) + 1, options, longest)
     waiting, inside, found = list(range(len(sources))), [None] * count, {}
     while waiting or any(each is not None for each in inside):
         free = [place for place, each in enumerate(inside) if each is None]
@@ -35,7 +36,7 @@ def by_places(model, sources, options, prefixes=None, count=3, together=1):
             given_ = None if begun is None or not any(begun) else tokens_of(begun, fill=-1).ids
             neighbours = chosen[-1] - chosen[0] + 1 == len(chosen)
             index = slice(chosen[0], chosen[-1] + 1) if neighbours else torch.tensor(chosen)
-            places.put(index, model.encode(batch), limits(model, batch, options, begun), given_)
+            places.put(index, model.encode(batch), output_limits(model, batch, options, begun), given_)
             for place, i in zip(chosen, numbers, strict=True):
                 inside[place] = i
         places.advance()
@@ -96,10 +97,10 @@ def test_a_vocabulary_smaller_than_the_beam():
 def test_a_place_that_is_done_waits_without_effect():
     model, options = small("transformer"), Options(beam=2, nbest=2, longest=4)
     with torch.no_grad():
-        places = Places(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, options)
+        places = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, options)
         assert not places.going.any()
         batch = tokens_of([[3, 4, 5]])
-        places.put(slice(1, 2), model.encode(batch), limits(model, batch, options))
+        places.put(slice(1, 2), model.encode(batch), output_limits(model, batch, options))
         for _ in range(30):  # many more steps than there is room for
             places.advance()
         assert not places.going.any()
@@ -112,10 +113,10 @@ def test_states_keep_their_addresses():
     """What a graph holds are addresses: a step, a sentence put in and one taken out move nothing."""
     model, options = small("transformer"), Options(beam=2, longest=4)
     with torch.no_grad():
-        places = Places(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, options)
+        places = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, options)
         before = {name: value.data_ptr() for name, value in vars(places).items() if isinstance(value, torch.Tensor)}
         batch = tokens_of([[3, 4, 5], [6]])
-        places.put(torch.tensor([0, 1]), model.encode(batch), limits(model, batch, options))
+        places.put(torch.tensor([0, 1]), model.encode(batch), output_limits(model, batch, options))
         places.advance()
         places.ended(torch.tensor([1]))
         after = {name: value.data_ptr() for name, value in vars(places).items() if isinstance(value, torch.Tensor)}

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.pharaoh import parse_pharaoh, pharaoh
 from regard.errors import DataError
+from regard.io.pharaoh import parse_pharaoh, pharaoh
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=20))

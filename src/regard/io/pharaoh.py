@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.lines import Say
 from regard.errors import DataError
+from regard.io.lines import Say
 
 __all__ = ["Link", "Slips", "marked_links", "parse_pharaoh", "pharaoh"]
 

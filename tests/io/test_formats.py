@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.decoding.written import Form, number, sampled
+from regard.io.formats import OutputFormat, json_number, sample_line
 from regard.run import Translation
 
 FIRST = Translation("der Hund", -1.25, -2.5, ("▁der", "▁Hund"), True, ((0, 0), (1, 1)))
@@ -15,13 +15,15 @@ SECOND = Translation("ein Hund", -1.5, -3.0, ("▁ein", "▁Hund"), False)
 
 def test_forms():
     both = [FIRST, SECOND]
-    assert Form().lines(4, "the dog", both) == "der Hund\n"
-    assert Form(scores=True).lines(4, "the dog", both) == "der Hund\t-1.2500\n"
-    assert Form(alignment=True).lines(4, "the dog", both) == "der Hund\t0-0 1-1\n"
-    assert Form(scores=True, alignment=True).lines(4, "the dog", both) == "der Hund\t-1.2500\t0-0 1-1\n"
-    assert Form(nbest=True).lines(4, "the dog", both) == "4 ||| der Hund ||| -1.2500\n4 ||| ein Hund ||| -1.5000\n"
-    assert Form(nbest=True, alignment=True).lines(0, "", [SECOND]) == "0 ||| ein Hund ||| -1.5000 ||| \n"
-    assert json.loads(Form(as_json=True).lines(4, "the dog", [SECOND])) == {
+    assert OutputFormat().lines(4, "the dog", both) == "der Hund\n"
+    assert OutputFormat(scores=True).lines(4, "the dog", both) == "der Hund\t-1.2500\n"
+    assert OutputFormat(alignment=True).lines(4, "the dog", both) == "der Hund\t0-0 1-1\n"
+    assert OutputFormat(scores=True, alignment=True).lines(4, "the dog", both) == "der Hund\t-1.2500\t0-0 1-1\n"
+    assert (
+        OutputFormat(nbest=True).lines(4, "the dog", both) == "4 ||| der Hund ||| -1.2500\n4 ||| ein Hund ||| -1.5000\n"
+    )
+    assert OutputFormat(nbest=True, alignment=True).lines(0, "", [SECOND]) == "0 ||| ein Hund ||| -1.5000 ||| \n"
+    assert json.loads(OutputFormat(as_json=True).lines(4, "the dog", [SECOND])) == {
         "source": "the dog",
         "translations": [
             {
@@ -34,9 +36,9 @@ def test_forms():
             }
         ],
     }
-    assert sampled(SECOND) == "ein Hund\n"
-    assert sampled(SECOND, scores=True) == "ein Hund\t-3.0000\n"
-    assert json.loads(sampled(SECOND, as_json=True)) == {
+    assert sample_line(SECOND) == "ein Hund\n"
+    assert sample_line(SECOND, scores=True) == "ein Hund\t-3.0000\n"
+    assert json.loads(sample_line(SECOND, as_json=True)) == {
         "text": "ein Hund",
         "log_prob": -3.0,
         "tokens": ["▁ein", "▁Hund"],
@@ -47,7 +49,7 @@ def test_forms():
 @given(st.text(), st.booleans(), st.booleans(), st.booleans())
 def test_an_output_is_one_line(text, scores, nbest, as_json):
     output = Translation(text, -math.inf, math.nan, (text,), True)
-    line = Form(scores, False, nbest, as_json).lines(0, text, [output])
+    line = OutputFormat(scores, False, nbest, as_json).lines(0, text, [output])
     assert line.count("\n") == 1
     assert line.endswith("\n")
     if as_json:
@@ -60,4 +62,4 @@ def test_an_output_is_one_line(text, scores, nbest, as_json):
 
 
 def test_numbers_are_what_json_has():
-    assert [number(each) for each in (0.12345678, -math.inf, math.nan)] == [0.123457, None, None]
+    assert [json_number(each) for each in (0.12345678, -math.inf, math.nan)] == [0.123457, None, None]

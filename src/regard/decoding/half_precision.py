@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.models.contract import Model
 
-__all__ = ["in_half"]
+__all__ = ["to_bfloat16"]
 
 MORE = 8  # columns behind a readout's weights: two are used, and products want a multiple of eight
 
@@ -43,7 +43,7 @@ class WideReadout(nn.Module):
         return torch.mm(wide, self.weight.t(), out_dtype=torch.float32).unflatten(0, x.shape[:-1])
 
 
-def in_half(model: Model) -> Model:
+def to_bfloat16(model: Model) -> Model:
     """A copy with weights in bfloat16."""
     half = copy.deepcopy(model)
     wide = {

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["likeliest", "log_sum"]
+__all__ = ["top_tokens", "log_sum"]
 
 FOLDS = 8  # scores that are compared at once, from columns v / FOLDS apart
 MANY = 512  # from here on folding pays
@@ -15,7 +15,7 @@ ROWS = 64  # whose exponentials fit into a processor's cache
 LOG2E = 1 / math.log(2)
 
 
-def likeliest(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor, "s r k"], Int[Tensor, "s r k"]]:
+def top_tokens(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor, "s r k"], Int[Tensor, "s r k"]]:
     """The best tokens of each row and their scores, in order.
 
     On a CPU the vocabulary is folded first: of every FOLDS columns the maximum. The best `count` tokens are in the

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.decoding.likeliest import MANY, likeliest, log_sum
+from regard.decoding.top_tokens import MANY, log_sum, top_tokens
 
 
 @pytest.mark.parametrize("size", [5, MANY - 1, MANY, MANY + 1, MANY + 7, 1001, 8000])
@@ -17,7 +17,7 @@ def test_the_best_are_found(size, count, dtype):
         scores[1, 1, :: size // 8] += 50
         scores[2, 2] = -torch.inf
         scores[2, 2, [1, -1]] = torch.tensor([2.0, 3.0], dtype=dtype)
-    values, tokens = likeliest(scores, count)
+    values, tokens = top_tokens(scores, count)
     wanted, _ = scores.sort(-1, descending=True)
     assert torch.equal(values, wanted[..., :count])
     assert torch.equal(scores.gather(-1, tokens), values)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from regard.data.tokenizer import END, PAD
-from regard.decoding.labels import documents_of, flat_of, label_in_batches, label_pictures
+from regard.decoding.batches import label_in_batches, label_pictures
+from regard.decoding.sources import documents_of, flat_of
 from regard.models.contract import Pictures
 from regard.models.kinds import build, model_config
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiny import free_port
 
-from regard.decoding.shared import Processes
+from regard.decoding.processes import Processes
 from regard.errors import ArgumentError, CommandError, RegardError
 
 

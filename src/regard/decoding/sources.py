@@ -1,0 +1,61 @@
+"""Token numbers as the tensors that models read: sentences, texts, documents."""
+
+
+# n documents · b documents of a batch · v labels
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import torch
+from jaxtyping import Int, Int64
+
+from regard.data.tokenizer import END, PAD
+from regard.models.contract import Documents, Tokens
+
+__all__ = ["documents_of", "flat_of", "source_of", "tokens_of"]
+
+Row = Sequence[int] | Int[np.ndarray, " _"]
+
+
+def tokens_of(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu", fill: int = PAD) -> Tokens:
+    """Sentences of token numbers as a padded batch: all in one piece, as there may be thousands."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    width = max(1, int(lengths.max(initial=0)))
+    ids = np.full((len(rows), width), fill, np.int64)
+    there = np.arange(width) < lengths[:, None]
+    ids[there] = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    return Tokens.of(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))
+
+
+def source_of(rows: Sequence[Row], reads: str) -> Tokens | Documents:
+    """Encoded documents as a model reads them."""
+    return documents_of(rows) if reads == "documents" else flat_of(rows)
+
+
+def flat_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Tokens:
+    """Documents as they are encoded, a row each, for a model that reads a text whole."""
+    flat, lengths = join_rows(rows)
+    return pad_rows(flat, lengths, device)
+
+
+def documents_of(rows: Sequence[Row], device: torch.device | str = "cpu") -> Documents:
+    """Documents as they are encoded, a sentence a row."""
+    flat, lengths = join_rows(rows)
+    ends = np.flatnonzero(flat == END)
+    sentences = np.diff(np.searchsorted(ends, np.cumsum(lengths)), prepend=0)
+    words = pad_rows(flat[flat != END], np.diff(ends, prepend=-1) - 1, device)
+    return Documents(words, torch.from_numpy(sentences).to(device))
+
+
+def join_rows(rows: Sequence[Row]) -> tuple[Int64[np.ndarray, " t"], Int64[np.ndarray, " n"]]:
+    """The tokens of all rows, one after the other, and how many each has."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)]), lengths
+
+
+def pad_rows(flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " n"], device: torch.device | str) -> Tokens:
+    """Rows that lie one after the other as a rectangle."""
+    ids = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), PAD, np.int64)
+    ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
+    return Tokens.of(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))

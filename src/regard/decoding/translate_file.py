@@ -1,0 +1,183 @@
+"""A file, or what comes through a pipe, translated line by line; with torchrun, by several processes."""
+
+import dataclasses
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from regard.config import parse
+from regard.data.sentences import Piece, cut, pieces
+from regard.decoding.options import Options
+from regard.decoding.processes import Processes
+from regard.errors import CommandError, ConfigError
+from regard.io.formats import OutputFormat
+from regard.io.inputs import Block, SourceLines
+from regard.io.lines import name_of
+
+__all__ = ["Fit", "join_outputs", "runs_and_file", "search_options", "translate_file"]
+
+Translate = Callable[[list[str], list[str] | None], Iterator[Sequence[Any]]]
+
+
+T = TypeVar("T")
+NAMED = 10  # long lines that are named; more are counted
+
+
+def runs_and_file(paths: Sequence[str]) -> tuple[list[str], str]:
+    """Run folders and, last, the file to read; "-", standard input, where none is given."""
+    *runs, last = paths
+    for path in runs:
+        if path == "-" or Path(path).is_file():
+            raise CommandError(f"{path}: a file given before {last}, expected run folders, and then one file at most")
+    if Path(last).is_dir():
+        return [*runs, last], "-"
+    if not runs:
+        no_run = "a file" if last == "-" or Path(last).exists() else "no such folder"
+        raise CommandError(f"{last}: {no_run}, expected a run folder first, as in: regard translate runs/en-de FILE")
+    if last != "-" and not Path(last).exists():
+        text = "; text to translate comes from a file or through a pipe" if " " in last else ""
+        raise CommandError(f"{last}: no such file, and no run folder{text}")
+    return runs, last
+
+
+def search_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the search as a command was given them; what is wrong is called by its flag."""
+    try:
+        parse(Options, given)
+    except ConfigError as error:
+        raise CommandError(f"--{error.key.replace('_', '-')}: {error.problem}") from None
+    for name in ("temperature", "top_k", "top_p"):
+        if not given.get("sample", True) and given[name] != getattr(Options, name):
+            raise CommandError(
+                f"--{name.replace('_', '-')}: {given[name]} given without --sample, and a beam draws nothing"
+            )
+    return dict(given)
+
+
+class Fit:
+    """What is done about lines that have more than `limit` tokens.
+
+    `measure` says how many tokens texts have. With `split` every line becomes its sentences, and the long ones of those
+    pieces; else long lines are cut, and `warn` is told of each.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[list[str]], list[int]],
+        limit: int,
+        *,
+        split: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
+    ):
+        self.measure, self.limit, self.split, self.warn = measure, limit, split, warn
+        self.cut = 0  # lines so far
+
+    def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[Piece]]:
+        """The pieces of each line, at least one; the line `first` of the file `name` is the first of them."""
+        if self.split:
+            return [pieces(line, self.count, self.limit) or [Piece(0, 0, "")] for line in lines]
+        found = []
+        for number, (line, length) in enumerate(zip(lines, self.measure(lines), strict=True), first):
+            text = line if length <= self.limit else cut(line, self.count, self.limit)
+            found.append([Piece(0, len(text), text)])
+            if length > self.limit:
+                self.cut += 1
+                if self.cut <= NAMED:
+                    self.warn(
+                        f"{name}, line {number:,}: {length:,} tokens, cut to {self.count(text):,}, as the model takes "
+                        f"{self.limit:,}; --split translates all of it"
+                    )
+        return found
+
+    def count(self, text: str) -> int:
+        """The tokens of one text."""
+        return self.measure([text])[0]
+
+    def end(self) -> None:
+        """Say how many lines were cut that were not named."""
+        if self.cut > NAMED:
+            self.warn(f"{self.cut - NAMED:,} more lines were cut to {self.limit:,} tokens")
+
+
+def join_outputs(
+    line: str, parts: Sequence[Piece], outputs: Sequence[Sequence[T]], count: int, ranked: bool = True
+) -> list[T]:
+    """The outputs for a line from those for its pieces: texts and tokens in a row, scores summed.
+
+    Pieces are independent of each other, so that the `count` best of the line are among the combinations of the best of
+    each. What is not ranked, such as samples, is put together in its order.
+    """
+    found: list[T] = list(outputs[0])
+    for i, more in enumerate(outputs[1:], 1):
+        # Words are counted in the whole line; a piece may begin within one.
+        words = len(line[: parts[i].start].split())
+        words -= parts[i].start > 0 and not line[parts[i].start - 1].isspace()
+        if ranked:
+            both = heapq.nlargest(
+                count,
+                itertools.product(found, more),
+                key=lambda pair: pair[0].score + pair[1].score,  # type: ignore[attr-defined]
+            )
+        else:
+            both = list(zip(found, more, strict=False))
+        found = [join_two(first, second, words) for first, second in both]
+    return found
+
+
+def join_two(first: Any, second: Any, words: int) -> Any:
+    """One output and the next; the second's source begins at the word `words` of the line."""
+    alignment = first.alignment
+    if alignment is not None and second.alignment is not None:
+        said = len(first.text.split())
+        alignment += tuple((source + words, target + said) for source, target in second.alignment)
+    return dataclasses.replace(
+        first,
+        text=" ".join(filter(None, (first.text, second.text))),
+        score=first.score + second.score,
+        log_prob=first.log_prob + second.log_prob,
+        tokens=first.tokens + second.tokens,
+        finished=first.finished and second.finished,
+        alignment=alignment,
+    )
+
+
+def translate_file(
+    given: SourceLines,
+    translate: Translate,
+    fit: Fit,
+    form: OutputFormat,
+    processes: Processes,
+    *,
+    nbest: int = 1,
+    ranked: bool = True,
+) -> Iterator[tuple[int, str]]:
+    """How many lines were done, and what is to be written for them, block by block.
+
+    `translate` is given texts and their prefixes, and gives the outputs of each.
+    """
+    import torch  # by now loaded, with the model
+
+    def work(block: Block) -> tuple[int, str]:
+        parts = fit.parts(block.lines, name_of(given.path), block.first)
+        texts = [piece.text for each in parts for piece in each]
+        prefixes = None
+        if block.prefixes is not None:  # of the first piece of a line
+            begins = zip(parts, block.prefixes, strict=True)
+            prefixes = [text for each, prefix in begins for text in (prefix, *[""] * (len(each) - 1))]
+        try:
+            found = iter(list(translate(texts, prefixes)))
+        except torch.OutOfMemoryError:
+            last = block.first + len(block.lines) - 1
+            place = f"{name_of(given.path)}, lines {block.first:,} to {last:,}"
+            raise CommandError(f"{place}: out of memory; set --batch-tokens or --beam lower") from None
+        written = []
+        for i, (line, each) in enumerate(zip(block.lines, parts, strict=True), block.first - 1):
+            outputs = join_outputs(line, each, list(islice(found, len(each))), nbest, ranked)
+            written.append(form.lines(i, line, outputs))
+        return len(block.lines), "".join(written)
+
+    yield from processes.share(given.blocks(), work)
+    fit.end()

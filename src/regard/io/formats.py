@@ -1,0 +1,165 @@
+"""How outputs are written: a line each, n-best lists as Moses has them, JSON."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from regard.io.pharaoh import pharaoh
+
+__all__ = [
+    "LabelOutput",
+    "OutputFormat",
+    "ScoredTarget",
+    "TextOutput",
+    "caption_lines",
+    "json_line",
+    "json_number",
+    "label_line",
+    "sample_line",
+]
+
+BREAKS = re.compile(r"[\t\r\n]+")  # a model that spells bytes could say one of these, and a line is a line
+
+
+@runtime_checkable
+class TextOutput(Protocol):
+    """An output, as far as it is written."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def log_prob(self) -> float: ...
+    @property
+    def tokens(self) -> tuple[str, ...]: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def alignment(self) -> tuple[tuple[int, int], ...] | None: ...
+
+
+@dataclass(frozen=True)
+class OutputFormat:
+    """What stands in a line.
+
+    The text; with `scores` its score behind a tab; with `alignment` the links in Pharaoh's format behind another. With
+    `nbest` there is a line an output, `i ||| text ||| score`, i the line of the source from 0. With `as_json` there is
+    one object a source.
+    """
+
+    scores: bool = False
+    alignment: bool = False
+    nbest: bool = False
+    as_json: bool = False
+
+    def lines(self, i: int, source: str, outputs: Sequence[TextOutput]) -> str:
+        """The outputs for source number i (from 0), ends of lines included."""
+        if self.as_json:
+            whole = {"source": source, "translations": [as_json_object(output) for output in outputs]}
+            return json_line(whole)
+        if not self.nbest:
+            return self.line(outputs[0], "\t") + "\n"
+        return "".join(f"{i} ||| {self.line(output, ' ||| ')}\n" for output in outputs)
+
+    def line(self, output: TextOutput, between: str) -> str:
+        """One output."""
+        cells = [BREAKS.sub(" ", output.text)]
+        cells += [f"{output.score:.4f}"] if self.scores or self.nbest else []
+        cells += [pharaoh(output.alignment or ())] if self.alignment else []
+        return between.join(cells)
+
+
+def as_json_object(output: TextOutput) -> dict[str, Any]:
+    """An output as JSON has it."""
+    return {
+        "text": output.text,
+        "score": json_number(output.score),
+        "log_prob": json_number(output.log_prob),
+        "tokens": list(output.tokens),
+        "finished": output.finished,
+        "alignment": None if output.alignment is None else [list(link) for link in output.alignment],
+    }
+
+
+def sample_line(output: TextOutput, scores: bool = False, as_json: bool = False) -> str:
+    """A line of what a language model wrote; its score is its log-probability."""
+    if as_json:
+        kept = {name: value for name, value in as_json_object(output).items() if name not in ("score", "alignment")}
+        return json_line(kept)
+    return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
+
+
+def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = False, as_json: bool = False) -> str:
+    """The captions of a picture, a line each, behind its path where it has one; or one object."""
+    if as_json:
+        kept = [
+            {name: value for name, value in as_json_object(output).items() if name != "alignment"} for output in outputs
+        ]
+        return json_line({"picture": picture, "captions": kept})
+    form, before = OutputFormat(scores), f"{BREAKS.sub(' ', picture)}\t" if picture else ""
+    return "".join(f"{before}{form.line(output, chr(9))}\n" for output in outputs)
+
+
+def json_number(value: float) -> float | None:
+    """A number as JSON can hold it: to six places, and null for what is not finite."""
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """An object in a line; a byte of a file's name that is no UTF-8 is escaped, as JSON can."""
+    return json.dumps(row, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace").decode() + "\n"
+
+
+class ScoredTarget(NamedTuple):
+    """A target and what a model thinks of it; the last of its pieces is the end."""
+
+    source: str | None
+    target: str
+    log_prob: float
+    pieces: list[str]
+    log_probs: list[float]
+
+    def line(self, *, tokens: bool = False, normalise: bool = False, as_json: bool = False) -> str:
+        """The log-probability; behind tabs the pieces, and theirs."""
+        mean = self.log_prob / len(self.pieces)
+        if as_json:
+            row: dict[str, Any] = {} if self.source is None else {"source": self.source}
+            row |= {"target": self.target, "log_prob": json_number(self.log_prob), "normalised": json_number(mean)}
+            row |= (
+                {"tokens": self.pieces, "log_probs": [json_number(each) for each in self.log_probs]} if tokens else {}
+            )
+            return json_line(row)
+        cells = [f"{mean if normalise else self.log_prob:.4f}"]
+        if tokens:
+            cells += [" ".join(self.pieces), " ".join(f"{each:.4f}" for each in self.log_probs)]
+        return "\t".join(cells) + "\n"
+
+
+@runtime_checkable
+class LabelOutput(Protocol):
+    """A label, as far as it is written."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def probability(self) -> float: ...
+    @property
+    def probabilities(self) -> dict[str, float]: ...
+
+
+def label_line(item: dict[str, str], found: LabelOutput | None, scores: bool, as_json: bool, place: str = "") -> str:
+    """The label; behind a tab its probability. `item` is what JSON calls it; `place` stands before the label."""
+    if as_json:
+        row: dict[str, Any] = {**item, "label": None, "probability": None, "probabilities": None}
+        if found is not None:
+            each = {label: json_number(value) for label, value in found.probabilities.items()}
+            row |= {"label": found.label, "probability": json_number(found.probability), "probabilities": each}
+        return json_line(row)
+    cells = [BREAKS.sub(" ", place)] if place else []
+    if found is not None:
+        cells += [BREAKS.sub(" ", found.label), *([f"{found.probability:.4f}"] if scores else [])]
+    return "\t".join(cells) + "\n"

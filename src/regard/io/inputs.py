@@ -1,0 +1,187 @@
+"""What commands read line by line: sources with their prefixes, pairs to be scored, documents to be labelled."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from regard.errors import CommandError, DataError
+from regard.io.formats import LabelOutput, label_line
+from regard.io.lines import (
+    CHUNK,
+    Say,
+    check_unchanged,
+    count_lines,
+    ignore,
+    is_pipe,
+    name_of,
+    read_chunks,
+    unequal_lines,
+)
+
+__all__ = ["Block", "DocumentLines", "LinePairs", "SourceLines"]
+
+
+NAMED = 10  # documents without words that are named; more are counted
+DOCUMENTS = 256  # documents that are read together
+
+
+class Block(NamedTuple):
+    """Lines that are translated together: the number of the first, from 1, and what each output begins with."""
+
+    first: int
+    lines: list[str]
+    prefixes: list[str] | None
+
+
+class SourceLines:
+    """Lines to translate, and the prefixes of their outputs: one for all, or a file with one for each.
+
+    What can be read twice is looked at in advance: `total` is the number of its lines, and None of a pipe. `say` is
+    told of lines that were cut.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        prefix: str | None = None,
+        prefixes: str | None = None,
+        processes: int = 1,
+        say: Say = ignore,
+    ):
+        self.path, self.prefix, self.prefixes, self.say = path, prefix, prefixes, say
+        if prefix is not None and prefixes is not None:
+            raise CommandError("--prefix: given beside --prefixes; give one of them")
+        if prefixes == path == "-":
+            raise CommandError("--prefixes: standard input is what is translated, expected a file")
+        for each in (path, prefixes):
+            if processes > 1 and each is not None and is_pipe(each):
+                raise CommandError(f"{name_of(each)}: cannot be shared among {processes} processes, expected a file")
+        self.total = None if is_pipe(path) else count_lines(path)
+        begun = None if prefixes is None or is_pipe(prefixes) else count_lines(prefixes)
+        if begun is not None and self.total is not None and begun != self.total:
+            raise self.unequal(f"{self.total:,}", begun)
+        if path == "-" and sys.stdin is not None and sys.stdin.isatty():
+            print("reading from the keyboard: a sentence a line, and Ctrl-D to end", file=sys.stderr)
+        # Each process has work to do even where the lines are few.
+        self.size = CHUNK if processes == 1 else min(CHUNK, max(1, (self.total or 0) // (4 * processes)))
+
+    def blocks(self) -> Iterator[Block]:
+        """All lines, in order."""
+        first = 1
+        given = None if self.prefixes is None else chain.from_iterable(read_chunks(self.prefixes, say=self.say))
+        for lines in read_chunks(self.path, self.size, self.say):
+            own = None if self.prefix is None else [self.prefix] * len(lines)
+            if given is not None:
+                own = list(islice(given, len(lines)))
+                if len(own) < len(lines):  # of pipes nobody knew
+                    raise self.unequal(f"at least {first - 1 + len(lines):,}", first - 1 + len(own))
+            yield Block(first, lines, own)
+            first += len(lines)
+        more = 0 if given is None else sum(1 for _ in given)
+        if more:
+            raise self.unequal(f"{first - 1:,}", first - 1 + more)
+        check_unchanged(self.path, self.total, first - 1)
+
+    def unequal(self, lines: str, prefixes: int) -> DataError:
+        """As many prefixes as lines are expected."""
+        return DataError(
+            f"--prefixes: {self.prefixes} has {prefixes:,} line{'s' * (prefixes != 1)} and {name_of(self.path)} has "
+            f"{lines}; expected as many in both"
+        )
+
+
+class LinePairs:
+    """Line i of one file with line i of the other; where there is no source, the lines of the target alone.
+
+    Files that can be read twice are looked at in advance; `total` is the number of pairs, and None of pipes. `say` is
+    told of lines that were cut.
+    """
+
+    def __init__(self, source: str | None, target: str | None, say: Say = ignore):
+        if target is None:
+            raise CommandError("--target: missing, expected a text file of what is to be scored")
+        if source == target == "-":
+            raise CommandError("--target: standard input is the source already, expected a file")
+        self.source, self.target, self.say = source, target, say
+        counts = [count_lines(path) for path in (source, target) if path is not None and not is_pipe(path)]
+        if source is not None and len(counts) == 2 and counts[0] != counts[1]:
+            raise unequal_lines(source, counts[0], target, counts[1])
+        self.total = counts[0] if counts else None
+
+    def check(self, run: str, task: str) -> None:
+        """Refuse a source that nobody reads, and a translation without its source."""
+        if task == "language-model" and self.source is not None:
+            raise CommandError(f"--source: {run} is a language model, which reads none; give --target alone")
+        if task == "translate" and self.source is None:
+            raise CommandError(f"--source: missing, and {run} translates; expected the text file of the sources")
+
+    def chunks(self) -> Iterator[tuple[list[str] | None, list[str]]]:
+        """Sources, where there are any, and as many targets."""
+        if self.source is None:
+            done = 0
+            for lines in read_chunks(self.target, CHUNK, self.say):
+                yield None, lines
+                done += len(lines)
+            check_unchanged(self.target, self.total, done)
+            return
+        done, sides = 0, read_chunks(self.source, CHUNK, self.say)
+        targets = chain.from_iterable(read_chunks(self.target, say=self.say))
+        names = name_of(self.source), name_of(self.target)
+        for sources in sides:
+            own = list(islice(targets, len(sources)))
+            if len(own) < len(sources):
+                raise unequal_lines(names[0], done + len(sources) + sum(map(len, sides)), names[1], done + len(own))
+            yield sources, own
+            done += len(sources)
+        more = sum(1 for _ in targets)
+        if more:
+            raise unequal_lines(names[0], done, names[1], done + more)
+        check_unchanged(self.source, self.total, done)
+
+
+def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | None, done: int) -> None:
+    """Refuse a line of more tokens than the model has positions for; `done` lines were before these."""
+    for i, ids in enumerate(lines if most is not None else (), done + 1):
+        if most is not None and len(ids) > most:
+            place = f"{name_of(name or '')}, line {i:,}"
+            raise DataError(f"{place}: {len(ids):,} tokens, expected at most {most:,}, the model's length")
+
+
+class DocumentLines:
+    """Documents to be labelled, one a line: of a file, or of standard input ("-") as they come.
+
+    A file is looked at in advance: `total` is the number of its lines, and None of a pipe.
+    """
+
+    def __init__(self, path: str, warn: Callable[[str], None]):
+        self.path, self.warn = path, warn
+        self.total = None if is_pipe(path) else count_lines(path)
+        self.done = self.empty = 0
+        if path == "-" and sys.stdin is not None and sys.stdin.isatty():
+            print("reading from the keyboard: a document a line, and Ctrl-D to end", file=sys.stderr)
+
+    @classmethod
+    def of(cls, given: Sequence[str], warn: Callable[[str], None]) -> "DocumentLines":
+        """Those of the one file that a command was given, or of standard input."""
+        if len(given) > 1:
+            raise CommandError(f"{given[1]}: a second file given, expected one, with a document a line")
+        return cls(given[0] if given else "-", warn)
+
+    def labelled(
+        self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool
+    ) -> Iterator[tuple[int, str]]:
+        """How many lines were done, and what is to be written for them; one without words is an empty line."""
+        for lines in read_chunks(self.path, DOCUMENTS, self.warn):
+            written = []
+            for text, found in zip(lines, classify(lines), strict=True):
+                self.done += 1
+                if found is None:
+                    self.empty += 1
+                    if self.empty <= NAMED:
+                        self.warn(f"{name_of(self.path)}, line {self.done:,}: a document without words")
+                written.append(label_line({"text": text}, found, scores, as_json))
+            yield len(lines), "".join(written)
+        check_unchanged(self.path, self.total, self.done)
+        if self.empty:
+            self.warn(f"{self.empty:,} of {self.done:,} documents have no words, and no label")
