@@ -89,8 +89,8 @@ def test_a_span_and_a_weighting_by_the_recipe():
     assert {"weigh", "Weighed"} <= set(re.findall(r"`(\w+)`", recipe("weighting")))
 
     class Even(Span):
-        def narrow(self, reach, query):
-            return reach.with_mask(torch.arange(reach.keys) % 2 == 0)
+        def narrow(self, limits, query):
+            return limits.with_mask(torch.arange(limits.keys) % 2 == 0)
 
     class Squares(Weighting):
         def weigh(self, scores, mask=None):
@@ -129,7 +129,7 @@ def test_a_weighting_that_overrides_forward_is_refused(kind):
 
 def test_a_packed_span_that_narrows_is_refused():
     with pytest.raises(TypeError, match="Mine overrides `narrow`, which is not called of a Packed span"):
-        type("Mine", (Packed,), {"narrow": lambda self, reach, query: reach})
+        type("Mine", (Packed,), {"narrow": lambda self, limits, query: limits})
 
 
 @pytest.mark.parametrize("form", ["other", "additive"])
@@ -300,9 +300,9 @@ def test_a_learned_temperature_has_its_gradient():
 class Backwards:
     """Sees what its parent does not."""
 
-    def narrow(self, reach, query):
-        whole = super().narrow(reach, query).mask()
-        return reach.with_mask(torch.ones(1, reach.keys, dtype=torch.bool) if whole is None else ~whole)
+    def narrow(self, limits, query):
+        whole = super().narrow(limits, query).mask()
+        return limits.with_mask(torch.ones(1, limits.keys, dtype=torch.bool) if whole is None else ~whole)
 
 
 SPANS = {
@@ -346,9 +346,9 @@ def test_beside_packed_sequences_it_is_asked_too(name):
 
 def test_joined_spans_of_ones_own_are_asked():
     class Either(Joined):
-        def narrow(self, reach, query):
-            masks = [part.narrow(reach, query).mask() for part in self.parts]
-            return reach.with_mask(masks[0] | masks[1])
+        def narrow(self, limits, query):
+            masks = [part.narrow(limits, query).mask() for part in self.parts]
+            return limits.with_mask(masks[0] | masks[1])
 
     x, attention = torch.randn(2, 7, 6), Attention(Dot())
     i, j = torch.arange(7)[:, None], torch.arange(7)

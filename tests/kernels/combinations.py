@@ -45,19 +45,19 @@ class Waves(nn.Module, Span):
         else:
             self.register_buffer("size", size)
 
-    def values(self, reach):
-        i, j = (torch.arange(count, device=reach.device) for count in (reach.queries, reach.keys))
+    def values(self, limits):
+        i, j = (torch.arange(count, device=limits.device) for count in (limits.queries, limits.keys))
         return torch.sin(1.3 * i[:, None] + 0.7 * j).to(self.size.dtype)
 
-    def narrow(self, reach, query):
-        return reach.with_bias(self.size * self.values(reach))
+    def narrow(self, limits, query):
+        return limits.with_bias(self.size * self.values(limits))
 
 
 class Dimmed(Waves):
     """A span of one's own that multiplies the weights."""
 
-    def narrow(self, reach, query):
-        return reach.with_gate(self.size * self.values(reach).square())
+    def narrow(self, limits, query):
+        return limits.with_gate(self.size * self.values(limits).square())
 
 
 SCORES: dict[str, Callable[[int, int], Score]] = {

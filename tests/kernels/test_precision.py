@@ -162,8 +162,8 @@ def test_a_bias_beyond_the_range_is_not_nothing_at_all(name, dtype):
     """-1e9 on every key is the same weight for each: in float16 that number is -inf, and a row of those was NaN."""
 
     class Far(Span):
-        def narrow(self, reach, query):
-            return reach.with_bias(torch.full((reach.queries, reach.keys), -1e9, device=reach.device))
+        def narrow(self, limits, query):
+            return limits.with_bias(torch.full((limits.queries, limits.keys), -1e9, device=limits.device))
 
     x = torch.randn(2, 5, 8).to(dtype)
     with use_backend(name), torch.no_grad():

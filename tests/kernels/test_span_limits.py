@@ -8,24 +8,24 @@ from regard.kernels.span_limits import SpanLimits, Window
 CPU = torch.device("cpu")
 
 
-def reach(**options):
+def limits(**options):
     return SpanLimits(queries=5, keys=7, device=CPU, batch=(2,), **options)
 
 
 def test_nothing_given_is_no_limit():
-    assert reach().mask() is None
-    assert reach().bias() is None
-    assert reach().gate() is None
-    assert not reach().maybe_empty
+    assert limits().mask() is None
+    assert limits().bias() is None
+    assert limits().gate() is None
+    assert not limits().maybe_empty
 
 
 LIMITED = {
-    "lengths": (reach(lengths=torch.tensor([0, 4])), lambda b, i, j: j < (0, 4)[b]),
-    "causal": (reach(causal=1), lambda b, i, j: j <= i + 1),
-    "causal rows": (reach(causal=torch.tensor([0, 2])), lambda b, i, j: j <= i + (0, 2)[b]),
-    "window": (reach(window=Window(2, start=1)), lambda b, i, j: abs(j - i - 1) <= 2),
-    "centre": (reach(window=Window(1, centre=torch.full((2, 5), 2.5))), lambda b, i, j: abs(j - 2.5) <= 1),
-    "mask": (reach(masks=(torch.ones(1, 7).bool(),)), lambda b, i, j: True),
+    "lengths": (limits(lengths=torch.tensor([0, 4])), lambda b, i, j: j < (0, 4)[b]),
+    "causal": (limits(causal=1), lambda b, i, j: j <= i + 1),
+    "causal rows": (limits(causal=torch.tensor([0, 2])), lambda b, i, j: j <= i + (0, 2)[b]),
+    "window": (limits(window=Window(2, start=1)), lambda b, i, j: abs(j - i - 1) <= 2),
+    "centre": (limits(window=Window(1, centre=torch.full((2, 5), 2.5))), lambda b, i, j: abs(j - 2.5) <= 1),
+    "mask": (limits(masks=(torch.ones(1, 7).bool(),)), lambda b, i, j: True),
 }
 
 
@@ -39,7 +39,7 @@ def test_the_dense_mask_is_the_limit(name):
 
 
 def test_narrowing_twice_is_narrowing_by_both():
-    twice = reach().with_causal(0).with_causal(2).with_lengths(torch.tensor([3, 7]), 3)
+    twice = limits().with_causal(0).with_causal(2).with_lengths(torch.tensor([3, 7]), 3)
     twice = (
         twice.with_lengths(torch.tensor([7, 2]), 2).with_window(Window(1)).with_window(Window(3, start=1, sigma=1.0))
     )
@@ -51,24 +51,24 @@ def test_narrowing_twice_is_narrowing_by_both():
 
 
 def test_what_the_host_knows_of_empty_rows():
-    assert not reach(lengths=torch.tensor([1, 2]), fewest=1, causal=0).maybe_empty
-    assert reach(lengths=torch.tensor([1, 2])).maybe_empty, "unknown on a GPU"
-    assert reach(lengths=torch.tensor([0, 2]), fewest=0).maybe_empty
-    assert reach(causal=-1).maybe_empty
-    assert reach(window=Window(3)).maybe_empty
+    assert not limits(lengths=torch.tensor([1, 2]), fewest=1, causal=0).maybe_empty
+    assert limits(lengths=torch.tensor([1, 2])).maybe_empty, "unknown on a GPU"
+    assert limits(lengths=torch.tensor([0, 2]), fewest=0).maybe_empty
+    assert limits(causal=-1).maybe_empty
+    assert limits(window=Window(3)).maybe_empty
 
 
 def test_a_head_axis_comes_before_the_queries():
     mask = torch.rand(2, 5, 7) > 0.5
     per_head = torch.rand(2, 3, 5, 7) > 0.5
-    over = reach(
+    over = limits(
         lengths=torch.tensor([3, 7]), causal=torch.tensor([0, 2]), masks=(mask, per_head, mask[0]),
         window=Window(2, centre=torch.rand(2, 5) * 7),
     )  # fmt: skip
     wide = over.over_heads().mask()
     assert wide.shape == (2, 3, 5, 7)
     for head in range(3):
-        alone = reach(
+        alone = limits(
             lengths=over.lengths, causal=over.causal, masks=(mask, per_head[:, head], mask[0]), window=over.window
         )
         assert torch.equal(wide[:, head], alone.mask())

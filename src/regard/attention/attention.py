@@ -248,37 +248,37 @@ class Attention(Attentive):
         keys, values = prepared.keys, prepared.values
         batch = broadcast(projected_query.shape[:-2], keys.shape[:-2], values.shape[:-2])
         alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
-        reach = SpanLimits(projected_query.shape[-2], keys.shape[-2], projected_query.device, alone, heads=count)
+        limits = SpanLimits(projected_query.shape[-2], keys.shape[-2], projected_query.device, alone, heads=count)
         if prepared.length is not None:
-            reach = reach.with_lengths(prepared.length, None)
+            limits = limits.with_lengths(prepared.length, None)
         if span is not None:
-            reach = span.narrow(reach, query)
+            limits = span.narrow(limits, query)
         if heads:
-            reach = reach.over_heads()
+            limits = limits.over_heads()
         if self.score.fused_form != "other" and projected_query.shape[-1] != keys.shape[-1]:
             raise ShapeError(
                 f"keys: width {keys.shape[-1]} given, expected the query's, {projected_query.shape[-1]} "
                 "(both projected)"
             )
-        for slopes, _ in reach.slopes:
+        for slopes, _ in limits.slopes:
             if not batch or batch[-1] != len(slopes):
                 raise ShapeError(f"Alibi: {len(slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}")
-        check_location(self.score, reach)
-        return self.build_call(projected_query, keys, values, reach)
+        check_location(self.score, limits)
+        return self.build_call(projected_query, keys, values, limits)
 
     def packed_call(self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]) -> Call:
         """A call on sequences as they lie."""
         packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         causal = 0 if any(is_plain(part, Causal) for part in rest) else None
-        reach = SpanLimits(
+        limits = SpanLimits(
             projected_query.shape[-2],
             prepared.keys.shape[-2],
             projected_query.device,
             causal=causal,
             layout=packed.layout,
         )
-        return self.build_call(projected_query, prepared.keys, prepared.values, reach)
+        return self.build_call(projected_query, prepared.keys, prepared.values, limits)
 
     def padded(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, packed: Packed, rest: list[Span], heads: bool
@@ -297,7 +297,7 @@ class Attention(Attentive):
             packed.padded_span(rest),
         )
 
-    def build_call(self, query: Tensor, keys: Tensor, values: Tensor, reach: SpanLimits) -> Call:
+    def build_call(self, query: Tensor, keys: Tensor, values: Tensor, limits: SpanLimits) -> Call:
         """The call, with its functions and numbers; under autocast all tensors in one dtype."""
         if torch.is_autocast_enabled(query.device.type):
             dtype = torch.get_autocast_dtype(query.device.type)
@@ -308,7 +308,7 @@ class Attention(Attentive):
             query,
             keys,
             values,
-            reach,
+            limits,
             compare=self.score.compare,
             weigh=self.weighting,
             scale=self.score.scale(query.shape[-1]) if form == "bilinear" else 1.0,
@@ -319,35 +319,35 @@ class Attention(Attentive):
 
     def request(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Request:
         """The call in plain words, for the table of backends."""
-        reach, window, layout = call.reach, call.reach.window, call.reach.layout
-        biases = [bias.requires_grad for bias in reach.biases]
+        limits, window, layout = call.limits, call.limits.window, call.limits.layout
+        biases = [bias.requires_grad for bias in limits.biases]
         return Request(
             score=self.score.fused_form,
             weighting=self.weighting.fused_name,
             device=call.query.device.type,
             dtype=call.query.dtype,
             rows=math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2])),
-            queries=reach.queries if layout is None else layout.longest,
-            keys=reach.keys if layout is None else layout.longest_key,
+            queries=limits.queries if layout is None else layout.longest,
+            keys=limits.keys if layout is None else layout.longest_key,
             width=call.keys.shape[-1],
             value_width=call.values.shape[-1],
             dropout=call.dropout > 0,
             gradient=torch.is_grad_enabled()
             and (call.query.requires_grad or call.keys.requires_grad or call.values.requires_grad),
-            causal=None if reach.causal is None else given(reach.causal),
-            lengths=reach.lengths is not None,
+            causal=None if limits.causal is None else given(limits.causal),
+            lengths=limits.lengths is not None,
             window=None if window is None else "predicted" if window.centre is not None else given(window.start),
-            windows=len(reach.all_windows),
-            gaussian=any(one.sigma is not None for one in reach.all_windows),
+            windows=len(limits.all_windows),
+            gaussian=any(one.sigma is not None for one in limits.all_windows),
             radius=0 if window is None else window.radius,
             # Beside Packed, only causality from 0 is known as it lies; whatever else there is counts as a mask.
             # (len, not bool: torch 2.11 cannot trace the bool of a tuple.)
-            mask=len(reach.masks) > 0
+            mask=len(limits.masks) > 0
             or any(not is_plain(part, Causal) or given(cast(Causal, part).start) != "zero" for part in spans),
             bias=len(biases) > 0,
-            slopes=None if not reach.slopes else "several" if len(reach.slopes) > 1 else given(reach.slopes[0][1]),
+            slopes=None if not limits.slopes else "several" if len(limits.slopes) > 1 else given(limits.slopes[0][1]),
             bias_gradient=any(biases),
-            gate=len(reach.gates) > 0,
+            gate=len(limits.gates) > 0,
             packed=packed,
             across=layout is not None and layout.key_offsets is not layout.offsets,
         )
@@ -359,15 +359,15 @@ class Attention(Attentive):
     def dense_look(self, call: Call, span: Span | None) -> Look:
         """Every stage by its definition."""
         rows = math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2]))
-        if call.vector is not None and rows * call.reach.queries * call.keys.shape[-2] * call.keys.shape[-1] >= LARGE:
+        if call.vector is not None and rows * call.limits.queries * call.keys.shape[-2] * call.keys.shape[-1] >= LARGE:
             scores = chunked.scores(call.query, call.keys, call.vector)
         else:
             scores = call.compare(call.query, call.keys)
-        gate = call.reach.gate()
-        weighed = self.weighting.weigh(biased(scores, call.reach), call.reach.mask())
+        gate = call.limits.gate()
+        weighed = self.weighting.weigh(biased(scores, call.limits), call.limits.mask())
         weights = weighed.weights if gate is None else weighed.weights * gate.to(weighed.weights.dtype)
-        window = call.reach.window
-        centre = None if window is None else window.centres(call.reach.queries, call.reach.device)
+        window = call.limits.window
+        centre = None if window is None else window.centres(call.limits.queries, call.limits.device)
         if centre is not None:
             wide = torch.promote_types(scores.dtype, torch.float32)
             centre = centre.to(wide).expand(scores.shape[:-1])

@@ -82,12 +82,12 @@ def partial(
     projected_query = score.ask(query)
     last = first + prepared.keys.shape[-2]
     batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
-    reach = SpanLimits(projected_query.shape[-2], keys, projected_query.device, batch)
+    limits = SpanLimits(projected_query.shape[-2], keys, projected_query.device, batch)
     if span is not None:
-        reach = span.narrow(reach, query)
-    check_location(score, reach)
+        limits = span.narrow(limits, query)
+    check_location(score, limits)
     scores = wide(score.compare(projected_query, prepared.keys, first))
-    bias, gate, mask = (part(first, last) for part in (reach.bias, reach.gate, reach.mask))
+    bias, gate, mask = (part(first, last) for part in (limits.bias, limits.gate, limits.mask))
     if prepared.length is not None:  # a cache that is not full
         there = torch.arange(last - first, device=projected_query.device) < prepared.length[..., None, None]
         mask = there if mask is None else mask & there

@@ -20,7 +20,7 @@ class Span:
 
     first = False  # whether others need this one's answer: Lengths before Predictive
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         """The reach, narrowed by this span; `query` is [*b n dq], unprojected."""
         raise TypeError(f"{type(self).__name__} does not say where to look: override `narrow`")
 
@@ -49,10 +49,10 @@ class Joined(Span):
     def parts(self) -> tuple[Span, ...]:
         return self._parts
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         for part in sorted(self.parts, key=lambda part: not part.first):
-            reach = part.narrow(reach, query)
-        return reach
+            limits = part.narrow(limits, query)
+        return limits
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.parts))
@@ -88,21 +88,21 @@ def is_plain(span: Span, kind: type[Span]) -> bool:
     return isinstance(span, kind) and type(span).narrow is kind.narrow
 
 
-def check_device(name: str, tensor: Tensor, reach: SpanLimits) -> None:
+def check_device(name: str, tensor: Tensor, limits: SpanLimits) -> None:
     """Refuse a span's tensor that is not where the query is."""
-    if tensor.device != reach.device:
-        raise DeviceError(f"{name}: on {tensor.device}, expected {reach.device}, the query's device")
+    if tensor.device != limits.device:
+        raise DeviceError(f"{name}: on {tensor.device}, expected {limits.device}, the query's device")
 
 
-def per_row(name: str, value, reach: SpanLimits):  # type: ignore[no-untyped-def]
+def per_row(name: str, value, limits: SpanLimits):  # type: ignore[no-untyped-def]
     """A number as it is; a tensor moved from the host if need be and checked to broadcast to the batch."""
     if isinstance(value, int):
         return value
-    if value.device != reach.device:
+    if value.device != limits.device:
         if value.device.type != "cpu":
-            check_device(name, value, reach)
-        value = value.to(reach.device, non_blocking=reach.device.type == "cuda")
-    batch = reach.batch
+            check_device(name, value, limits)
+        value = value.to(limits.device, non_blocking=limits.device.type == "cuda")
+    batch = limits.batch
     fits = value.ndim <= len(batch) and all(
         a in (1, b) for a, b in zip(reversed(value.shape), reversed(batch), strict=False)
     )

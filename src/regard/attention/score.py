@@ -271,9 +271,9 @@ class Location(Score):
         return f"{self.query_size}, length={self.length}"
 
 
-def check_location(score: Score, reach: SpanLimits) -> None:
+def check_location(score: Score, limits: SpanLimits) -> None:
     """Refuse a window over scores that are positions already."""
-    if reach.window is not None and isinstance(score, Location):
+    if limits.window is not None and isinstance(score, Location):
         raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 
 

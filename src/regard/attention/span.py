@@ -47,13 +47,13 @@ class Lengths(Span):
             if self.fewest < 0:
                 raise ShapeError(f"lengths: {self.fewest} given, expected numbers of at least 0")
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
-        if self.most is not None and self.most > reach.keys:
-            raise ShapeError(f"lengths: {self.most} given, expected 0 … {reach.keys}, the number of keys")
-        lengths = per_row("lengths", self.lengths, reach)
-        if self.fewest is not None and self.fewest == reach.keys:  # all of them are there
-            return reach
-        return reach.with_lengths(lengths, self.fewest)
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
+        if self.most is not None and self.most > limits.keys:
+            raise ShapeError(f"lengths: {self.most} given, expected 0 … {limits.keys}, the number of keys")
+        lengths = per_row("lengths", self.lengths, limits)
+        if self.fewest is not None and self.fewest == limits.keys:  # all of them are there
+            return limits
+        return limits.with_lengths(lengths, self.fewest)
 
     def __repr__(self) -> str:
         short = self.most is not None and self.lengths.numel() <= 8
@@ -66,8 +66,8 @@ class Causal(Span):
     def __init__(self, start: Start = 0):
         self.start = check_start(start)
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
-        return reach.with_causal(per_row("start", self.start, reach))
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
+        return limits.with_causal(per_row("start", self.start, limits))
 
     def __repr__(self) -> str:
         return f"Causal({describe(self.start)})"
@@ -83,8 +83,8 @@ class Monotonic(Span):
         self.radius = check_radius(radius, 0)
         self.start = check_start(start)
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
-        return reach.with_window(Window(self.radius, start=per_row("start", self.start, reach)))
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
+        return limits.with_window(Window(self.radius, start=per_row("start", self.start, limits)))
 
     def __repr__(self) -> str:
         return f"Monotonic({self.radius}, {describe(self.start)})"
@@ -116,11 +116,11 @@ class Predictive(nn.Module, Span):
         )
         return fraction * (length if isinstance(length, int) else length.unsqueeze(-1))
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         if query.shape[-1] != self.query_size:
             raise ShapeError(f"query: width {query.shape[-1]} given, Predictive expects {self.query_size}")
-        length = reach.keys if reach.lengths is None else reach.lengths
-        return reach.with_window(Window(self.radius, centre=self.centre(query, length), sigma=self.radius / 2))
+        length = limits.keys if limits.lengths is None else limits.lengths
+        return limits.with_window(Window(self.radius, centre=self.centre(query, length), sigma=self.radius / 2))
 
     def extra_repr(self) -> str:
         return f"{self.query_size}, radius={self.radius}"
@@ -135,17 +135,17 @@ class Mask(Span):
             raise DtypeError(f"mask: {given} given, expected a boolean tensor (True: may look)")
         self.mask = mask
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
-        check_device("mask", self.mask, reach)
-        mask, wanted = self.mask, (*reach.batch, reach.queries, reach.keys)
-        if mask.ndim == len(wanted) + 1 and reach.heads is not None:  # a mask a head
-            wanted = (*reach.batch, reach.heads, reach.queries, reach.keys)
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
+        check_device("mask", self.mask, limits)
+        mask, wanted = self.mask, (*limits.batch, limits.queries, limits.keys)
+        if mask.ndim == len(wanted) + 1 and limits.heads is not None:  # a mask a head
+            wanted = (*limits.batch, limits.heads, limits.queries, limits.keys)
         fits = mask.ndim <= len(wanted) and all(
             size in (1, target) for size, target in zip(reversed(mask.shape), reversed(wanted), strict=False)
         )
         if not fits:
             raise ShapeError(f"mask: {list(mask.shape)} given, expected what broadcasts to {list(wanted)}")
-        return reach.with_mask(mask if mask.ndim > 1 else mask.expand(1, -1) if mask.ndim else mask.expand(1, 1))
+        return limits.with_mask(mask if mask.ndim > 1 else mask.expand(1, -1) if mask.ndim else mask.expand(1, 1))
 
     def __repr__(self) -> str:
         return f"Mask(of {list(self.mask.shape)})"
@@ -164,11 +164,11 @@ class Alibi(Span):
         self.start = check_start(start)
         self.slopes = slopes(heads)
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         # Made where they are used: a copy from the host would be waited for.
-        there = self.slopes if reach.device.type == "cpu" else slopes(self.heads, reach.device)
+        there = self.slopes if limits.device.type == "cpu" else slopes(self.heads, limits.device)
         wide = there.to(torch.promote_types(torch.float32, query.dtype))
-        return reach.with_slopes(wide, per_row("start", self.start, reach))
+        return limits.with_slopes(wide, per_row("start", self.start, limits))
 
     def __repr__(self) -> str:
         return f"Alibi({self.heads}, {describe(self.start)})"

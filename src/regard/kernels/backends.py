@@ -263,7 +263,7 @@ def triton_wins(request: Request) -> bool:
 
 def attend_triton(call: Call) -> Tensor:
     """Whichever of the two kernels the call is for."""
-    window = call.reach.window
+    window = call.limits.window
     return (fused_additive if window is None or window.centre is None else predicted_window).attend(call)
 
 

@@ -21,7 +21,7 @@ class Call:
     query: Tensor  # [*b n d]
     keys: Tensor  # [*b m d]
     values: Tensor  # [*b m dv]
-    reach: SpanLimits
+    limits: SpanLimits
     compare: Callable[[Tensor, Tensor], Tensor]  # scores [*b n m] of query and keys
     weigh: Callable[[Tensor, Tensor | None], Tensor]  # weights [*b n m] of scores under a mask
     scale: float = 1.0  # bilinear scores are scale · q·k
@@ -57,8 +57,8 @@ def attend(call: Call) -> Tensor:
 
 def sum_values(scores: Tensor, call: Call) -> Tensor:
     """From scores to contexts: bias, weighting, gate, dropout, sum."""
-    gate = call.reach.gate()
-    weights = call.weigh(biased(scores, call.reach), call.reach.mask())
+    gate = call.limits.gate()
+    weights = call.weigh(biased(scores, call.limits), call.limits.mask())
     if gate is not None:
         weights = weights * gate.to(weights.dtype)
     if call.dropout:
@@ -66,7 +66,7 @@ def sum_values(scores: Tensor, call: Call) -> Tensor:
     return product(weights, call.values).to(call.values.dtype)
 
 
-def biased(scores: Tensor, reach: SpanLimits) -> Tensor:
+def biased(scores: Tensor, limits: SpanLimits) -> Tensor:
     """The scores as a weighting takes them: in float32 or wider, with everything that spans add."""
-    bias, scores = reach.bias(), wide(scores)
+    bias, scores = limits.bias(), wide(scores)
     return scores if bias is None else scores + bias.to(scores.dtype)

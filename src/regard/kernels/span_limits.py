@@ -1,4 +1,4 @@
-"""What each query may reach: a joined span, resolved for one call into plain tensors and numbers.
+"""Limits of where each query may look: a joined span, resolved for one call into plain tensors and numbers.
 
 Backends read the structure (a causal start, a window's radius) where they can use it, and ask for the dense `mask`,
 `bias` and `gate` where they cannot. Nothing here knows the classes of `regard.attention`.
@@ -108,10 +108,10 @@ class SpanLimits:
         """All limits as one boolean tensor for keys first … last, or None where there is no limit."""
         j = key_indices(self.keys if last is None else last, self.device, first)
         parts = [mask if mask.shape[-1] == 1 else mask[..., first:last] for mask in self.masks]
-        limits = self.limits(j)
-        return joined(parts if limits is None else [*parts, limits], torch.logical_and)
+        structured = self.structured_mask(j)
+        return joined(parts if structured is None else [*parts, structured], torch.logical_and)
 
-    def limits(self, j: Tensor) -> Tensor | None:
+    def structured_mask(self, j: Tensor) -> Tensor | None:
         """The structured limits (lengths, causality, the window) at key indices j: [m], or [*b n w], some a query."""
         parts = []
         if self.lengths is not None:

@@ -22,12 +22,12 @@ def normal(*shape, dtype=torch.float32):
 
 
 def call_of(query, keys, values, lengths, scale=0.37):
-    reach = SpanLimits(query.shape[-2], keys.shape[-2], query.device, tuple(query.shape[:-2]), lengths=lengths)
+    limits = SpanLimits(query.shape[-2], keys.shape[-2], query.device, tuple(query.shape[:-2]), lengths=lengths)
     return Call(
         query,
         keys,
         values,
-        reach,
+        limits,
         compare=lambda q, k: scale * q @ k.mT,
         weigh=softmax,
         scale=scale,

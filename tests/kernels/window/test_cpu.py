@@ -85,12 +85,12 @@ def test_an_additive_vector_a_head():
     shape = (3, 2, 30, 5)
     query, keys = (torch.randn(shape, dtype=torch.float64) for _ in range(2))
     values = torch.randn(3, 2, 30, 6, dtype=torch.float64)
-    heads = replace(call, query=query, keys=keys, values=values, vector=vector, reach=call.reach.over_heads())
+    heads = replace(call, query=query, keys=keys, values=values, vector=vector, limits=call.limits.over_heads())
     found = cpu.attend(heads)
     for head in range(2):
         hidden = torch.tanh(query[:, head, :, None] + keys[:, head, None])
         scores = hidden @ vector[head]
-        weights = reference.softmax(scores, call.reach.mask())
+        weights = reference.softmax(scores, call.limits.mask())
         torch.testing.assert_close(found[:, head], weights @ values[:, head])
 
 

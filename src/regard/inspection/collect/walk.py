@@ -228,7 +228,7 @@ def attention_stages(
         if scale != 1:
             root = f"divided by √{call.query.shape[-1]}, the width of a key"
             stages.append(Stage("e/√d", root, weights(look.scores), named))
-    bias, gate = call.reach.bias(), call.reach.gate()
+    bias, gate = call.limits.bias(), call.limits.gate()
     if bias is not None:
         biased = weights(look.scores) + weights(bias.expand_as(look.scores).float())
         stages.append(Stage("e + b", "with what distance takes away", biased, named))
@@ -266,7 +266,7 @@ def key_words(score: Score, asked: Asked) -> tuple[str, str]:
 def reached(asked: Asked, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
     """Which keys a query may look at."""
     shape = asked.look.weights.shape
-    mask = asked.call.reach.mask()
+    mask = asked.call.limits.mask()
     if mask is None:
         return torch.ones(shape[-1], dtype=torch.bool)
     full = mask.expand(shape)

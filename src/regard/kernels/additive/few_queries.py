@@ -31,7 +31,7 @@ def attend(call: Call) -> Tensor:
     def rows(x: Tensor) -> Tensor:
         return x if x.ndim == 3 and len(batch) == 1 and len(x) == batch[0] else spread(x, batch)
 
-    lengths, vector = call.reach.lengths, call.vector
+    lengths, vector = call.limits.lengths, call.vector
     if lengths is not None:
         lengths = lengths.expand(batch).reshape(-1).contiguous()  # a reshape alone may stay a broadcast
     if vector.ndim == 2:

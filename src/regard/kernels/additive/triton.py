@@ -44,11 +44,11 @@ def attend(call: Call) -> Tensor:
     elif kept:
         serve = Eager.apply
     tensors = (flat(call.query), flat(call.keys), flat(call.values), vector)
-    context = serve(*tensors, *limits(call, batch), call.temperature, kept)[0]
+    context = serve(*tensors, *limit_arguments(call, batch), call.temperature, kept)[0]
     return context.reshape(*batch, *context.shape[-2:])
 
 
-def limits(
+def limit_arguments(
     call: Call, batch: tuple[int, ...]
 ) -> tuple[Tensor | None, Tensor | None, int, Tensor | None, int, int, Tensor | None]:
     """Lengths; where causality starts, a row each or one number; the window's start likewise and its radius; the mask.
@@ -56,25 +56,25 @@ def limits(
     No causality is a start of `NONE`, no window a radius of -1. The mask is [b' b'' n m] with strides of 0 where it
     broadcasts, r = b' · b''.
     """
-    reach, window = call.reach, call.reach.window
+    limits, window = call.limits, call.limits.window
     rows = math.prod(batch)
 
     def each(value: Tensor) -> Tensor:  # side by side, as a kernel reads them: a reshape alone may stay a broadcast
         return value.expand(batch).reshape(rows).contiguous()
 
-    lengths = None if reach.lengths is None else each(reach.lengths)
-    causal = each(reach.causal) if isinstance(reach.causal, Tensor) else None
-    start = reach.causal if isinstance(reach.causal, int) else NONE
+    lengths = None if limits.lengths is None else each(limits.lengths)
+    causal = each(limits.causal) if isinstance(limits.causal, Tensor) else None
+    start = limits.causal if isinstance(limits.causal, int) else NONE
     centre, middle, radius = None, 0, -1
     if window is not None:
         centre = each(window.start) if isinstance(window.start, Tensor) else None
         middle = window.start if isinstance(window.start, int) else 0
         radius = window.radius
     mask = None
-    for part in reach.masks:
+    for part in limits.masks:
         mask = part if mask is None else mask & part
     if mask is not None:
-        mask = mask.expand(*batch, reach.queries, reach.keys)
+        mask = mask.expand(*batch, limits.queries, limits.keys)
         mask = mask[None, None] if not batch else mask[:, None] if len(batch) == 1 else mask.flatten(0, -4)
     return lengths, causal, start, centre, middle, radius, mask
 

@@ -32,8 +32,8 @@ def attend(call: Call) -> Tensor:
     m, dv = keys.shape[2], values.shape[3]
     strides: tuple[int, ...] = (0, 0)
     lengths = call.query  # not read
-    if call.reach.lengths is not None:
-        lengths = call.reach.lengths.expand(batch)
+    if call.limits.lengths is not None:
+        lengths = call.limits.lengths.expand(batch)
         lengths = lengths.reshape(first, second) if lengths.ndim != 2 else lengths
         strides = lengths.stride()
     # [s n a d] in memory: heads side by side, as the next product wants them
@@ -41,7 +41,7 @@ def attend(call: Call) -> Tensor:
     if query.numel() and values.numel():
         scale = call.scale / call.temperature / math.log(2)
         options: dict[str, Any] = {
-            "LIMITED": call.reach.lengths is not None,
+            "LIMITED": call.limits.lengths is not None,
             "D": d,
             "DV": dv,
             "BLOCK": BLOCK,

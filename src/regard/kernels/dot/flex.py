@@ -19,8 +19,8 @@ VARIANTS = 128
 
 
 def attend(call: Call) -> Tensor:
-    """Blocks of keys outside the reach are never computed; a query with nothing to look at gets zeros."""
-    reach = call.reach
+    """Blocks of keys outside the limits are never computed; a query with nothing to look at gets zeros."""
+    limits = call.limits
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
     # The last leading dimension is that of heads, whose slopes differ.
     rows, heads = (math.prod(batch[:-1]), batch[-1]) if batch else (1, 1)
@@ -31,24 +31,24 @@ def attend(call: Call) -> Tensor:
     if not torch.is_grad_enabled():  # on a CPU it refuses whatever could have a gradient
         query, keys, values = query.detach(), keys.detach(), values.detach()
     lengths = None
-    if reach.lengths is not None:
+    if limits.lengths is not None:
         # One length for all heads of a row, where the head axis was only put in: a smaller block mask.
-        shared = len(batch) > 1 and reach.lengths.ndim == len(batch) and reach.lengths.shape[-1] == 1
-        lengths = reach.lengths.expand(*batch[:-1], 1) if shared else reach.lengths.expand(batch)
+        shared = len(batch) > 1 and limits.lengths.ndim == len(batch) and limits.lengths.shape[-1] == 1
+        lengths = limits.lengths.expand(*batch[:-1], 1) if shared else limits.lengths.expand(batch)
         lengths = lengths.reshape(query.shape[0], -1)
-    assert not isinstance(reach.causal, Tensor)
+    assert not isinstance(limits.causal, Tensor)
     window = None
-    if reach.window is not None:
-        assert isinstance(reach.window.start, int)
-        window = (reach.window.start, reach.window.radius)
-    sizes = (reach.queries, reach.keys, str(query.device))
+    if limits.window is not None:
+        assert isinstance(limits.window.start, int)
+        window = (limits.window.start, limits.window.radius)
+    sizes = (limits.queries, limits.keys, str(query.device))
     blocks = (
-        fixed_blocks(reach.causal, window, *sizes)
+        fixed_blocks(limits.causal, window, *sizes)
         if lengths is None
-        else make_blocks(reach.causal, window, lengths, *sizes)
+        else make_blocks(limits.causal, window, lengths, *sizes)
     )
     options: dict[str, Any] = {
-        "score_mod": alibi(reach, call.temperature),
+        "score_mod": alibi(limits, call.temperature),
         "block_mask": blocks,
         "scale": call.scale / call.temperature,
     }
@@ -68,12 +68,12 @@ def compiled() -> Any:
     return torch.compile(flex_attention)
 
 
-def alibi(reach: SpanLimits, temperature: float) -> Callable[..., Tensor] | None:
+def alibi(limits: SpanLimits, temperature: float) -> Callable[..., Tensor] | None:
     """ALiBi's bias as a function of the indices, added to scale · q·k / T: divided by the temperature as scores are."""
-    if not reach.slopes:
+    if not limits.slopes:
         return None
-    ((slopes, given_start),) = reach.slopes
-    start, slopes = number(given_start, reach.device), slopes / temperature
+    ((slopes, given_start),) = limits.slopes
+    start, slopes = number(given_start, limits.device), slopes / temperature
 
     def bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score - slopes[h] * (start + i - j).abs()

@@ -142,22 +142,22 @@ def cross_attention(
 
 def attend(call: Call) -> Tensor:
     """Query, keys and values [t d] or [a t d] where sequences lie end to end, otherwise [*b n d] under Lengths."""
-    reach = call.reach
+    limits = call.limits
     how: dict[str, Any] = {
         "scale": call.scale / call.temperature,
-        "causal": reach.causal is not None,
+        "causal": limits.causal is not None,
         "dropout": call.dropout,
     }
     tensors: Any = (call.query, call.keys, call.values)
-    if reach.layout is not None:
+    if limits.layout is not None:
         tensors = [x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1) for x in tensors]
-        where = reach.layout
+        where = limits.layout
         sizes = where.longest, where.longest_key
         context = attention(tensors[0], tensors[1], tensors[2], where.offsets, where.key_offsets, *sizes, **how)
         return context.transpose(0, 1) if call.query.ndim == 3 else context.squeeze(1)
     batch = broadcast(*(x.shape[:-2] for x in tensors))
     tensors = [four(spread(x, batch)) for x in tensors]
-    lengths = reach.lengths
+    lengths = limits.lengths
     if lengths is not None:
         if len(batch) > 1 and (batch[-1] == 1 or lengths.ndim < 1 or lengths.shape[-1] == 1):  # one for all heads
             lengths = lengths.expand(*batch[:-1], 1).flatten().contiguous()

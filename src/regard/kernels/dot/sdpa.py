@@ -19,10 +19,10 @@ WIDE = 256  # flash and cuDNN stop here
 
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's, never holding [*b n m] where torch has a fused kernel for the case."""
-    reach, query, keys, values = call.reach, call.query, call.keys, call.values
+    limits, query, keys, values = call.limits, call.query, call.keys, call.values
     batch = broadcast(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
-    plainly_causal = reach.plainly_causal and reach.lengths is None and not reach.masks and reach.bias() is None
-    plainly_causal = plainly_causal and reach.window is None
+    plainly_causal = limits.plainly_causal and limits.lengths is None and not limits.masks and limits.bias() is None
+    plainly_causal = plainly_causal and limits.window is None
     # A bias may be wider than the query on a CPU; the kernels of a GPU want it in the query's dtype.
     dtype = query.dtype if query.is_cuda else torch.promote_types(query.dtype, torch.float32)
     mask, some = (None, None) if plainly_causal else masked(call, dtype)
@@ -48,15 +48,15 @@ def masked(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None
     The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
     query with nothing to look at is shown everything, and its context is to be set to zero.
     """
-    mask, bias, some = call.reach.mask(), call.reach.bias(), None
-    if mask is not None and call.reach.maybe_empty:
+    mask, bias, some = call.limits.mask(), call.limits.bias(), None
+    if mask is not None and call.limits.maybe_empty:
         some = mask.any(-1, keepdim=True)
         mask = mask | ~some
     if bias is not None:
         bias = bias if call.temperature == 1.0 else bias / call.temperature
         if bias.dtype != dtype:  # what is beyond the range of half precision stays finite: -1e9 is not nothing at all
-            limits = torch.finfo(dtype)
-            bias = bias.clamp(limits.min, limits.max).to(dtype)
+            bounds = torch.finfo(dtype)
+            bias = bias.clamp(bounds.min, bounds.max).to(dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     return mask, some
 

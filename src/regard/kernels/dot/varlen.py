@@ -17,7 +17,7 @@ def attend(call: Call) -> Tensor:
     """Query, keys and values [t d] or [a t d]; the padding never exists."""
     from torch.nn.attention.varlen import varlen_attn
 
-    layout = call.reach.layout
+    layout = call.limits.layout
     assert layout is not None
     scale, query = call.scale / call.temperature, call.query
     options: dict[str, Any] = {}
@@ -36,7 +36,7 @@ def attend(call: Call) -> Tensor:
         layout.key_offsets.int(),
         layout.longest,
         layout.longest_key,
-        window_size=(-1, -1) if call.reach.causal is None else (-1, 0),
+        window_size=(-1, -1) if call.limits.causal is None else (-1, 0),
         **options,
     )
     return context.transpose(0, 1) if call.query.ndim == 3 else context.squeeze(1)

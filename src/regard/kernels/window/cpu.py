@@ -36,17 +36,17 @@ def attend(call: Call) -> Tensor:
 
 def kernel(call: Call):  # type: ignore[no-untyped-def]
     """Which of the three ways."""
-    window = call.reach.window
+    window = call.limits.window
     assert window is not None
     if call.vector is not None:
         return gathered
-    if window.centre is None and isinstance(window.start, int) and call.reach.queries >= TILE:
-        nearest, furthest = window.start - window.radius, window.start + call.reach.queries + window.radius
-        if nearest < call.reach.keys and furthest > 0:  # tiles must touch a key
+    if window.centre is None and isinstance(window.start, int) and call.limits.queries >= TILE:
+        nearest, furthest = window.start - window.radius, window.start + call.limits.queries + window.radius
+        if nearest < call.limits.keys and furthest > 0:  # tiles must touch a key
             return tiled
     # The number of buckets hangs on the data: a GPU would be waited for, and a compiler cannot know it.
     fixed = call.query.is_cuda or torch.compiler.is_compiling()
-    return cpu_buckets.attend if call.reach.queries >= MANY and not fixed else gathered
+    return cpu_buckets.attend if call.limits.queries >= MANY and not fixed else gathered
 
 
 def flat(call: Call, batch: tuple[int, ...]) -> Call:
@@ -59,32 +59,32 @@ def flat(call: Call, batch: tuple[int, ...]) -> Call:
     def start(value: int | Tensor) -> int | Tensor:
         return rows(value, 0) if isinstance(value, Tensor) else value
 
-    reach, window = call.reach, call.reach.window
+    limits, window = call.limits, call.limits.window
     assert window is not None
     window = replace(
         window, centre=None if window.centre is None else rows(window.centre, 1), start=start(window.start)
     )
-    flat_reach = SpanLimits(
-        reach.queries,
-        reach.keys,
-        reach.device,
+    flat_limits = SpanLimits(
+        limits.queries,
+        limits.keys,
+        limits.device,
         (math.prod(batch),),
-        lengths=None if reach.lengths is None else rows(reach.lengths, 0),
-        causal=None if reach.causal is None else start(reach.causal),
+        lengths=None if limits.lengths is None else rows(limits.lengths, 0),
+        causal=None if limits.causal is None else start(limits.causal),
         window=window,
     )
     query, keys, values = (rows(x, 2) for x in (call.query, call.keys, call.values))
     vector = None if call.vector is None else rows(call.vector, 1)
-    return replace(call, query=query, keys=keys, values=values, reach=flat_reach, vector=vector)
+    return replace(call, query=query, keys=keys, values=values, limits=flat_limits, vector=vector)
 
 
 def some_rows(call: Call) -> Iterator[Call]:
     """As many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
-    reach, window = call.reach, call.reach.window
+    limits, window = call.limits, call.limits.window
     assert window is not None
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
-    few = reach.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
-    copied = width * (few if kernel(call) is gathered else max(reach.queries, reach.keys))
+    few = limits.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
+    copied = width * (few if kernel(call) is gathered else max(limits.queries, limits.keys))
     step = rows if call.query.is_cuda or torch.compiler.is_compiling() else max(1, BUDGET // max(1, copied))
     if step >= rows:
         yield call
@@ -94,34 +94,34 @@ def some_rows(call: Call) -> Iterator[Call]:
         return value[part] if isinstance(value, Tensor) else value
 
     for part in (slice(first, first + step) for first in range(0, rows, step)):
-        limits = replace(
-            reach,
-            lengths=cut(reach.lengths, part),
-            causal=cut(reach.causal, part),
+        row_limits = replace(
+            limits,
+            lengths=cut(limits.lengths, part),
+            causal=cut(limits.causal, part),
             window=replace(window, centre=cut(window.centre, part), start=cut(window.start, part)),
         )
         tensors = {name: cut(getattr(call, name), part) for name in ("query", "keys", "values", "vector")}
-        yield replace(call, reach=limits, **tensors)
+        yield replace(call, limits=row_limits, **tensors)
 
 
 def gathered(call: Call) -> Tensor:
     """Every query with its own copy of its keys: [r n w d]."""
-    reach, window = call.reach, call.reach.window
+    limits, window = call.limits, call.limits.window
     assert window is not None
-    width = min(2 * window.radius + 1, reach.keys)
-    centre = window.centres(reach.queries, reach.device).detach().expand(call.query.shape[:-1])
+    width = min(2 * window.radius + 1, limits.keys)
+    centre = window.centres(limits.queries, limits.device).detach().expand(call.query.shape[:-1])
     # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
-    first = torch.ceil(centre - window.radius).long().clamp(0, reach.keys - width)
-    index = first[..., None] + torch.arange(width, device=reach.device)  # [r n w]
+    first = torch.ceil(centre - window.radius).long().clamp(0, limits.keys - width)
+    index = first[..., None] + torch.arange(width, device=limits.device)  # [r n w]
     keys, values = pick(call.keys, index), pick(call.values, index)
     if call.vector is None:
         scores = product(keys, call.query[..., None]).squeeze(-1) * call.scale
     else:
         hidden = torch.tanh(wide(call.query)[..., None, :] + wide(keys))
         scores = (hidden * call.vector[:, None, None].to(hidden.dtype)).sum(-1)
-    weights = softmax(scores, reach.limits(index), call.temperature)
+    weights = softmax(scores, limits.structured_mask(index), call.temperature)
     if window.sigma is not None:
-        weights = weights * gaussian(window, reach.queries, index).to(weights.dtype)
+        weights = weights * gaussian(window, limits.queries, index).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
     return product(weights[..., None, :], values).squeeze(-2).to(values.dtype)
@@ -136,20 +136,20 @@ def pick(tensor: Tensor, index: Tensor) -> Tensor:
 
 def tiled(call: Call) -> Tensor:
     """TILE queries and the TILE + 2·radius keys that any of them may see, as one small dense product."""
-    reach, window = call.reach, call.reach.window
+    limits, window = call.limits, call.limits.window
     assert window is not None
     assert isinstance(window.start, int)
-    radius, tiles = window.radius, -(-reach.queries // TILE)
-    query = F.pad(call.query, (0, 0, 0, tiles * TILE - reach.queries)).unflatten(-2, (tiles, TILE))
+    radius, tiles = window.radius, -(-limits.queries // TILE)
+    query = F.pad(call.query, (0, 0, 0, tiles * TILE - limits.queries)).unflatten(-2, (tiles, TILE))
     # Key j of the padded keys is key j + start - radius of the call.
     before, wanted = radius - window.start, tiles * TILE + 2 * radius
-    after = wanted - before - reach.keys  # negative: those keys are beyond every window
+    after = wanted - before - limits.keys  # negative: those keys are beyond every window
     keys, values = (overlapping(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
     scores = product(wide(query) * call.scale, keys)  # [r t TILE TILE+2r]
-    weights = softmax(scores, tiled_limits(reach, window, tiles), call.temperature)
+    weights = softmax(scores, tile_mask(limits, window, tiles), call.temperature)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return product(weights, values.mT).to(values.dtype).flatten(-3, -2)[..., : reach.queries, :]
+    return product(weights, values.mT).to(values.dtype).flatten(-3, -2)[..., : limits.queries, :]
 
 
 def overlapping(padded: Tensor, radius: int) -> Tensor:
@@ -157,15 +157,15 @@ def overlapping(padded: Tensor, radius: int) -> Tensor:
     return padded.unfold(-2, TILE + 2 * radius, TILE)
 
 
-def tiled_limits(reach: SpanLimits, window: Window, tiles: int) -> Tensor:
+def tile_mask(limits: SpanLimits, window: Window, tiles: int) -> Tensor:
     """Which keys of its tile each query may see, [t TILE w] or [r t TILE w]."""
     assert isinstance(window.start, int)
-    i = torch.arange(tiles * TILE, device=reach.device).view(tiles, TILE, 1)
-    j = i[:, :1] + (window.start - window.radius) + torch.arange(TILE + 2 * window.radius, device=reach.device)
-    mask = ((j - i - window.start).abs() <= window.radius) & (j >= 0) & (j < reach.keys)
-    if reach.causal is not None:
-        start = reach.causal if isinstance(reach.causal, int) else reach.causal[:, None, None, None]
+    i = torch.arange(tiles * TILE, device=limits.device).view(tiles, TILE, 1)
+    j = i[:, :1] + (window.start - window.radius) + torch.arange(TILE + 2 * window.radius, device=limits.device)
+    mask = ((j - i - window.start).abs() <= window.radius) & (j >= 0) & (j < limits.keys)
+    if limits.causal is not None:
+        start = limits.causal if isinstance(limits.causal, int) else limits.causal[:, None, None, None]
         mask = mask & (j <= start + i)
-    if reach.lengths is not None:
-        mask = mask & (j < reach.lengths[:, None, None, None])
+    if limits.lengths is not None:
+        mask = mask & (j < limits.lengths[:, None, None, None])
     return mask

@@ -22,13 +22,13 @@ GROUP = 32
 
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's, for a bilinear score and softmax; the number of groups hangs on the data."""
-    reach, window = call.reach, call.reach.window
+    limits, window = call.limits, call.limits.window
     assert window is not None
     rows, n = call.query.shape[:2]
-    width, slices = TILE + 2 * window.radius + 1, -(-reach.keys // TILE)
-    centre = window.centres(n, reach.device).expand(rows, n).flatten()
-    first = torch.ceil(centre.detach() - window.radius).long().clamp(0, reach.keys - 1)
-    index = torch.arange(rows * n, device=reach.device)
+    width, slices = TILE + 2 * window.radius + 1, -(-limits.keys // TILE)
+    centre = window.centres(n, limits.device).expand(rows, n).flatten()
+    first = torch.ceil(centre.detach() - window.radius).long().clamp(0, limits.keys - 1)
+    index = torch.arange(rows * n, device=limits.device)
     slot, bucket = sort_into_groups(index // n * slices + first // TILE, rows * slices)
 
     def grouped(x: Tensor) -> Tensor:  # [r·n …] -> [g GROUP …]
@@ -38,9 +38,9 @@ def attend(call: Call) -> Tensor:
         cut(x, slices, width).index_select(0, bucket).unflatten(-1, (width, -1)) for x in (call.keys, call.values)
     )
     scores = product(wide(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
-    j = (bucket % slices * TILE)[:, None, None] + torch.arange(width, device=reach.device)
+    j = (bucket % slices * TILE)[:, None, None] + torch.arange(width, device=limits.device)
     row, distance = grouped(index // n), j - grouped(centre)[..., None]
-    weights = softmax(scores, limits(reach, j, distance, row, grouped(index % n)), call.temperature)
+    weights = softmax(scores, slice_mask(limits, j, distance, row, grouped(index % n)), call.temperature)
     if window.sigma is not None:
         weights = weights * torch.exp(distance.square() * (-0.5 / window.sigma**2)).to(weights.dtype)
     if call.dropout:
@@ -67,12 +67,12 @@ def cut(x: Tensor, slices: int, width: int) -> Tensor:
     return padded.unfold(-2, width, TILE).mT.reshape(-1, width * x.shape[-1])
 
 
-def limits(reach: SpanLimits, j: Tensor, distance: Tensor, row: Tensor, position: Tensor) -> Tensor:
+def slice_mask(limits: SpanLimits, j: Tensor, distance: Tensor, row: Tensor, position: Tensor) -> Tensor:
     """Which keys of its slice each query of a group may see, [g GROUP w]."""
-    assert reach.window is not None
-    mask = distance.detach().abs() <= reach.window.radius
-    mask = mask & (j < (reach.keys if reach.lengths is None else reach.lengths[row][..., None]))
-    if reach.causal is not None:
-        start = reach.causal if isinstance(reach.causal, int) else reach.causal[row]
+    assert limits.window is not None
+    mask = distance.detach().abs() <= limits.window.radius
+    mask = mask & (j < (limits.keys if limits.lengths is None else limits.lengths[row][..., None]))
+    if limits.causal is not None:
+        start = limits.causal if isinstance(limits.causal, int) else limits.causal[row]
         mask = mask & (j <= (start + position)[..., None])
     return mask

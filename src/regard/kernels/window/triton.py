@@ -24,7 +24,7 @@ NONE = -(1 << 62)
 
 def attend(call: Call) -> Tensor:
     """The reference's sum for a bilinear or an additive score and softmax, under lengths and causality."""
-    reach, window = call.reach, call.reach.window
+    limits, window = call.limits, call.limits.window
     assert window is not None
     assert window.centre is not None
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
@@ -45,11 +45,11 @@ def attend(call: Call) -> Tensor:
         serve = Eager.apply
     context = serve(
         *(flat(x) for x in tensors[:3]),
-        window.centre.float().expand(*batch, reach.queries).reshape(rows, reach.queries),
+        window.centre.float().expand(*batch, limits.queries).reshape(rows, limits.queries),
         call.vector if call.vector is None or call.vector.ndim == 2 else call.vector[None],
-        None if reach.lengths is None else each(reach.lengths),
-        each(reach.causal) if isinstance(reach.causal, Tensor) else None,
-        reach.causal if isinstance(reach.causal, int) else NONE,
+        None if limits.lengths is None else each(limits.lengths),
+        each(limits.causal) if isinstance(limits.causal, Tensor) else None,
+        limits.causal if isinstance(limits.causal, int) else NONE,
         window.radius,
         0.0 if window.sigma is None else 0.5 / window.sigma**2,
         (1.0 if call.vector is not None else call.scale) / call.temperature,

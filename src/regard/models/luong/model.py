@@ -194,9 +194,9 @@ class Around(Span):
     def __init__(self, radius: int, centres: Float[Tensor, "s rows"]):
         self.radius, self.centres = radius, centres
 
-    def narrow(self, reach: SpanLimits, query: Tensor) -> SpanLimits:
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         """Only keys near the step of each query."""
-        return reach.with_window(Window(self.radius, centre=self.centres))
+        return limits.with_window(Window(self.radius, centre=self.centres))
 
     def __repr__(self) -> str:
         return f"Around({self.radius}, of {list(self.centres.shape)})"
