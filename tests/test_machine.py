@@ -12,11 +12,11 @@ from regard.decoding.processes import Processes
 from regard.errors import CommandError, ConfigError, TrainingError
 from regard.kernels.backends import BACKENDS, Request
 from regard.machine import amount, auto_device, memory, wide_dtype
+from regard.tasks.start import start
 from regard.training.distributed import Group
 from regard.training.precision import describe, in_bf16
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
-from regard.training.start import start
 
 
 @pytest.fixture

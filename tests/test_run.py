@@ -6,7 +6,7 @@ from tiny import table
 
 from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.run import load
-from regard.training.start import start
+from regard.tasks.start import start
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
+from regard.tasks.settings import read_settings
+from regard.tasks.start import write_config
+from regard.tasks.translate import model_of
 from regard.training.checkpoint import Checkpoints, canonical, read_manifest, weights_of
 from regard.training.objective import Prediction
-from regard.training.predict import model_of
-from regard.training.settings import read_settings
-from regard.training.start import write_config
 from regard.training.trainer_state import Counters
 
 LABELS = ["bad", "good"]

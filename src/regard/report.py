@@ -14,10 +14,10 @@ import regard
 from regard.errors import CheckpointError, RegardError
 from regard.inspection.draw.report_page import Seen, write
 from regard.run import Run, load
+from regard.tasks.start import Started, start
 from regard.training.folder import check_content, claim
 from regard.training.loop import Result
 from regard.training.progress import Progress, progress
-from regard.training.start import Started, start
 
 __all__ = ["train_and_report"]
 

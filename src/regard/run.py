@@ -31,12 +31,12 @@ from regard.inspection.alignments.settings import Chosen
 from regard.io.lines import CHUNK, CHUNK_CUDA
 from regard.models.contract import Model
 from regard.models.kinds import KINDS
+from regard.tasks.settings import Settings, read_settings, without_cache
+from regard.tasks.sizes import check_sizes
+from regard.tasks.start import labels_of, tokenizers_of
+from regard.tasks.translate import model_of
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
-from regard.training.predict import model_of
-from regard.training.settings import Settings, read_settings, without_cache
-from regard.training.sizes import check_sizes
-from regard.training.start import labels_of, tokenizers_of
 from regard.training.trainer_state import filled_from
 
 __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.config import assign, read
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("quality", ROOT / "benchmarks" / "quality.py")
@@ -82,7 +82,7 @@ def test_commands_are_right(name):
 
 
 def test_from_a_run_to_the_page(data, tmp_path, monkeypatch):
-    from regard.training.start import start
+    from regard.tasks.start import start
 
     monkeypatch.chdir(data.parent)
     training = {"steps": 2, "batch_tokens": 64, "warmup": 1, "device": "cpu", "metric": "loss", "validate_rows": 0}

@@ -11,8 +11,8 @@ from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
 from regard.models.kinds import KINDS
 from regard.run import Run
-from regard.training.predict import model_of
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
+from regard.tasks.translate import model_of
 
 PAIRS = list(generate("phrasebook", 60, longest=8))
 REVIEWS = list(generate("reviews", 40))

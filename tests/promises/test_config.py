@@ -17,7 +17,7 @@ import tomli_w
 from regard.config import read
 from regard.errors import ConfigError
 from regard.models.kinds import KINDS
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 pytestmark = pytest.mark.unchecked  # wrong types meet the checks of the library, not those of the tests
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))

@@ -17,9 +17,9 @@ from tiny import records, same_tensors, table
 from regard.errors import CheckpointError
 from regard.report import train_and_report
 from regard.run import load
+from regard.tasks.start import start
+from regard.tasks.translate import Translate
 from regard.training.checkpoint import Checkpoints, read_checkpoint, weights_of
-from regard.training.predict import Translate
-from regard.training.start import start
 
 SCORES = {"step": [9.0, 5.0, 7.0, 8.0, 6.0, 6.0], "average": [9.0, 5.0, 7.0, 4.0, 6.0, 6.0]}  # the loss, in order
 BEST = {"step": "step-000004", "average": "average"}

@@ -14,8 +14,8 @@ from tiny import table
 
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run import load
+from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, canonical, read_checkpoint
-from regard.training.start import start
 
 REFUSED = (CheckpointError, ConfigError, DataError)
 LOADED = ("config.toml", "tokenizer.json", "checkpoints/step-000004/manifest.json")

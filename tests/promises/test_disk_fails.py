@@ -20,9 +20,9 @@ from tiny import same_tensors, table
 
 from regard.config import read
 from regard.run import load
+from regard.tasks.start import start
 from regard.training import metrics
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.start import start
 
 STEPS = {"training__steps": 6, "training__validate_every": 2, "training__keep": 2, "training__average": 2}
 LOSSES = [9.0, 5.0, 7.0, 4.0]  # of the steps 2, 4 and 6, and of the average of the last two

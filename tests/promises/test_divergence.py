@@ -13,9 +13,9 @@ from tiny import caption_table, document_table, question_table, records, table
 from regard.errors import TrainingError
 from regard.models.kinds import KINDS
 from regard.run import load
+from regard.tasks.start import start
 from regard.training import loop
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.start import start
 
 SMALL = {"size": 8, "embedding": 8, "hidden": 8}
 MODELS = {

@@ -14,7 +14,7 @@ from regard.config import read
 from regard.errors import CheckpointError
 from regard.inspection.alignments.settings import Chosen
 from regard.run import load
-from regard.training.start import start
+from regard.tasks.start import start
 
 LONGER = {"training__steps": 4, "training__validate_every": 2}
 # Everything in a run folder that is read for a resume, or written by anything.

@@ -21,7 +21,7 @@ from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
 from regard.evaluation.items import read_texts
 from regard.io.lines import LONGEST, read_chunks
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 WORD = TokenizerSettings(kind="word")

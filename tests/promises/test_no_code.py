@@ -22,8 +22,8 @@ from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.errors import RegardError
 from regard.run import load
+from regard.tasks.start import start
 from regard.training import metrics
-from regard.training.start import start
 
 SOURCE = Path(regard.__file__).parent
 

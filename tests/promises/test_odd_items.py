@@ -22,7 +22,7 @@ from regard.data.documents import prepare_documents
 from regard.data.images import prepare_images
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 WORD = TokenizerSettings(kind="word")

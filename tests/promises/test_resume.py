@@ -17,9 +17,9 @@ import pytest
 import tomli_w
 from tiny import MODELS, records, same_tensors, table
 
+from regard.tasks.start import start
+from regard.tasks.translate import Translate
 from regard.training.checkpoint import Checkpoints, read_checkpoint, read_manifest
-from regard.training.predict import Translate
-from regard.training.start import start
 
 STEPS, STOP = 16, 8  # stopped in the middle, between two of everything below
 EVERYTHING = {

@@ -31,8 +31,8 @@ from regard.errors import RegardError
 from regard.inspection.alignments.settings import Chosen
 from regard.inspection.draw.report_page import write
 from regard.run import load
+from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, read_manifest
-from regard.training.start import start
 
 pytestmark = pytest.mark.unchecked
 GONE = object()

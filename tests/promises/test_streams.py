@@ -10,7 +10,7 @@ from child import Ended, regard
 from tiny import caption_table, document_table, table
 
 from regard.cli.main import app
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 ON_CPU = ("--device", "cpu")

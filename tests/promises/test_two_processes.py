@@ -17,9 +17,9 @@ from forked import ended, forked
 from tiny import table
 
 from regard.run import load
+from regard.tasks.start import start
 from regard.training import metrics
 from regard.training.checkpoint import Checkpoints
-from regard.training.start import start
 
 CALLS = ("mkdir", "rmdir", "open", "unlink", "rename", "replace", "listdir", "scandir", "stat", "fsync")
 BUSY = "another process trains into it; wait for it, or give another --out"

@@ -23,10 +23,10 @@ from regard.errors import ConfigError
 from regard.machine import memory
 from regard.models.kinds import KINDS
 from regard.report import train_and_report
+from regard.tasks.footprint import count_weights
+from regard.tasks.settings import read_settings
 from regard.training import metrics
 from regard.training.folder import has_begun
-from regard.training.footprint import count_weights
-from regard.training.settings import read_settings
 
 pytestmark = pytest.mark.unchecked
 SECONDS = 300

@@ -10,7 +10,7 @@ from regard.studies.alignment_judged import LABELS
 from regard.studies.corpora import Aligned, Pairs, phrasebook
 from regard.studies.luong_table import aligned_phrases
 from regard.studies.setting import Setting
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 QUICK = Setting((0,), quick=True, device="cpu")
 

@@ -13,7 +13,7 @@ from regard.studies.convnet_looks import Looked, from_to, looked_at, where
 from regard.studies.page import Page
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 
 def scene(x, third="small", size=64, second="large"):

@@ -12,7 +12,7 @@ from regard.studies.documents_measured import Figures, Pointed, chance, pointed,
 from regard.studies.reviews import Reviews, built_in
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 REAL = Reviews("IMDB", {"data": {"documents": "train.tsv"}, "tokenizer": {"kind": "bpe"}}, ["a b"], ["pos"])
 

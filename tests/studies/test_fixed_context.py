@@ -6,7 +6,7 @@ from regard.studies import fixed_context, run
 from regard.studies.corpora import Pairs, phrasebook
 from regard.studies.fixed_context import BINS, CELLS, EUROPARL, KINDS, Lengths, bins, mean, poor, tables, verdicts
 from regard.studies.setting import Setting
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 BOOK = phrasebook(300, 12, longest=18)
 FILES = Pairs("files", {"data": {"source": "a", "target": "b"}, "tokenizer": {"kind": "bpe"}}, ["x"], ["y"])

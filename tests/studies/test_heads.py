@@ -12,7 +12,7 @@ from regard.studies.setting import Setting
 from regard.studies.silent import SHARES, Head, Lost
 from regard.studies.spread import Spread
 from regard.studies.translated import Translated
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 

@@ -19,7 +19,7 @@ from regard.studies.sentences import Sentences, german
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.trained import Trained
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 FILES = {"data": {"source": "a", "target": "a"}, "tokenizer": {"kind": "bpe", "size": 700}}
 TEXTS = Sentences("some text", FILES, ["a b"])

@@ -14,7 +14,7 @@ from regard.studies.luong_table import SYSTEMS, aligned_phrases, error_rates, sh
 from regard.studies.setting import Setting
 from regard.studies.trained import taught
 from regard.studies.translated import perplexity
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 QUICK = Setting((0,), quick=True, device="cpu")
 

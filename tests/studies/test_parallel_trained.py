@@ -16,7 +16,7 @@ from regard.studies.parallel_trained import MIXED, Figures, Seed, figures, reach
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.trained import Trained
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 REAL = Pairs("made up", {"data": {"source": "a", "target": "b"}, "tokenizer": {"joint": True}}, [], [])
 

@@ -11,9 +11,9 @@ from regard.studies.relations_found import ALL, FAR, GROUPS, Best, Counts, best_
 from regard.studies.relations_named import RELATIONS, named
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
-from regard.training.predict import model_of
-from regard.training.settings import read_settings
-from regard.training.start import start
+from regard.tasks.settings import read_settings
+from regard.tasks.start import start
+from regard.tasks.translate import model_of
 
 
 @pytest.mark.parametrize(

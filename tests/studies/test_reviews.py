@@ -6,7 +6,7 @@ import pytest
 
 from regard.errors import CommandError
 from regard.studies.reviews import built_in, imdb
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 
 def test_built_in_reviews_know_what_decides():

@@ -15,7 +15,7 @@ from regard.studies.scaling_trained import Seen, Softmax, gradient_norm, observe
 from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.translated import Translated
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
 PAIRS = [([4, 5, 6], [7, 8]), ([4, 9], [5, 6, 7, 8])]

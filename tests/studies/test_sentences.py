@@ -7,7 +7,7 @@ import pytest
 from regard.errors import CommandError
 from regard.studies.sentences import europarl, german, multi30k
 from regard.studies.setting import Setting
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 
 def write(folder, names, lines):

@@ -13,7 +13,7 @@ from regard.studies.setting import Setting
 from regard.studies.soft_hard import apart, caveats, gallery_of, scored, tables, verdicts
 from regard.studies.soft_hard_drawn import SYSTEMS, drawn, looks_table, scores_table
 from regard.studies.spread import Spread
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 SCENES = scenes(40, 6, side=32, shapes=2)
 

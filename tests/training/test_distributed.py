@@ -11,10 +11,10 @@ import torch
 from tiny import Fit, Line, free_port, records, same_tensors, table, training
 
 from regard.errors import TrainingError
+from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.distributed import Group, batches, full, like
 from regard.training.loop import train
-from regard.training.start import start
 
 RANK = int(os.environ.get("RANK", "0"))
 

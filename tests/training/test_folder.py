@@ -9,11 +9,11 @@ from tiny import Line, StopAt, table, training
 from regard import report
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.report import train_and_report
-from regard.training import start as starting
+from regard.tasks import start as starting
+from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints
 from regard.training.folder import claim
 from regard.training.loop import train
-from regard.training.start import start
 
 
 def refused(**changes):

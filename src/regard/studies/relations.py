@@ -24,9 +24,9 @@ from regard.studies.setting import Setting
 from regard.studies.spread import Spread
 from regard.studies.trained import Trained, taught_all
 from regard.studies.translated import margin
+from regard.tasks.translate import model_of
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
-from regard.training.predict import model_of
 
 __all__ = ["Found", "run", "tables", "verdicts"]
 

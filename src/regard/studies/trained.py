@@ -16,10 +16,10 @@ from regard.config import read
 from regard.errors import CommandError, RegardError
 from regard.run import Run, load
 from regard.studies.setting import Setting
+from regard.tasks.settings import read_settings
+from regard.tasks.start import start
+from regard.tasks.table import prepare_for
 from regard.training.checkpoint import Checkpoints, read_manifest
-from regard.training.settings import read_settings
-from regard.training.start import start
-from regard.training.tasks import prepare_for
 
 __all__ = ["Trained", "by_name", "taught", "taught_all"]
 

@@ -12,7 +12,7 @@ from regard import load
 from regard.inspection.alignments.settings import Chosen
 from regard.inspection.alignments.symmetry import flipped, symmetrise
 from regard.io.pharaoh import parse_pharaoh, pharaoh
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 typed, refused = Command("align").typed, Command("align").refused

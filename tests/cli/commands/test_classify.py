@@ -10,7 +10,7 @@ from cli.typing_in import Command
 from tiny import document_table, question_table, table
 
 from regard import load
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("classify")

@@ -8,7 +8,7 @@ from tiny import caption_table, document_table, question_table
 
 from regard.evaluation.captions import measure_bleu_of, measure_cider
 from regard.run import load
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked
 COMMAND = Command("eval")

@@ -10,7 +10,7 @@ from tiny import caption_table, document_table, table
 
 from regard.inspection import exhibit_of, page
 from regard.run import load
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("look")

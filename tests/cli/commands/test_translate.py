@@ -23,7 +23,7 @@ from regard import load
 from regard.cli.main import app
 from regard.data.sentences import pieces
 from regard.io.pharaoh import parse_pharaoh
-from regard.training.start import start
+from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("translate")

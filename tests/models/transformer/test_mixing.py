@@ -20,8 +20,8 @@ from regard.errors import ConfigError, RegardError
 from regard.models.kinds import build, filled
 from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.mixing import Convolution, Recurrence
+from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, canonical, read_manifest
-from regard.training.start import start
 
 
 @pytest.mark.parametrize("reach", [1, 3])

@@ -60,14 +60,14 @@ def train(
     if resume is not None:
         if config is not None or out is not None or base is not None or data or model or preset:
             raise CommandError("--resume: goes on with the run's own configuration; give only --set beside it")
-        from regard.training.settings import without_cache
+        from regard.tasks.settings import without_cache
 
         own, out = read_to_resume(resume), resume
         table = without_cache(own)
     elif config is not None:
         table = read(find(config))
     if base is not None:
-        from regard.training.settings import base_table
+        from regard.tasks.settings import base_table
 
         if model or preset:
             raise CommandError("--from: the run's model is taken; --model and --preset cannot be given beside it")
@@ -78,7 +78,7 @@ def train(
             table[key] = {**table.get(key, {}), **part}
     table = assign(table, settings or [])
 
-    from regard.training.settings import read_settings
+    from regard.tasks.settings import read_settings
 
     checked = read_settings(table)
     checked.data.require()

@@ -5,11 +5,27 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.models.contract import Model
-from regard.training.settings import Settings
 
-__all__ = ["Opened"]
+__all__ = ["Opened", "OpenedSettings"]
+
+
+class OpenedSettings(Protocol):
+    """What a run was trained with, as far as it matters for what it looks at."""
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the model's kind."""
+
+    @property
+    def data(self) -> DataSettings:
+        """How items are read."""
 
 
 @runtime_checkable
@@ -21,7 +37,7 @@ class Opened(Protocol):
         """Where it was read from."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> OpenedSettings:
         """What it was trained with."""
 
     @property

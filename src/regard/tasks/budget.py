@@ -5,10 +5,10 @@ import torch
 from regard.data.batching import Batch, collate
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import UNKNOWN
+from regard.tasks.settings import Settings
+from regard.tasks.table import task_of
 from regard.training.distributed import Group
 from regard.training.memory import out_of_memory
-from regard.training.settings import Settings
-from regard.training.tasks import task_of
 
 __all__ = ["token_budget"]
 

@@ -15,12 +15,12 @@ from regard.data.images import PictureBatch
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import TrainingError
 from regard.models.contract import Pictures, Tokens
-from regard.training.caption import Caption, Captioning, doubly_stochastic
+from regard.tasks.caption import Caption, Captioning, doubly_stochastic
+from regard.tasks.settings import read_settings
+from regard.tasks.start import start
+from regard.tasks.table import prepare_for
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, weights_of
-from regard.training.settings import read_settings
-from regard.training.start import start
 from regard.training.task import Position
-from regard.training.tasks import prepare_for
 
 
 def batch_of(captions: list[list[int]], which: list[int], **size) -> PictureBatch:

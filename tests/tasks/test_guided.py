@@ -12,12 +12,13 @@ from regard.data.batching import collate
 from regard.data.links import Links
 from regard.errors import ConfigError
 from regard.models.kinds import build, model_config
+from regard.tasks.guided import Guided, guided_at, missed
+from regard.tasks.settings import read_settings
+from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.guided import Guided, guided_at, missed
 from regard.training.loop import means
 from regard.training.objective import Prediction, inputs
-from regard.training.settings import TrainingSettings, read_settings
-from regard.training.start import start
+from regard.training.settings import TrainingSettings
 
 SMALL = {"size": 8, "embedding": 6, "dropout": 0.0}
 MODELS = {

@@ -6,10 +6,10 @@ from tiny import first, table
 
 from regard.data.prepare import prepare
 from regard.errors import TrainingError
-from regard.training.predict import LanguageModel, Translate
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
+from regard.tasks.table import task_of
+from regard.tasks.translate import LanguageModel, Translate
 from regard.training.task import Position
-from regard.training.tasks import task_of
 
 
 @pytest.fixture

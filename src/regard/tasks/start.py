@@ -19,9 +19,8 @@ from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.machine import MPS, most_threads
 from regard.reading import Unreadable, read_bytes
-from regard.training.budget import token_budget
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
-from regard.training.defaults import (
+from regard.tasks.budget import token_budget
+from regard.tasks.defaults import (
     Corpus,
     chosen_words,
     data_defaults,
@@ -29,21 +28,22 @@ from regard.training.defaults import (
     picture_defaults,
     training_defaults,
 )
+from regard.tasks.footprint import check_batches, check_weights
+from regard.tasks.settings import Settings, read_settings
+from regard.tasks.sizes import check_run_sizes
+from regard.tasks.table import prepare_for, task_of
+from regard.tasks.translate import vocabulary_sizes
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
 from regard.training.distributed import Group
 from regard.training.folder import claim
-from regard.training.footprint import check_batches, check_weights
 from regard.training.loop import Result, train
 from regard.training.precision import describe, in_bf16
-from regard.training.predict import vocabulary_sizes
 from regard.training.progress import Progress
-from regard.training.settings import Settings, read_settings
-from regard.training.sizes import check_run_sizes
-from regard.training.tasks import prepare_for, task_of
 from regard.training.trainer_state import check_fits
 
 if TYPE_CHECKING:
-    from regard.training.classify import Classify
-    from regard.training.predict import Translate
+    from regard.tasks.classify import Classify
+    from regard.tasks.translate import Translate
 
 __all__ = ["Started", "labels_of", "start", "tokenizers_of", "write_config"]
 

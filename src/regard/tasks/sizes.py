@@ -18,10 +18,10 @@ from torch.overrides import TorchFunctionMode
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError
 from regard.models.config import ModelConfig
+from regard.tasks.settings import Settings
+from regard.tasks.translate import model_of
 from regard.training.manifest import FILES, read_manifest
 from regard.training.objective import Prediction
-from regard.training.predict import model_of
-from regard.training.settings import Settings
 from regard.training.trainer_state import check_same
 from regard.training.weights import check_shapes, read_shapes, weights_of
 

@@ -21,11 +21,11 @@ from regard.errors import ArgumentError, ConfigError, NotFiniteError, TrainingEr
 from regard.evaluation.text import bleu, chrf, exact
 from regard.models.contract import Model
 from regard.models.kinds import build
-from regard.training.guided import Guided, guided_at
-from regard.training.metric_choice import translation_metric
+from regard.tasks.guided import Guided, guided_at
+from regard.tasks.metric_choice import translation_metric
+from regard.tasks.settings import Settings
 from regard.training.objective import Prediction
 from regard.training.sample import Sample
-from regard.training.settings import Settings
 from regard.training.task import Task
 
 __all__ = ["LanguageModel", "Translate", "model_of", "vocabulary_sizes"]

@@ -12,10 +12,10 @@ from regard.decoding.sources import documents_of, flat_of
 from regard.errors import TrainingError
 from regard.models.contract import Documents, Pictures, Tokens
 from regard.models.kinds import build, model_config
-from regard.training.classify import Classification, Classify, LabelBatch, balanced_weights
-from regard.training.settings import read_settings
+from regard.tasks.classify import Classification, Classify, LabelBatch, balanced_weights
+from regard.tasks.settings import read_settings
+from regard.tasks.table import prepare_for, task_of
 from regard.training.task import Position
-from regard.training.tasks import prepare_for, task_of
 
 END = 2
 ROWS = [[5, 6, END, 7, END], [8, END], [9, 9, 9, END, 4, END, 4, 5, END], [5, END]]

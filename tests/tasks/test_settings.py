@@ -4,7 +4,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.models.kinds import KINDS
-from regard.training.settings import base_table, read_settings
+from regard.tasks.settings import base_table, read_settings
 
 
 @pytest.mark.parametrize(

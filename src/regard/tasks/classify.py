@@ -22,11 +22,11 @@ from regard.errors import ArgumentError, TrainingError
 from regard.evaluation.labels import measure_labels
 from regard.models.contract import Documents, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
-from regard.training.defaults import PICTURES
-from regard.training.metric_choice import label_metric
-from regard.training.predict import model_of
+from regard.tasks.defaults import PICTURES
+from regard.tasks.metric_choice import label_metric
+from regard.tasks.settings import Settings
+from regard.tasks.translate import model_of
 from regard.training.sample import Sample
-from regard.training.settings import Settings
 from regard.training.task import Loss, Task
 
 __all__ = ["Classification", "Classify", "LabelBatch"]

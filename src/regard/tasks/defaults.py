@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from regard.data.prepare import Prepared
-from regard.training.settings import Settings, read_settings
+from regard.tasks.settings import Settings, read_settings
 
 __all__ = [
     "PICTURES",

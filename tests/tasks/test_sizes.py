@@ -17,8 +17,8 @@ from regard.config import read
 from regard.errors import CheckpointError, RegardError
 from regard.models.kinds import KINDS, build
 from regard.run import load
-from regard.training import sizes
-from regard.training.sizes import check_sizes
+from regard.tasks import sizes
+from regard.tasks.sizes import check_sizes
 from regard.training.weights import read_shapes, weights_of
 
 HUGE = [10**4, 10**6, 10**9, 2**31, 2**40, 10**12, 2**63 - 1]

@@ -7,7 +7,7 @@ import pytest
 from tiny import table
 
 from regard.data.prepare import prepare
-from regard.training.defaults import (
+from regard.tasks.defaults import (
     Corpus,
     chosen_words,
     data_defaults,
@@ -16,7 +16,7 @@ from regard.training.defaults import (
     picture_defaults,
     training_defaults,
 )
-from regard.training.settings import read_settings
+from regard.tasks.settings import read_settings
 
 BATCHES = [(4096, 1), (8192, 1), (4096, 2)]  # tokens, processes
 BARE = {"data": {"source": "a", "target": "b"}}

@@ -6,7 +6,7 @@ import pytest
 
 from regard.evaluation.captions import caption_scores
 from regard.evaluation.text import bleu, chrf, exact
-from regard.training.metric_choice import caption_metric, label_metric, translation_metric
+from regard.tasks.metric_choice import caption_metric, label_metric, translation_metric
 
 SCORES = {"bleu": bleu, "chrf": chrf, "exact": exact}
 DRAW = random.Random(3)

@@ -8,7 +8,7 @@ import pytest
 from regard import load
 from regard.data.builtin import generate
 from regard.inspection.collect.documents import weigh
-from regard.training.start import start
+from regard.tasks.start import start
 
 CONFIG = Path(__file__).parents[2] / "configs" / "reviews.toml"
 

@@ -38,11 +38,11 @@ from regard.models.captioner.lstm import LSTMDecoder
 from regard.models.captioner.model import CaptionerModel
 from regard.models.contract import Pictures, Tokens
 from regard.models.kinds import build
-from regard.training.metric_choice import caption_metric
+from regard.tasks.metric_choice import caption_metric
+from regard.tasks.settings import Settings
+from regard.tasks.translate import Translate
 from regard.training.objective import next_token
-from regard.training.predict import Translate
 from regard.training.sample import Sample
-from regard.training.settings import Settings
 from regard.training.task import Loss
 
 __all__ = ["Caption", "Captioning", "doubly_stochastic"]

@@ -13,8 +13,8 @@ from regard.machine import amount, memory
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.config import ModelConfig
 from regard.models.kinds import build
-from regard.training.defaults import PICTURES
-from regard.training.settings import Settings
+from regard.tasks.defaults import PICTURES
+from regard.tasks.settings import Settings
 
 __all__ = ["check_batches", "check_weights", "count_weights"]
 

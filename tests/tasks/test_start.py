@@ -5,9 +5,9 @@ from tiny import same_tensors, table, write_pairs
 
 from regard.config import read
 from regard.errors import CheckpointError, ConfigError, DataError, TrainingError
+from regard.tasks.settings import read_settings
+from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.settings import read_settings
-from regard.training.start import start
 
 
 def test_positions_that_a_model_does_not_know(tmp_path):

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.prepare import Prepared, prepare
 from regard.data.tokenizer import Tokenizers
-from regard.training.settings import Settings
+from regard.tasks.settings import Settings
 
 if TYPE_CHECKING:
-    from regard.training.classify import Classify
-    from regard.training.predict import Translate
+    from regard.tasks.classify import Classify
+    from regard.tasks.translate import Translate
 
 __all__ = ["prepare_for", "task_of"]
 
 TASKS = {
-    "translate": "predict.Translate",
-    "language-model": "predict.LanguageModel",
+    "translate": "translate.Translate",
+    "language-model": "translate.LanguageModel",
     "caption": "caption.Caption",
     "classify": "classify.Classify",
 }
@@ -25,7 +25,7 @@ TASKS = {
 def task_of(settings: Settings, prepared: Prepared, budget: int) -> "Translate | Classify":
     """The task that the settings name."""
     module, name = TASKS[settings.task].split(".")
-    task: Translate | Classify = getattr(importlib.import_module(f"regard.training.{module}"), name)(
+    task: Translate | Classify = getattr(importlib.import_module(f"regard.tasks.{module}"), name)(
         settings, prepared, budget
     )
     return task

@@ -1,0 +1,170 @@
+"""The whole of a configuration file. Imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from regard.config import option, parse, plain, shown, suggestion
+from regard.data.settings import DataSettings, TokenizerSettings
+from regard.errors import ConfigError
+from regard.models.config import ModelConfig
+from regard.models.kinds import KINDS, Kind, kind_of, model_config
+from regard.training.settings import TrainingSettings
+
+__all__ = ["Settings", "base_table", "read_settings", "without_cache"]
+
+TASKS = ("translate", "language-model", "caption", "classify")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A whole configuration: what a TOML file holds."""
+
+    task: Literal["translate", "language-model", "caption", "classify"] = option("translate", "what is learned")
+    data: DataSettings = field(default_factory=DataSettings)
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    kind: str = "transformer"
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def table(self) -> dict[str, Any]:
+        """As TOML holds it; the model's kind stands in its table, and its preset is written out."""
+        table = plain(self)
+        table["model"] = {"kind": table.pop("kind"), **table["model"]}
+        return table
+
+
+METRICS = {
+    "translate": ("bleu", "chrf", "exact", "loss"),
+    "language-model": ("loss",),
+    "caption": ("cider", "bleu", "rouge", "chrf", "exact", "loss"),
+    "classify": ("accuracy", "f1", "loss"),
+}
+READ_BY = {
+    "translate": ("text",),
+    "language-model": ("text",),
+    "caption": ("pictures",),
+    "classify": ("documents", "pictures"),
+}
+USUAL = {"translate": "transformer", "language-model": "encoder", "caption": "captioner", "classify": "han"}
+SEARCHED = ("bleu", "chrf", "exact", "cider", "rouge")  # metrics of what was written by a search
+
+
+def read_settings(table: Mapping[str, Any]) -> Settings:
+    """The settings of a configuration's tables, or a ConfigError with the path of the key that is wrong."""
+    known = ("task", "data", "tokenizer", "model", "training")
+    for key in table:
+        if key not in known:
+            raise ConfigError(shown(key)[1:-1], f"no such key{suggestion(key, known)}")
+    for key in known[1:]:
+        if not isinstance(table.get(key, {}), Mapping):
+            raise ConfigError(key, "expected a table")
+    known_options(table.get("model", {}))
+    data = parse(DataSettings, table.get("data", {}), "data")
+    task, kind = task_and_kind(table, data)
+    model = {**table.get("model", {}), "kind": kind.name}
+    if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", task) != task:
+        raise ConfigError("model.job", f'{shown(model["job"])} given with task = "{task}", expected "{task}"')
+    settings = Settings(
+        task=task,  # type: ignore[arg-type]
+        data=data,
+        tokenizer=parse(TokenizerSettings, table.get("tokenizer", {}), "tokenizer"),
+        kind=kind.name,
+        model=model_config(model),
+        training=parse(TrainingSettings, table.get("training", {}), "training"),
+    )
+    if settings.training.metric is not None and settings.training.metric not in METRICS[task]:
+        raise ConfigError(
+            "training.metric",
+            f'"{settings.training.metric}" given with task = "{task}", expected one of {", ".join(METRICS[task])}',
+        )
+    if getattr(settings.model, "tied", None) == "all" and not settings.tokenizer.joint:
+        raise ConfigError(
+            "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
+        )
+    check_guided(settings)
+    if settings.training.metric in SEARCHED and settings.training.validate_rows == 0:
+        raise ConfigError(
+            "training.validate_rows",
+            f'0 given with training.metric = "{settings.training.metric}", which needs translations',
+        )
+    return settings
+
+
+def check_guided(settings: Settings) -> None:
+    """Refuse to guide what has no links to be guided by, and where attention cannot be seen."""
+    training = settings.training
+    if not training.guided:
+        return
+    if settings.task != "translate":
+        raise ConfigError("training.guided", f'{training.guided} given with task = "{settings.task}", expected 0')
+    if not settings.data.linked:
+        raise ConfigError("training.guided", f"{training.guided} given without links; give them with data.alignment")
+    if getattr(settings.model, "span", "global") != "global":
+        raise ConfigError(
+            "training.guided",
+            f'{training.guided} given with model.span = "{settings.model.span}", '  # type: ignore[attr-defined]
+            'expected "global": a link may lead out of a window',
+        )
+    for name in ("compile", "shard"):
+        if getattr(training, name):
+            raise ConfigError(
+                f"training.{name}", "true given with training.guided, expected false: no head is seen then"
+            )
+
+
+def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Kind]:
+    """What is learned, and by which kind: as the tables say, else as the data and each other suggest."""
+    named = table.get("model", {}).get("kind") is not None
+    task = table.get("task")
+    if task is not None and task not in TASKS:
+        meant = suggestion(task if isinstance(task, str) else "", TASKS)
+        raise ConfigError("task", f"{shown(task)} given, no such task{meant}")
+    reads = data.reads or (kind_of(table["model"]).reads if named else "text")
+    if task is None and reads == "pictures":
+        task = kind_of(table["model"]).tasks[0] if named else "caption" if data.captions or data.builtin else "classify"
+    task = task or ("classify" if reads == "documents" else "translate")
+    if data.reads is not None and data.reads not in READ_BY[task]:
+        expected = " or ".join(READ_BY[task])
+        raise ConfigError("task", f'"{task}" given with data that is {data.reads}, expected {expected}')
+    if not named:
+        return task, KINDS["convnet" if task == "classify" and reads == "pictures" else USUAL[task]]
+    kind = kind_of(table["model"])
+    # A classifier of text takes documents, whole.
+    fitting = {data.reads, "text" if data.reads == "documents" else data.reads}
+    if task not in kind.tasks or (data.reads is not None and kind.reads not in fitting):
+        kinds = [each for each in KINDS.values() if task in each.tasks and (not data.reads or each.reads in fitting)]
+        of = f" and data that is {data.reads}" if task == "classify" and data.reads else ""
+        names = ", ".join(each.name for each in kinds)
+        raise ConfigError("model.kind", f'"{kind.name}" given with task = "{task}"{of}, expected one of {names}')
+    return task, kind
+
+
+def known_options(model: Mapping[str, Any]) -> None:
+    """Refuse an option that no kind has, before its kind is asked for: it may be the kind that is misspelt."""
+    own = ("kind", "preset")
+    everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
+    for key in model:
+        if key not in everywhere and key not in own:
+            named = model.get("kind", "transformer")
+            kind = KINDS.get(named) if isinstance(named, str) else None
+            options = [field.name for field in fields(kind.config)] if kind else []
+            raise ConfigError(f"model.{shown(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")
+
+
+def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a run takes from the configuration of another that it begins with; its own may say nothing else."""
+    taken = {key: base[key] for key in ("task", "model", "tokenizer") if key in base}
+    for key in taken:
+        own = {"task": taken.get("task", "translate"), **{key: table[key] for key in ("task", key) if key in table}}
+        if key in table and read_settings(own).table()[key] != read_settings(taken).table()[key]:
+            raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
+    return taken
+
+
+def without_cache(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration without the folder of its cache: a run from somebody else does not say where to write."""
+    data = table.get("data")
+    if not isinstance(data, Mapping):
+        return dict(table)
+    return {**table, "data": {key: value for key, value in data.items() if key != "cache"}}
