@@ -4,7 +4,7 @@ The configuration of a kind stands in its folder.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 from regard.config import option
 from regard.errors import ConfigError
@@ -26,6 +26,22 @@ def divides(heads: int, size: int) -> None:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What every kind has."""
+    """The options that every kind has, and what is asked of any configuration."""
 
     dropout: float = option(0.1, "share of numbers set to zero in training", least=0, below=1)
+
+    @classmethod
+    def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
+        """Options beside preset and dropout that suit a corpus of text, where a person names none.
+
+        `long_lines`: its targets are long on average; `joint`: source and target have one vocabulary.
+        """
+        return {}
+
+    def suitable_rate(self) -> float | None:
+        """The learning rate that suits this model, where it is not the usual one."""
+        return None
+
+    def self_contained(self) -> Self:
+        """The same model of Regard's own parts alone: its weights can be counted without other libraries."""
+        return self

@@ -158,6 +158,7 @@ class Model(nn.Module):
     limit: int | None = None  # the most target positions there can be, where there is such a number
     origin: str = "the model"  # what errors call it: the run folder that it was loaded from
     replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
+    points: bool = False  # its attention over the source is its output, and cannot be taken away
 
     def inherit(self) -> None:
         """What a new model does before it is trained, and one of a run does not: read weights that a person has."""
@@ -205,6 +206,26 @@ class Model(nn.Module):
         Others are to be watched.
         """
         return False
+
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
+        """The hidden states of a recurrent encoder, one a source position; None where it is not recurrent."""
+        return None
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
+        """The hidden state of a recurrent decoder's top layer, an LSTM's without c; None where it is not recurrent."""
+        return None
+
+    @property
+    def reads_backwards(self) -> bool:
+        """Whether the encoder reads a sentence from its end, so that its states come about in that order."""
+        return False
+
+    def weigh_documents(self, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
+        """How much each word counts in its sentence, and each sentence in its document; rows sum to one.
+
+        For a model that reads documents and weighs what it reads.
+        """
+        raise NotImplementedError
 
     @property
     def crossings(self) -> list[str]:

@@ -1,4 +1,8 @@
-"""The table of kinds: what each model is, its paper, what it is for, its options and its presets. Imports no torch."""
+"""The table of kinds: what each model is, its paper, what it is for, its options and its presets. Imports no torch.
+
+Whatever others need to know of a kind before its model is built stands in its row; what they ask of a model itself
+stands in the contract. Nothing outside a kind's folder knows it by its name.
+"""
 
 import importlib
 from collections.abc import Mapping
@@ -23,26 +27,46 @@ from regard.models.transformer.config import TransformerConfig
 if TYPE_CHECKING:
     from regard.models.contract import Model
 
-__all__ = ["KINDS", "Kind", "build", "filled", "kind_of", "model_config"]
+__all__ = ["KINDS", "Kind", "Title", "build", "filled", "kind_of", "model_config"]
+
+DEFAULT = "transformer"  # the kind where none is named
+
+
+@dataclass(frozen=True)
+class Title:
+    """An attention in words, and the sides that its queries (rows) and keys (columns) belong to."""
+
+    text: str
+    role: Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
+    rows: str
+    columns: str
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A line of the table."""
+    """A row of the table."""
 
     name: str
     paper: str
-    what: str
+    what: str  # one line for people
     config: type[ModelConfig]
-    file: str  # module and class
+    file: str  # module and class of the model
     tasks: tuple[str, ...] = ("translate",)  # that it can be trained for, the first by default
     reads: Literal["text", "documents", "pictures"] = "text"
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    shares_vocabulary: bool = False  # what it writes are tokens of its source: both sides need one vocabulary
+    reads_end: bool = False  # it reads the END of its source, which is a position to attend to
+    titles: Mapping[str, Title] = field(
+        default_factory=dict
+    )  # of attentions, by their dotted names; others have usual ones
 
 
 def widths(size: int, **others: Any) -> dict[str, Any]:
+    """A preset whose states and embeddings have one width."""
     return {"size": size, "embedding": size, **others}
 
+
+POOLED = {"pooling": Title("the document, to its words", "words", "document", "source")}
 
 STACK: dict[str, dict[str, Any]] = {
     "tiny": {"size": 128, "heads": 4, "layers": 2, "hidden": 512},
@@ -113,6 +137,7 @@ KINDS: dict[str, Kind] = {
             "regard.models.encoder.model.EncoderModel",
             ("classify", "language-model"),
             presets=STACK,
+            titles=POOLED,
         ),
         Kind(
             "lstmn",
@@ -139,6 +164,9 @@ KINDS: dict[str, Kind] = {
                 "small": widths(256, hidden=256),
                 "base": widths(512, hidden=512),
             },
+            shares_vocabulary=True,
+            reads_end=True,
+            titles={"attention": Title("decoder, pointing at the source", "cross", "written", "source")},
         ),
         Kind(
             "ntm",
@@ -151,6 +179,7 @@ KINDS: dict[str, Kind] = {
                 "small": {"size": 100, "slots": 128, "width": 20},
                 "base": {"size": 200, "slots": 128, "width": 40, "heads": 2},
             },
+            reads_end=True,
         ),
         Kind(
             "captioner",
@@ -179,6 +208,11 @@ KINDS: dict[str, Kind] = {
                 "small": {"size": 50, "embedding": 200, "hidden": 100},
                 "base": {"size": 100, "embedding": 300, "hidden": 200, "dropout": 0.3},
             },
+            titles={
+                "words": Title("words of each sentence", "words", "document", "source"),
+                "sentences": Title("sentences of the document", "sentences", "document", "sentences"),
+                **POOLED,
+            },
         ),
         Kind(
             "convnet",
@@ -193,6 +227,7 @@ KINDS: dict[str, Kind] = {
                 "small": {"channels": 32, "stages": 3, "blocks": 2},
                 "base": {"channels": 64, "stages": 4, "blocks": 2},
             },
+            titles={"attention": Title("every place, to all places", "places", "places", "places")},
         ),
     ]
 }
@@ -200,9 +235,7 @@ KINDS: dict[str, Kind] = {
 
 def kind_of(table: Mapping[str, Any], path: str = "model") -> Kind:
     """The kind that a [model] table names."""
-    name = table.get("kind")
-    if name is None:
-        name = "transformer"
+    name = DEFAULT if table.get("kind") is None else table["kind"]
     if not isinstance(name, str) or name not in KINDS:
         meant = suggestion(name if isinstance(name, str) else "", KINDS)
         raise ConfigError(f"{path}.kind", f"{shown(name)} given, no such kind{meant}")

@@ -74,7 +74,7 @@ def measured(systems: Sequence[Trained], reviews: Reviews, encode: Encode) -> Fi
         f1.append(100 * measure_labels(said, reviews.labels).macro_f1)
         if reviews.deciding is not None and getattr(each.run.model.config, "attention", False):
             run = each.run
-            weights = weigh(run.model, run.tokenizers.source, run.settings.data, reviews.texts)  # type: ignore[arg-type]
+            weights = weigh(run.model, run.tokenizers.source, run.settings.data, reviews.texts)
             found.append(pointed(weights, reviews.deciding))
     return Figures(
         np.array(right),

@@ -7,7 +7,6 @@ from regard.data.settings import DataSettings
 from regard.data.vocabulary import train
 from regard.decoding.sources import documents_of
 from regard.inspection.collect.documents import weigh
-from regard.models.han.model import weighed
 from regard.models.kinds import build, model_config
 
 TEXTS = ["The soup was good. I will come again!", "", "Bad", "wonderfully delicious"]
@@ -39,7 +38,7 @@ def test_words_and_their_weights(kind):
         assert not document or sum(sum(each.counts) for each in document) == pytest.approx(1)
     if kind == "word":
         row = [*tokenizer.encode("The soup was good."), 2, *tokenizer.encode("I will come again!"), 2]
-        words, sentences = weighed(model, documents_of([row]))
+        words, sentences = model.weigh_documents(documents_of([row]))
         assert [each.weight for each in found[0]] == pytest.approx(sentences[0].tolist())
         assert [each.weights for each in found[0]] == [pytest.approx(weights) for weights in words.tolist()]
 

@@ -35,7 +35,6 @@ from regard.decoding.sources import documents_of, tokens_of
 from regard.errors import ArgumentError, DataError
 from regard.inspection import exhibit_of, page
 from regard.models.contract import Pictures
-from regard.models.han.model import weighed
 from regard.models.kinds import build
 from regard.run import Run
 
@@ -172,7 +171,7 @@ def test_documents_are_weighed_by_words_and_sentences():
     run, exhibit = subject("han"), looked("han")
     (row,), _ = encode_documents([REVIEW], run.tokenizers.source, run.settings.data)
     documents = documents_of([row])
-    words, sentences = weighed(run.model, documents)
+    words, sentences = run.model.weigh_documents(documents)
     lengths = documents.words.lengths.tolist()
     flat = torch.cat([words[i, :length] for i, length in enumerate(lengths)])
     first, second = exhibit.views

@@ -8,7 +8,7 @@ from regard.attention import watch
 from regard.decoding.sources import documents_of
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Documents, Tokens
-from regard.models.han.model import alike, weighed
+from regard.models.han.model import alike
 from regard.models.kinds import build, filled, model_config
 
 WORDS, LABELS, END = 11, 3, 2
@@ -143,7 +143,7 @@ def test_a_document_without_words_is_no_accident(options):
 def test_weights_are_those_of_the_paper():
     model, rows = han(), rows_of([[3, 1, 25], [2, 2]])
     documents = documents_of(rows)
-    words, sentences = weighed(model, documents)
+    words, sentences = model.weigh_documents(documents)
     assert words.shape == documents.words.ids.shape
     assert sentences.shape == (2, 3)
     first = 0
@@ -156,14 +156,14 @@ def test_weights_are_those_of_the_paper():
         first += len(of_words)
     assert not sentences[1, 2:].any()
     with pytest.raises(ArgumentError, match="attention = false"):
-        weighed(han(attention=False), documents)
+        han(attention=False).weigh_documents(documents)
 
 
 def test_weights_of_one_level_are_those_of_the_formulas():
     """A word counts in the document as much as its sentence in it times the word in its sentence."""
     model, rows = han(levels=1), rows_of([[3, 1, 25], [2, 2]])
     documents = documents_of(rows)
-    words, sentences = weighed(model, documents)
+    words, sentences = model.weigh_documents(documents)
     torch.testing.assert_close(words.sum(1), torch.ones(5).double())
     torch.testing.assert_close(sentences.sum(1), torch.ones(2).double())
     first = 0
@@ -173,7 +173,7 @@ def test_weights_of_one_level_are_those_of_the_formulas():
         torch.testing.assert_close(own[real], torch.stack(by_the_paper(model, row)[1]))
         assert not own[~real].any()
         first += count
-    found, shares = weighed(model, documents_of([rows[0], []]))
+    found, shares = model.weigh_documents(documents_of([rows[0], []]))
     torch.testing.assert_close(found, words[:3])
     assert not shares[1].any()
 
@@ -259,7 +259,7 @@ def test_it_looks_at_the_word_that_decides():
         optimiser.step()
     documents, labels, places = draw(64)
     assert (scores(model, documents).argmax(-1) == labels).float().mean() == 1
-    words, sentences = weighed(model, documents)
+    words, sentences = model.weigh_documents(documents)
     counted = words.view(64, 3, -1) * sentences[..., None]
     hits = torch.tensor([int(row.argmax()) == place for row, place in zip(counted, places, strict=True)]).float()
     # To see one of the two words, where it is, is enough.

@@ -9,7 +9,7 @@ from regard.data.documents import Splitter, encode_documents, splitter_of
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.sources import documents_of
-from regard.models.han.model import HANModel, weighed
+from regard.models.contract import Model
 
 __all__ = ["WeighedSentence", "weigh"]
 
@@ -29,7 +29,7 @@ class WeighedSentence:
 
 
 def weigh(
-    model: HANModel,
+    model: Model,
     tokenizer: Tokenizer,
     data: DataSettings,
     texts: Sequence[str],
@@ -44,7 +44,7 @@ def weigh(
     found = []
     for row in rows:
         documents = documents_of([row], device)
-        words, sentences = weighed(model, documents) if row else (torch.zeros(0, 0), torch.zeros(1, 0))
+        words, sentences = model.weigh_documents(documents) if row else (torch.zeros(0, 0), torch.zeros(1, 0))
         lengths = documents.words.lengths.tolist()
         found.append(
             [

@@ -1,7 +1,7 @@
 """The options of `captioner`. Imports no torch."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from regard.config import option, shown
 from regard.errors import ConfigError
@@ -48,6 +48,10 @@ class CaptionerConfig(ModelConfig):
         most=1_000_000_000,
     )
     tau: float = option(1.0, "τ, the temperature of straight-through attention's gradient", above=0, most=LARGEST)
+
+    def self_contained(self) -> Self:
+        """With Regard's own ResNet in the place of a backbone of another library."""
+        return self if self.backbone == "resnet" else replace(self, backbone="resnet", weights=None, frozen=False)
 
     def __post_init__(self) -> None:
         if self.backbone != "resnet" and not self.backbone.startswith(("timm:", "torchvision:")):

@@ -74,3 +74,7 @@ class CaptionerModel(Model):
         """One word of every row."""
         hidden, state = self.decoder.step(tokens, state)
         return self.output(hidden), state
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
+        """h of the LSTM's top layer; a Transformer has none."""
+        return state.row["state"][:, -1, 0] if isinstance(self.decoder, LSTMDecoder) else None

@@ -1,7 +1,7 @@
 """The options of `encoder`. Imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from regard.config import option
 from regard.errors import ConfigError
@@ -25,6 +25,12 @@ class EncoderConfig(ModelConfig):
     pooling: Literal["mean", "attention"] = option("mean", "how a classifier makes one vector of many")
     tied: bool = option(True, "a language model's output projection is its embedding")
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
+
+    @classmethod
+    def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
+        """Pre-norm and positions as the Transformer has them."""
+        positions = "sinusoidal" if long_lines else "rotary"
+        return {"positions": positions, "norm": "pre", "attention_dropout": 0.1}
 
     def __post_init__(self) -> None:
         divides(self.heads, self.size)

@@ -31,7 +31,7 @@ from regard.models.han.config import HANConfig
 from regard.models.layers.cells import Bidirectional, Dropout
 from regard.models.layers.recurrent import linear, readout, unwatched
 
-__all__ = ["HANModel", "weighed"]
+__all__ = ["HANModel"]
 
 
 class HANModel(Model):
@@ -117,6 +117,27 @@ class HANModel(Model):
         states = self.word_states(self.dropout(self.embedding(ids)), lengths)
         return self.pool("words", states, lengths)
 
+    @torch.no_grad()
+    def weigh_documents(self, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
+        """How much each word counts in its sentence, and each sentence in its document; rows sum to one, padding is 0.
+
+        Of a single level a sentence counts as much as its words together.
+        """
+        if not self.config.attention:
+            raise ArgumentError("model: attention = false, expected a model that weighs its words")
+        with watch(self) as looks:
+            self.classify(self.encode(documents))
+            if not self.flat:
+                return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]
+            weights = looks["pooling"].weights[:, 0]
+        lengths, words = documents.sentences, documents.words
+        flat = weights[whole_documents(documents).real]
+        counts = weights.new_zeros(words.ids.shape).masked_scatter(words.real, flat)
+        sums = counts.sum(1)
+        real = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths[:, None]
+        sentences = weights.new_zeros(real.shape).masked_scatter(real, sums)
+        return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences
+
 
 def mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
     """The mean of each row's states; of none, zeros."""
@@ -164,24 +185,3 @@ def alike(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]
         end = int(torch.searchsorted(sizes, most, right=True))
         yield order[start:end].to(lengths.device), max(1, int(sizes[end - 1]))
         start = end
-
-
-def weighed(model: HANModel, documents: Documents) -> tuple[Float[Tensor, "s w"], Float[Tensor, "b t"]]:
-    """How much each word counts in its sentence, and each sentence in its document; rows sum to one, padding is 0.
-
-    Of a single level a sentence counts as much as its words together.
-    """
-    if not model.config.attention:
-        raise ArgumentError("model: attention = false, expected a model that weighs its words")
-    with torch.no_grad(), watch(model) as looks:
-        model.classify(model.encode(documents))
-        if not model.flat:
-            return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]
-        weights = looks["pooling"].weights[:, 0]
-    lengths, words = documents.sentences, documents.words
-    flat = weights[whole_documents(documents).real]
-    counts = weights.new_zeros(words.ids.shape).masked_scatter(words.real, flat)
-    sums = counts.sum(1)
-    real = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths[:, None]
-    sentences = weights.new_zeros(real.shape).masked_scatter(real, sums)
-    return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences

@@ -326,6 +326,19 @@ class LSTMNModel(Model):
             hidden = self.attend(looked(self.attention, states, state), states)
         return self.output(self.dropout(hidden)), state
 
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
+        """The hidden tape of the source, without the memory tape beside it."""
+        return memory.states[..., : self.config.size]
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
+        """The last entry of the top layer's hidden tape."""
+        top = parts(state, len(self.decoder.layers) - 1)
+        if "state" in top:
+            return cast(Tensor, top["state"])[:, : self.config.size]
+        past = top["past"]
+        rows = torch.arange(len(past.values), device=past.values.device)
+        return past.values[rows, past.length - 1, : self.config.size]
+
     def check_writes(self) -> None:
         """Refuse to write with a classifier."""
         if self.config.job == "classify":

@@ -187,6 +187,19 @@ class LuongModel(Model):
             row["fed"].copy_(hidden)
         return self.output(self.dropout(hidden)), state
 
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
+        """The encoder's states as they are in memory."""
+        return memory.states
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
+        """h of the top layer."""
+        return state.row["state"][:, -1, 0]
+
+    @property
+    def reads_backwards(self) -> bool:
+        """As its configuration says."""
+        return self.config.reverse
+
 
 class Around(Span):
     """Local-m for queries that are each at a step of their own: the rows of a sentence, side by side."""

@@ -217,3 +217,11 @@ class NTMModel(Model):
         for name, part in machine._asdict().items():
             state.row[name].copy_(part)
         return self.output(self.dropout(self.seen(machine))), state
+
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
+        """The controller's states as they are in memory."""
+        return memory.states
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
+        """h of the controller."""
+        return state.row["state"][:, 0]

@@ -46,6 +46,7 @@ class PointerModel(Model):
     """An LSTM encoder, an LSTM decoder, and an attention that is the output."""
 
     projects = False
+    points = True
 
     def __init__(self, config: PointerConfig, source: int, target: int):
         super().__init__()
@@ -146,6 +147,14 @@ class PointerModel(Model):
             words = torch.arange(ids.shape[1], device=ids.device) < keys.length[:, None, None] - 1
             state.coverage.add_((weights * words)[..., :-1].flatten(0, 1).to(state.coverage.dtype))
         return self.said(weights, ids).flatten(0, 1), state
+
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
+        """The encoder's states as they are in memory."""
+        return memory.states
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
+        """h of the top layer."""
+        return state.row["state"][:, -1, 0]
 
 
 def taken(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:

@@ -100,3 +100,16 @@ class RNNModel(Model):
         if self.config.context == "every":
             hidden = maxout(self.deep(torch.cat([hidden, x], -1)))
         return self.output(self.dropout(hidden)), state
+
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
+        """The encoder's states as they are in memory."""
+        return memory.states
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
+        """h of the top layer."""
+        return state.row["state"][:, -1, 0]
+
+    @property
+    def reads_backwards(self) -> bool:
+        """As its configuration says."""
+        return self.config.reverse

@@ -180,3 +180,11 @@ class RNNSearchModel(Model):
         state.row["state"].copy_(after)
         read = before if self.config.output == "previous" else after
         return self.output(self.read(read[:, 0], words, context)), state
+
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
+        """The encoder's states as they are in memory."""
+        return memory.states
+
+    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
+        """h of the cell."""
+        return state.row["state"][:, 0]

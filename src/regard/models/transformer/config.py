@@ -1,7 +1,7 @@
 """The options of `transformer`. Imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from regard.config import option
 from regard.errors import ConfigError
@@ -50,6 +50,21 @@ class TransformerConfig(ModelConfig):
         least=1,
         most=LONGEST,
     )
+
+    @classmethod
+    def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
+        """Pre-norm, and one table of embeddings where it serves both sides.
+
+        Positions by their distance learn and generalise better than the paper's, but say nothing between source and
+        target, which takes long lines long to find out.
+        """
+        positions = "sinusoidal" if long_lines else "rotary"
+        tied = "all" if joint else "output"
+        return {"positions": positions, "norm": "pre", "attention_dropout": 0.1, "tied": tied}
+
+    def suitable_rate(self) -> float | None:
+        """A lower one for wide models."""
+        return 7e-4 if self.size >= 512 else None
 
     def __post_init__(self) -> None:
         divides(self.heads, self.size)
