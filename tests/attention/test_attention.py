@@ -331,3 +331,40 @@ def test_a_module_does_not_remember_its_input():
     del query, keys
     gc.collect()
     assert [ref() for ref in refs] == [None, None]
+
+
+def test_a_large_pool_by_a_learned_query_is_chunked():
+    pool, keys = Attention(Additive(64, 64, hidden=64), query=Learned(1, 64)), torch.randn(16, 1024, 64)
+    assert pool.backend(None, keys) == "chunked"
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("span_name", ["none", "lengths", "causal-starts", "mask"])
+def test_prepared_equals_unprepared(name, span_name):
+    lead, n, m = leading(), number(1, 4), number(1, 6)
+    score = SCORES[name](m)
+    span, (query, keys, values) = SPANS[span_name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)
+    attention, leaves = attention_of(score), [query, keys, values, *score.score.parameters()]
+    for _, actual in each_backend(attention, query, attention.prepare(keys), values, span=span.span):
+        agree(actual, attention(query, keys, values, span=span.span), leaves)
+    agree(
+        attention(query, attention.prepare(keys, values), span=span.span),
+        attention(query, keys, values, span=span.span),
+        leaves,
+    )
+    agree(attention(query, attention.prepare(keys), span=span.span), attention(query, keys, span=span.span), leaves)
+
+
+def test_prepared_keys_are_projected_once():
+    calls = []
+
+    class Counting(General):
+        def project(self, keys):
+            calls.append(keys.shape)
+            return super().project(keys)
+
+    attention, query, keys = Attention(Counting(5, 3)), torch.randn(2, 5), torch.randn(6, 3)
+    prepared = attention.prepare(keys)
+    for _ in range(3):
+        attention(query, prepared)
+    assert len(calls) == 1

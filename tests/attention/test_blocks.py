@@ -1,4 +1,4 @@
-"""Block, Encoder and Decoder against the loop of Vaswani et al., section 3.1, pre and post norm; and stepping."""
+"""Encoder and Decoder against the loop of Vaswani et al., section 3.1, pre and post norm; and stepping."""
 
 import copy
 import pickle
@@ -7,61 +7,12 @@ import oracles
 import pytest
 import torch
 from attention.cases import normal, number, scrambled
-from attention.test_heads import by_loop as heads_by_loop
+from attention.test_block import block_by_loop
 from oracles import agree
 from torch import nn
 
-from regard.attention import Block, Decoder, Encoder, fused_stack
-from regard.attention.score import Additive, Dot
+from regard.attention import Block, Decoder, Encoder
 from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed
-
-
-def norms_of(block):
-    """The layer norms, in the order of the sublayers they belong to."""
-    found = [part for part in block.modules() if isinstance(part, nn.LayerNorm)]
-    return [oracles.layer_norm(part.weight, part.bias, part.eps) for part in found]
-
-
-def feed_forward_of(block):
-    """The two linear layers that belong to no attention, in order."""
-    inside = {id(p) for name in ("attention", "cross") for p in (getattr(block, name, None) or nn.Module()).modules()}
-    inner, outer = (part for part in block.modules() if isinstance(part, nn.Linear) and id(part) not in inside)
-    return oracles.feed_forward(*(oracles.linear(part.weight, part.bias) for part in (inner, outer)))
-
-
-def block_by_loop(block, x, *, heads, norm, span=oracles.everywhere, memory=None, memory_span=oracles.everywhere):
-    norms = norms_of(block)
-    x = oracles.residual(
-        x, lambda y: heads_by_loop(block.attention, y, heads=heads, span=span).context, norms.pop(0), norm
-    )
-    if memory is not None:
-        x = oracles.residual(
-            x,
-            lambda y: heads_by_loop(block.cross, y, memory, heads=heads, span=memory_span).context,
-            norms.pop(0),
-            norm,
-        )
-    feed = feed_forward_of(block)
-    (last,) = norms
-    return oracles.residual(x, lambda y: oracles.per_vector(feed, y), last, norm)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_a_block_equals_the_loop(norm):
-    block, x = scrambled(Block(6, 2, hidden=9, norm=norm)), normal(2, 4, 6)
-    expected = block_by_loop(block, x, heads=2, norm=norm, span=oracles.lengths(torch.tensor([3, 4])))
-    agree(block(x, span=Lengths([3, 4])), expected, [x, *block.parameters()])
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_a_block_with_cross_attention_equals_the_loop(norm):
-    block, x, memory = scrambled(Block(6, 2, hidden=9, norm=norm, cross=True)), normal(2, 3, 6), normal(2, 5, 6)
-    lengths = torch.tensor([2, 5])
-    expected = block_by_loop(
-        block, x, heads=2, norm=norm, span=oracles.causal(), memory=memory, memory_span=oracles.lengths(lengths)
-    )
-    actual = block(x, memory, span=Causal(), memory_span=Lengths(lengths))
-    agree(actual, expected, [x, memory, *block.parameters()])
 
 
 def last_norm(module):
@@ -109,21 +60,6 @@ def test_a_pre_norm_stack_ends_with_a_norm_and_a_post_norm_stack_does_not():
     for build in (Encoder, Decoder):
         assert last_norm(build(4, 2, 2, norm="pre")) is not None
         assert last_norm(build(4, 2, 2, norm="post")) is None
-
-
-@pytest.mark.parametrize("cross", [False, True])
-def test_what_the_fused_stacks_know(cross):
-    """Scaled and unscaled dot products of heads as deep as they are wide; all else is left to the blocks."""
-    known = [{}, {"score": lambda width: Dot()}, {"score": lambda width: Dot(scaled=True)}, {"depth": 16}]
-    other = [{"depth": 32}, {"depth": 8}, {"split": "input"}, {"score": lambda width: Additive(width, width, 16)}]
-    assert [fused_stack.plain(Block(64, 4, cross=cross, **each)) for each in [*known, *other]] == [True] * 4 + [
-        False
-    ] * 4
-
-
-def test_the_hidden_layer_is_four_times_as_wide_by_default():
-    """Vaswani et al., section 3.3: 2048 for 512."""
-    assert 24 in {part.out_features for part in Block(6, 2).modules() if isinstance(part, nn.Linear)}
 
 
 # --- properties -----------------------------------------------------------------------------------------------------
@@ -245,3 +181,11 @@ def test_kept_and_loaded_it_is_the_same(name, way):
     else:
         other = copy.deepcopy(one) if way == "deepcopy" else pickle.loads(pickle.dumps(one))
     agree(other(*x), one(*x))
+
+
+def test_steps_do_not_grow_a_graph():
+    decoder = Decoder(8, heads=2, layers=1)
+    state = decoder.start(torch.randn(2, 3, 8), 5)
+    for _ in range(3):
+        decoder.step(torch.randn(2, 1, 8), state)
+    assert not state.row["past.0"].keys.requires_grad

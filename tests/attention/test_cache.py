@@ -5,11 +5,12 @@ import torch
 from attention.cases import SCORES, attention_of, draw_inputs, each_backend, normal, scrambled
 from oracles import agree
 
-from regard.attention import Attention, Heads
+from regard.attention import Attention, Decoder, Heads, watch
 from regard.attention.positions import Rotary
 from regard.attention.score import Additive, General
-from regard.attention.span import Causal, Predictive
+from regard.attention.span import Causal, Mask, Predictive
 from regard.attention.weighting import Sparsemax
+from regard.errors import ArgumentError, ShapeError
 
 HEADS = {
     "plain": lambda: Heads(8, heads=2),
@@ -183,3 +184,24 @@ def test_a_prediction_over_a_cache_knows_how_full_it_is():
     cache.extend(attention.prepare(keys))
     agree(attention(query, cache), attention(query, keys))
     agree(attention.look(query, cache).centre, attention.look(query, keys).centre)
+
+
+def test_caches_take_only_what_fits():
+    one, other = Heads(8, heads=2), Heads(8, heads=2)
+    with pytest.raises(ArgumentError, match="another module"):
+        one.cache(2, 3).put_(torch.tensor([0]), other.cache(1, 3))
+    for wrong in (torch.randn(2, 8), torch.randn(3, 1, 8)):
+        with pytest.raises(ShapeError, match="the cache's rows"):
+            one.cache(2, 5).extend(one.prepare(wrong))
+    decoder = Decoder(8, heads=2, layers=1)
+    with pytest.raises(ShapeError, match="the state's 2 rows"):
+        decoder.step(torch.randn(1, 1, 8), decoder.start(torch.randn(2, 3, 8), 5))
+
+
+def test_a_cache_under_a_mask_of_its_whole_size():
+    heads = Heads(8, heads=2)
+    cache = heads.cache(2, 6)
+    cache.extend(heads.prepare(torch.randn(2, 2, 8)))
+    with watch(heads) as looks:
+        called = heads(torch.randn(2, 1, 8), cache, span=Mask(torch.ones(1, 6, dtype=torch.bool)))
+    torch.testing.assert_close(looks[""].context, called)

@@ -117,3 +117,10 @@ def test_blocks_may_be_prepared_and_may_be_their_own_values():
     agree(attention.fold(query, blocks), attention(query, keys, values), [query, keys, values])
     alone = [(k, None) for k, _ in dense_blocks(keys, values, [4])]
     agree(attention.fold(query, alone), attention(query, keys), [query, keys])
+
+
+def test_folding_over_a_cache_that_is_not_full():
+    attention, query = Attention(Dot()), torch.randn(2, 3, 4)
+    cache = attention.cache(2, 6, keys=4, values=4)
+    cache.extend(attention.prepare(torch.randn(2, 2, 4)))
+    torch.testing.assert_close(attention.fold(query, [(cache, None)]), attention(query, cache))

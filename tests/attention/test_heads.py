@@ -16,6 +16,7 @@ from regard.attention.positions import Rotary
 from regard.attention.score import Additive, Cosine, Dot, General, Score
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
 from regard.attention.weighting import Hard
+from regard.errors import ArgumentError
 
 
 def matrix(module, size):
@@ -361,3 +362,30 @@ def test_kept_and_loaded_it_is_the_same(name, way):
         other = copy.deepcopy(one) if way == "deepcopy" else pickle.loads(pickle.dumps(one))
     agree(other(x), one(x))
     agree(other(x, span=Causal()), one(x, span=Causal()))
+
+
+def test_heads_of_different_kinds_are_refused():
+    kinds = iter([Dot(), Dot(scaled=True)])
+    with pytest.raises(ArgumentError, match="differ in kind"):
+        Heads(8, heads=2, score=lambda width: next(kinds))
+
+
+def test_a_projection_put_in_anothers_place_is_used():
+    heads, x = Heads(8, heads=2), torch.randn(2, 5, 8)
+    before = heads(x)
+    heads.query = nn.Linear(8, 8)
+    assert not torch.allclose(heads(x), before)
+    torch.testing.assert_close(heads(x), heads(x, x.clone()))
+    heads = Heads(8, heads=2)
+    heads.projection = nn.Linear(8, 24)
+    torch.testing.assert_close(heads(x), heads(x, x.clone()))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_two_alibis_in_heads(batch):
+    heads, x = Heads(8, heads=2).double(), torch.randn(batch, 5, 8, dtype=torch.float64)
+    weights = heads.look(x, span=Alibi(2) & Alibi(2, start=1)).weights
+    scores = heads.look(x).scores
+    i, j, slopes = torch.arange(5)[:, None], torch.arange(5), torch.tensor([2.0**-4, 2.0**-8])[:, None, None]
+    bias = -slopes * ((i - j).abs() + (i + 1 - j).abs())
+    torch.testing.assert_close(weights, torch.softmax(scores + bias, -1))

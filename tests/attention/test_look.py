@@ -17,10 +17,12 @@ from attention.cases import (
 )
 from oracles import agree
 
-from regard.attention import Attention, Heads, Learned
+from regard.attention import Attention, Heads, Learned, watch
+from regard.attention.grid import GridSelfAttention
 from regard.attention.score import Additive, Dot, General
 from regard.attention.span import Causal, Lengths, Packed, Predictive
 from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
+from regard.errors import WatchError
 
 
 @pytest.mark.parametrize(("score_name", "span_name"), pairs(SCORES, SPANS))
@@ -161,3 +163,19 @@ def test_look_of_packed_sequences_is_one_matrix_with_nothing_between_them(build)
         assert not look.weights[..., 3:, :3].any()
         assert not look.weights[..., :3, 3:].any()
         agree(look.context, module(x, x, span=span), [x])
+
+
+def test_maps_are_not_joined_along_their_places():
+    layer, x = GridSelfAttention(8), torch.randn(2, 8, 3, 4)
+    with watch(layer) as looks:
+        layer(layer(x))
+    with pytest.raises(WatchError, match="2 calls.*cannot be joined"):
+        looks[""]
+
+
+def test_the_shapes_of_joined_looks_are_joined():
+    attention, x = Attention(Dot()), torch.randn(2, 5, 4)
+    with watch(attention) as looks:
+        for i in range(3):
+            attention(x[:, i : i + 1], x)
+    assert "q  [2, 3, 4]" in looks[""].explain()

@@ -402,3 +402,20 @@ def test_kernels_for_blocks_know_nothing_of_ones_own():
         assert not fused_stack.plain_heads(
             Heads(64, heads=2, score=lambda width, change=change: changed("dot", change)[0])
         )
+
+
+def test_a_score_or_weighting_of_ones_own_is_what_the_forward_computes():
+    """A subclass of a built-in part is not served by the built-in's fused kernel."""
+
+    class Opposite(Dot):
+        def compare(self, asked, projected, first=0):
+            return -super().compare(asked, projected, first)
+
+    class Even(Softmax):
+        def weigh(self, scores, mask=None):
+            return super().weigh(scores * 0, mask)
+
+    x = torch.randn(2, 5, 4)
+    for attention in (Attention(Opposite()), Attention(Dot(), weighting=Even())):
+        assert attention.backend(x, x) == "dense"
+        torch.testing.assert_close(attention(x, x), attention.look(x, x).context)

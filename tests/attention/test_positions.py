@@ -119,3 +119,8 @@ def test_positions_far_out_keep_their_precision():
     turned = Rotary(64)(torch.ones(2, 64, dtype=torch.bfloat16), start=3000)
     expected = torch.stack([oracles.rotary(torch.ones(64, dtype=torch.float64), p) for p in (3000, 3001)])
     assert (turned.double() - expected).abs().max() < 0.03
+
+
+def test_rotary_takes_starts_from_the_host():
+    rotary, x = Rotary(4), torch.randn(2, 3, 4)
+    torch.testing.assert_close(rotary(x, start=torch.tensor([1, 2]))[1], rotary(x[1], start=2))

@@ -8,6 +8,7 @@ import torch
 from attention.cases import CONTENT_SCORES, SCORES, draw_inputs, leading, normal, number, scrambled
 from oracles import agree
 
+from regard.attention import Attention
 from regard.attention.score import Additive, Cosine, Dot, General, Location
 
 
@@ -106,3 +107,10 @@ def test_a_content_score_sees_one_query_and_one_key(name):
     whole = case.score(query, case.score.project(keys))
     part = case.score(query[:, 1:3], case.score.project(keys[:, 4:]))
     agree(part, whole[:, 1:3, 4:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_zero_key_has_a_finite_gradient(dtype):
+    keys = torch.zeros(1, 3, 4, dtype=dtype, requires_grad=True)
+    Attention(Cosine())(torch.randn(1, 2, 4, dtype=dtype), keys, torch.randn(1, 3, 4, dtype=dtype)).sum().backward()
+    assert keys.grad.abs().max() < 1e3

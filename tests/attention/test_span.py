@@ -20,7 +20,7 @@ from attention.cases import (
 from oracles import agree
 
 from regard.attention import Attention
-from regard.attention.score import Dot, General, Location
+from regard.attention.score import Additive, Dot, General, Location
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
 
 
@@ -34,63 +34,6 @@ def test_span_equals_the_formula(name, repeat):
     expected = oracles.over_rows(*inputs, score.oracle, span=span.oracle).context
     for _, actual in each_backend(attention_of(score), *inputs, span=span.span):
         agree(actual, expected, [*inputs, *span.parameters])
-
-
-@pytest.mark.parametrize("name", SPANS)
-def test_the_modules_span_and_the_calls_are_joined(name):
-    lead, n, m = leading(), number(1, 5), number(1, 7)
-    score = SCORES["scaled"](m)
-    span, inputs = SPANS[name](lead, n, m, score.query_size), draw_inputs(score, lead, n, m)
-    lengths = torch.randint(1, m + 1, lead)
-    actual = attention_of(score, span=span.span)(*inputs, span=Lengths(lengths))
-    both = Lengths(lengths) if span.span is None else Lengths(lengths) & span.span
-    agree(actual, attention_of(score)(*inputs, span=both), [*inputs, *span.parameters])
-
-
-def test_joining_is_the_same_in_any_order():
-    inputs = draw_inputs(SCORES["scaled"](6), (2,), 6, 6)
-    parts = [Lengths([4, 6]), Causal(), Monotonic(2), Mask(torch.rand(2, 6, 6) < 0.7)]
-    attention = Attention(Dot(scaled=True))
-    forth, back = parts[0] & parts[1] & parts[2] & parts[3], parts[3] & (parts[2] & parts[1]) & parts[0]
-    agree(attention(*inputs, span=forth), attention(*inputs, span=back), inputs)
-
-
-TWICE = {
-    "lengths": lambda: (Lengths([4, 6]), Lengths([5, 3])),
-    "causal": lambda: (Causal(1), Causal(torch.tensor([0, 2]))),
-    "monotonic": lambda: (Monotonic(2), Monotonic(3, start=2)),
-    "mask": lambda: (Mask(torch.rand(2, 5, 6) < 0.8), Mask(torch.rand(5, 6) < 0.8)),
-    "causal and monotonic": lambda: (Causal(2), Monotonic(2, start=1)),
-}
-
-
-@pytest.mark.parametrize("name", TWICE)
-def test_two_spans_allow_what_both_allow(name):
-    one, other = TWICE[name]()
-    inputs, attention = draw_inputs(SCORES["scaled"](6), (2,), 5, 6), Attention(Dot(scaled=True))
-    both = (attention.look(*inputs, span=one).weights > 0) & (attention.look(*inputs, span=other).weights > 0)
-    expected = oracles.over_rows(*inputs, oracles.scaled, span=oracles.mask(both)).context
-    for span in (one & other, other & one):
-        for _, actual in each_backend(attention, *inputs, span=span):
-            agree(actual, expected, inputs)
-    agree(Attention(Dot(scaled=True), span=one)(*inputs, span=other), expected, inputs)
-
-
-def test_two_predictions_are_two_windows_and_two_gates():
-    inputs, radii = draw_inputs(SCORES["scaled"](7), (2,), 5, 7), (3, 2)
-    one, other = (scrambled(Predictive(5, radius)) for radius in radii)
-    oracle = oracles.join(*(oracles.local_p(s.hidden.weight, s.v, r) for s, r in zip((one, other), radii, strict=True)))
-    expected = oracles.over_rows(*inputs, oracles.scaled, span=oracle).context
-    actual = Attention(Dot(scaled=True), span=one)(*inputs, span=other)
-    agree(actual, expected, [*inputs, *one.parameters(), *other.parameters()])
-
-
-def test_a_prediction_within_a_fixed_window():
-    inputs, span = draw_inputs(SCORES["scaled"](7), (2,), 5, 7), scrambled(Predictive(5, 3))
-    oracle = oracles.join(oracles.local_p(span.hidden.weight, span.v, 3), oracles.local_m(1, 1), oracles.causal(1))
-    expected = oracles.over_rows(*inputs, oracles.scaled, span=oracle).context
-    for _, actual in each_backend(Attention(Dot(scaled=True)), *inputs, span=span & Monotonic(1, 1) & Causal(1)):
-        agree(actual, expected, [*inputs, *span.parameters()])
 
 
 def test_strictly_earlier_is_causal_from_minus_one():
@@ -375,3 +318,25 @@ def test_packed_with_a_mask_over_all_of_it(rows):
     expected = [attention(*one, span=Mask(spread[:3, :4])), attention(*other, span=Mask(spread[3:, 4:]))]
     for _, actual in each_backend(attention, *joined, span=Packed([0, 3, 7], [0, 4, 9]) & Mask(mask)):
         agree(actual, torch.cat(expected), [*one, *other])
+
+
+@pytest.mark.parametrize("start", [200, -200])
+def test_a_window_that_never_meets_a_key_gives_zeros(start):
+    query, keys = torch.randn(2, 70, 4, requires_grad=True), torch.randn(2, 300, 4, requires_grad=True)
+    context = Attention(Dot(), span=Monotonic(2, start=start + (300 if start > 0 else 0)))(query, keys)
+    assert not context.any()
+    context.sum().backward()
+    assert torch.isfinite(keys.grad).all()
+
+
+@pytest.mark.parametrize("score", [Dot(), Additive(4, 4, hidden=3)])
+@pytest.mark.parametrize("span", [Monotonic(1), Predictive(4, 1)])
+def test_no_queries(score, span):
+    assert Attention(score, span=span)(torch.randn(2, 0, 4), torch.randn(2, 30, 4)).shape == (2, 0, 4)
+
+
+def test_packed_with_a_causal_start_a_row():
+    x = torch.randn(7, 4)
+    found = Attention(Dot())(x, x, span=Packed([0, 3, 7]) & Causal(torch.tensor([1, 0])))
+    alone = [Attention(Dot())(x[:3], x[:3], span=Causal(1)), Attention(Dot())(x[3:], x[3:], span=Causal())]
+    torch.testing.assert_close(found, torch.cat(alone))

@@ -13,9 +13,9 @@ from torch import nn
 from regard.attention import Attention, Decoder, Encoder, Heads, Learned, watch
 from regard.attention.grid import GridAttention, GridSelfAttention
 from regard.attention.score import Additive, Dot, General
-from regard.attention.span import Causal, Lengths
+from regard.attention.span import Causal, Lengths, Mask, Predictive
 from regard.attention.weighting import Hard
-from regard.errors import RegardError, WatchError
+from regard.errors import RegardError, ShapeError, WatchError
 
 
 class Counting(General):
@@ -348,3 +348,54 @@ def test_a_cache_that_was_still_empty_is_seen_as_such():
     assert looks["a"].weights.shape == (3, 2, 2, 2)
     assert not looks["a"].weights[:, :, 0].any()
     assert torch.allclose(looks["a"].weights[:, :, 1].sum(-1), torch.ones(3, 2))
+
+
+def test_watching_in_inference_mode():
+    encoder = Encoder(8, heads=2, layers=1)
+    with torch.inference_mode(), watch(encoder) as looks:
+        encoder(torch.randn(2, 3, 8))
+        assert looks["blocks.0.attention"].weights.shape == (2, 2, 3, 3)
+
+
+def test_a_look_is_taken_in_the_mode_of_the_call():
+    attention, x = Attention(Dot(), weighting=Hard()), torch.randn(2, 5, 4)
+    attention.train()
+    attention.weighting.eval()
+    with watch(attention) as looks:
+        called = attention(x, x)
+    attention.eval()
+    attention.weighting.train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(looks[""].context, called)
+    assert not attention.training
+    assert attention.weighting.training
+
+
+def test_what_a_span_holds_may_not_be_overwritten_either():
+    mask, x = torch.ones(5, 5, dtype=torch.bool), torch.randn(2, 5, 4)
+    own, given, predictive = Attention(Dot(), span=Mask(mask)), Attention(Dot()), Predictive(4, 2)
+    with watch(nn.ModuleList([own, given])) as looks:
+        own(x, x)
+        given(x, x, span=predictive)
+    mask[:, 3:] = False
+    with torch.no_grad():
+        predictive.v.add_(1)
+    for name in ("0", "1"):
+        with pytest.raises(WatchError, match="overwritten"):
+            looks[name]
+
+
+def test_a_call_that_failed_was_not_seen():
+    attention, x = Attention(Dot()), torch.randn(2, 5, 4)
+    with watch(attention) as looks:
+        with pytest.raises(ShapeError):
+            attention(x, torch.randn(2, 5, 3))
+        attention(x, x)
+    assert looks[""].weights.shape == (2, 5, 5)
+
+
+def test_a_parallel_wrapper_has_the_plain_names():
+    encoder = Encoder(8, heads=2, layers=1)
+    with watch(nn.DataParallel(encoder)) as looks:
+        encoder(torch.randn(2, 3, 8))
+    assert list(looks) == ["blocks.0.attention"]

@@ -7,10 +7,10 @@ import torch
 from attention.cases import WEIGHTINGS, normal, number
 from oracles import agree
 
-from regard.attention import Attention
+from regard.attention import Attention, watch
 from regard.attention.score import Dot
 from regard.attention.span import Lengths, Mask
-from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
+from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax, Weighed, Weighting
 
 STOCHASTIC = {"hard": Hard, "gumbel": Gumbel}
 
@@ -194,3 +194,16 @@ def test_a_query_with_nothing_to_look_at_gives_zeros_and_finite_gradients(build,
         assert torch.isfinite(gradient).all()
         assert not gradient[0].any()
         assert not gradient[2].any()
+
+
+def test_a_weighting_that_says_it_draws_is_looked_at_with_the_same_draw():
+    class Noisy(Weighting):
+        draws = True
+
+        def weigh(self, scores, mask=None):
+            return Weighed(torch.softmax(scores + torch.randn_like(scores), -1))
+
+    attention, x = Attention(Dot(), weighting=Noisy()), torch.randn(2, 5, 4)
+    with watch(attention) as looks:
+        called = attention(x, x)
+    torch.testing.assert_close(looks[""].context, called)

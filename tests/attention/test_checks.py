@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import jaxtyping
 import pytest
 import torch
 from attention.cases import normal
@@ -15,13 +14,7 @@ from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packe
 from regard.attention.weighting import Gumbel, Softmax, Sparsemax
 from regard.errors import ArgumentError, BackendError, DeviceError, DtypeError, RegardError, ShapeError
 
-
-@pytest.fixture(autouse=True)
-def as_in_use():
-    """Without the shape-checking hook, which would speak before the library does."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+pytestmark = pytest.mark.unchecked  # the shape-checking hook would speak before the library does
 
 
 def x(*shape, **options):
@@ -260,3 +253,22 @@ def test_a_prepared_of_its_own_module_is_accepted_by_a_copy_of_nothing_else():
     attention = Attention(General(5, 5)).double()
     prepared = attention.prepare(normal(6, 5))
     assert attention(normal(3, 5), prepared).shape == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: Attention(Dot())(x, x, span=Mask(torch.ones(2, 1, 5, 5).bool())), "mask"),
+        (lambda x: Heads(8, heads=2)(x, span=Mask(torch.ones(2, 5, 5, 5).bool())), "mask"),
+        (lambda x: Attention(Dot())(x[0], x[0], span=Packed([0, 5]) & Mask(torch.tensor(True))), "mask"),
+        (lambda x: Attention(Dot())(x[0], x, span=Packed([0, 5])), "keys"),
+        (lambda x: Attention(Dot())(x[:1], x[:2], x.repeat(2, 1, 1)[:3]), "leading dimensions"),
+        (lambda x: Heads(8, heads=2, score=Dot()), "function"),
+        (lambda x: Lengths([[1], [2, 3]]), "lengths"),
+        (lambda x: Heads(8, heads=2).cache(2, 3).select_(torch.tensor([1])), "rows"),
+        (lambda x: Decoder(8, heads=2, layers=1).start(x[0], 5), "memory"),
+    ],
+)
+def test_it_is_named(call, said):
+    with pytest.raises(ArgumentError, match=said):
+        call(torch.randn(2, 5, 8))

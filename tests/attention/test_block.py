@@ -1,0 +1,65 @@
+"""Block against the loop of Vaswani et al., section 3.1, pre and post norm."""
+
+import oracles
+import pytest
+import torch
+from attention.cases import normal, scrambled
+from attention.test_heads import by_loop as heads_by_loop
+from oracles import agree
+from torch import nn
+
+from regard.attention import Block
+from regard.attention.span import Causal, Lengths
+
+
+def norms_of(block):
+    """The layer norms, in the order of the sublayers they belong to."""
+    found = [part for part in block.modules() if isinstance(part, nn.LayerNorm)]
+    return [oracles.layer_norm(part.weight, part.bias, part.eps) for part in found]
+
+
+def feed_forward_of(block):
+    """The two linear layers that belong to no attention, in order."""
+    inside = {id(p) for name in ("attention", "cross") for p in (getattr(block, name, None) or nn.Module()).modules()}
+    inner, outer = (part for part in block.modules() if isinstance(part, nn.Linear) and id(part) not in inside)
+    return oracles.feed_forward(*(oracles.linear(part.weight, part.bias) for part in (inner, outer)))
+
+
+def block_by_loop(block, x, *, heads, norm, span=oracles.everywhere, memory=None, memory_span=oracles.everywhere):
+    norms = norms_of(block)
+    x = oracles.residual(
+        x, lambda y: heads_by_loop(block.attention, y, heads=heads, span=span).context, norms.pop(0), norm
+    )
+    if memory is not None:
+        x = oracles.residual(
+            x,
+            lambda y: heads_by_loop(block.cross, y, memory, heads=heads, span=memory_span).context,
+            norms.pop(0),
+            norm,
+        )
+    feed = feed_forward_of(block)
+    (last,) = norms
+    return oracles.residual(x, lambda y: oracles.per_vector(feed, y), last, norm)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_block_equals_the_loop(norm):
+    block, x = scrambled(Block(6, 2, hidden=9, norm=norm)), normal(2, 4, 6)
+    expected = block_by_loop(block, x, heads=2, norm=norm, span=oracles.lengths(torch.tensor([3, 4])))
+    agree(block(x, span=Lengths([3, 4])), expected, [x, *block.parameters()])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_block_with_cross_attention_equals_the_loop(norm):
+    block, x, memory = scrambled(Block(6, 2, hidden=9, norm=norm, cross=True)), normal(2, 3, 6), normal(2, 5, 6)
+    lengths = torch.tensor([2, 5])
+    expected = block_by_loop(
+        block, x, heads=2, norm=norm, span=oracles.causal(), memory=memory, memory_span=oracles.lengths(lengths)
+    )
+    actual = block(x, memory, span=Causal(), memory_span=Lengths(lengths))
+    agree(actual, expected, [x, memory, *block.parameters()])
+
+
+def test_the_hidden_layer_is_four_times_as_wide_by_default():
+    """Vaswani et al., section 3.3: 2048 for 512."""
+    assert 24 in {part.out_features for part in Block(6, 2).modules() if isinstance(part, nn.Linear)}
