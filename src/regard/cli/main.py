@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import regard.cli.commands
-from regard.cli.options import OneLine, one_line
+from regard.cli.messages import CommandGroup, print_message, shorten
 from regard.errors import RegardError
 
 # Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
@@ -28,7 +28,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 STANDARD_OUTPUT = "standard output"
 
 app = typer.Typer(
-    cls=OneLine,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -41,15 +41,15 @@ def plainly() -> Iterator[None]:
     try:
         yield
     except RegardError as error:
-        print(f"regard: {one_line(str(error))}", file=sys.stderr)
+        print_message(shorten(str(error)))
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:  # of torch's own kinds one is for GPUs, and none for CPUs
         if not out_of_memory(error):
             raise
-        print("regard: out of memory; set --batch-tokens, --beam, --longest or --count lower", file=sys.stderr)
+        print_message("out of memory; set --batch-tokens, --beam, --longest or --count lower")
         sys.exit(2)
     except KeyboardInterrupt:
-        print("regard: stopped", file=sys.stderr)
+        print_message("stopped")
         sys.exit(130)
     except OSError as error:
         if error.strerror is None:
@@ -58,7 +58,7 @@ def plainly() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
-        print(one_line(": ".join(filter(None, ["regard", str(error.filename or ""), error.strerror]))), file=sys.stderr)
+        print_message(shorten(": ".join(filter(None, [str(error.filename or ""), error.strerror]))))
         sys.exit(2)
 
 

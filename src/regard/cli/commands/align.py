@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.commands.eval import print_table, say
-from regard.cli.commands.translate import flag, search, text
-from regard.cli.options import number
+from regard.cli.messages import print_message, print_table
+from regard.cli.options import (
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    OutOption,
+    RunArgument,
+    flag_option,
+    number_option,
+    text_option,
+)
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -25,35 +33,40 @@ EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
 
 
 def align(
-    run: Annotated[str, typer.Argument(help="A run folder.", show_default=False)],
-    source: Annotated[str | None, text("Text file of sources, a sentence a line; - is standard input.")] = None,
-    target: Annotated[str | None, text("Their translations; without it the sources are translated first.")] = None,
-    output: Annotated[Path | None, text("File to write, in place of standard output.")] = None,
-    translations: Annotated[Path | None, text("Without --target: keep the translations here.")] = None,
-    reverse: Annotated[str | None, text("A run of the other direction, asked as well.")] = None,
+    run: RunArgument,
+    source: Annotated[str | None, text_option("Text file of sources, a sentence a line; - is standard input.")] = None,
+    target: Annotated[
+        str | None, text_option("Their translations; without it the sources are translated first.")
+    ] = None,
+    output: OutOption = None,
+    translations: Annotated[Path | None, text_option("Without --target: keep the translations here.")] = None,
+    reverse: Annotated[str | None, text_option("A run of the other direction, asked as well.")] = None,
     symmetrise: Annotated[
         str, typer.Option(help="With --reverse: intersection, union, grow-diag, grow-diag-final(-and).")
     ] = "grow-diag",
-    alignment: Annotated[Path | None, text("Gold links of the pairs: the error rate is said, too.")] = None,
+    alignment: Annotated[Path | None, text_option("Gold links of the pairs: the error rate is said, too.")] = None,
     choose: Annotated[
-        Path | None, text("Gold links: the layer, head and offset are chosen by them, and kept with the run.")
+        Path | None, text_option("Gold links: the layer, head and offset are chosen by them, and kept with the run.")
     ] = None,
-    agree: Annotated[bool, flag("--agree", "Choose by agreement with --reverse, for both runs, without gold.")] = False,
-    from_one: Annotated[bool, flag("--from-one", "Words of the gold links are counted from 1.")] = False,
-    view: Annotated[str | None, text("The attention to read: its name, or its number from 0.")] = None,
-    head: Annotated[str | None, text("The head, from 0, or mean.")] = None,
-    offset: Annotated[int | None, number("1: rows are of the word read.", least=0, most=1)] = None,
-    threshold: Annotated[
-        float | None, number("Link all weights from here on; 0: the largest alone.", least=0, most=1, kind="fraction")
-    ] = None,
-    join: Annotated[str | None, text("Link source words, too: intersection, union, grow-diag or none.")] = None,
-    balance: Annotated[int | None, number("Rounds in which weights are balanced.", least=0, most=1000)] = None,
-    dependencies: Annotated[
-        bool, flag("--dependencies", "Show which heads look at the head of a word, on the phrasebook.")
+    agree: Annotated[
+        bool, flag_option("--agree", "Choose by agreement with --reverse, for both runs, without gold.")
     ] = False,
-    beam: Annotated[int, search("beam")] = 5,
-    checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
+    from_one: Annotated[bool, flag_option("--from-one", "Words of the gold links are counted from 1.")] = False,
+    view: Annotated[str | None, text_option("The attention to read: its name, or its number from 0.")] = None,
+    head: Annotated[str | None, text_option("The head, from 0, or mean.")] = None,
+    offset: Annotated[int | None, number_option("1: rows are of the word read.", least=0, most=1)] = None,
+    threshold: Annotated[
+        float | None,
+        number_option("Link all weights from here on; 0: the largest alone.", least=0, most=1, kind="fraction"),
+    ] = None,
+    join: Annotated[str | None, text_option("Link source words, too: intersection, union, grow-diag or none.")] = None,
+    balance: Annotated[int | None, number_option("Rounds in which weights are balanced.", least=0, most=1000)] = None,
+    dependencies: Annotated[
+        bool, flag_option("--dependencies", "Show which heads look at the head of a word, on the phrasebook.")
+    ] = False,
+    beam: BeamOption = 5,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Write which words belong together, in Pharaoh's format: a line a pair, source-target, from 0.
 
@@ -77,8 +90,8 @@ def align(
         raise CommandError("--agree: expected --reverse beside it, and no --choose")
     check_out(output, source, target, flag="--output")
     check_out(translations, source, output, flag="--translations")
-    gold = None if alignment is None else read_links(alignment, first=int(from_one), say=say)
-    judges = None if choose is None else read_links(choose, first=int(from_one), say=say)
+    gold = None if alignment is None else read_links(alignment, first=int(from_one), say=print_message)
+    judges = None if choose is None else read_links(choose, first=int(from_one), say=print_message)
 
     from regard.decoding.processes import Processes
     from regard.io.output import progress_bar
@@ -110,7 +123,7 @@ def align(
             done += len(chunk)
             if gold is not None:
                 found += [(one, two, each) for (one, two, _), each in zip(chunk, linked, strict=True)]
-    say(f"{done:,} pair{'s' * (done != 1)}, read from {asked}")
+    print_message(f"{done:,} pair{'s' * (done != 1)}, read from {asked}")
     if gold is not None:
         judge(alignment, gold, found)
 
@@ -159,7 +172,7 @@ def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int 
 
     most = run.model.limit
     if target is not None:
-        pairs = LinePairs(source, target, say)
+        pairs = LinePairs(source, target, print_message)
 
         def read() -> "Iterator[list[Triple]]":
             done, some = 0, list["Triple"]()
@@ -175,9 +188,11 @@ def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int 
             yield some
 
         return pairs.total, read()
-    lines = SourceLines(source, say=say)
+    lines = SourceLines(source, say=print_message)
     longest = min(run.settings.data.longest, most or sys.maxsize)
-    fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=say)
+    fit = Fit(
+        lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=print_message
+    )
 
     def translate() -> "Iterator[list[Triple]]":
         for block in lines.blocks():
@@ -205,9 +220,9 @@ def judge(path: Path | None, gold: Any, found: "list[tuple[str, str, Links]]") -
     from regard.evaluation.alignment import check_links, measure_links
 
     for slip in check_links(str(path), gold, [each[0] for each in found], [each[1] for each in found]):
-        say(slip)
+        print_message(slip)
     scores = [each.score() for each in measure_links([each[2] for each in found], gold).values()]
-    say(", ".join(f"{score.name} {score}" for score in scores))
+    print_message(", ".join(f"{score.name} {score}" for score in scores))
 
 
 def choose_readings(run: "Run", reverse: "Run | None", source: str, target: str, gold: Any, path: Path | None) -> None:
@@ -218,7 +233,7 @@ def choose_readings(run: "Run", reverse: "Run | None", source: str, target: str,
     triples = list(chain.from_iterable(given(run, source, target, 1)[1]))
     if gold is not None:
         for slip in check_links(str(path), gold, [each[0] for each in triples], [each[1] for each in triples]):
-            say(slip)
+            print_message(slip)
     full = [number for number, (one, two, _) in enumerate(triples) if one.split() and two.split()]
     texts = [triples[number][:2] for number in full]
     forward = encoded(run, texts)
@@ -234,7 +249,7 @@ def choose_readings(run: "Run", reverse: "Run | None", source: str, target: str,
     for each, chosen, readings in results:
         show_readings(readings)
         print(f"\n{each.folder}: {chosen}: AER {chosen.aer:.2%}, by {chosen.by}")
-        say(f"{chosen.write(each.folder)} written")
+        print_message(f"{chosen.write(each.folder)} written")
 
 
 def encoded(run: "Run", texts: "Sequence[tuple[str, str]]") -> list[tuple[list[int], list[int]]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import number
+from regard.cli.options import number_option
 from regard.errors import CommandError
 from regard.machine import most_threads
 
@@ -16,8 +16,8 @@ NAMES = ("attention", "training", "decoding", "lstmn")
 
 def bench(
     name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
-    rounds: Annotated[int, number("Interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
-    threads: Annotated[int, number("CPU threads.", least=1, most=most_threads())] = 2,
+    rounds: Annotated[int, number_option("Interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
+    threads: Annotated[int, number_option("CPU threads.", least=1, most=most_threads())] = 2,
     device: Annotated[str, typer.Option(help="cpu, or cuda where there are figures of a GPU.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
 ) -> None:

@@ -1,42 +1,63 @@
 """`regard caption`."""
 
-import sys
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from regard.cli.commands.translate import HELP, flag, search, text
-from regard.cli.options import number
+from regard.cli.messages import print_message
+from regard.cli.options import (
+    SEARCH,
+    BeamOption,
+    CheckpointOption,
+    CoveragePenaltyOption,
+    DeviceOption,
+    DiversityOption,
+    GroupsOption,
+    LengthPenaltyOption,
+    NbestOption,
+    NoRepeatOption,
+    OutOption,
+    RunArgument,
+    SampleOption,
+    SampleSeedOption,
+    ScoresOption,
+    ShortestOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
+    flag_option,
+    number_option,
+)
 from regard.decoding.options import Options
 
 
 def caption(
-    run: Annotated[str, typer.Argument(help="A run folder.", show_default=False)],
+    run: RunArgument,
     pictures: Annotated[list[str], typer.Argument(metavar="picture", help="Picture files, or folders of them.")],
-    beam: Annotated[int, search("beam")] = Options.beam,
-    nbest: Annotated[int, search("nbest")] = Options.nbest,
-    out: Annotated[Path | None, text("File to write, in place of standard output.")] = None,
-    scores: Annotated[bool, flag("--scores", "Write the score behind a tab.")] = False,
-    as_json: Annotated[bool, flag("--json", "Write a JSON object a picture, a line each.")] = False,
-    shortest: Annotated[int, search("shortest")] = Options.shortest,
+    beam: BeamOption = Options.beam,
+    nbest: NbestOption = Options.nbest,
+    out: OutOption = None,
+    scores: ScoresOption = False,
+    as_json: Annotated[bool, flag_option("--json", "Write a JSON object a picture, a line each.")] = False,
+    shortest: ShortestOption = Options.shortest,
     longest: Annotated[
-        int | None, number("Tokens of a caption at most; default: 60.", least=0, most=1_048_576, show_default=False)
+        int | None,
+        number_option("Tokens of a caption at most; default: 60.", least=0, most=1_048_576, show_default=False),
     ] = Options.longest,
-    length_penalty: Annotated[float, search("length_penalty")] = Options.length_penalty,
-    coverage_penalty: Annotated[float, search("coverage_penalty")] = Options.coverage_penalty,
-    no_repeat: Annotated[int, search("no_repeat")] = Options.no_repeat,
-    groups: Annotated[int, search("groups")] = Options.groups,
-    diversity: Annotated[float, search("diversity")] = Options.diversity,
-    sample: Annotated[bool, flag("--sample", "Draw each token at random in place of searching.")] = False,
-    temperature: Annotated[float, search("temperature")] = Options.temperature,
-    top_k: Annotated[int, search("top_k")] = Options.top_k,
-    top_p: Annotated[float, search("top_p")] = Options.top_p,
-    seed: Annotated[int, search("seed")] = Options.seed,
-    checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
+    length_penalty: LengthPenaltyOption = Options.length_penalty,
+    coverage_penalty: CoveragePenaltyOption = Options.coverage_penalty,
+    no_repeat: NoRepeatOption = Options.no_repeat,
+    groups: GroupsOption = Options.groups,
+    diversity: DiversityOption = Options.diversity,
+    sample: SampleOption = False,
+    temperature: TemperatureOption = Options.temperature,
+    top_k: TopKOption = Options.top_k,
+    top_p: TopPOption = Options.top_p,
+    seed: SampleSeedOption = Options.seed,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Say what pictures show, with a trained run.
 
@@ -50,8 +71,8 @@ def caption(
     from regard.io.formats import caption_lines
     from regard.io.output import check_out, open_output
 
-    options = search_options({name: value for name, value in locals().items() if name in HELP})
-    paths = pictures_in(pictures, lambda said: print(f"regard: {said}", file=sys.stderr))
+    options = search_options({name: value for name, value in locals().items() if name in SEARCH})
+    paths = pictures_in(pictures, print_message)
     check_out(out, *pictures)
 
     from regard.data.pictures import read_for
@@ -70,7 +91,7 @@ def caption(
                     raise
                 lost += 1
                 if lost <= NAMED:
-                    print(f"regard: {named([str(error)])}", file=sys.stderr)
+                    print_message(named([str(error)]))
                 continue
             names.append(path)
             yield read
@@ -83,4 +104,4 @@ def caption(
     if lost == len(paths):
         raise CommandError(f"none of {lost:,} pictures can be read")
     if lost:
-        print(f"regard: {lost:,} of {len(paths):,} pictures cannot be read and are left out", file=sys.stderr)
+        print_message(f"{lost:,} of {len(paths):,} pictures cannot be read and are left out")

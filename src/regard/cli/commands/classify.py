@@ -1,12 +1,11 @@
 """`regard classify`."""
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.commands.translate import flag, text
+from regard.cli.messages import print_message
+from regard.cli.options import CheckpointOption, DeviceOption, OutOption, RunArgument, flag_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def classify(
-    run: Annotated[str, typer.Argument(help="A run folder.", show_default=False)],
+    run: RunArgument,
     items: Annotated[
         list[str] | None, typer.Argument(metavar="FILE", help="A document a line; or pictures, or folders of them.")
     ] = None,
-    scores: Annotated[bool, flag("--scores", "Write the label's probability behind a tab.")] = False,
-    as_json: Annotated[bool, flag("--json", "Write a JSON object a line, with all probabilities.")] = False,
-    out: Annotated[Path | None, text("File to write, in place of standard output.")] = None,
-    checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
+    scores: Annotated[bool, flag_option("--scores", "Write the label's probability behind a tab.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Write a JSON object a line, with all probabilities.")] = False,
+    out: OutOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Say which label a document has, or a picture, with a trained run.
 
@@ -47,7 +46,7 @@ def classify(
             for line in of_pictures(opened, given, scores, as_json):
                 write(line)
         return
-    lines = DocumentLines.of(given, warn)
+    lines = DocumentLines.of(given, print_message)
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:
         for count, written in lines.labelled(opened.classify, scores, as_json):
             write(written)
@@ -63,7 +62,7 @@ def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool)
 
     if not given:
         raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-    paths, lost = pictures_in(given, warn), 0
+    paths, lost = pictures_in(given, print_message), 0
     for path in paths:
         try:
             pixels = read_for(run.settings.data, path)
@@ -72,16 +71,11 @@ def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool)
                 raise
             lost += 1
             if lost <= NAMED:
-                warn(named([str(error)]))
+                print_message(named([str(error)]))
             continue
         place = "" if len(paths) == 1 and list(given) == paths else path
         yield label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)
     if lost == len(paths):
         raise CommandError(f"none of {lost:,} pictures can be read")
     if lost:
-        warn(f"{lost:,} of {len(paths):,} pictures cannot be read and are left out")
-
-
-def warn(said: str) -> None:
-    """One line on standard error."""
-    print(f"regard: {said}", file=sys.stderr)
+        print_message(f"{lost:,} of {len(paths):,} pictures cannot be read and are left out")

@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.commands.eval import (
-    Alternatives,
-    BatchTokens,
-    Beam,
-    Checkpoint,
-    Device,
-    Json,
-    Lowercase,
-    Penalty,
-    References,
-    Source,
-    Tokenize,
-    opened,
-    print_table,
-    say,
-    translated,
-    without_slow,
+from regard.cli.commands.eval import opened, translated, without_slow
+from regard.cli.messages import print_message, print_table
+from regard.cli.options import (
+    SEED,
+    AlternativesOption,
+    BatchTokensOption,
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    JsonOption,
+    LengthPenaltyOption,
+    LowercaseOption,
+    ReferenceOption,
+    SourceOption,
+    TokenizeOption,
+    number_option,
 )
-from regard.cli.options import SEED, number
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -40,8 +38,8 @@ def compare(
         Path, typer.Argument(metavar="A", help="A run folder, or a text file of outputs.", show_default=False)
     ],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another.", show_default=False)],
-    source: Source = None,
-    reference: References = None,
+    source: SourceOption = None,
+    reference: ReferenceOption = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -50,18 +48,18 @@ def compare(
             show_default="all",
         ),
     ] = None,
-    examples: Annotated[int, number("Sentences to show of each system's best.", least=0, most=10_000)] = 3,
-    resamples: Annotated[int, number("How often sentences are drawn anew.", least=1, most=1_000_000)] = 1000,
-    seed: Annotated[int, number("Of the draws.", least=0, most=SEED)] = 12345,
-    alternatives: Alternatives = False,
-    lowercase: Lowercase = False,
-    tokenize: Tokenize = "13a",
-    as_json: Json = False,
-    beam: Beam = 5,
-    length_penalty: Penalty = 0.6,
-    batch_tokens: BatchTokens = None,
-    checkpoint: Checkpoint = "best",
-    device: Device = "auto",
+    examples: Annotated[int, number_option("Sentences to show of each system's best.", least=0, most=10_000)] = 3,
+    resamples: Annotated[int, number_option("How often sentences are drawn anew.", least=1, most=1_000_000)] = 1000,
+    seed: Annotated[int, number_option("Of the draws.", least=0, most=SEED)] = 12345,
+    alternatives: AlternativesOption = False,
+    lowercase: LowercaseOption = False,
+    tokenize: TokenizeOption = "13a",
+    as_json: JsonOption = False,
+    beam: BeamOption = 5,
+    length_penalty: LengthPenaltyOption = 0.6,
+    batch_tokens: BatchTokensOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Say whether one of two systems is better, or it was luck, and where they differ most.
 
@@ -83,7 +81,7 @@ def compare(
 
     keys = list(OF_TEXT) if metrics is None else chosen(metrics, OF_TEXT)
     check_tokenizer(tokenize)
-    items = read_items(source, reference, alternatives=alternatives, say=say)
+    items = read_items(source, reference, alternatives=alternatives, say=print_message)
     keys = without_slow(keys, items.references) if metrics is None else keys
     search = {"beam": beam, "length_penalty": length_penalty}
     runs = {each: opened([each], checkpoint, device, search, lowercase) for each in (a, b) if each.is_dir()}
@@ -106,7 +104,7 @@ def outputs_of(
     systems: list[Path], runs: "dict[Path, Run]", items: "Items", search: dict[str, Any], batch_tokens: int | None
 ) -> list[list[str]]:
     """What each system says; files are read, and found wrong, before any run translates."""
-    found = {system: items.read_outputs(system, say) for system in systems if system not in runs}
+    found = {system: items.read_outputs(system, print_message) for system in systems if system not in runs}
     found |= {system: translated(run, items.sources or [], search, batch_tokens) for system, run in runs.items()}
     return [found[system] for system in systems]
 

@@ -2,13 +2,13 @@
 
 import difflib
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import regard
+from regard.cli.messages import print_message
 from regard.errors import CommandError
 
 
@@ -48,7 +48,7 @@ def find(path: Path) -> Path:
     found = shipped().get(path.stem) if is_name(path) else None
     if found is not None:
         if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one is enough
-            print(f"regard: {path}: taken from those that come with Regard, {found}", file=sys.stderr)
+            print_message(f"{path}: taken from those that come with Regard, {found}")
         return found
     if not path.exists():
         raise CommandError(f"{path}: no such file, expected a TOML configuration{meant(path.stem)}")

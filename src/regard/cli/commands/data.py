@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import SEED, number, read
+from regard.cli.options import SEED, number_option, read_number
 from regard.errors import CommandError
 
 MOST = 10_000_000
@@ -15,10 +15,10 @@ MOST = 10_000_000
 def data(
     name: Annotated[str | None, typer.Argument(help="Which corpus; --list shows them.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)] = None,
-    count: Annotated[int, number("Examples for training.", least=0, most=MOST)] = 30_000,
-    valid: Annotated[int, number("Examples for validation.", least=0, most=MOST)] = 500,
-    test: Annotated[int, number("Examples for testing.", least=0, most=MOST)] = 500,
-    seed: Annotated[int, number("Of everything that is drawn.", least=0, most=SEED)] = 0,
+    count: Annotated[int, number_option("Examples for training.", least=0, most=MOST)] = 30_000,
+    valid: Annotated[int, number_option("Examples for validation.", least=0, most=MOST)] = 500,
+    test: Annotated[int, number_option("Examples for testing.", least=0, most=MOST)] = 500,
+    seed: Annotated[int, number_option("Of everything that is drawn.", least=0, most=SEED)] = 0,
     pair: Annotated[str, typer.Option("--pair", help="Languages of the phrasebook: en-de or en-fr.")] = "en-de",
     set_: Annotated[list[str], typer.Option("--set", help="option=value, of the corpus; may be repeated.")] = [],  # noqa: B006
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
@@ -47,7 +47,7 @@ def data(
             raise CommandError(f"--set {assignment}: option=value expected")
         if option not in allowed:
             raise CommandError(f"{name}: there is no option {option!r}, {known(tuple(allowed), option)}")
-        options[option] = read(value, "whole")
+        options[option] = read_number(value, "whole")
     for path, lines in write(
         name, out, {"train": count, "valid": valid, "test": test}, seed=seed, pair=pair, force=force, **options
     ):

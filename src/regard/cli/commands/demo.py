@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import SEED, number
+from regard.cli.options import SEED, number_option
 
 
 def demo(
     lineage: Annotated[bool, typer.Option("--lineage", help="Train three models: why attention.")] = False,
     out: Annotated[Path | None, typer.Option(help="Run folder, runs/demo or runs/lineage.", show_default=False)] = None,
-    seed: Annotated[int, number("Of the weights and of the order of training.", least=0, most=SEED)] = 0,
-    steps: Annotated[int | None, number("Training steps.", least=1, most=1_000_000_000, show_default=False)] = None,
+    seed: Annotated[int, number_option("Of the weights and of the order of training.", least=0, most=SEED)] = 0,
+    steps: Annotated[
+        int | None, number_option("Training steps.", least=1, most=1_000_000_000, show_default=False)
+    ] = None,
 ) -> None:
     """Train a small Transformer from nothing on a built-in corpus, translate, and show what it looks at."""
     from regard.demo.phrasebook import fresh

@@ -1,18 +1,28 @@
 """`regard eval`."""
 
 import json
-import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.commands.translate import BATCH_TOKENS, MOST_TOKENS, search
-from regard.cli.options import number
+from regard.cli.messages import print_message, print_table, show_progress
+from regard.cli.options import (
+    AlternativesOption,
+    BatchTokensOption,
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    JsonOption,
+    LengthPenaltyOption,
+    LowercaseOption,
+    ReferenceOption,
+    SourceOption,
+    TokenizeOption,
+)
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
@@ -20,34 +30,17 @@ if TYPE_CHECKING:
     from regard.evaluation.metric import Reference
     from regard.run import Run
 
-T = TypeVar("T")
 PICTURES = (".png", ".svg", ".pdf")
-NUMBER = re.compile(r"[+−]?[\d.,]+%?|inf")
 CHUNK = 256  # sentences that are translated or scored together
 MOST = 12  # lines about what is left out, or labels of a table across
-
-# What `regard compare` asks, too.
-Source = Annotated[Path | None, typer.Option(help="What to translate, a line each.", show_default=False)]
-References = Annotated[Path | None, typer.Option(help="What is right, a line each.", show_default=False)]
-Alternatives = Annotated[
-    bool, typer.Option("--alternatives", help="Lines with the same source are one item; any reference is right.")
-]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Upper and lower case are the same.")]
-Tokenize = Annotated[str, typer.Option(help="What words are to BLEU: 13a, intl, zh, char or none.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Beam = Annotated[int, search("beam")]
-Penalty = Annotated[float, search("length_penalty")]
-BatchTokens = Annotated[int | None, number(BATCH_TOKENS, least=1, most=MOST_TOKENS, show_default=False)]
-Checkpoint = Annotated[str, typer.Option(help="best, last, or a name such as step-000500.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")]
 
 
 def eval(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUN", help="A run folder; several are an ensemble.")
     ] = None,
-    source: Source = None,
-    reference: References = None,
+    source: SourceOption = None,
+    reference: ReferenceOption = None,
     hypothesis: Annotated[
         Path | None, typer.Option(help="Score these outputs, and translate nothing.", show_default=False)
     ] = None,
@@ -77,19 +70,19 @@ def eval(
             show_default="all",
         ),
     ] = None,
-    alternatives: Alternatives = False,
-    lowercase: Lowercase = False,
-    tokenize: Tokenize = "13a",
+    alternatives: AlternativesOption = False,
+    lowercase: LowercaseOption = False,
+    tokenize: TokenizeOption = "13a",
     output: Annotated[Path | None, typer.Option(help="Keep the translations here.", show_default=False)] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw BLEU by source length: .png, .svg or .pdf.", show_default=False)
     ] = None,
-    as_json: Json = False,
-    beam: Beam = 5,
-    length_penalty: Penalty = 0.6,
-    batch_tokens: BatchTokens = None,
-    checkpoint: Checkpoint = "best",
-    device: Device = "auto",
+    as_json: JsonOption = False,
+    beam: BeamOption = 5,
+    length_penalty: LengthPenaltyOption = 0.6,
+    batch_tokens: BatchTokensOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Measure a run: translate a test set, and compare with its references.
 
@@ -136,9 +129,9 @@ def eval(
     keys = keys_of(metrics, outputs=bool(source or hypothesis), run=bool(runs), source=source is not None)
     keys += ["lengths"] * (plot is not None and "lengths" not in keys)
     check_tokenizer(tokenize)
-    items = read_items(source, reference, alternatives=alternatives, say=say)
+    items = read_items(source, reference, alternatives=alternatives, say=print_message)
     keys = without_slow(keys, items.references) if metrics is None else keys
-    outputs = None if hypothesis is None else items.read_outputs(hypothesis, say)
+    outputs = None if hypothesis is None else items.read_outputs(hypothesis, print_message)
     search = {"beam": beam, "length_penalty": length_penalty}
     needed = runs and (outputs is None or "perplexity" in keys)
     run = opened(runs, checkpoint, device, search, lowercase) if runs and needed else None
@@ -177,21 +170,21 @@ def show_links(
     from regard.evaluation.metric import finite
     from regard.io.lines import unequal_lines
 
-    gold = read_links(gold_path, first=first, say=say)
+    gold = read_links(gold_path, first=first, say=print_message)
     if hypothesis is not None:
-        found = [sorted(each.possible) for each in read_links(hypothesis, say=say)]
+        found = [sorted(each.possible) for each in read_links(hypothesis, say=print_message)]
         if len(found) != len(gold):
             raise unequal_lines(str(hypothesis), len(found), str(gold_path), len(gold))
         system = str(hypothesis)
     else:
         if not runs or source is None or reference is None:
             raise CommandError("--alignment: expected a run with --source and --reference, or --hypothesis with links")
-        items = read_items(source, reference, say=say)
+        items = read_items(source, reference, say=print_message)
         pairs = [(one, two) for one, (two,) in zip(items.sources or [], items.references, strict=True)]
         for slip in check_links(gold_path, gold, [one for one, _ in pairs], [two for _, two in pairs]):
-            say(slip)
+            print_message(slip)
         run = opened(runs, checkpoint, device, {}, lowercase=True)
-        found = list(watched(run.links(pairs), len(pairs), f"aligning with {run.folder}"))
+        found = list(show_progress(run.links(pairs), len(pairs), f"aligning with {run.folder}"))
         system = f"{run.folder}, {run.chosen}"
     scores = {key: each.score() for key, each in measure_links(found, gold).items()}
     if as_json:
@@ -237,9 +230,9 @@ def other(
         lost, outputs = named.lost, named.outputs
         whole |= {"documents" if documents else "pictures": len(outputs), **named.report.table()}
     for line in lost[:MOST]:
-        say(line)
+        print_message(line)
     if len(lost) > MOST:
-        say(f"… and {len(lost) - MOST:,} more that are left out")
+        print_message(f"… and {len(lost) - MOST:,} more that are left out")
     if output is not None:
         with open_output(output) as write:
             write("".join(f"{place}\t{text}\n" for place, text in outputs.items()))
@@ -322,7 +315,7 @@ def without_slow(keys: list[str], references: "Sequence[Reference]") -> list[str
 
     if "ter" not in keys or not too_long(references):
         return keys
-    say("TER is left out: on text as long as this it takes minutes; --metrics ter asks for it")
+    print_message("TER is left out: on text as long as this it takes minutes; --metrics ter asks for it")
     return [key for key in keys if key != "ter"]
 
 
@@ -337,7 +330,7 @@ def opened(runs: Sequence[Path], checkpoint: str, device: str, search: dict[str,
 
     run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
     if run.settings.data.lowercase and not lowercase:
-        say(f"{run.folder} writes lower case only (data.lowercase); --lowercase compares without case")
+        print_message(f"{run.folder} writes lower case only (data.lowercase); --lowercase compares without case")
     return run
 
 
@@ -351,16 +344,20 @@ def translated(run: "Run", sources: Sequence[str], search: dict[str, Any], batch
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
     chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together
     stream = run.stream(texts, chunk=chunk, batch_tokens=batch_tokens, **search)
-    outputs = [best[0].text for best in watched(stream, len(sources), f"translating with {run.folder}")]
+    outputs = [best[0].text for best in show_progress(stream, len(sources), f"translating with {run.folder}")]
     if fit.cut:
-        say(f"{fit.cut:,} of {len(sources):,} sources were cut to the {most:,} tokens that {run.folder} takes")
+        print_message(
+            f"{fit.cut:,} of {len(sources):,} sources were cut to the {most:,} tokens that {run.folder} takes"
+        )
     return outputs
 
 
 def scored(run: "Run", pairs: Sequence[tuple[str, str]]) -> Iterator[list[float]]:
     """The log-probabilities of the tokens of each reference, but of pairs that are longer than the model can be."""
     alone, most, left = run.settings.task == "language-model", run.model.limit, 0
-    for start in watched(range(0, len(pairs), CHUNK), -(-len(pairs) // CHUNK), f"scoring references with {run.folder}"):
+    for start in show_progress(
+        range(0, len(pairs), CHUNK), -(-len(pairs) // CHUNK), f"scoring references with {run.folder}"
+    ):
         chunk = pairs[start : start + CHUNK]
         if most is not None:
             source, target = run.tokenizers.source, run.tokenizers.target
@@ -369,30 +366,6 @@ def scored(run: "Run", pairs: Sequence[tuple[str, str]]) -> Iterator[list[float]
         sources, references = [source for source, _ in chunk], [reference for _, reference in chunk]
         yield from (each.tokens for each in (run.score(references) if alone else run.score(sources, references)))
     if left:
-        say(f"perplexity: {left:,} pairs that are longer than the {most:,} tokens of {run.folder} are left out")
-
-
-def say(text: str) -> None:
-    """One line to whoever sits at the terminal."""
-    print(f"regard: {text}", file=sys.stderr)
-
-
-def watched(things: Iterable[T], count: int, what: str) -> Iterator[T]:
-    """The same things, with a bar on standard error while they come, where that is a terminal."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import track
-
-    terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
-    console = Console(stderr=True)
-    yield from track(things, escape(what), count, console=console, transient=True, disable=not terminal)
-
-
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as plain text: columns as wide as they need to be, numbers to the right."""
-    columns = list(zip(*rows, strict=True))
-    right = [all(NUMBER.fullmatch(cell) for cell in column) for column in columns]
-    widths = [max(map(len, (name, *column))) for name, column in zip(head, columns, strict=True)]
-    for row in (head, *rows):
-        cells = zip(row, widths, right, strict=True)
-        print("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells).rstrip())
+        print_message(
+            f"perplexity: {left:,} pairs that are longer than the {most:,} tokens of {run.folder} are left out"
+        )

@@ -1,13 +1,33 @@
 """`regard look`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.commands.translate import HELP, flag, search, text
-from regard.cli.options import number
+from regard.cli.messages import print_message
+from regard.cli.options import (
+    SEARCH,
+    BeamOption,
+    CheckpointOption,
+    CoveragePenaltyOption,
+    DeviceOption,
+    DiversityOption,
+    GroupsOption,
+    LengthPenaltyOption,
+    LongestOption,
+    NoRepeatOption,
+    RunArgument,
+    SampleOption,
+    SampleSeedOption,
+    ShortestOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
+    flag_option,
+    number_option,
+    text_option,
+)
 from regard.decoding.options import Options
 
 if TYPE_CHECKING:
@@ -18,37 +38,37 @@ FORMATS = ("html", "png", "svg", "pdf")
 
 
 def look(
-    run: Annotated[str, typer.Argument(help="A run folder.", show_default=False)],
+    run: RunArgument,
     items: Annotated[
         list[str] | None, typer.Argument(metavar="text or file", help="Texts, files of them, or pictures.")
     ] = None,
-    target: Annotated[str | None, text("What is said, in place of a search: a text, or a label.")] = None,
-    out: Annotated[Path | None, text("File to write, or a folder; default: look.html.")] = None,
-    format: Annotated[str | None, text("html, png, svg or pdf; default: as --out ends.")] = None,
-    against: Annotated[str | None, text("Another run, shown beside this one.")] = None,
-    steps: Annotated[bool, flag("--steps", "Walk one word through its attention in numbers.")] = False,
-    word: Annotated[int | None, number("Of --steps: which word, from 1.", least=1, most=1_048_576)] = None,
-    view: Annotated[str | None, text("Of --steps, or a picture: which attention, by its name or title.")] = None,
+    target: Annotated[str | None, text_option("What is said, in place of a search: a text, or a label.")] = None,
+    out: Annotated[Path | None, text_option("File to write, or a folder; default: look.html.")] = None,
+    format: Annotated[str | None, text_option("html, png, svg or pdf; default: as --out ends.")] = None,
+    against: Annotated[str | None, text_option("Another run, shown beside this one.")] = None,
+    steps: Annotated[bool, flag_option("--steps", "Walk one word through its attention in numbers.")] = False,
+    word: Annotated[int | None, number_option("Of --steps: which word, from 1.", least=1, most=1_048_576)] = None,
+    view: Annotated[str | None, text_option("Of --steps, or a picture: which attention, by its name or title.")] = None,
     head: Annotated[
-        int | None, number("Of --steps, or a picture: which of its heads, from 1.", least=1, most=1024)
+        int | None, number_option("Of --steps, or a picture: which of its heads, from 1.", least=1, most=1024)
     ] = None,
-    ablate: Annotated[bool, flag("--ablate", "Silence every head, and say what that changes.")] = False,
-    count: Annotated[int, number("Texts of a file, or pictures, that are shown.", least=1, most=10_000)] = 10,
-    beam: Annotated[int, search("beam")] = Options.beam,
-    shortest: Annotated[int, search("shortest")] = Options.shortest,
-    longest: Annotated[int | None, search("longest")] = Options.longest,
-    length_penalty: Annotated[float, search("length_penalty")] = Options.length_penalty,
-    coverage_penalty: Annotated[float, search("coverage_penalty")] = Options.coverage_penalty,
-    no_repeat: Annotated[int, search("no_repeat")] = Options.no_repeat,
-    groups: Annotated[int, search("groups")] = Options.groups,
-    diversity: Annotated[float, search("diversity")] = Options.diversity,
-    sample: Annotated[bool, flag("--sample", "Draw each token at random in place of searching.")] = False,
-    temperature: Annotated[float, search("temperature")] = Options.temperature,
-    top_k: Annotated[int, search("top_k")] = Options.top_k,
-    top_p: Annotated[float, search("top_p")] = Options.top_p,
-    seed: Annotated[int, search("seed")] = Options.seed,
-    checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
+    ablate: Annotated[bool, flag_option("--ablate", "Silence every head, and say what that changes.")] = False,
+    count: Annotated[int, number_option("Texts of a file, or pictures, that are shown.", least=1, most=10_000)] = 10,
+    beam: BeamOption = Options.beam,
+    shortest: ShortestOption = Options.shortest,
+    longest: LongestOption = Options.longest,
+    length_penalty: LengthPenaltyOption = Options.length_penalty,
+    coverage_penalty: CoveragePenaltyOption = Options.coverage_penalty,
+    no_repeat: NoRepeatOption = Options.no_repeat,
+    groups: GroupsOption = Options.groups,
+    diversity: DiversityOption = Options.diversity,
+    sample: SampleOption = False,
+    temperature: TemperatureOption = Options.temperature,
+    top_k: TopKOption = Options.top_k,
+    top_p: TopPOption = Options.top_p,
+    seed: SampleSeedOption = Options.seed,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Show what a trained run looked at, on a page that opens without a network.
 
@@ -58,7 +78,7 @@ def look(
     from regard.errors import CommandError
     from regard.inspection.draw.output_paths import Where
 
-    options = search_options({name: value for name, value in locals().items() if name in HELP})
+    options = search_options({name: value for name, value in locals().items() if name in SEARCH})
     where = Where.of(out, format, FORMATS)
     page = where.format == "html"
     for name, value in (("--word", word), ("--view", view), ("--head", head)):
@@ -82,7 +102,7 @@ def look(
         raise CommandError(
             f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
         )
-    found = items_of(opened, items or [], count, lambda said: print(f"regard: {said}", file=sys.stderr))
+    found = items_of(opened, items or [], count, print_message)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     for item, path in zip(found, where.paths(len(found), found), strict=True):
         exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, ablate=ablate, **options)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.messages import print_table
 from regard.config import shown, wanted
 from regard.errors import CommandError
 
@@ -32,18 +33,11 @@ def models(
         nothing = "as layers" if field.name == "decoder_layers" else "none"
         default = nothing if field.default is None else shown(field.default)
         rows.append((field.name, default, f"{field.metadata['help']} ({wanted(hints[field.name])})"))
-    print_table(("--set model.…", "default", "what"), rows)
+    print_table(("--set model.…", "default", "what"), rows, numbers_right=False)
     print()
     options = list(dict.fromkeys(key for preset in found.presets.values() for key in preset))
     presets = [
         (name, *(shown(preset[key]) if key in preset else "" for key in options))
         for name, preset in found.presets.items()
     ]
-    print_table(("--preset", *options), presets)
-
-
-def print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Columns as wide as they need to be."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    for row in [head, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(("--preset", *options), presets, numbers_right=False)

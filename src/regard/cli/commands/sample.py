@@ -1,31 +1,41 @@
 """`regard sample`."""
 
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from regard.cli.commands.translate import flag, search, text
-from regard.cli.options import number
+from regard.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    JsonLinesOption,
+    OutOption,
+    RunsArgument,
+    SampleSeedOption,
+    TemperatureOption,
+    TopKOption,
+    TopPOption,
+    flag_option,
+    number_option,
+    text_option,
+)
 from regard.decoding.options import Options
 
 
 def sample(
-    runs: Annotated[list[str], typer.Argument(metavar="run", help="A run folder; several make an ensemble.")],
-    count: Annotated[int, number("Texts to write.", least=1, most=1_000_000)] = 1,
-    prefix: Annotated[str, text("A text that each goes on from.")] = "",
-    temperature: Annotated[float, search("temperature")] = Options.temperature,
-    top_k: Annotated[int, search("top_k")] = Options.top_k,
-    top_p: Annotated[float, search("top_p")] = Options.top_p,
-    seed: Annotated[int, search("seed")] = Options.seed,
+    runs: RunsArgument,
+    count: Annotated[int, number_option("Texts to write.", least=1, most=1_000_000)] = 1,
+    prefix: Annotated[str, text_option("A text that each goes on from.")] = "",
+    temperature: TemperatureOption = Options.temperature,
+    top_k: TopKOption = Options.top_k,
+    top_p: TopPOption = Options.top_p,
+    seed: SampleSeedOption = Options.seed,
     longest: Annotated[
-        int | None, number("Tokens of a text at most; default: 100.", least=0, most=1_048_576, show_default=False)
+        int | None,
+        number_option("Tokens of a text at most; default: 100.", least=0, most=1_048_576, show_default=False),
     ] = None,
-    scores: Annotated[bool, flag("--scores", "Write the log-probability behind a tab.")] = False,
-    as_json: Annotated[bool, flag("--json", "Write a JSON object a line.")] = False,
-    out: Annotated[Path | None, text("File to write, in place of standard output.")] = None,
-    checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
+    scores: Annotated[bool, flag_option("--scores", "Write the log-probability behind a tab.")] = False,
+    as_json: JsonLinesOption = False,
+    out: OutOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Write texts with a language model, drawn at random, a line each.
 

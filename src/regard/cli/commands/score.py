@@ -2,24 +2,32 @@
 
 import math
 import sys
-from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from regard.cli.commands.translate import flag, text
+from regard.cli.messages import print_message
+from regard.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    JsonLinesOption,
+    OutOption,
+    RunsArgument,
+    flag_option,
+    text_option,
+)
 
 
 def score(
-    runs: Annotated[list[str], typer.Argument(metavar="run", help="A run folder; several make an ensemble.")],
-    source: Annotated[str | None, text("Text file of sources; not for a language model.")] = None,
-    target: Annotated[str | None, text("Text file of their translations, line by line.")] = None,
-    tokens: Annotated[bool, flag("--tokens", "Write the pieces, and the log-probability of each, too.")] = False,
-    normalise: Annotated[bool, flag("--normalise", "Divide by the number of tokens, the end among them.")] = False,
-    as_json: Annotated[bool, flag("--json", "Write a JSON object a line.")] = False,
-    out: Annotated[Path | None, text("File to write, in place of standard output.")] = None,
-    checkpoint: Annotated[str, typer.Option(help="best, last, or one by its name.")] = "best",
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps (Apple), or auto: a GPU where there is one.")] = "auto",
+    runs: RunsArgument,
+    source: Annotated[str | None, text_option("Text file of sources; not for a language model.")] = None,
+    target: Annotated[str | None, text_option("Text file of their translations, line by line.")] = None,
+    tokens: Annotated[bool, flag_option("--tokens", "Write the pieces, and the log-probability of each, too.")] = False,
+    normalise: Annotated[
+        bool, flag_option("--normalise", "Divide by the number of tokens, the end among them.")
+    ] = False,
+    as_json: JsonLinesOption = False,
+    out: OutOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
     """Write the log-probability of each target given its source, base e, a line a pair.
 
@@ -29,7 +37,7 @@ def score(
     from regard.io.inputs import LinePairs, check_lengths
     from regard.io.output import check_out, open_output
 
-    given = LinePairs(source, target, lambda said: print(f"regard: {said}", file=sys.stderr))
+    given = LinePairs(source, target, print_message)
     check_out(out, source, target)
 
     from regard.decoding.processes import Processes

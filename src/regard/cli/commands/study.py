@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import SEED, number
+from regard.cli.options import SEED, number_option
 from regard.errors import CommandError
 
 
 def study(
     name: Annotated[str | None, typer.Argument(help="Which study; --list shows them.", show_default=False)] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the pages.")] = Path("studies"),
-    seed: Annotated[int, number("Of everything that is drawn.", least=0, most=SEED)] = 0,
+    seed: Annotated[int, number_option("Of everything that is drawn.", least=0, most=SEED)] = 0,
     seeds: Annotated[
         str | None,
         typer.Option("--seeds", help="Of what is trained, as in 0,1,2; default: 0, and 0,1,2 without --quick."),
@@ -23,7 +23,7 @@ def study(
         Path | None, typer.Option("--data", help="Folder of real corpora; without it what is built in is taken.")
     ] = None,
     device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, mps (Apple), or auto.")] = "auto",
-    jobs: Annotated[int, number("Systems that are trained at the same time.", least=1, most=256)] = 1,
+    jobs: Annotated[int, number_option("Systems that are trained at the same time.", least=1, most=256)] = 1,
     untrained: Annotated[bool, typer.Option("--untrained", help="Only what is measured without training.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, or a short training, for a first look.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
