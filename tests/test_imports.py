@@ -83,7 +83,7 @@ def test_imports_point_downward():
         ("run.py", "import regard.utils", "run imports utils, which is not in the drawing"),
         ("attention/score.py", "from .span import Span\nfrom regard import kernels, __version__", None),
         ("cli/commands/look.py", "from regard import Heads, RegardError\nimport regard.inspection.draw.page", None),
-        ("studies/scaling.py", "import torch\nfrom regard.inspection import picture", None),
+        ("studies/scaling/claim.py", "import torch\nfrom regard.inspection import picture", None),
     ],
 )
 def test_the_reader_sees_each_kind(tmp_path, path, line, said):

@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 
-from regard.data.pixels import Picture
+from regard.data.images.cache import Picture
 
 
 def decoded_by(folder, names, side):

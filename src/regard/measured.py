@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from regard.config import parse
-from regard.data.captions import Captions, named, read_captions, read_labels, read_list, survey
 from regard.data.corpus import pairs
-from regard.data.gallery import folders, spelt
-from regard.data.pictures import read_for
+from regard.data.images.batching import read_for
+from regard.data.images.caption_files import Captions, named, read_captions, read_labels, read_list, survey
+from regard.data.images.corpus import folders, spelt
 from regard.decoding.options import Options
 from regard.errors import DataError
 from regard.evaluation.captions import measure_bleu_of, measure_cider, measure_rouge

@@ -304,7 +304,7 @@ class Run:
 
     def read(self, pictures: Iterable[Picture]) -> Iterator[np.ndarray | Tensor]:
         """The pixels of each picture as the model wants them, [3 h w]."""
-        from regard.data.pictures import read_for
+        from regard.data.images.batching import read_for
 
         if isinstance(pictures, str | Path):
             raise ArgumentError("pictures: one path given, expected a list of them")

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from regard.bench import apart, attention, decoders, decoding, decoding_cuda, peers, training
-from regard.bench.apart import Apart, timed
-from regard.bench.peers import Sizes
+from regard.bench import attention, decoding, decoding_cuda, decoding_peers, process, training, training_peers
+from regard.bench.process import Apart, timed
+from regard.bench.training_peers import Sizes
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.options import Options
 from regard.decoding.search import search
@@ -24,7 +24,7 @@ ROWS, LENGTH = 5, 4
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
-    monkeypatch.setattr(apart, "REST", 0)
+    monkeypatch.setattr(process, "REST", 0)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_batches_hold_all_sources_with_those_of_like_length_together():
 def test_random_weights_do_not_repeat_themselves():
     torch.manual_seed(0)
     sizes = Sizes(vocabulary=400, size=64, heads=4, layers=2, hidden=128)
-    ours = decoders.Regard(decoding.transformer(sizes), 10)
+    ours = decoding_peers.Regard(decoding.transformer(sizes), 10)
     batch = decoding.make_batches(1, 16, sizes.vocabulary, seed=0)[0]
     for beam in decoding.BEAMS:
         outputs = said(ours, batch, beam)
@@ -84,7 +84,7 @@ def test_special_words_are_never_the_likeliest(model, batch):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_without_end_is_the_likeliest_of_the_last_beam(model, batch, beam):
     """A beam search written plainly, that feeds every prefix anew."""
-    ours = decoders.Regard(model, LENGTH)
+    ours = decoding_peers.Regard(model, LENGTH)
     for i, found in enumerate(ours.without_end(ours.prepare(batch), beam)):
         source = batch.source[i : i + 1, : batch.source_lengths[i]]
         hypotheses = [([], 0.0)]
@@ -102,7 +102,7 @@ def test_without_end_is_the_likeliest_of_the_last_beam(model, batch, beam):
 def test_log_probs_are_the_models(model, batch):
     torch.manual_seed(3)
     outputs = [torch.randint(4, TINY.vocabulary, (2, LENGTH)).tolist() for _ in range(ROWS)]
-    found = decoders.log_probs(model, Tokens.of(batch.source, batch.source_lengths), outputs)
+    found = decoding_peers.log_probs(model, Tokens.of(batch.source, batch.source_lengths), outputs)
     for i, each in enumerate(outputs):
         for tokens, likely in zip(each, found[i], strict=True):
             assert likely == pytest.approx(teacher_forced(model, batch, i, tokens), abs=1e-4)
@@ -122,7 +122,7 @@ def test_it_runs_and_names_who_is_not_there(monkeypatch):
     ]  # fmt: skip
 
 
-class Echo(decoders.Regard):
+class Echo(decoding_peers.Regard):
     """A peer that is Regard itself, but for what `spoil` does to its outputs."""
 
     def __init__(self, model, spoil=lambda outputs: outputs):
@@ -154,7 +154,7 @@ def measured(monkeypatch):
     monkeypatch.setattr(decoding, "Apart", Here)
 
     def measure(model, batches, spoil):
-        systems = {"Regard": lambda: decoders.Regard(model, LENGTH), "another": lambda: Echo(model, spoil)}
+        systems = {"Regard": lambda: decoding_peers.Regard(model, LENGTH), "another": lambda: Echo(model, spoil)}
         return decoding.measure(systems, batches, LENGTH + 1)
 
     return measure
@@ -173,7 +173,7 @@ def test_a_peer_that_says_the_same_is_compared(model, measured):
     batches = decoding.make_batches(3 * decoding.IN_A_ROW, ROWS, TINY.vocabulary, seed=0)
     found = measured(model, batches, lambda outputs: outputs)
     assert {beam: len(found["another"].rates[beam]) for beam in decoding.BEAMS} == {1: 3, 5: 3}
-    ours = decoders.Regard(model, LENGTH)
+    ours = decoding_peers.Regard(model, LENGTH)
     assert decoding.same_outputs(batches, found, ours) == {("another", 1): 1.0, ("another", 5): 1.0}
     greedy, beam = decoding.compared("what", found, ["Regard", "another"], {("another", 1): 1.0})
     rates = zip(found["Regard"].rates[1], found["another"].rates[1], strict=True)
@@ -189,7 +189,7 @@ def test_a_peer_that_says_something_else_is_refused(model, measured):
 
     batches = decoding.make_batches(2, ROWS, TINY.vocabulary, seed=0)
     with pytest.raises(RegardError, match="bench: another, beam 1: 2 of 10 outputs are not Regard's"):
-        decoding.same_outputs(batches, measured(model, batches, spoil), decoders.Regard(model, LENGTH))
+        decoding.same_outputs(batches, measured(model, batches, spoil), decoding_peers.Regard(model, LENGTH))
 
 
 def test_a_tie_may_fall_either_way(model, measured):
@@ -202,7 +202,7 @@ def test_a_tie_may_fall_either_way(model, measured):
 
     batches = decoding.make_batches(1, ROWS, TINY.vocabulary, seed=0)
     found = measured(model, batches, other)
-    ours = decoders.Regard(model, LENGTH)
+    ours = decoding_peers.Regard(model, LENGTH)
     assert decoding.same_outputs(batches, found, ours)["another", 1] == 0.0  # nothing is equal, and nothing refused
 
 
@@ -222,13 +222,13 @@ def test_another_length_is_refused(model, measured, spoil):
 @pytest.mark.parametrize("name", ["transformers", "joeynmt", "ctranslate2"])
 def test_a_peer_with_our_weights_says_the_same(name, model, batch):
     pytest.importorskip(name)
-    ours = decoders.Regard(model, LENGTH)
+    ours = decoding_peers.Regard(model, LENGTH)
     if name == "transformers":
-        peer = decoders.Marian(model, TINY, LENGTH)
+        peer = decoding_peers.Marian(model, TINY, LENGTH)
     elif name == "joeynmt":
-        peer = decoders.Joey(peers.JoeyTransformer(TINY, "post"), LENGTH, model)
+        peer = decoding_peers.Joey(training_peers.JoeyTransformer(TINY, "post"), LENGTH, model)
     else:
-        peer = decoders.CTranslate2(model, LENGTH)
+        peer = decoding_peers.CTranslate2(model, LENGTH)
     for beam in decoding.BEAMS:
         assert said(peer, batch, beam) == ours.without_end(ours.prepare(batch), beam)
 
@@ -236,8 +236,8 @@ def test_a_peer_with_our_weights_says_the_same(name, model, batch):
 @pytest.mark.filterwarnings("default")
 def test_joeynmts_gru_says_as_many_tokens(batch):
     pytest.importorskip("joeynmt")
-    outputs = said(decoders.Joey(peers.JoeyRNN(TINY), LENGTH), batch, 5)
-    ours = said(decoders.Regard(training.rnnsearch(TINY).objective.model, LENGTH), batch, 5)
+    outputs = said(decoding_peers.Joey(training_peers.JoeyRNN(TINY), LENGTH), batch, 5)
+    ours = said(decoding_peers.Regard(training.rnnsearch(TINY).objective.model, LENGTH), batch, 5)
     assert [len(each) for each in outputs] == [len(each) for each in ours] == [LENGTH + 1] * ROWS
 
 
@@ -256,15 +256,15 @@ def test_ctranslate2_scores_as_we_do(tmp_path, norm, positions, tied):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    words = [[decoders.special(i) for i in range(size)] for size in sizes]
-    decoders.convert(model, tmp_path, *words)
+    words = [[decoding_peers.special(i) for i in range(size)] for size in sizes]
+    decoding_peers.convert(model, tmp_path, *words)
     translator = ctranslate2.Translator(str(tmp_path), compute_type="float32", intra_threads=1)
     sources = [torch.randint(4, 31, (n,)).tolist() for n in (1, 5, 9)]
     targets = [torch.randint(4, sizes[1], (n,)).tolist() for n in (7, 2, 11)]
     found = translator.score_batch(
         *([[names[i] for i in ids] for ids in side] for side, names in zip((sources, targets), words, strict=True))
     )
-    for each, scored in zip(found, decoders.score(model, sources, targets), strict=True):
+    for each, scored in zip(found, decoding_peers.score(model, sources, targets), strict=True):
         assert each.log_probs == pytest.approx(scored.tokens, abs=1e-4)
 
 
@@ -273,16 +273,16 @@ def test_what_a_peer_cannot_be_is_refused(tmp_path):
         return kinds.build("transformer", kinds.Transformer(size=8, heads=2, layers=1, hidden=8, **options), 20, 20)
 
     with pytest.raises(ArgumentError, match="rotary positions, joined by add, given"):
-        decoders.convert(build(positions="rotary"), tmp_path, [], [])
+        decoding_peers.convert(build(positions="rotary"), tmp_path, [], [])
     with pytest.raises(ArgumentError, match="sinusoidal positions, joined by concatenate, given"):
-        decoders.convert(build(join="concatenate"), tmp_path, [], [])
-    for copy in (decoders.copy_to_marian, decoders.copy_to_joey):
+        decoding_peers.convert(build(join="concatenate"), tmp_path, [], [])
+    for copy in (decoding_peers.copy_to_marian, decoding_peers.copy_to_joey):
         with pytest.raises(ArgumentError, match="sinusoidal positions, pre-norm, tied output given"):
             copy(build(), None)
     biased = build(norm="post")
     torch.nn.init.ones_(biased.readout.bias)
     with pytest.raises(ArgumentError, match="JoeyNMT's tied output layer has none"):
-        decoders.copy_to_joey(biased, None)
+        decoding_peers.copy_to_joey(biased, None)
 
 
 @pytest.mark.parametrize("peer", decoding_cuda.PEERS, ids=lambda peer: peer.package)

@@ -8,7 +8,7 @@ import torch
 
 from regard.bench import training, training_cuda
 from regard.bench.pairs import bucketed, joined_at_random, make_pairs
-from regard.bench.peers import Sizes, TorchTransformer
+from regard.bench.training_peers import Sizes, TorchTransformer
 from regard.data.batching import collate
 from regard.data.tokenizer import PAD, UNKNOWN
 from regard.errors import RegardError

@@ -7,7 +7,7 @@ import tokenizers as library
 from data.cases import KINDS, TEXTS, normalised
 from tokenizers import models, trainers
 
-from regard.data.cutting import marked, normalise
+from regard.data.pre_tokenizer import marked, normalise
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import automatic_size, train
 from regard.errors import ConfigError, DataError

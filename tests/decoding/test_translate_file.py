@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sentences import Piece, pieces
+from regard.data.sentence_split import Piece, pieces
 from regard.decoding.translate_file import Fit, join_outputs
 from regard.run import Translation
 

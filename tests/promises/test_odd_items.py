@@ -17,9 +17,9 @@ from child import regard
 from PIL import Image
 from tiny import caption_table, document_table, question_table, table
 
-from regard.data.captions import pictures_in, survey
 from regard.data.documents import prepare_documents
-from regard.data.images import prepare_images
+from regard.data.images.caption_files import pictures_in, survey
+from regard.data.images.prepare import prepare_images
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
 from regard.tasks.start import start

@@ -11,7 +11,7 @@ from tiny import StopAt, caption_table, records, same_tensors
 
 from regard import load
 from regard.attention import weighting
-from regard.data.images import PictureBatch
+from regard.data.images.prepare import PictureBatch
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import TrainingError
 from regard.models.contract import Pictures, Tokens

@@ -8,8 +8,8 @@ from oracles import agree
 from tiny import records, same_tensors, table
 
 from regard.attention import watch
+from regard.data.alignments.links import Links
 from regard.data.batching import collate
-from regard.data.links import Links
 from regard.errors import ConfigError
 from regard.models.kinds import build, model_config
 from regard.tasks.guided import Guided, guided_at, missed

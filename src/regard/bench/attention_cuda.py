@@ -20,7 +20,7 @@ from regard.attention import Attention
 from regard.attention.cache import Prepared
 from regard.attention.score import Additive, Dot
 from regard.attention.span import Causal
-from regard.bench.card import ceilings, timed
+from regard.bench.gpu import ceilings, timed
 from regard.bench.measure import Result
 from regard.errors import RegardError
 from regard.kernels.garbage import uncollected

@@ -17,12 +17,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from regard.bench import decoders, peers, training
-from regard.bench.apart import Apart
-from regard.bench.decoders import Decoder, Outputs
+from regard.bench import decoding_peers, training, training_peers
+from regard.bench.decoding_peers import Decoder, Outputs
 from regard.bench.measure import Result, elsewhere
 from regard.bench.pairs import make_pairs
-from regard.bench.peers import Sizes
+from regard.bench.process import Apart
+from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import RegardError
@@ -80,7 +80,7 @@ def run(
     systems = {name: partial(make, name, sizes, seed, length) for name in (*TRANSFORMERS, *RNNS)}
     measured = measure({name: systems[name] for name in TRANSFORMERS}, batches, length + 1)
     regard = make("Regard", sizes, seed, length)
-    assert isinstance(regard, decoders.Regard)
+    assert isinstance(regard, decoding_peers.Regard)
     equal = same_outputs(batches, measured, regard)
     what = f"Transformer {sizes.layers}+{sizes.layers}, width {sizes.size}, {sizes.vocabulary} pieces, {shape}"
     yield from compared(what, measured, TRANSFORMERS, equal)
@@ -94,17 +94,17 @@ def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
     """A system by its name; all Transformers have the same weights."""
     torch.manual_seed(seed)
     if name == "Regard rnnsearch":
-        return decoders.Regard(training.rnnsearch(sizes).objective.model, length)
+        return decoding_peers.Regard(training.rnnsearch(sizes).objective.model, length)
     if name == "JoeyNMT GRU":
-        return decoders.Joey(peers.JoeyRNN(sizes), length)
+        return decoding_peers.Joey(training_peers.JoeyRNN(sizes), length)
     model = transformer(sizes)
     if name == "Transformers' Marian":
-        return decoders.Marian(model, sizes, length)
+        return decoding_peers.Marian(model, sizes, length)
     if name == "JoeyNMT":
-        return decoders.Joey(peers.JoeyTransformer(sizes, "post"), length, model)
+        return decoding_peers.Joey(training_peers.JoeyTransformer(sizes, "post"), length, model)
     if name.startswith("CTranslate2"):
-        return decoders.CTranslate2(model, length, name.split()[1])
-    return decoders.Regard(model, length)
+        return decoding_peers.CTranslate2(model, length, name.split()[1])
+    return decoding_peers.Regard(model, length)
 
 
 # ---- what is compared
@@ -190,7 +190,7 @@ def check_lengths(found: dict[str, Rate], steps: int) -> None:
 
 
 def same_outputs(
-    batches: Sequence[Batch], measured: dict[str, Rate], regard: decoders.Regard
+    batches: Sequence[Batch], measured: dict[str, Rate], regard: decoding_peers.Regard
 ) -> dict[tuple[str, int], float]:
     """The share of outputs that are Regard's, by system and beam; refused where they should be and are not.
 
@@ -231,7 +231,7 @@ def count_apart(model: Model, given: Tokens, mine: Outputs, theirs: Outputs, bea
     differing = Tokens.of(given.ids[rows], given.lengths[rows])
     pairs = [[mine[i], theirs[i]] for i in rows]
     count = 0
-    for (one, other), likely in zip(pairs, decoders.log_probs(model, differing, pairs), strict=True):
+    for (one, other), likely in zip(pairs, decoding_peers.log_probs(model, differing, pairs), strict=True):
         parting = next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
         a, b = (each[parting] if beam == 1 else sum(each) for each in likely)
         count += abs(a - b) > TIE

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from regard.bench import decoders, peers, training_cuda
-from regard.bench.card import ceilings
-from regard.bench.decoders import Decoder
+from regard.bench import decoding_peers, training_cuda, training_peers
 from regard.bench.decoding import transformer
+from regard.bench.decoding_peers import Decoder
+from regard.bench.gpu import ceilings
 from regard.bench.measure import Result, elsewhere
-from regard.bench.peers import Sizes
+from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.options import Options
@@ -120,21 +120,21 @@ class Peer(NamedTuple):
 
 def marian(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
     """MarianMTModel.generate."""
-    peer = decoders.Marian(model, sizes, OUT - 1)
+    peer = decoding_peers.Marian(model, sizes, OUT - 1)
     peer.net.to(device)
     return peer
 
 
 def marian_in_half(peer: Decoder) -> Decoder:
     """Weights in bfloat16."""
-    assert isinstance(peer, decoders.Marian)
+    assert isinstance(peer, decoding_peers.Marian)
     peer.net.to(torch.bfloat16)
     return peer
 
 
 def joey(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
     """JoeyNMT's search."""
-    peer = decoders.Joey(peers.JoeyTransformer(sizes, "post"), OUT - 1, model)
+    peer = decoding_peers.Joey(training_peers.JoeyTransformer(sizes, "post"), OUT - 1, model)
     peer.learner.to(device)
     return peer
 
@@ -154,7 +154,7 @@ class Cast(Decoder):
 
 def ctranslate2(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
     """CTranslate2 in half precision from the beginning."""
-    return decoders.CTranslate2(model, OUT - 1, "float16" if device == "cuda" else "float32", device)
+    return decoding_peers.CTranslate2(model, OUT - 1, "float16" if device == "cuda" else "float32", device)
 
 
 PEERS = (

@@ -19,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from regard.bench.measure import Result, agree, peak_memory
 from regard.bench.pairs import bucketed, joined_at_random, make_pairs
-from regard.bench.peers import JoeyRNN, JoeyTransformer, Learner, Marian, Regard, Sizes, TorchTransformer
+from regard.bench.training_peers import JoeyRNN, JoeyTransformer, Learner, Marian, Regard, Sizes, TorchTransformer
 from regard.data.batching import Batch
 from regard.errors import RegardError
 from regard.models import kinds

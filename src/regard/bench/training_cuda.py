@@ -23,10 +23,10 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from regard.bench.card import ceilings
+from regard.bench.gpu import ceilings
 from regard.bench.measure import Result, agree
 from regard.bench.pairs import Pair, make_pairs
-from regard.bench.peers import JoeyTransformer, Learner, Marian, Sizes, TorchTransformer
+from regard.bench.training_peers import JoeyTransformer, Learner, Marian, Sizes, TorchTransformer
 from regard.data.batching import Batch, Order, collate
 from regard.data.packing import pack, pad_up, step_of
 from regard.errors import RegardError

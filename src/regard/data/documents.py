@@ -1,8 +1,9 @@
 """Labelled documents, encoded: sentence by sentence, and the label as a number.
 
 A document's tokens are those of its sentences, with an END after each, "w w w END w w END"; its target is the index of
-its label among the labels of training, sorted. A sentence ends where a reader would say so (`regard.data.sentences`),
-or at `data.sentence_mark`, or where a function says so that a person gives; and at a line break of HTML, `<br />`.
+its label among the labels of training, sorted. A sentence ends where a reader would say so
+(`regard.data.sentence_split`), or at `data.sentence_mark`, or where a function says so that a person gives; and at a
+line break of HTML, `<br />`.
 
     prepared = prepare_documents(DataSettings(documents="train.tsv"))
     prepared = prepare_documents(data, splitter=lambda text: text.split(" ||| "))
@@ -16,11 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from regard.data import cache, sentences
+from regard.data import cache, sentence_split
 from regard.data.corpus import pairs
+from regard.data.first_pass import Survey, look_over, names
 from regard.data.prepare import Pair, Prepared, Reading, Rows, Say, prepared
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
-from regard.data.survey import Survey, look_over, names
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError, DataError
@@ -86,7 +87,7 @@ class Labelled(Reading):
             "documents": self.data.document_tokens,
             "labels": self.labels,
             "sentences": self.data.sentence_mark if self.own is None else self.known_by(self.own),
-            "rules": cache.digest(str(sentences.__file__)),
+            "rules": cache.digest(str(sentence_split.__file__)),
         }
 
     def known_by(self, splitter: Splitter) -> str:
@@ -166,7 +167,7 @@ def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitte
             if isinstance(found, str) or not all(isinstance(each, str) for each in found):
                 raise ArgumentError(f"splitter: {type(found).__name__} given back, expected a list of sentences")
             return found
-        return text.split(mark) if mark else [piece.text for piece in sentences.sentences(text)]
+        return text.split(mark) if mark else [piece.text for piece in sentence_split.sentences(text)]
 
     def split(text: str) -> list[str]:
         return [sentence for part in BREAK.split(text) if part for sentence in parts(part) if sentence.strip()]

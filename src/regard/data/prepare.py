@@ -18,12 +18,12 @@ from typing import Any
 
 import tokenizers as library
 
-from regard.data import cache, drawn
+from regard.data import builtin_text, cache
 from regard.data.cache import Encoded, Writer
 from regard.data.corpus import pairs
-from regard.data.pixels import Pixels
+from regard.data.first_pass import Survey, hash_of, look_over, names
+from regard.data.images.cache import Pixels
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
-from regard.data.survey import Survey, hash_of, look_over, names
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train_both
 from regard.errors import DataError
@@ -174,7 +174,7 @@ def prepare(
     """
     kind = Reading
     if data.linked:
-        from regard.data.linked import Linked
+        from regard.data.alignments.prepare import Linked
 
         kind = Linked
     return prepared(kind(data, tokenizer or TokenizerSettings()), say, tokenizers)
@@ -256,7 +256,7 @@ def fingerprints(reading: Reading) -> dict[str, object]:
     return {
         "training": [fingerprint(corpus) for corpus in reading.training],
         "validation": [fingerprint(corpus) for corpus in reading.validation],
-        "builtin": drawn.fingerprint(reading.data) if reading.data.builtin else None,
+        "builtin": builtin_text.fingerprint(reading.data) if reading.data.builtin else None,
     }
 
 
@@ -285,7 +285,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     """Encode everything into a folder; what the manifest should say of it."""
     data, training, validation = reading.data, reading.training, reading.validation
     if data.builtin:
-        training, validation = drawn.draw(folder / "drawn", data)
+        training, validation = builtin_text.draw(folder / "drawn", data)
     hold_out = not validation and bool(data.held_out)
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:

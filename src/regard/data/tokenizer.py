@@ -23,8 +23,8 @@ import numpy as np
 import tokenizers as library
 
 from regard.config import visible
-from regard.data.cutting import MARK, separable
-from regard.data.foreign import LARGEST, check_form, check_vocabulary, loaded_part
+from regard.data.pre_tokenizer import MARK, separable
+from regard.data.tokenizer_checks import LARGEST, check_form, check_vocabulary, loaded_part
 from regard.disk import write_whole
 from regard.errors import DataError
 from regard.reading import Unreadable, parse_json, read_bytes

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.cutting import MARK, marked, normalise, unmarked, words
-from regard.data.foreign import PIECE
+from regard.data.pre_tokenizer import MARK, marked, normalise, unmarked, words
 from regard.data.settings import TokenizerSettings
-from regard.data.shape import Shape, letters_in_common, unspaced
+from regard.data.text_profile import Shape, letters_in_common, unspaced
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, whole
+from regard.data.tokenizer_checks import PIECE
 from regard.errors import ConfigError, DataError
 
 __all__ = ["automatic_size", "suitable_kind", "train", "train_both"]

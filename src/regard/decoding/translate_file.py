@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.config import parse
-from regard.data.sentences import Piece, cut, pieces
+from regard.data.sentence_split import Piece, cut, pieces
 from regard.decoding.options import Options
 from regard.decoding.processes import Processes
 from regard.errors import CommandError, ConfigError

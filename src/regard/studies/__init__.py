@@ -1,8 +1,8 @@
-"""Claims from the literature, each run and set beside its numbers. One file a claim; `STUDIES` is the table of them.
+"""Claims from the literature, each run and set beside its numbers. A folder a claim; `STUDIES` is the table.
 
 A study is `run(seed=0, quick=False) -> Page`; one that trains its systems is `run(Setting) -> Page`. One that does
-both has a second module for what it trains, `run(Setting) -> Part`, which its page is joined with. Nothing heavy is
-imported until one is run.
+both has a second module for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing
+heavy is imported until one is run.
 """
 
 import difflib
@@ -19,12 +19,12 @@ __all__ = ["STUDIES", "Study", "run"]
 
 
 class Study(typing.NamedTuple):
-    """What a study is about, and the module that runs it."""
+    """What a study is about, and the folder of what runs it."""
 
     claim: str
     module: str
     trained: bool = False
-    training: str | None = None  # the module of what is trained beside it
+    training: bool = False  # whether its folder has a part that is trained, too
 
 
 STUDIES = {
@@ -36,19 +36,19 @@ STUDIES = {
     "scaling": Study(
         "dot products are divided by √d to keep the softmax where its gradient lives",
         "scaling",
-        training="scaling_trained",
+        training=True,
     ),
     "gradient": Study("gradients fade with distance in a recurrent network and do not in attention", "gradient"),
     "positions": Study(
         "attention does not see order: what is blind to it, what breaks that, and what that buys",
         "positions",
-        training="positions_trained",
+        training=True,
     ),
     "heads": Study("several heads are better than one, and too many are not", "heads", trained=True),
     "parallel": Study(
         "self-attention takes one step, and one layer from the first word to the last",
         "parallel",
-        training="parallel_trained",
+        training=True,
     ),
     "intra": Study("an LSTM that looks back at all its states predicts better than an LSTM", "intra", trained=True),
     "documents": Study("words and sentences that are weighed tell more than their mean", "documents", trained=True),
@@ -68,10 +68,10 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | Non
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise CommandError(f"there is no study {name!r}{hint} (there are {', '.join(STUDIES)})")
     study = STUDIES[name]
-    module = importlib.import_module(f"regard.studies.{study.module}")
+    module = importlib.import_module(f"regard.studies.{study.module}.claim")
     if study.trained:
         return module.run(setting or Setting(seeds=(seed,), quick=quick))
     page: Page = module.run(seed=seed, quick=quick)
-    if study.training is None or setting is None:
+    if not study.training or setting is None:
         return page
-    return page.joined(importlib.import_module(f"regard.studies.{study.training}").run(setting))
+    return page.joined(importlib.import_module(f"regard.studies.{study.module}.training").run(setting))

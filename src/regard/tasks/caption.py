@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from regard.data.batching import Order, Position
 from regard.data.cache import Encoded
-from regard.data.images import PictureBatch, load_pictures
+from regard.data.images.prepare import PictureBatch, load_pictures
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizer
 from regard.decoding.batches import search_pictures

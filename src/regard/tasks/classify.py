@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.data.batching import Order, Position
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
-from regard.data.captions import named
-from regard.data.pictures import load_pictures
+from regard.data.images.batching import load_pictures
+from regard.data.images.caption_files import named
 from regard.data.prepare import Prepared
 from regard.decoding.sources import source_of
 from regard.errors import ArgumentError, TrainingError

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from regard.attention.heads import Heads
 from regard.attention.watch import watch
+from regard.data.alignments.links import Links
 from regard.data.batching import Batch
-from regard.data.links import Links
 from regard.data.packing import PackedBatch
 from regard.errors import ConfigError
 from regard.models.contract import Memory, Model, Tokens

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 import torch
 
-from regard.data.foreign import LARGEST
 from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
+from regard.data.tokenizer_checks import LARGEST
 from regard.disk import reason, write_whole
 from regard.errors import CheckpointError, ConfigError, RegardError, TrainingError
 from regard.machine import MPS, most_threads

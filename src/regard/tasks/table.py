@@ -42,7 +42,7 @@ def prepare_for(
     data, given = settings.data, {"say": say, "tokenizers": tokenizers}
     known: dict[str, Any] = {**given, "labels": tuple(labels) or None}
     if data.reads == "pictures":
-        from regard.data.images import prepare_images
+        from regard.data.images.prepare import prepare_images
 
         return prepare_images(data, settings.tokenizer, settings.task, **known)
     if data.reads == "documents":

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.alignments.links import Linking
 from regard.data.batching import Order, Position, load, read
 from regard.data.bpe_dropout import BpeDropout
-from regard.data.links import Linking
 from regard.data.packing import PackedBatch, pack, pad_up, step_of
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizers

@@ -21,7 +21,7 @@ from tiny import free_port, table
 
 from regard import load
 from regard.cli.main import app
-from regard.data.sentences import pieces
+from regard.data.sentence_split import pieces
 from regard.io.pharaoh import parse_pharaoh
 from regard.tasks.start import start
 

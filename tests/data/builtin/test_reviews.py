@@ -7,7 +7,7 @@ import pytest
 
 from regard.data.builtin import generate
 from regard.data.builtin.reviews import ELSEWHERE, TOPICS, Options
-from regard.data.sentences import sentences
+from regard.data.sentence_split import sentences
 from regard.errors import ArgumentError
 
 GOOD = re.findall(

@@ -219,7 +219,7 @@ def test_places_of_a_picture():
 def test_a_picture_is_read_from_its_file(tmp_path):
     from PIL import Image
 
-    from regard.data.pictures import read_for
+    from regard.data.images.batching import read_for
 
     path = tmp_path / "drawn.png"
     Image.fromarray(item_of("captioner").movedim(0, -1).numpy()).save(path)

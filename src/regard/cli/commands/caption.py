@@ -64,7 +64,7 @@ def caption(
     regard caption runs/flickr8k photo.jpg writes the caption; of several pictures, or a folder, each stands behind its
     path and a tab. One that cannot be read is named on standard error and left out.
     """
-    from regard.data.captions import NAMED, named, pictures_in
+    from regard.data.images.caption_files import NAMED, named, pictures_in
     from regard.decoding.processes import Processes
     from regard.decoding.translate_file import search_options
     from regard.errors import CommandError, DataError
@@ -75,7 +75,7 @@ def caption(
     paths = pictures_in(pictures, print_message)
     check_out(out, *pictures)
 
-    from regard.data.pictures import read_for
+    from regard.data.images.batching import read_for
     from regard.run import load
 
     opened = load(run, checkpoint=checkpoint, device=Processes().device(device))

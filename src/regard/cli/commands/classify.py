@@ -55,8 +55,8 @@ def classify(
 
 def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
     """The label of each picture; those that cannot be read are named, and counted."""
-    from regard.data.captions import NAMED, named, pictures_in
-    from regard.data.pictures import read_for
+    from regard.data.images.batching import read_for
+    from regard.data.images.caption_files import NAMED, named, pictures_in
     from regard.errors import CommandError, DataError
     from regard.io.formats import label_line
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from regard.data.captions import pictures_in
+from regard.data.images.caption_files import pictures_in
 from regard.errors import CommandError
 from regard.inspection.collect.open_run import Opened
 from regard.io.lines import read_chunks

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.config import parse
 from regard.data.documents import encode_documents
-from regard.data.pictures import read_for
+from regard.data.images.batching import read_for
 from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer, Tokenizers
 from regard.decoding.batches import label_log_probs, search_in_batches
 from regard.decoding.ensemble import Ensemble

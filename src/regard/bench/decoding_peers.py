@@ -1,0 +1,367 @@
+"""Systems that decode beside Regard: Marian of Transformers, JoeyNMT and CTranslate2.
+
+Each turns a batch of sources into outputs of a fixed number of tokens, as its users would ask for them. Regard's search
+ends an output that has reached its limit, and weighs that END, which is one more step of the model; so the others,
+which stop without one, are asked for one more token. All of the Transformers get the weights of one Regard Transformer,
+so that outputs can be compared token by token.
+`pip install 'regard[peers]'` brings CTranslate2, too; `peers` says how the others come.
+"""
+
+# b sentences · m source positions · d width
+import importlib
+import tempfile
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.heads import Heads
+from regard.bench import training_peers
+from regard.bench.training_peers import Sizes
+from regard.data.batching import Batch
+from regard.data.tokenizer import END, PAD, START, UNKNOWN
+from regard.decoding.batches import score_pairs
+from regard.decoding.options import Options
+from regard.decoding.search import search
+from regard.errors import ArgumentError
+from regard.models.contract import Model, Tokens
+from regard.models.transformer.model import TransformerModel
+
+__all__ = ["CTranslate2", "Decoder", "Joey", "Marian", "Outputs", "Regard", "convert", "log_probs"]
+
+Outputs = list[list[int]]
+
+POSITIONS = 1024  # rows of a converted table of positions
+
+
+class Decoder:
+    """A system that says `length` tokens for every sentence, and takes one more step."""
+
+    def __init__(self, length: int):
+        self.length, self.steps = length, length + 1
+
+    def prepare(self, batch: Batch) -> Any:
+        """The batch as this system takes it; not timed."""
+        return batch
+
+    def __call__(self, given: Any, beam: int) -> Any:
+        """What is timed: from prepared sources to the system's own outputs. A beam of 1 is greedy."""
+        raise NotImplementedError
+
+    def tokens(self, outputs: Any, given: Any) -> Outputs:
+        """The tokens of the best output of each sentence, one a step, in the order of the batch; not timed."""
+        raise NotImplementedError
+
+
+class Regard(Decoder):
+    """A model of Regard's under its own search."""
+
+    def __init__(self, model: Model, length: int):
+        super().__init__(length)
+        self.model = model.eval()
+
+    def prepare(self, batch: Batch) -> Tokens:
+        """Rows and their lengths."""
+        return Tokens.of(batch.source, batch.source_lengths)
+
+    def __call__(self, given: Tokens, beam: int) -> Any:
+        """No penalty on length, which is the same for all."""
+        options = Options(beam=beam, length_penalty=0.0, shortest=self.length, longest=self.length)
+        return search(self.model, given, options)
+
+    def tokens(self, outputs: Any, given: Tokens) -> Outputs:
+        """The best of each, with its END."""
+        return [[*found.outputs[0].tokens, END] for found in outputs]
+
+    def without_end(self, given: Tokens, beam: int) -> Outputs:
+        """What the others should find: the likeliest outputs of a token a step, no END weighed."""
+        options = Options(beam=beam, nbest=beam, length_penalty=0.0, shortest=self.steps, longest=self.steps)
+        found = [[output.tokens for output in each.outputs] for each in search(self.model, given, options)]
+        likely = log_probs(self.model, given, found)
+        return [max(zip(map(sum, each), said, strict=True))[1] for each, said in zip(likely, found, strict=True)]
+
+
+def log_probs(model: Model, given: Tokens, outputs: list[Outputs]) -> list[list[list[float]]]:
+    """The log-probability of every token of some outputs for each source, teacher forced."""
+    rows = zip(given.ids.tolist(), given.lengths.tolist(), outputs, strict=True)
+    pairs = [(row[:length], tokens) for row, length, said in rows for tokens in said]
+    scored = iter(score_pairs(model, *map(list, zip(*pairs, strict=True))))
+    return [[next(scored).tokens[:-1] for _ in said] for said in outputs]
+
+
+# ---- Marian
+
+
+class Marian(Decoder):
+    """MarianMTModel.generate, with its cache."""
+
+    def __init__(self, model: TransformerModel, sizes: Sizes, length: int):
+        super().__init__(length)
+        self.net: Any = training_peers.Marian(sizes).net.eval()
+        copy_to_marian(model, self.net)
+        settings = self.net.generation_config
+        settings.forced_eos_token_id = settings.bad_words_ids = None  # Marian's own defaults end every output
+        self.options: dict[str, Any] = {
+            "min_new_tokens": self.steps,
+            "max_new_tokens": self.steps,
+            "length_penalty": 0.0,
+            "do_sample": False,
+            "use_cache": True,
+        }
+
+    def prepare(self, batch: Batch) -> dict[str, Tensor]:
+        """Rows and a mask of what is there."""
+        there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
+        return {"input_ids": batch.source, "attention_mask": there.long()}
+
+    def __call__(self, given: dict[str, Tensor], beam: int) -> Tensor:
+        """Its greedy search has no length penalty to be told of."""
+        options = self.options if beam > 1 else {k: v for k, v in self.options.items() if k != "length_penalty"}
+        return self.net.generate(**given, num_beams=beam, **options)
+
+    def tokens(self, outputs: Tensor, given: dict[str, Tensor]) -> Outputs:
+        """Without the start."""
+        return outputs[:, 1:].tolist()
+
+
+@torch.no_grad()
+def copy_to_marian(model: TransformerModel, net: Any) -> None:
+    """Give a MarianMTModel all weights of a Regard Transformer with `norm="post"` and tied output."""
+    check_sinusoidal(model, "post")
+    for embedding, stack, blocks in (
+        (model.source, net.model.encoder, model.encoder.blocks),
+        (model.target, net.model.decoder, model.decoder.blocks),
+    ):
+        stack.embed_tokens.weight.copy_(embedding.tokens.weight)
+        stack.embed_positions.weight.copy_(table(embedding, len(stack.embed_positions.weight)))
+        layers: Iterable[tuple[Any, Any]] = zip(stack.layers, blocks, strict=True)
+        for layer, block in layers:
+            pairs = [(layer.self_attn, layer.self_attn_layer_norm, block.attention, block.attention_norm)]
+            if block.cross is not None:
+                pairs.append((layer.encoder_attn, layer.encoder_attn_layer_norm, block.cross, block.cross_norm))
+            for attention, norm, heads, heads_norm in pairs:
+                fill((attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj), heads)
+                norm.load_state_dict(heads_norm.state_dict())
+            layer.fc1.load_state_dict(block.feed[0].state_dict())
+            layer.fc2.load_state_dict(block.feed[2].state_dict())
+            layer.final_layer_norm.load_state_dict(block.feed_norm.state_dict())
+    net.lm_head.weight = net.model.decoder.embed_tokens.weight
+    net.final_logits_bias.copy_(model.readout.bias)
+
+
+def fill(projections: Iterable[Any], heads: Heads) -> None:
+    """Give a peer's projections of queries, keys, values and output the weights of a Heads."""
+    for linear, (weight, bias) in zip(projections, parts(heads), strict=True):
+        linear.weight.copy_(weight)
+        linear.bias.copy_(bias)
+
+
+# ---- JoeyNMT
+
+
+class Joey(Decoder):
+    """JoeyNMT's search, with any model of its; a Transformer may get Regard's weights."""
+
+    def __init__(self, learner: training_peers.Joey, length: int, model: TransformerModel | None = None):
+        super().__init__(length)
+        self.learner = learner.eval()
+        self.learner.net.eval()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.search = importlib.import_module("joeynmt.search").search
+        if model is not None:
+            copy_to_joey(model, learner.net)
+
+    def prepare(self, batch: Batch) -> Any:
+        """Longest sources first, and where each was before."""
+        made = self.learner.batch(
+            batch.source, batch.source_lengths, None, None, None, torch.arange(len(batch)),
+            batch.source.device, PAD, END,
+        )  # fmt: skip
+        return made, made.sort_by_src_length()
+
+    def __call__(self, given: Any, beam: int) -> Any:
+        """Its greedy search for a beam of 1."""
+        return self.search(
+            self.learner.net, given[0], self.steps, beam, 0.0, min_output_length=self.steps, return_prob="none"
+        )[0]
+
+    def tokens(self, outputs: Any, given: Any) -> Outputs:
+        """In the order of the batch."""
+        return [outputs[i].tolist() for i in given[1]]
+
+
+@torch.no_grad()
+def copy_to_joey(model: TransformerModel, net: Any) -> None:
+    """Give a JoeyNMT Transformer, post-norm, all weights of a Regard one; its output layer has no bias to be given."""
+    check_sinusoidal(model, "post")
+    if bool(model.readout.bias.any()):
+        raise ArgumentError("model: an output bias that is not zero given, JoeyNMT's tied output layer has none")
+    for embedding, words, stack, blocks in (
+        (model.source, net.src_embed, net.encoder, model.encoder.blocks),
+        (model.target, net.trg_embed, net.decoder, model.decoder.blocks),
+    ):
+        words.lut.weight.copy_(embedding.tokens.weight)
+        layers: Iterable[tuple[Any, Any]] = zip(stack.layers, blocks, strict=True)
+        for layer, block in layers:
+            if block.cross is None:
+                pairs = [(layer.src_src_att, layer.layer_norm, block.attention, block.attention_norm)]
+            else:
+                pairs = [
+                    (layer.trg_trg_att, layer.x_layer_norm, block.attention, block.attention_norm),
+                    (layer.src_trg_att, layer.dec_layer_norm, block.cross, block.cross_norm),
+                ]
+            for attention, norm, heads, heads_norm in pairs:
+                fill((attention.q_layer, attention.k_layer, attention.v_layer, attention.output_layer), heads)
+                norm.load_state_dict(heads_norm.state_dict())
+            feed = layer.feed_forward
+            feed.pwff_layer[0].load_state_dict(block.feed[0].state_dict())
+            feed.pwff_layer[3].load_state_dict(block.feed[2].state_dict())
+            feed.layer_norm.load_state_dict(block.feed_norm.state_dict())
+    net.decoder.output_layer.weight = net.trg_embed.lut.weight
+    for module in net.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.eps = nn.LayerNorm(1).eps  # JoeyNMT's is a tenth of torch's
+
+
+# ---- CTranslate2
+
+
+class CTranslate2(Decoder):
+    """CTranslate2's translate_batch with a converted Regard Transformer."""
+
+    def __init__(self, model: TransformerModel, length: int, compute: str = "float32", device: str = "cpu"):
+        super().__init__(length)
+        library = importlib.import_module("ctranslate2")
+        words = [special(i) for i in range(model.readout.out_features)]
+        self.words = [special(i) for i in range(model.source.tokens.num_embeddings)]
+        self.numbers = {word: number for number, word in enumerate(words)}
+        with tempfile.TemporaryDirectory() as folder:
+            convert(model, Path(folder), self.words, words)
+            self.translator = library.Translator(
+                folder, device, compute_type=compute, inter_threads=1, intra_threads=torch.get_num_threads()
+            )
+
+    def prepare(self, batch: Batch) -> list[list[str]]:
+        """Pieces: that is what it takes."""
+        rows = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)
+        return [[self.words[i] for i in row[:n]] for row, n in rows]
+
+    def __call__(self, given: list[list[str]], beam: int) -> Any:
+        """One batch of all sentences."""
+        return self.translator.translate_batch(
+            given,
+            beam_size=beam,
+            length_penalty=0.0,
+            min_decoding_length=self.steps,
+            max_decoding_length=self.steps,
+        )
+
+    def tokens(self, outputs: Any, given: list[list[str]]) -> Outputs:
+        """Back to numbers."""
+        return [[self.numbers[word] for word in each.hypotheses[0]] for each in outputs]
+
+
+def special(number: int) -> str:
+    """A made-up piece."""
+    return {PAD: "<pad>", START: "<s>", END: "</s>", UNKNOWN: "<unk>"}.get(number, str(number))
+
+
+def convert(model: TransformerModel, folder: Path, source: list[str], target: list[str]) -> None:
+    """Write a Regard Transformer to a folder that `ctranslate2.Translator` opens, in float32.
+
+    `source` and `target` are the pieces of the two vocabularies, by number. Norms may stand before or after; positions
+    are a table, as long as those that were learned, or 1,024 rows where they are sinusoidal.
+    """
+    config = model.config
+    check_positions(model)
+    specs = importlib.import_module("ctranslate2.specs")
+    depths = len(model.encoder.blocks), len(model.decoder.blocks)
+    spec = specs.TransformerSpec.from_config(depths, config.heads, pre_norm=config.norm == "pre")
+    for embedding, words, stack, part in (
+        (model.source, spec.encoder.embeddings[0], spec.encoder, model.encoder),
+        (model.target, spec.decoder.embeddings, spec.decoder, model.decoder),
+    ):
+        words.weight = array(embedding.tokens.weight)
+        rows = config.length if config.positions == "learned" else POSITIONS
+        stack.position_encodings.encodings = array(table(embedding, rows))
+        if config.norm == "pre":
+            set_norm(stack.layer_norm, part.final_norm)
+        layers: Iterable[tuple[Any, Any]] = zip(stack.layer, part.blocks, strict=True)
+        for layer, block in layers:
+            projection, output = block.attention.projection, block.attention.output
+            set_linear(layer.self_attention.linear[0], projection.weight, projection.bias)
+            set_linear(layer.self_attention.linear[1], output.weight, output.bias)
+            set_norm(layer.self_attention.layer_norm, block.attention_norm)
+            if block.cross is not None:
+                query, keys, values, (weight, bias) = parts(block.cross)
+                set_linear(layer.attention.linear[0], *query)
+                set_linear(layer.attention.linear[1], *(torch.cat(both) for both in zip(keys, values, strict=True)))
+                set_linear(layer.attention.linear[2], weight, bias)
+                set_norm(layer.attention.layer_norm, block.cross_norm)
+            set_linear(layer.ffn.linear_0, block.feed[0].weight, block.feed[0].bias)
+            set_linear(layer.ffn.linear_1, block.feed[2].weight, block.feed[2].bias)
+            set_norm(layer.ffn.layer_norm, block.feed_norm)
+    set_linear(spec.decoder.projection, model.readout.weight, model.readout.bias)
+    spec.register_source_vocabulary(list(source))
+    spec.register_target_vocabulary(list(target))
+    spec.config.bos_token = spec.config.decoder_start_token = target[START]
+    spec.config.eos_token, spec.config.unk_token = target[END], target[UNKNOWN]
+    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    spec.validate()
+    spec.optimize()
+    spec.save(str(folder))
+
+
+def set_linear(spec: Any, weight: Tensor, bias: Tensor) -> None:
+    """A layer's weight and bias."""
+    spec.weight, spec.bias = array(weight), array(bias)
+
+
+def set_norm(spec: Any, norm: Any) -> None:
+    """A layer norm's gain and bias."""
+    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
+
+
+def array(x: Tensor) -> np.ndarray:
+    """A copy in float32."""
+    return x.detach().to("cpu", torch.float32).numpy().copy()
+
+
+# ---- what the copies share
+
+
+def parts(heads: Heads) -> list[tuple[Tensor, Tensor]]:
+    """Weight and bias of the projections of queries, keys and values, and of the output."""
+    assert heads.projection is not None
+    assert heads.output is not None
+    sizes = (heads.query_size, heads.query_size, heads.value_size)
+    split = zip(heads.projection.weight.split(sizes), heads.projection.bias.split(sizes), strict=True)
+    return [*split, (heads.output.weight, heads.output.bias)]
+
+
+def table(embedding: Any, length: int) -> Float[Tensor, "n d"]:
+    """What the first positions add to an embedding."""
+    return embedding.positions(embedding.tokens.weight.new_zeros(1, length, embedding.tokens.embedding_dim))[0]
+
+
+def check_positions(model: TransformerModel) -> None:
+    """Refuse positions that are not a table of what is added."""
+    config = model.config
+    if config.positions not in ("sinusoidal", "learned") or config.join != "add":
+        given = f"{config.positions} positions, joined by {config.join},"
+        raise ArgumentError(f"model: {given} given, expected sinusoidal or learned ones that are added")
+
+
+def check_sinusoidal(model: TransformerModel, norm: str) -> None:
+    """Refuse what a peer's Transformer cannot be."""
+    check_positions(model)
+    config = model.config
+    if (config.positions, config.norm, config.tied) != ("sinusoidal", norm, "output"):
+        given = f"{config.positions} positions, {config.norm}-norm, tied {config.tied}"
+        raise ArgumentError(f"model: {given} given, expected sinusoidal positions, {norm}-norm, tied output")

@@ -1,0 +1,1 @@
+"""Word links beside the pairs of a corpus."""

@@ -1,0 +1,87 @@
+"""Parallel corpora with word links beside their pairs, as alignments are kept: `0-0 1-2`, source first, from 0.
+
+Words are what stands between white space in a line of a file. Links are checked as they are read, and kept between the
+words that the tokenizer tells apart: mostly the same, and a tag before the source is one more. Where they are not as
+many, the pair goes on without its links, and is counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from regard.data.alignments.links import Words
+from regard.data.corpus import linked
+from regard.data.prepare import Pair, Reading, Rows, content
+from regard.data.settings import CorpusSettings
+from regard.data.tokenizer import Tokenizer, Tokenizers
+from regard.errors import DataError
+from regard.io.pharaoh import Slips, marked_links, parse_pharaoh
+
+__all__ = ["Linked"]
+
+
+class Linked(Reading):
+    """Two texts, and the links of their words."""
+
+    linked = True
+
+    def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
+        """Every row of a corpus; its links are a text still, but a right one. Of a slip the links are left out."""
+        slips = Slips(str(corpus.alignment or corpus.file))
+        for number, (source, target, text) in enumerate(linked(corpus, self.remarks.append), 1):
+            problem = None
+            if text.strip():
+                problem = wrong_in(text, len(source.split()), len(target.split()))
+                slips.add(number, problem)
+            yield source, target, "" if problem else text
+        slips.end(self.remarks.append, "the pair is trained on without its links")
+
+    def facts(self) -> dict[str, object]:
+        """The links' files beside the others."""
+        if self.data.builtin:
+            return {"alignment": self.data.alignment}
+        corpora = [*self.training, *self.validation]
+        hashes = [content(corpus.alignment) if corpus.alignment else None for corpus in corpora]
+        return {"alignment": hashes, "columns": [corpus.alignment_column for corpus in corpora]}
+
+    def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
+        """The rows that are kept, with their links."""
+        kept = super().encode(rows, tag, tokenizers, counts)
+        before = int(tag is not None)
+        sources, targets = counted(tokenizers.source, kept.sources), counted(tokenizers.target, kept.targets)
+        links = list[list[tuple[int, int]]]()
+        for (source_text, target_text, text), words in zip(kept.texts, zip(sources, targets, strict=True), strict=True):
+            right = words == (len(source_text.split()), len(target_text.split()))
+            found = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
+            counts["linked"] += bool(found and right)
+            counts["unlinked"] += bool(found and not right)
+            links.append(found if right else [])
+        return Rows(kept.texts, kept.sources, kept.targets, links)
+
+    def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
+        """How many have links, and how many lost theirs."""
+        lost = counts.get("unlinked", 0)
+        other = f" ({lost:,} lost theirs: the tokenizer tells other words apart than white space does)" if lost else ""
+        return f", {counts.get('linked', 0):,} of them with word links{other}"
+
+
+def wrong_in(text: str, sources: int, targets: int) -> str | None:
+    """What is wrong with a line of links: it cannot be read, or they lead to words that are not there."""
+    try:
+        links = marked_links(text)
+    except DataError as error:
+        return str(error)
+    for link, _, piece in links:
+        for side, number, words in zip(("source", "target"), link, (sources, targets), strict=True):
+            if number >= words:
+                return f"the link {piece} given, but its {side} has {words:,} words, counted from 0"
+    return None
+
+
+def counted(tokenizer: Tokenizer, rows: list[list[int]]) -> list[int]:
+    """How many words each row has to the tokenizer."""
+    flat = np.array([i for row in rows for i in row], np.int64)
+    counts: list[int] = Words(tokenizer).cut(flat, np.array([len(row) for row in rows], np.int64)).counts.tolist()
+    return counts

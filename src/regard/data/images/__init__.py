@@ -1,0 +1,1 @@
+"""Pictures: files of captions, decoded pixels in a cache, batches."""

@@ -1,0 +1,171 @@
+"""Batches of pictures: pixels as bytes, cut and mirrored anew every epoch, with their captions or labels.
+
+What is cut off and which pictures are mirrored is a function of (seed, epoch, picture), so that a run that is resumed
+sees the same.
+"""
+
+# b pictures · r captions of all of them · n target tokens · k labels, one a picture or none · h w height and width
+# s side of the stored pictures
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Int, Int64, UInt8
+from torch import Tensor
+
+from regard.data.batching import mixed, spread
+from regard.data.cache import Encoded
+from regard.data.images.decode import read_picture
+from regard.data.settings import DataSettings
+from regard.data.tokenizer import END, PAD, START
+from regard.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from regard.data.prepare import Prepared
+
+__all__ = ["PictureBatch", "load_pictures", "read_for", "stored_side"]
+
+
+@dataclass(frozen=True)
+class PictureBatch:
+    """Pictures, each once, and all their captions; or their labels."""
+
+    pixels: UInt8[Tensor, "b 3 h w"]
+    picture: Int64[Tensor, " r"]  # which picture a caption is of, rising
+    target: Int64[Tensor, "r n"]  # START … END
+    target_lengths: Int64[Tensor, " r"]  # the tokens to predict: with END, without START
+    labels: Int64[Tensor, " k"]
+    tokens: int  # to predict: of all captions, or one label a picture
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def halves(self) -> tuple["PictureBatch", "PictureBatch"]:
+        """The first and the last pictures."""
+        if len(self) < 2:
+            raise ArgumentError("a batch of one picture cannot be halved")
+        middle = (len(self) + 1) // 2
+        return self.part(0, middle), self.part(middle, len(self))
+
+    def part(self, first: int, last: int) -> "PictureBatch":
+        """Some of the pictures. It reads numbers back from the device."""
+        rows = (self.picture >= first) & (self.picture < last)
+        lengths, labels = self.target_lengths[rows], self.labels[first:last]
+        width = int(lengths.max()) + 1 if len(lengths) else 0
+        tokens = int(lengths.sum()) if len(self.picture) else len(labels)
+        target = self.target[rows, :width]
+        return PictureBatch(self.pixels[first:last], self.picture[rows] - first, target, lengths, labels, tokens)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PictureBatch":
+        """The same on a device."""
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "PictureBatch":
+        """The same in memory that a device can copy from by itself."""
+        return self.each(Tensor.pin_memory)
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> "PictureBatch":
+        """The same with every tensor moved."""
+        return PictureBatch(
+            move(self.pixels),
+            move(self.picture),
+            move(self.target),
+            move(self.target_lengths),
+            move(self.labels),
+            self.tokens,
+        )
+
+
+def stored_side(data: DataSettings) -> int:
+    """Pixels of a side in the cache: so many more than `image_size` that `crop` of them can be cut off."""
+    return math.ceil(data.image_size / (1 - data.crop))
+
+
+def read_for(data: DataSettings, path: str | Path) -> UInt8[np.ndarray, "3 h w"]:
+    """A picture file as a model sees it that was trained with these settings."""
+    return middle(read_picture(path, stored_side(data))[None], data.image_size)[0]
+
+
+def load_pictures(
+    prepared: "Prepared",
+    encoded: Encoded,
+    indices: Int[np.ndarray, " b"] | Sequence[int],
+    *,
+    train: bool,
+    data: DataSettings,
+    seed: int = 0,
+    epoch: int = 0,
+) -> PictureBatch:
+    """A batch of pictures of `encoded`, prepared.train or prepared.valid; equal calls give equal batches.
+
+    With `train`, pictures are cut and mirrored as the settings say; without, the middle of each is taken as it is.
+    """
+    if prepared.pictures is None:
+        raise ArgumentError("prepared: of a corpus without pictures, expected one from prepare_images")
+    indices = np.asarray(indices, np.int64)
+    lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
+    starts = np.asarray(encoded.offsets[indices])
+    places = np.asarray(encoded.tokens[starts]).astype(np.int64)
+    targets = np.asarray(encoded.tokens[spread(starts + 1, lengths[:, 1])]).astype(np.int64)
+    pixels = seen(prepared.pictures[places], places, data, seed, epoch) if train else None
+    if pixels is None:
+        pixels = middle(prepared.pictures[places], data.image_size)
+    images = torch.from_numpy(pixels)
+    none = torch.zeros(0, dtype=torch.long)
+    if prepared.labels:
+        empty = torch.zeros(0, 0, dtype=torch.long)
+        return PictureBatch(images, none, empty, none, torch.from_numpy(targets), len(targets))
+    picture, target, predicted = captions(targets, lengths[:, 1])
+    return PictureBatch(
+        images,
+        torch.from_numpy(picture),
+        torch.from_numpy(target),
+        torch.from_numpy(predicted),
+        none,
+        int(predicted.sum()),
+    )
+
+
+def captions(
+    flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " b"]
+) -> tuple[Int64[np.ndarray, " r"], Int64[np.ndarray, "r n"], Int64[np.ndarray, " r"]]:
+    """Which picture each caption is of, their tokens from START to END, padded, and how many are to be predicted."""
+    # An END behind every caption: those between them are there, the last one of each picture is not.
+    ends = np.cumsum(lengths)
+    closed = np.insert(flat, ends, END)
+    stops = np.nonzero(closed == END)[0]
+    predicted = np.diff(stops, prepend=-1)
+    picture = np.searchsorted(ends + np.arange(len(ends)), stops)
+    target = np.full((len(stops), int(predicted.max()) + 1), PAD, np.int64)
+    target[:, 0] = START
+    target[:, 1:][np.arange(target.shape[1] - 1) < predicted[:, None]] = closed
+    return picture, target, predicted
+
+
+def middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.ndarray, "b 3 h w"]:
+    """The middle of every picture."""
+    edge = (pixels.shape[-1] - size) // 2
+    return np.ascontiguousarray(pixels[..., edge : edge + size, edge : edge + size])
+
+
+def seen(
+    pixels: UInt8[np.ndarray, "b 3 s s"], places: Int64[np.ndarray, " b"], data: DataSettings, seed: int, epoch: int
+) -> UInt8[np.ndarray, "b 3 h w"]:
+    """Every picture, cut at a place of its own and perhaps mirrored."""
+    if not data.flip and not data.crop:
+        return middle(pixels, data.image_size)
+    size = data.image_size
+    key = mixed(mixed(mixed(seed) + np.uint64(epoch)) + np.uint64(1))
+    drawn = mixed(places.astype(np.uint64) + key)
+    room = np.uint64(pixels.shape[-1] - size + 1)
+    top, left = mixed(drawn + np.uint64(1)) % room, mixed(drawn + np.uint64(2)) % room
+    mirrored = (drawn & np.uint64(1)).astype(bool) & data.flip
+    found = np.empty((len(pixels), 3, size, size), np.uint8)
+    for i, (y, x) in enumerate(zip(top.tolist(), left.tolist(), strict=True)):
+        part = pixels[i, :, y : y + size, x : x + size]
+        found[i] = part[..., ::-1] if mirrored[i] else part
+    return found

@@ -1,0 +1,209 @@
+"""Which captions, or which label, belong to which picture: the forms that people keep them in. Imports no torch.
+
+- lines of picture, tab, caption; a picture with several captions has several lines
+- Flickr8k's and Flickr30k's token files: the same, with #0, #1 … after the picture's name
+- Karpathy's JSON: pictures with sentences, and the split each is of
+- lines of picture, tab, label; or folders whose names are the labels
+
+Gzip or not, as everywhere.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.data.corpus import columns, lines
+from regard.data.images.decode import ENDINGS
+from regard.errors import DataError
+from regard.io.lines import Say, ignore, read_whole
+
+__all__ = ["Captions", "Found", "named", "pictures_in", "read_captions", "read_labels", "read_list", "survey"]
+
+NAMED = 10  # pictures that a command names which it cannot read; more are counted
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+NUMBERED = re.compile(r"#\d+$")
+SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
+
+
+@dataclass
+class Captions:
+    """The captions of a file, by picture, in its order."""
+
+    captions: dict[str, list[str]] = field(default_factory=dict)
+    splits: dict[str, str] = field(default_factory=dict)  # Karpathy's: train, valid or test
+    blank: int = 0
+
+    def add(self, picture: str, caption: str) -> None:
+        """One more caption."""
+        if caption := " ".join(caption.split()):
+            self.captions.setdefault(picture, []).append(caption)
+        else:
+            self.blank += 1
+
+
+def read_captions(path: str | Path, say: Say = ignore) -> Captions:
+    """A file of captions, in any of the three forms; `say` is told of what cannot be read and is left out."""
+    first = next((line for line in lines(path) if line.strip()), "")
+    if first.lstrip().startswith(("{", "[")):
+        return karpathy(path, say)
+    found = Captions()
+    for picture, caption in columns(path, 1, 2, say=say):
+        if picture.strip():
+            found.add(NUMBERED.sub("", picture.strip()), caption)
+    return found
+
+
+def karpathy(path: str | Path, say: Say = ignore) -> Captions:
+    """Karpathy's JSON: {"images": [{"filename", "filepath", "split", "sentences": [{"raw"}]}]}."""
+    try:
+        content = json.loads(read_whole(path))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON: {error}") from None
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list):
+        raise DataError(f'{path}: no list under "images", expected Karpathy\'s JSON')
+    found, bad, first = Captions(), 0, ""
+    for i, image in enumerate(images):
+        try:
+            name, split, captions = one_of_karpathy(image)
+        except DataError as error:
+            bad, first = bad + 1, first or f"images[{i}]: {error}"
+            continue
+        if split is not None:
+            found.splits[name] = split
+        for caption in captions:
+            found.add(name, caption)
+    if bad and bad == len(images):
+        raise DataError(f"{path}, {first}")
+    if bad:
+        say(f"{path}: {bad:,} of {len(images):,} pictures cannot be read and are left out; the first is {first}")
+    return found
+
+
+def one_of_karpathy(image: Any) -> tuple[str, str | None, list[str]]:
+    """A picture's name, its split and its captions, or a DataError that says what is missing."""
+    name, split = text(image, "filename"), None
+    folder = image.get("filepath")
+    if folder is not None and folder != "":
+        name = f"{text(image, 'filepath')}/{name}"
+    if "split" in image:
+        given = text(image, "split")
+        if given not in SPLITS:
+            raise DataError(f'"{given}" given under "split", expected one of {", ".join(SPLITS)}')
+        split = SPLITS[given]
+    sentences = image.get("sentences")
+    if not isinstance(sentences, list):
+        raise DataError('no list under "sentences"')
+    return name, split, [text(sentence, "raw", "sentences: ") for sentence in sentences]
+
+
+def text(row: Any, key: str, place: str = "") -> str:
+    """The text under a key."""
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, str):
+        raise DataError(f'{place}no text under "{key}"')
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", " ")
+
+
+def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
+    """A file of picture, tab, label; a picture with none or with two is left out, and `say` is told."""
+    found: dict[str, str] = {}
+    bad: dict[str, str] = {}  # what is wrong with a picture's label
+    for number, (picture, label) in enumerate(columns(path, 1, 2, say=say), 1):
+        picture, label = picture.strip(), label.strip()
+        if not picture:
+            continue
+        if not label:
+            bad.setdefault(picture, f"line {number:,}: {picture} has no label")
+        elif found.setdefault(picture, label) != label:
+            bad.setdefault(picture, f'line {number:,}: {picture} is "{label}", and "{found[picture]}" further up')
+    if bad and not found.keys() - bad.keys():
+        raise DataError(f"{path}, {next(iter(bad.values()))}")
+    if bad:
+        say(f"{path}: {len(bad):,} pictures without one label are left out; the first is {next(iter(bad.values()))}")
+    return {picture: label for picture, label in found.items() if picture not in bad}
+
+
+def read_list(path: str | Path, say: Say = ignore) -> set[str]:
+    """A file of names, one a line."""
+    return {line.strip() for line in lines(path, say)} - {""}
+
+
+class Found(NamedTuple):
+    """What is known of a picture file without reading it."""
+
+    bytes: int
+    changed: int  # nanoseconds
+
+
+def survey(folder: str | Path, say: Say = ignore) -> dict[str, Found]:
+    """The picture files in a folder and in the folders within, by their path from there, sorted.
+
+    What cannot be looked into, and what is called a picture and is no file, is left out, and `say` is told.
+    """
+    if not os.path.isdir(folder):
+        what = "not a folder" if os.path.lexists(folder) else "no such folder"
+        raise DataError(f"{folder}: {what}, expected a folder of pictures")
+    lost: list[str] = []
+    found = dict(walk(str(folder), lost))
+    if lost:
+        say(f"left out in {folder}: {len(lost):,} ({named(lost, joined='; ')})")
+    return {name: found[name] for name in sorted(found)}
+
+
+def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, Found]]:
+    """All picture files; `lost` is told what is wrong with others."""
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]  # folders, and those that they are in
+    while waiting:
+        within, above = waiting.pop()
+        try:
+            known = os.stat(os.path.join(folder, within))
+            here = (known.st_dev, known.st_ino)
+            if here in above:  # a link leads back to where it is
+                continue
+            with os.scandir(os.path.join(folder, within)) as listed:
+                entries = list(listed)
+        except OSError as error:
+            if not within:
+                raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
+            lost.append(f"{within}: {error.strerror or error}")
+            continue
+        for entry in entries:
+            name = f"{within}/{entry.name}" if within else entry.name
+            pictured = entry.name.lower().endswith(ENDINGS)
+            try:
+                if entry.is_dir():
+                    waiting.append((name, above | {here}))
+                elif pictured and entry.is_file():
+                    known = entry.stat()
+                    yield name, Found(known.st_size, known.st_mtime_ns)
+                elif pictured:
+                    there = os.path.exists(os.path.join(folder, name))
+                    lost.append(f"{name}: {'a pipe or a device' if there else 'a link that leads nowhere'}")
+            except OSError as error:  # a loop of links, for instance
+                lost.append(f"{name}: {error.strerror or error}")
+
+
+def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
+    """Picture files as they are named, and in the place of a folder all that are in it, sorted."""
+    found = list[str]()
+    for path in paths:
+        if not os.path.isdir(path):
+            found.append(path)
+            continue
+        inside = [os.path.join(path, name) for name in survey(path, say)]
+        if not inside:
+            raise DataError(f"{path}: no pictures in it ({', '.join(ENDINGS)})")
+        found += inside
+    return found
+
+
+def named(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
+    """The first few names, for a message on one line; bytes that are no characters are shown as question marks."""
+    first = sorted(names)
+    text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")
+    return CONTROL.sub("?", text).encode(errors="replace").decode()

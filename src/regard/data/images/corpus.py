@@ -1,0 +1,190 @@
+"""Which pictures are trained on, which are for validation, and what belongs to each: from files, or drawn scenes."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from regard.data.builtin import Split, generate
+from regard.data.builtin.scenes import Pictured
+from regard.data.images.cache import Picture
+from regard.data.images.caption_files import Captions, Found, named, read_captions, read_labels, read_list, survey
+from regard.data.settings import DataSettings
+from regard.errors import ArgumentError, ConfigError, DataError
+
+__all__ = ["Row", "Rows", "check_scenes", "drawn_scenes", "hold_out", "read", "scenes"]
+
+
+class Row(NamedTuple):
+    """A picture with its captions, or with its label."""
+
+    picture: str
+    texts: list[str]
+
+
+@dataclass
+class Rows:
+    """The pictures to train on and those to validate on; what was found of them, and what there is to say."""
+
+    train: list[Row] = field(default_factory=list)
+    valid: list[Row] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    files: dict[str, Found] = field(default_factory=dict)
+    hold_out: bool = False  # some of those to train on are yet to be held out for validation
+
+    def lose(self, name: str, pictures: Iterable[str], what: str) -> None:
+        """Count pictures that cannot be used, and name the first few."""
+        if gone := sorted(pictures):
+            self.counts[name] += len(gone)
+            self.notes.append(f"pictures {what}: {len(gone):,} ({named(gone)})")
+
+
+def read(data: DataSettings, task: str) -> Rows:
+    """The pictures in a folder that have captions or labels, in two parts; what is missing is counted and named."""
+    rows = Rows()
+    say = rows.notes.append
+    rows.files = survey(str(data.images), say)
+    captions, also, unnamed = Captions(), Captions(), "without a caption"
+    if task == "classify":
+        if data.captions:
+            raise ConfigError("data.captions", 'given for task = "classify", expected data.labels, or folders')
+        labels = read_labels(data.labels, say) if data.labels else folders(rows.files)
+        captions.captions = {picture: [label] for picture, label in labels.items()}
+        unnamed = "without a label" if data.labels else "in no folder that could be its label"
+    elif data.captions:
+        captions = read_captions(data.captions, say)
+        also = read_captions(data.valid_captions, say) if data.valid_captions else also
+    else:
+        raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
+    rows.counts["blank"] = captions.blank + also.blank
+    every, missing = found(captions.captions, rows.files)
+    others, gone = found(also.captions, rows.files)
+    rows.lose("missing", missing | gone, "that are not there, left out")
+    rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, left out")
+    if data.valid_captions:
+        rows.lose("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
+        rows.train = [row for name, row in every.items() if name not in others]
+        rows.valid = list(others.values())
+    else:
+        divide(rows, every, data, captions.splits)
+    if not rows.train:
+        raise DataError(f"{data.captions or data.labels or data.images}: no picture to train on{because(rows)}")
+    if (data.valid_captions or data.valid_list) and not rows.valid:
+        raise DataError(f"{data.valid_captions or data.valid_list}: no picture to validate on{because(rows)}")
+    return rows
+
+
+def because(rows: Rows) -> str:
+    """What there is to say of pictures that were left out, behind a colon."""
+    return f": {'; '.join(rows.notes)}" if rows.notes else ""
+
+
+def found(texts: Mapping[str, list[str]], files: Mapping[str, Found]) -> tuple[dict[str, Row], set[str]]:
+    """A row for each picture file that is spoken of; and the names of those that are not there."""
+    rows, missing = dict[str, Row](), set[str]()
+    for name, each in texts.items():
+        file = spelt(name, files)
+        if file is None:
+            missing.add(name)
+        else:
+            rows.setdefault(file, Row(file, [])).texts.extend(each)
+    return rows, missing
+
+
+def spelt(name: str, files: Mapping[str, object]) -> str | None:
+    """The file that a name means: as it is, or without the folder that Karpathy's JSON puts before it."""
+    return next((each for each in (name, os.path.normpath(name), os.path.basename(name)) if each in files), None)
+
+
+def folders(files: Iterable[str]) -> dict[str, str]:
+    r"""The label of each picture: the folder that it is in; a byte in its name that is no UTF-8 reads as \xe9 does."""
+    labels = ((name, os.fsencode(name.split("/")[0])) for name in files if "/" in name)
+    return {name: label.decode(errors="backslashreplace") for name, label in labels}
+
+
+def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Mapping[str, str]) -> None:
+    """Training and validation: by lists, by the splits in the file, or by a hash of the pictures' names."""
+    trained, valid = set(every), set[str]()
+    if data.train_list or data.valid_list:
+        unlisted = set[str]()
+
+        def listed(path: str) -> set[str]:
+            names = {name: spelt(name, rows.files) or name for name in read_list(path, rows.notes.append)}
+            unlisted.update(name for name, file in names.items() if file not in every)
+            return set(names.values()) & every.keys()
+
+        trained = listed(data.train_list) if data.train_list else trained
+        valid = listed(data.valid_list) if data.valid_list else valid
+        rows.lose("unlisted", unlisted, "that are listed and have no text or no file, left out")
+        if data.train_list:
+            rows.lose("repeated", trained & valid, "in both lists, not trained on")
+        trained -= valid
+    elif splits:
+        split = {spelt(name, rows.files): split for name, split in splits.items()}
+        valid = {name for name in every if split.get(name) == "valid"}
+        trained = {name for name in every if split.get(name, "train") == "train"}
+    rows.train = [row for name, row in every.items() if name in trained]
+    rows.valid = [row for name, row in every.items() if name in valid]
+    rows.hold_out = not rows.valid and data.valid_list is None and bool(data.held_out)
+
+
+def hold_out(rows: Rows, data: DataSettings) -> None:
+    """Take pictures for validation from those to train on: the ones whose names have the smallest hashes."""
+    if not rows.train:
+        return
+    count = min(data.held_out_count(len(rows.train)), len(rows.train) // 2)
+    if not count:
+        raise DataError(
+            f"{data.images}: one picture cannot be trained on and held out for validation; "
+            "give data.valid_list or set data.held_out = 0"
+        )
+    hashes = {row.picture: hashlib.blake2b(os.fsencode(row.picture), digest_size=8).digest() for row in rows.train}
+    held = set(sorted(hashes, key=lambda name: (hashes[name], name))[:count])
+    rows.valid = [row for row in rows.train if row.picture in held]
+    rows.train = [row for row in rows.train if row.picture not in held]
+
+
+def check_scenes(data: DataSettings, task: str) -> None:
+    """Refuse options that do not go with the task."""
+    options = data.options()
+    if data.builtin != "scenes":
+        raise ConfigError("data.builtin", f'"{data.builtin}" given, which has no pictures; expected "scenes"')
+    if "size" in options:
+        raise ConfigError("data.builtin_options", "size given; the pictures are drawn as large as data.image_size says")
+    if data.image_size < 32:
+        raise ConfigError("data.image_size", f"{data.image_size} given, expected at least 32 for scenes")
+    if (options.get("question", "none") != "none") != (task == "classify"):
+        wanted = '"question=which-size"' if task == "classify" else "no question"
+        raise ConfigError("data.builtin_options", f'{wanted} expected for task = "{task}"')
+
+
+def drawn_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:
+    """Scenes for training, then for validation, with names."""
+    counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
+    for split, count in counts.items():
+        stream = generate("scenes", count, seed=data.builtin_seed, split=split, size=size, **data.options())
+        try:
+            for i, example in enumerate(stream):
+                yield f"{split}-{i:06d}", cast(Pictured, example)
+        except ArgumentError as error:  # a small corpus may have fewer for validation
+            if split == "train":
+                raise ConfigError("data.count", str(error)) from None
+
+
+def drawn_scenes(data: DataSettings, side: int) -> Iterator[Picture]:
+    """Their pixels."""
+    for name, example in drawn_examples(data, side):
+        yield Picture(name, np.ascontiguousarray(example.picture().transpose(2, 0, 1)))
+
+
+def scenes(data: DataSettings) -> Rows:
+    """Their captions, or the answers to their questions."""
+    rows = Rows()
+    for name, example in drawn_examples(data, data.image_size):
+        (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
+    return rows

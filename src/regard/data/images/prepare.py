@@ -1,0 +1,241 @@
+"""From folders of pictures, or drawn scenes, to decoded pixels and encoded captions or labels, once; then the cache.
+
+In the encoded corpus a picture's source is one number, its place in the array of pixels. Its target is all its captions
+one after the other with END between them, or, for a classifier, the index of its label.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers as library
+
+from regard.data import builtin_text, cache
+from regard.data.cache import Encoded, Writer
+from regard.data.first_pass import SAMPLE
+from regard.data.images.batching import PictureBatch, load_pictures, stored_side
+from regard.data.images.cache import Pixels, decode, keep
+from regard.data.images.caption_files import named
+from regard.data.images.corpus import Row, Rows, because, check_scenes, drawn_scenes, hold_out, read, scenes
+from regard.data.images.decode import read_picture
+from regard.data.prepare import Prepared, Say, given
+from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
+from regard.data.tokenizer import END, Tokenizers
+from regard.data.vocabulary import train
+from regard.errors import DataError
+
+__all__ = ["PictureBatch", "Pixels", "load_pictures", "prepare_images", "read_picture"]
+
+
+def prepare_images(
+    data: DataSettings,
+    tokenizer: TokenizerSettings | None = None,
+    task: str = "caption",
+    *,
+    say: Say = lambda line: None,
+    tokenizers: Tokenizers | None = None,
+    labels: Sequence[str] | None = None,
+) -> Prepared:
+    """Decode pictures and encode what belongs to them, or find both in the cache; `say` hears what was left out.
+
+    `task` is "caption" or "classify". `tokenizers` and `labels`, those of an earlier run for instance, take the place
+    of the settings and of the labels found.
+    """
+    settings = tokenizer or TokenizerSettings()
+    data.require()
+    home, side = cache_folder(data.cache), stored_side(data)
+    if tokenizers is None and task == "caption" and settings.given:
+        tokenizers = given(settings)
+    if data.builtin:
+        check_scenes(data, task)
+        source: object = [*builtin_text.fingerprint(data), data.held_out, data.held_out_most]
+        pixels = keep(home, source, side, lambda: drawn_scenes(data, side), say)
+    else:
+        found = read(data, task)
+        used = [row.picture for row in (*found.train, *found.valid)]
+        source = [found.train, found.valid]
+        known_by = [[name, *found.files[name]] for name in used]
+        pixels = keep(home, known_by, side, lambda: decode(str(data.images), used, side, data.workers), say)
+    facts = {
+        "format": cache.FORMAT,
+        "task": task,
+        "pictures": pixels.folder.name,
+        "rows": hashlib.sha256(json.dumps(source).encode()).hexdigest(),
+        "held_out": [data.held_out, data.held_out_most],
+        "longest": data.longest,
+        "labels": labels and list(labels),
+    }
+    chosen = home / key_of(facts, data, settings, tokenizers)
+    if (there := cache.follow(chosen)).exists():
+        problem = cache.damage(there)
+        if problem is None:
+            return opened(there, pixels, say, ", from the cache")
+        say(f"The cache {chosen} is damaged ({problem}); it is built again.")
+    rows = scenes(data) if data.builtin else readable(found, pixels)
+    if rows.hold_out:  # of those that can be read
+        hold_out(rows, data)
+    with cache.workplace(home) as folder:
+        built = build(folder, rows, pixels, data, settings, task, tokenizers, labels)
+        cache.seal(folder, **built)
+        # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
+        known = Tokenizers.load(folder / "tokenizer.json") if task == "caption" else None
+        final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, known)
+        cache.publish(folder, final)
+    if chosen != final:
+        cache.lead(chosen, final)
+    return opened(final, pixels, say)
+
+
+def key_of(
+    facts: Mapping[str, Any], data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers | None
+) -> str:
+    """A hash of all that the encoded captions or labels hang on."""
+    to_train: object = [settings.kind, settings.size, data.lowercase, library.__version__]
+    if facts["task"] == "classify":
+        to_train = None
+    text = json.dumps({**facts, "tokenizer": tokenizers.hash if tokenizers else to_train}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def opened(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
+    """A cache that is whole."""
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    valid = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
+    for line in manifest["notes"]:
+        say(line)
+    say(manifest["summary"] + note)
+    path = folder / "tokenizer.json"
+    return Prepared(
+        tokenizers=Tokenizers.load(path) if path.exists() else None,
+        train=Encoded(folder / "train"),
+        valid=Encoded(folder / "valid"),
+        valid_pairs=[(name, texts[0]) for name, texts in valid],
+        weights=(1.0,),
+        hash=folder.name,
+        counts=manifest["counts"],
+        labels=tuple(manifest["labels"]),
+        pictures=pixels,
+        references=[texts for _, texts in valid],
+    )
+
+
+def readable(rows: Rows, pixels: Pixels) -> Rows:
+    """The same without the pictures that could not be decoded."""
+    there = set(pixels.names)
+    if pixels.lost:
+        rows.counts["unreadable"] = len(pixels.lost)
+        rows.notes.append(
+            f"pictures that cannot be read, left out: {len(pixels.lost):,} ({named(pixels.lost, joined='; ')})"
+        )
+    rows.train = [row for row in rows.train if row.picture in there]
+    rows.valid = [row for row in rows.valid if row.picture in there]
+    return rows
+
+
+def build(
+    folder: Path,
+    rows: Rows,
+    pixels: Pixels,
+    data: DataSettings,
+    settings: TokenizerSettings,
+    task: str,
+    tokenizers: Tokenizers | None,
+    labels: Sequence[str] | None,
+) -> dict[str, object]:
+    """Encode everything into a folder; what the manifest should say of it."""
+    known: tuple[str, ...] = ()
+    encode: Callable[[list[Row], str], tuple[list[Row], list[list[int]]]]
+    if task == "classify":
+        known = tuple(labels or sorted({row.texts[0] for row in rows.train}))
+        encode = lambda part, which: labelled(part, known, rows, which)  # noqa: E731
+    else:
+        if tokenizers is None:
+            texts = sample([text for row in rows.train for text in row.texts])
+            tokenizers = Tokenizers(train(texts, settings.kind, settings.size, lowercase=data.lowercase))
+        chosen = tokenizers
+        encode = lambda part, which: captioned(part, chosen, data.longest, rows, which)  # noqa: E731
+        tokenizers.save(folder / "tokenizer.json")
+    place, counts = {name: i for i, name in enumerate(pixels.names)}, rows.counts
+    for which, part in (("train", rows.train), ("valid", rows.valid)):
+        kept, targets = encode(part, which)
+        writer = Writer(folder / which)
+        writer.write([[place[row.picture]] for row in kept], targets)
+        writer.close()
+        counts["pairs" if which == "train" else "valid"] = len(kept)
+        counts[f"{which}_texts"] = sum(len(row.texts) for row in kept)
+        if which == "valid":
+            lines = "".join(json.dumps(row) + "\n" for row in kept)
+            (folder / "valid.jsonl").write_text(lines, encoding="utf-8", newline="\n")
+        if not kept and (part or which == "train"):
+            purpose = "train" if which == "train" else "validate"
+            raise DataError(f"{data.images or data.builtin}: no picture is left to {purpose} on{because(rows)}")
+    return {
+        "counts": dict(counts),
+        "labels": list(known),
+        "notes": rows.notes,
+        "summary": summary(rows, counts, data, len(known)),
+    }
+
+
+def captioned(
+    part: list[Row], tokenizers: Tokenizers, longest: int, rows: Rows, which: str
+) -> tuple[list[Row], list[list[int]]]:
+    """Pictures with the tokens of all their captions, END between them; captions that are too long are counted."""
+    before = "" if which == "train" else "valid_"
+    flat = iter(tokenizers.target.encode_batch([text for row in part for text in row.texts]))
+    kept, targets = list[Row](), list[list[int]]()
+    for row in part:
+        encoded = [(text, next(flat)) for text in row.texts]
+        fits = [(text, ids) for text, ids in encoded if 0 < len(ids) <= longest]
+        rows.counts[f"{before}long"] += sum(len(ids) > longest for _, ids in encoded)
+        rows.counts[f"{before}blank"] += sum(not ids for _, ids in encoded)
+        if not fits:
+            rows.counts[f"{before}wordless"] += 1
+            continue
+        kept.append(Row(row.picture, [text for text, _ in fits]))
+        joined = fits[0][1][:]
+        for _, ids in fits[1:]:
+            joined += [END, *ids]
+        targets.append(joined)
+    return kept, targets
+
+
+def labelled(part: list[Row], labels: Sequence[str], rows: Rows, which: str) -> tuple[list[Row], list[list[int]]]:
+    """Pictures with the number of their label; those of a label that is not known are counted and named."""
+    index = {label: i for i, label in enumerate(labels)}
+    strange = {row.texts[0] for row in part} - index.keys()
+    kept = [row for row in part if row.texts[0] in index]
+    if strange:
+        lost = len(part) - len(kept)
+        rows.counts["unknown" if which == "train" else "valid_unknown"] = lost
+        where = "is not known" if which == "train" else "none to train on has"
+        rows.notes.append(f"pictures with a label that {where}, left out: {lost:,} ({named(strange)})")
+    return kept, [[index[row.texts[0]]] for row in kept]
+
+
+def sample(texts: list[str]) -> list[str]:
+    """Every so manieth text, as many as a tokenizer is trained on."""
+    step = math.ceil(sum(map(len, texts)) / SAMPLE)
+    return texts[:: max(1, step)]
+
+
+def summary(rows: Rows, counts: Mapping[str, int], data: DataSettings, labels: int) -> str:
+    """One line about what was kept and dropped."""
+    text = f"{counts['pairs']:,} pictures"
+    text += f" with {labels:,} labels" if labels else f" with {counts['train_texts']:,} captions"
+    reasons = {"blank": "blank", "long": f"longer than {data.longest} tokens"}
+    dropped = [
+        f"{total:,} {words}"
+        for name, words in reasons.items()
+        if (total := counts.get(name, 0) + counts.get(f"valid_{name}", 0))
+    ]
+    if dropped:
+        text += f"; dropped {', '.join(dropped)}"
+    if not counts["valid"]:
+        return f"{text}; none for validation"
+    if rows.hold_out:
+        return f"{text}; {counts['valid']:,} held out for validation (by hash; give data.valid_list to choose them)"
+    return f"{text}; {counts['valid']:,} for validation"

@@ -1,0 +1,258 @@
+"""Tokenizer files, checked before the `tokenizers` library meets them: it panics, aborts or explodes on some.
+
+What every file must be: pieces with ids from 0 on without a gap, none of them endless. A file of the form that is
+written here is loaded at once then. Any other may have normalisers that blow a text up, patterns that never end, or
+parts that the library dies of: these are looked through, and the file is tried out in a process of its own, with limits
+of memory and time.
+"""
+
+import base64
+import binascii
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tokenizers as library
+from tokenizers import models
+
+from regard.config import visible
+from regard.data.pre_tokenizer import marked, normalise, unmarked, words
+from regard.errors import DataError
+
+__all__ = ["LARGEST", "PIECE", "check_form", "check_vocabulary", "loaded_part", "written_here"]
+
+LARGEST = 64 * 2**20  # bytes of a tokenizer.json
+PIECE = 2**16  # characters of a piece
+ADDED = 10_000  # pieces that are looked for in every text
+PARTS = 64  # of normalisers, pre-tokenizers and decoders, in all
+DEEP = 16  # of parts in parts
+TEXT = 4096  # characters of a pattern, or of what is put in its place
+GROWTH = 4096  # times that a text may become longer
+LONGEST_WORD = 1000  # characters that a WordPiece model compares all parts of
+WALL = 60  # seconds that a trial may take
+ODD = "é漢\U0001f600\u0301\x00\u200b<0xE2>▁Ġ##"
+PROBES = ("Hello, world!", ODD, "", " ", "a" * 400, "a" * 400 + "!", " " * 400, "1" * 400, ODD * 40, "ab" * 200 + "!")
+
+
+def check_form(content: Mapping[str, Any], place: str) -> None:
+    """Refuse a tokenizer.json that the library cannot load and use; `place` is what it is called in the DataError."""
+    if written_here(content):
+        return
+    check_parts(content, place)
+    problem = trial(json.dumps(loaded_part(content)))
+    if problem is not None:
+        raise DataError(f"{place}: not a tokenizer: {problem}")
+
+
+def loaded_part(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given to the library: no more than is used."""
+    return {**content, "truncation": None, "padding": None, "post_processor": None}
+
+
+def check_vocabulary(content: Any, place: str) -> None:
+    """Refuse pieces and ids that no model could have."""
+    model = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
+        raise DataError(f"{place}: not a tokenizer.json: its model has no vocabulary")
+    vocabulary, ids = model["vocab"], dict[str, Any]()
+    if isinstance(vocabulary, list):
+        for i, row in enumerate(vocabulary):
+            scored = isinstance(row, list) and len(row) == 2 and isinstance(row[0], str)
+            if not scored or type(row[1]) not in (int, float) or not math.isfinite(row[1]):
+                raise DataError(f"{place}: piece {i} of its vocabulary is not a text with a finite score")
+            ids[row[0]] = i
+        if len(ids) < len(vocabulary):
+            raise DataError(f"{place}: a piece stands twice in its vocabulary")
+    else:
+        ids = dict(vocabulary)
+    added = content.get("added_tokens") or []
+    if not isinstance(added, list) or len(added) > ADDED:
+        raise DataError(f"{place}: its added_tokens are not a list of at most {ADDED:,}")
+    for token in added:
+        if not isinstance(token, dict) or not isinstance(token.get("content"), str) or not token["content"]:
+            raise DataError(f"{place}: one of its added_tokens has no content")
+        piece, own = token["content"], token.get("id")
+        if type(own) is not int or ids.setdefault(piece, own) != own:
+            raise DataError(f"{place}: its added token {short(piece)} has another id than in the vocabulary, or none")
+    check_ids(ids, place)
+
+
+def check_ids(ids: Mapping[str, Any], place: str) -> None:
+    """Refuse ids with gaps or twice, since a model has as many rows as there are pieces; and endless pieces."""
+    long = next((piece for piece in ids if len(piece) > PIECE), None)
+    if long is not None:
+        raise DataError(f"{place}: a piece of {len(long):,} characters given, expected at most {PIECE:,}")
+    taken: set[int] = set()
+    for piece, i in ids.items():
+        if type(i) is not int or not 0 <= i < len(ids):
+            raise DataError(
+                f"{place}: piece {short(piece)} has the id {short(i)}, expected 0 to {len(ids) - 1} without a gap"
+            )
+        if i in taken:
+            raise DataError(f"{place}: piece {short(piece)} has the id {i}, which another has too")
+        taken.add(i)
+
+
+def short(value: Any) -> str:
+    """A value in an error."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+# ---- the form that is written here
+
+
+def written_here(content: Mapping[str, Any]) -> bool:
+    """Whether a file is of the form that `regard.data.vocabulary` writes, but for its pieces."""
+    model = {key: value for key, value in content["model"].items() if key not in ("vocab", "merges")}
+    merges = content["model"].get("merges", [])
+    parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
+    whole = isinstance(merges, list) and all(is_pair(merge) for merge in merges)
+    flags = all(
+        set(token) == FLAGS and not any(token[key] for key in OFF) for token in content.get("added_tokens") or []
+    )
+    return whole and flags and any(parts == own and model == kind for own, kind in forms())
+
+
+FLAGS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
+OFF = ("single_word", "lstrip", "rstrip", "normalized")
+
+
+def is_pair(merge: Any) -> bool:
+    return isinstance(merge, list) and len(merge) == 2 and all(isinstance(each, str) for each in merge)
+
+
+@cache
+def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Everything but the pieces, of every kind: the parts, and the model's options."""
+    found = []
+    pieces = json.loads(library.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)).to_str())["model"]
+    pieces = {key: value for key, value in pieces.items() if key not in ("vocab", "merges")}
+    unigram = {"type": "Unigram", "unk_id": 3, "byte_fallback": True}
+    for lowercase in (False, True):
+        for before, after, model in (
+            (marked(cut=True), unmarked(prepended=True), pieces),
+            (marked(cut=True), unmarked(prepended=True), unigram),
+            (marked(cut=False), unmarked(prepended=False), pieces),
+            (words(), None, {"type": "WordLevel", "unk_token": "<unk>"}),
+        ):
+            shell = library.Tokenizer(models.BPE())
+            shell.normalizer, shell.pre_tokenizer = normalise(lowercase), before
+            if after is not None:
+                shell.decoder = after
+            content = json.loads(shell.to_str())
+            found.append(({k: v for k, v in content.items() if k not in ("model", "added_tokens")}, model))
+    return found
+
+
+# ---- any other form
+
+
+def check_parts(content: Mapping[str, Any], place: str) -> None:
+    """Refuse parts that make a text endless, or compare all of its parts with all."""
+    model = content["model"]
+    for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
+        value = model.get(name)
+        if value is not None and (not isinstance(value, str) or len(value) > 64):
+            raise DataError(f"{place}: its model.{name} is {short(value)}, expected a text of at most 64 characters")
+    most = model.get("max_input_chars_per_word", 100)
+    if type(most) is not int or not 0 <= most <= LONGEST_WORD:
+        raise DataError(
+            f"{place}: its model.max_input_chars_per_word is {short(most)}, expected at most {LONGEST_WORD}"
+        )
+    growth, count = 1.0, 0
+    for key in ("normalizer", "pre_tokenizer", "decoder"):
+        for part in components(content.get(key), place, key):
+            count += 1
+            if count > PARTS:
+                raise DataError(f"{place}: more than {PARTS} normalisers, pre-tokenizers and decoders")
+            growth *= growth_of(part, place)
+            if growth > GROWTH:
+                raise DataError(f"{place}: its {key} makes a text more than {GROWTH:,} times as long")
+
+
+def components(part: Any, place: str, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """The parts of a part, itself among them."""
+    if depth > DEEP:
+        raise DataError(f"{place}: its {key} has parts in parts, deeper than {DEEP}")
+    if not isinstance(part, dict):
+        return
+    yield part
+    for value in part.values():
+        if isinstance(value, list):
+            for each in value:
+                yield from components(each, place, key, depth + 1)
+        elif isinstance(value, dict) and "type" in value:
+            yield from components(value, place, key, depth + 1)
+
+
+def growth_of(part: Mapping[str, Any], place: str) -> float:
+    """How many times longer a part can make a text."""
+    kind, pattern = str(part.get("type")), part.get("pattern")
+    if kind == "Precompiled":
+        return longest_replacement(part.get("precompiled_charsmap"), place)
+    for text in (*part.values(), *(pattern.values() if isinstance(pattern, dict) else ())):
+        if isinstance(text, str) and len(text) > TEXT:
+            raise DataError(
+                f"{place}: its {short(kind)} has a text of {len(text):,} characters, expected at most {TEXT:,}"
+            )
+    content = part.get("content") if kind == "Replace" else part.get("prepend") if kind == "Prepend" else None
+    if isinstance(content, str):
+        old = pattern.get("String") if isinstance(pattern, dict) else None  # a pattern may match nothing, everywhere
+        return max(1.0, len(content) / len(old)) if isinstance(old, str) and old else 1.0 + len(content)
+    return 2.0 if kind in ("ByteLevel", "Metaspace", "NFD", "NFKD", "NFKC") else 1.0
+
+
+def longest_replacement(charsmap: Any, place: str) -> float:
+    """Of SentencePiece's table of characters: the longest text that it puts for anything."""
+    try:
+        table = base64.b64decode(charsmap or "", validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise DataError(f"{place}: its precompiled_charsmap is not base64") from None
+    texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+    return float(max(map(len, texts), default=1) or 1)
+
+
+@cache
+def trial(tokenizer: str) -> str | None:
+    """What is wrong with a tokenizer.json that is loaded and used in a process of its own; None if nothing is."""
+    given = {"tokenizer": tokenizer, "texts": [*PROBES, *probes(json.loads(tokenizer))]}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", str(Path(__file__).with_name("tokenizer_trial.py"))],
+            input=json.dumps(given).encode() + b"\n",
+            capture_output=True,
+            timeout=WALL,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it takes more than {WALL} s to load, and to take a few short texts"
+    except OSError as error:
+        return f"no process to try it out in can be started: {error.strerror}"
+    if done.returncode == 0:
+        return None
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode < 0:
+        return "it crashes, or takes more memory or time than any tokenizer needs"
+    reason = said[-1].removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ") if said else "it fails"
+    return visible(reason[:200])
+
+
+def probes(content: Mapping[str, Any]) -> list[str]:
+    """Texts that the patterns of a tokenizer may find hard: their own characters, again and again."""
+    signs = dict[str, None]()
+    for key in ("normalizer", "pre_tokenizer", "decoder"):
+        for part in components(content.get(key), "", key):
+            pattern = part.get("pattern")
+            for text in pattern.values() if isinstance(pattern, dict) else ():
+                signs |= dict.fromkeys(str(text))
+    return [text for sign in [*signs][:50] for text in (sign * 200, sign * 200 + "\n!")]

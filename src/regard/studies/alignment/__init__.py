@@ -1,0 +1,1 @@
+"""Attention as a word alignment."""

@@ -1,0 +1,1 @@
+"""Self-attention inside a ConvNet."""

@@ -1,0 +1,114 @@
+"""The tables and the plot of the study of self-attention in a ConvNet."""
+
+from collections.abc import Mapping, Sequence
+
+from regard.data.builtin.scenes import Pictured
+from regard.inspection.draw import plot
+from regard.inspection.draw.table import Cell
+from regard.studies.convnet.measure import Looked
+from regard.studies.page import Plot, Table
+from regard.studies.seed_statistics import Spread
+
+__all__ = ["BINS", "SYSTEMS", "accuracy_table", "distance_table", "drawn", "looks_table"]
+
+BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
+SYSTEMS = {
+    "attention": "self-attention",
+    "none": "without it",
+    "wider": "wider without it",
+    "deeper": "deeper without it",
+}
+SHAPES = ("the ringed shape", "the one of its colour", "the third")
+COLOURS = {"attention": plot.BLUE, "none": plot.GREY, "wider": plot.ORANGE, "deeper": plot.GREEN}
+Figures = Mapping[str, Spread]
+
+
+def accuracy_table(found: Mapping[str, Figures]) -> Table:
+    """How many are right, and with what."""
+    return Table(
+        caption="Answered right, %",
+        columns=["network", "all", "the third of another size", "parameters", "reach, pixels", "γ", "seconds"],
+        rows=[
+            [
+                SYSTEMS[name],
+                figures["accuracy"].told(),
+                figures["differing"].told(),
+                int(figures["parameters"].mean),
+                "all" if name == "attention" else f"{figures['reach'].mean:.0f}",
+                figures["gamma"].told(".2f") if name == "attention" else None,
+                figures["seconds"].told(".0f"),
+            ]
+            for name, figures in found.items()
+        ],
+    )
+
+
+def distance_table(found: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
+    """By how far apart the two shapes are."""
+    from regard.studies.convnet.claim import distance
+
+    counts = [sum(low <= distance(test) < high for test in tests) for low, high in BINS]
+    return Table(
+        caption="Answered right, %, by the distance of the two shapes in hundredths of the picture",
+        columns=["network", *map(span, BINS)],
+        rows=[
+            ["scenes", *map(str, counts)],
+            *(
+                [SYSTEMS[name], *(figures[f"distance-{i}"].told() for i in range(len(BINS)))]
+                for name, figures in found.items()
+            ),
+        ],
+    )
+
+
+def looks_table(looks: Looked) -> Table:
+    """Who looks at whom."""
+    rows: list[list[Cell]] = [[name, *share] for name, share in zip(SHAPES, looks.share, strict=True)]
+    return Table(
+        caption="Where the places of a shape look, % of their attention",
+        columns=["from", *(f"to {name}" for name in SHAPES), "to the ground"],
+        rows=[*rows, ["share of all places", *looks.chance]],
+        formats=["", *[".1f"] * 4],
+    )
+
+
+def span(limits: tuple[int, int]) -> str:
+    low, high = limits
+    return f"{low}–{high - 1}" if high <= 100 else f"{low} and more"
+
+
+def drawn(found: Mapping[str, Figures], looks: Looked) -> Plot:
+    """Accuracy by distance, and who looks at whom."""
+    figure, (left, right) = plot.panels(2, titles=["Answered right, %", "The ringed shape looks at, %"], height=3.0)
+    at = range(len(BINS))
+    for name, figures in found.items():
+        each = [figures[f"distance-{i}"] for i in at]
+        left.errorbar(
+            at,
+            [one.mean for one in each],
+            yerr=[one.deviation for one in each] if len(each[0].values) > 1 else None,
+            color=COLOURS[name],
+            marker="o",
+            markersize=4,
+            capsize=2,
+            label=SYSTEMS[name],
+        )
+    left.axhline(75, color=plot.GREY, linewidth=0.8, linestyle="--")
+    left.set_ylim(45, 102)
+    left.set_xticks(at, [span(each) for each in BINS])
+    left.set_xlim(-0.3, len(BINS) - 0.7)
+    left.set_xlabel("distance, hundredths of the picture")
+    plot.legend(left, loc="lower left")
+    names = ["itself", "its colour", "the third", "the ground"]
+    right.bar(range(4), looks.share[0], color=plot.BLUE, width=0.38, align="edge", label="attention")
+    right.bar(range(4), looks.chance, color=plot.GREY, width=-0.38, align="edge", label="share of places")
+    right.set_xticks(range(4), names)
+    right.grid(visible=False, axis="x")
+    plot.legend(right, loc="upper left")
+    return Plot(
+        "distance",
+        figure,
+        "Left: right answers by the distance of the two shapes; the dashed line is what counting sizes gives. Right: "
+        "where the places of the ringed shape look, beside how many of all places are there.",
+        "Left, a line a network over three distances. Right, bars: the attention of the ringed shape, and chance.",
+    )

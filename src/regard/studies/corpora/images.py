@@ -1,0 +1,69 @@
+"""The pictures of studies: drawn scenes, or photographs in a folder that `--data` names."""
+
+import shutil
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from regard.data.builtin import generate
+from regard.data.builtin.scenes import Pictured
+from regard.data.images.batching import read_for
+from regard.data.images.caption_files import read_captions, read_list
+from regard.data.settings import DataSettings
+from regard.studies.corpora.pairs import file_in
+from regard.studies.setting import Setting
+
+__all__ = ["Gallery", "flickr8k", "scenes"]
+
+SPLITS = {"train_list": "trainImages", "valid_list": "devImages"}
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures with captions: what [data] says of them, and the pictures of the test, each with all its captions."""
+
+    name: str  # as a page names it
+    data: dict[str, Any]
+    pixels: list[np.ndarray]  # uint8 [3 h w]
+    references: list[list[str]]
+    drawn: list[Pictured] = field(default_factory=list)  # of scenes, which know what a word speaks of
+
+
+def scenes(count: int, tests: int, *, side: int, shapes: int = 3) -> Gallery:
+    """Drawn scenes."""
+    stream = generate("scenes", tests, split="test", seed=0, size=side, shapes=shapes)
+    found = [cast(Pictured, each) for each in stream]
+    data: dict[str, Any] = {"builtin": "scenes", "count": count, "image_size": side}
+    if shapes != 3:
+        data["builtin_options"] = [f"shapes={shapes}"]
+    pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in found]
+    return Gallery(f"drawn scenes of up to {shapes} shapes", data, pixels, [[each.target] for each in found], found)
+
+
+def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
+    """Flickr8k in its official split. `flickr8k/images.tar` is unpacked once into the studies' folder."""
+    assert setting.data is not None
+    images = setting.out / "data" / "flickr8k" / "images"
+    unpacked(file_in(setting.data, "flickr8k/images.tar"), images)
+    captions = file_in(setting.data, "flickr8k/Flickr8k.token.txt.gz")
+    lists = {key: str(file_in(setting.data, f"flickr8k/Flickr_8k.{name}.txt")) for key, name in SPLITS.items()}
+    data: dict[str, Any] = {"images": str(images), "captions": str(captions), **lists}
+    data |= {"image_size": side, "lowercase": True, "flip": True, "crop": 0.15}
+    wanted = read_list(file_in(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
+    known = {name: each for name, each in read_captions(captions).captions.items() if name in wanted}
+    pixels = [read_for(DataSettings(**data), images / name) for name in known]
+    return Gallery("Flickr8k, official split", data, pixels, list(known.values()))
+
+
+def unpacked(archive: Path, folder: Path) -> None:
+    """What is in an archive, unless it is there; whole or not at all."""
+    if folder.exists():
+        return
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    with tarfile.open(archive) as pictures:
+        pictures.extractall(part, filter="data")
+    part.rename(folder)

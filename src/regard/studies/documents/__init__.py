@@ -1,0 +1,1 @@
+"""Words and sentences that are weighed, in documents."""

@@ -1,0 +1,118 @@
+"""How classifiers of documents are measured: what they say, of which lengths, and what they look at."""
+
+# s seeds · n documents of the test
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from regard.data.documents import encode_documents
+from regard.decoding.batches import LABEL_BUDGET, label_in_batches
+from regard.evaluation.labels import measure_labels
+from regard.inspection.collect.documents import WeighedSentence, weigh
+from regard.models.kinds import KINDS
+from regard.studies.corpora.reviews import Reviews
+from regard.studies.seed_statistics import Spread, spread
+from regard.studies.systems import Trained
+
+__all__ = ["Figures", "Pointed", "chance", "measured", "pointed", "quarters"]
+
+Encode = Callable[[Trained], Sequence[Sequence[int]]]
+
+
+class Pointed(NamedTuple):
+    """How often, in percent, the sentence and the word with the largest weight are among those that decide."""
+
+    sentence: Spread
+    word: Spread
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """A system, of all its seeds."""
+
+    right: Bool[np.ndarray, "s n"]
+    f1: Spread  # macro, in percent
+    seconds: Spread
+    parameters: int
+    pointed: Pointed | None = None
+    accuracy: Spread = field(init=False)  # in percent
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accuracy", self.within(np.ones(self.right.shape[1], bool)))
+
+    def within(self, chosen: Bool[np.ndarray, " n"]) -> Spread:
+        """Accuracy of some of the documents, in percent."""
+        return Spread(tuple(100 * self.right[:, chosen].mean(1)))
+
+
+def encoded_once(reviews: Reviews) -> Encode:
+    """The test's tokens; systems of one corpus share a tokenizer, and thousands of reviews are encoded once."""
+    known: dict[str, Sequence[Sequence[int]]] = {}
+
+    def encode(system: Trained) -> Sequence[Sequence[int]]:
+        tokenizers = system.run.tokenizers
+        if tokenizers.hash not in known:
+            known[tokenizers.hash] = encode_documents(reviews.texts, tokenizers.source, system.run.settings.data)[0]
+        return known[tokenizers.hash]
+
+    return encode
+
+
+def measured(systems: Sequence[Trained], reviews: Reviews, encode: Encode) -> Figures:
+    """What the seeds of a system make of the test."""
+    right, f1, found = [], [], []
+    for each in systems:
+        reads = KINDS[each.run.settings.kind].reads
+        # On a GPU a batch takes about as long as its longest document, however many stand beside it.
+        budget = 8 * LABEL_BUDGET if each.run.device.type == "cuda" else LABEL_BUDGET
+        scores = label_in_batches(each.run.model, encode(each), reads, each.run.device, budget)
+        said = [each.run.labels[i] for i in scores.argmax(1).tolist()]
+        right.append([one == other for one, other in zip(said, reviews.labels, strict=True)])
+        f1.append(100 * measure_labels(said, reviews.labels).macro_f1)
+        if reviews.deciding is not None and getattr(each.run.model.config, "attention", False):
+            run = each.run
+            weights = weigh(run.model, run.tokenizers.source, run.settings.data, reviews.texts)
+            found.append(pointed(weights, reviews.deciding))
+    return Figures(
+        np.array(right),
+        Spread(tuple(f1)),
+        spread(systems, lambda each: each.seconds),
+        systems[0].parameters,
+        Pointed(*(Spread(values) for values in zip(*found, strict=True))) if found else None,
+    )
+
+
+def pointed(documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[frozenset[int]]) -> tuple[float, float]:
+    """In how many documents, in percent, the sentence, and the word, with the largest weight decides."""
+    sentences = words = 0
+    for document, own in zip(documents, deciding, strict=True):
+        counts = [count for sentence in document for count in sentence.counts]
+        words += int(np.argmax(counts)) in own
+        first = int(np.argmax([sentence.weight for sentence in document]))
+        start = sum(len(sentence.words) for sentence in document[:first])
+        sentences += any(start <= word < start + len(document[first].words) for word in own)
+    return 100 * sentences / len(documents), 100 * words / len(documents)
+
+
+def chance(reviews: Reviews) -> tuple[float, float]:
+    """The same for whoever points anywhere; sentences of built-in reviews end with a full stop."""
+    assert reviews.deciding is not None
+    sentences, words = [], []
+    for text, own in zip(reviews.texts, reviews.deciding, strict=True):
+        said = text.split()
+        of = np.cumsum([0, *(word == "." for word in said[:-1])])  # the sentence of each word
+        sentences.append(len({int(of[word]) for word in own}) / (of[-1] + 1))
+        words.append(len(own) / len(said))
+    return 100 * float(np.mean(sentences)), 100 * float(np.mean(words))
+
+
+def quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
+    """The documents by length, in four groups of about as many: the words they have, and which they are."""
+    counts = np.array(words)
+    edges = [int(edge) for edge in np.quantile(counts, [0.25, 0.5, 0.75], method="lower")]
+    lows, highs = [int(counts.min()), *(edge + 1 for edge in edges)], [*edges, int(counts.max())]
+    groups = [(f"{low}–{high}", (low <= counts) & (counts <= high)) for low, high in zip(lows, highs, strict=True)]
+    return [(name, chosen) for name, chosen in groups if chosen.any()]

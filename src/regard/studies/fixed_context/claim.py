@@ -1,0 +1,268 @@
+"""Without attention a translation gets worse as its sentence grows; with it, hardly.
+
+Cho et al. 2014 (arXiv:1409.1259), figure 4, and Bahdanau et al. 2015 (arXiv:1409.0473), figure 2: the encoder's last
+state has to hold the whole sentence, and does not. Three cells (Elman's, GRU, LSTM), each with a fixed context and
+with additive attention, are trained with the same number of batches, and translate unseen sentences of every length: of
+the phrasebook, or of Europarl with whole paragraphs beside them, longer than anything they were trained on.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from regard.demo.lineage import BINS, LONGEST
+from regard.evaluation.text import bleu
+from regard.inspection.draw import plot
+from regard.inspection.draw.table import Cell
+from regard.studies.corpora.pairs import Pairs, europarl, paragraphs, phrasebook
+from regard.studies.page import Page, Plot, Table, Verdict, show, signed_training
+from regard.studies.seed_statistics import Spread, spread
+from regard.studies.setting import Setting
+from regard.studies.systems import Trained, by_name, taught_all
+
+__all__ = ["CELLS", "Lengths", "bins", "run", "tables"]
+
+CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
+KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
+COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
+EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
+PIECES = 80  # of a sentence in training, about sixty words of Europarl
+NOTHING = 3.0  # BLEU of short sentences below which a system has learned next to nothing
+Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
+
+
+class Lengths(NamedTuple):
+    """Groups of sentences by their words, of which the first `seen` are of lengths that were trained on."""
+
+    limits: Sequence[tuple[int, int]]
+    seen: int
+
+
+def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
+    """A configuration a system: all the same but for cell and kind."""
+    real = "source" in pairs.tables["data"]
+    steps, size, tokens = (900, 128, 1024) if quick else (1800, 512, 16_384) if real else (5000, 256, 4096)
+    found = {}
+    for cell in CELLS:
+        for kind in KINDS:
+            found[f"{kind}-{cell}"] = {
+                **pairs.tables,
+                "model": {"kind": kind, "cell": cell, "size": size, "embedding": size, "dropout": 0.1 * real}
+                | ({"hidden": size, "maxout": size // 2} if kind == "rnnsearch" else {}),
+                "training": {
+                    "steps": steps,
+                    "batch_tokens": tokens,
+                    "rate": 3e-3 if quick else 1e-3 if real else 2e-3,
+                    "schedule": "cosine",
+                    "warmup": max(1, steps // 10),
+                    "smoothing": 0.05,
+                    "validate_every": steps,
+                    "validate_rows": 50,
+                    "metric": "loss",
+                },
+            }
+    return found
+
+
+def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
+    """What is trained on and translated, and how its sentences are grouped."""
+    if setting.corpora is None:
+        counts = (30_000, 400) if setting.quick else (200_000, 2000)
+        return phrasebook(*counts, longest=LONGEST), Lengths(BINS, len(BINS))
+    found = europarl(setting, "de", "en")
+    sources, references = paragraphs(setting, "de", "en")
+    tables = {**found.tables, "data": {**found.tables["data"], "longest": PIECES}}
+    whole = Pairs(found.name, tables, found.sources + sources, found.references + references, found.lowercase)
+    return whole, Lengths(EUROPARL, 5)
+
+
+def run(setting: Setting) -> Page:
+    """Train six systems, translate, and judge."""
+    pairs, lengths = corpus(setting)
+    real = setting.corpora is not None
+    with signed_training(setting, pairs.name) as clock:
+        systems = by_name(taught_all("fixed-context", tables(pairs, setting.quick), setting))
+        found = {name: [translated(each, pairs, lengths) for each in some] for name, some in systems.items()}
+        signature = clock.signature()
+    updates = next(iter(systems.values()))[0].step
+    return Page(
+        name="fixed-context",
+        title="A fixed context forgets long sentences",
+        claim="Translation by a fixed context gets worse as sentences grow longer, and with attention it does not.",
+        source="Cho et al. 2014, section 5 (arXiv:1409.1259); Bahdanau et al. 2015, figure 2 (arXiv:1409.0473)",
+        measured=[
+            f"{pairs.name}: {len(pairs.sources):,} unseen texts of up to {lengths.limits[-1][1] if real else LONGEST} "
+            "words, translated greedily: BLEU by the number of their words, and how many are exactly right. Six "
+            f"systems with the same number of batches ({updates:,}), the same widths and rates."
+            + f" Trained on sentences of at most {PIECES} pieces, about sixty words; longer ones are whole paragraphs."
+            * real,
+        ],
+        tables=[bleu_table(found, lengths), exact_table(found, counts(pairs, lengths), lengths)],
+        plots=[drawn(found, counts(pairs, lengths), lengths)],
+        verdicts=verdicts(found, lengths),
+        caveats=[
+            *(
+                ["200,000 pairs and minutes of training: the papers had 12 million sentences and days."]
+                if real
+                else [
+                    "The phrasebook's sentences are made by a grammar: they are regular, and easier than the papers'."
+                ]
+            ),
+            "Equal updates are not equal time: a system with attention takes longer for each.",
+            *poor(found),
+        ],
+        signature=signature,
+    )
+
+
+def within(sources: Sequence[str], low: int, high: int) -> list[int]:
+    """The numbers of the sentences of a length."""
+    return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
+
+
+def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
+    """How many sentences each group has."""
+    return [len(within(pairs.sources, *limits)) for limits in lengths.limits]
+
+
+def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
+    """The share that is exact, and BLEU, of each length and of all."""
+    chosen = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
+    right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
+    return {
+        "exact": [100 * share([right[i] for i in each]) for each in chosen],
+        "bleu": [
+            bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0 for each in chosen
+        ],
+    }
+
+
+def translated(system: Trained, pairs: Pairs, lengths: Lengths) -> Figures:
+    """What a system makes of the tests, greedily, and how long its training took."""
+    outputs = system.run.translate(pairs.sources, beam=1)
+    return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
+
+
+def share(right: Sequence[bool]) -> float:
+    return sum(right) / len(right) if right else 0.0
+
+
+def mean(found: Sequence[Figures], key: str) -> list[float]:
+    """The mean over seeds."""
+    return [statistics.fmean(values) for values in zip(*(each[key] for each in found), strict=True)]
+
+
+def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
+    """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
+    last = lengths.seen - 1
+    scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in found.items()}
+    ends = {name: spread(each, lambda bleu: bleu[last]) for name, each in scores.items()}
+    lost = {
+        name: spread(each, lambda bleu: 100 * (1 - bleu[last] / max(bleu[0], 1e-9))) for name, each in scores.items()
+    }
+
+    def told(values: Mapping[str, Spread], kind: str, unit: str = "") -> str:
+        return ", ".join(f"{CELLS[cell]} {values[f'{kind}-{cell}'].told()}{unit}" for cell in CELLS)
+
+    plain, attentive = ([f"{kind}-{cell}" for cell in CELLS] for kind in KINDS)
+    best, worst = max(ends[name].mean for name in plain), min(ends[name].mean for name in attentive)
+    made = [
+        Verdict(
+            "with a fixed context, long sentences are translated far worse than short ones",
+            all(lost[name].mean > 50 for name in plain),
+            f"of the shortest sentences' BLEU those of {span(lengths.limits[last])} words have lost: "
+            f"{told(lost, 'rnn', ' %')}",
+        ),
+        Verdict(
+            "with attention, less than half as much is lost",
+            all(lost[f"rnnsearch-{cell}"].mean < lost[f"rnn-{cell}"].mean / 2 for cell in CELLS),
+            f"lost: {told(lost, 'rnnsearch', ' %')}",
+        ),
+        Verdict(
+            "long sentences are translated better with attention, whatever the cell",
+            all(ends[f"rnnsearch-{cell}"].mean > ends[f"rnn-{cell}"].mean for cell in CELLS),
+            f"BLEU with attention: {told(ends, 'rnnsearch')}; without: {told(ends, 'rnn')}",
+        ),
+        Verdict(
+            "a better cell does not take the place of attention",
+            best < worst,
+            f"of long sentences the best fixed context has BLEU {show(best, '.1f')}, the plainest cell with attention "
+            f"{show(worst, '.1f')}",
+        ),
+    ]
+    if len(lengths.limits) > lengths.seen:
+        longest = {name: spread(each, lambda bleu: bleu[len(lengths.limits) - 1]) for name, each in scores.items()}
+        made.append(
+            Verdict(
+                "paragraphs, longer than anything that was trained on, are translated better with attention, too",
+                all(longest[f"rnnsearch-{cell}"].mean > longest[f"rnn-{cell}"].mean for cell in CELLS),
+                f"BLEU of {span(lengths.limits[-1])} words with attention: {told(longest, 'rnnsearch')}; without: "
+                f"{told(longest, 'rnn')}",
+            )
+        )
+    return made
+
+
+def poor(found: Mapping[str, Sequence[Figures]]) -> list[str]:
+    """Systems of which nothing can be said: what has hardly learned to translate short sentences has little to lose."""
+    few = {name: mean(each, "bleu")[0] for name, each in found.items()}
+    told = [f"{labelled(name)} (BLEU {score:.1f})" for name, score in few.items() if score < NOTHING]
+    return [f"Has hardly learned to translate short sentences, so that it has little to lose: {', '.join(told)}."] * (
+        len(told) > 0
+    )
+
+
+def labelled(name: str) -> str:
+    kind, cell = name.split("-")
+    return f"{CELLS[cell]}, {KINDS[kind]}"
+
+
+def rows_of(found: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
+    return [[labelled(name), *mean(each, key)] for name, each in found.items()]
+
+
+def exact_table(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
+    return Table(
+        caption="Translated exactly, %, by source words",
+        columns=["system", *map(span, lengths.limits), "all"],
+        rows=[["sentences", *counted, sum(counted)], *rows_of(found, "exact")],
+        formats=["", *[",.0f"] * (len(counted) + 1)],
+    )
+
+
+def bleu_table(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Table:
+    rows = rows_of(found, "bleu")
+    return Table(
+        caption="BLEU, by source words",
+        columns=["system", *map(span, lengths.limits), "all", "seconds of training"],
+        rows=[[*row, mean(each, "seconds")[0]] for row, each in zip(rows, found.values(), strict=True)],
+        formats=["", *[".1f"] * (len(lengths.limits) + 1), ".0f"],
+    )
+
+
+def span(limits: tuple[int, int]) -> str:
+    low, high = limits
+    return f"{low}–{LONGEST if limits == BINS[-1] else high}"
+
+
+def drawn(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
+    figure, axes = plot.panels(2, titles=["With a fixed context", "With attention"], height=3.2)
+    known = [i for i, count in enumerate(counted) if count]
+    top = max(value for each in found.values() for value in mean(each, "bleu"))
+    for panel, kind in zip(axes, KINDS, strict=True):
+        for cell in CELLS:
+            values = mean(found[f"{kind}-{cell}"], "bleu")
+            panel.plot(
+                known, [values[i] for i in known], color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell]
+            )
+        panel.set_xticks(known, [span(lengths.limits[i]) for i in known], rotation=30 * (len(known) > 5))
+        panel.set_ylim(0, 1.06 * top)
+        panel.set_xlabel("source words")
+    axes[0].set_ylabel("BLEU")
+    plot.legend(axes[0], loc="upper right")
+    return Plot(
+        "length",
+        figure,
+        "BLEU by the length of the sentence.",
+        "Two panels of three lines: BLEU against the number of words, with a fixed context and with attention.",
+    )

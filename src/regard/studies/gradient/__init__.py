@@ -1,0 +1,1 @@
+"""How far back a gradient reaches."""

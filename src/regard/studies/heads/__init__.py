@@ -1,0 +1,1 @@
+"""How many heads are enough."""

@@ -1,0 +1,175 @@
+"""Several heads are better than one, too many are not, and most can be taken out again.
+
+Vaswani et al. 2017 (arXiv:1706.03762), table 3: rows A vary the number of heads with the computation kept (h · d_k is
+the width of the model), rows B the width d_k of a head's queries and keys. Michel et al. 2019 (arXiv:1905.10650) and
+Voita et al. 2019 (arXiv:1905.09418) then take heads out of trained models. Beside them, not from a paper: heads that
+each see a slice of the input in place of a projection of all of it.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from regard.studies.corpora.pairs import Pairs, english_german
+from regard.studies.heads.draw import by_kind, drawn, heads_table, labelled, lost_plot, lost_table
+from regard.studies.heads.head_ablation import KINDS, Lost, lost
+from regard.studies.page import Page, Verdict, show, signed_training
+from regard.studies.setting import Setting
+from regard.studies.systems import by_name, taught_all
+from regard.studies.translation import Translated, margin, translated
+
+__all__ = ["run", "tables", "verdicts"]
+
+LITTLE = 0.02  # log-probability a token: a perplexity that grows by less than 2 %
+SEVERAL = 0.2  # the share of heads that Michel et al. take out together without a noticeable loss (their figure 3)
+
+
+def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
+    """A configuration a system: all the same but for heads, their depth and what they see."""
+    real, quick = setting.corpora is not None, setting.quick
+    steps = 1000 if real else 500 if quick else 3000
+    model: dict[str, Any] = {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"}
+    if quick:
+        model |= {"size": 64, "hidden": 256}
+    else:
+        model |= {"preset": "small", "dropout": 0.3 if real else 0.1, "attention_dropout": 0.1 if real else 0.0}
+    counts, depths = ((1, 4, 16), (2,)) if quick else ((1, 4, 8, 16, 32), (4, 16))
+    sliced = 4 if quick else 8
+    options: dict[str, dict[str, Any]] = {f"heads-{count}": {"heads": count} for count in counts}
+    options |= {f"depth-{depth}": {"heads": 4, "depth": depth} for depth in depths}
+    options[f"input-{sliced}"] = {"heads": sliced, "split": "input"}
+    training = {
+        "steps": steps,
+        "batch_tokens": 8192 if real else 1024 if quick else 4096,
+        "rate": 1.5e-3 if not quick else 3e-3,
+        "schedule": "cosine",
+        "warmup": steps // 5 if real else steps // 10,
+        "smoothing": 0.1 if real else 0.05,
+        "validate_every": steps,
+        "validate_rows": 50,
+        "metric": "bleu" if real else "exact",
+        "keep": 1,
+    }
+    return {name: {**corpus.tables, "model": model | each, "training": training} for name, each in options.items()}
+
+
+def run(setting: Setting) -> Page:
+    """Train, translate, silence every head in turn, and judge."""
+    corpus = english_german(setting, 300)
+    with signed_training(setting, corpus.name) as clock:
+        systems = by_name(taught_all("heads", tables(setting, corpus), setting))
+        found = {}
+        for name, each in systems.items():
+            found[name] = translated(each, corpus)
+            setting.say(f"{labelled(name)}: BLEU {found[name].bleu.told()}")
+        silenced = [lost(each.run, corpus) for each in systems[taken(found)]]
+        signature = clock.signature()
+    step = next(iter(systems.values()))[0].step
+    words = statistics.fmean(len(source.split()) for source in corpus.sources)
+    return Page(
+        name="heads",
+        title="Several heads are better than one",
+        claim="At the same computation, several attention heads translate better than one, and too many worse again; "
+        "queries and keys that are too narrow hurt; and once trained, most heads can be taken out with little loss.",
+        source="Vaswani et al. 2017, table 3, rows A and B (arXiv:1706.03762); Michel et al. 2019, sections 3 to 5 "
+        "(arXiv:1905.10650); Voita et al. 2019 (arXiv:1905.09418)",
+        measured=[
+            f"{corpus.name}: {len(corpus.sources):,} sentences translated with a beam of 5, and the perplexity a token "
+            f"of their references. Systems with the same data, rates and number of updates ({step:,}), which differ in "
+            "the number of heads, in d_k, the width of a head's queries and keys, or in that each head sees a slice of "
+            "the input.",
+            f"Then, of the system with {labelled(taken(found))}, each head silenced in turn: zeros in the place of "
+            "what it gives, and how much log-probability a token of the references loses. Last, more and more heads "
+            "together, in the order of what each loses by itself: the order is found on half of the sentences, the "
+            "loss measured on the other half.",
+        ],
+        tables=[heads_table(found), lost_table(silenced)],
+        plots=[drawn(found), lost_plot(silenced)],
+        verdicts=[*verdicts(found), *lost_verdicts(silenced)],
+        caveats=[
+            "The paper's systems are 512 wide with 6 layers, trained on 4.5 million pairs for 100,000 updates, and "
+            "the differences that it reports are of one run each.",
+            f"Sentences are short, {words:.0f} words on average: one softmax over so few may be enough, where one over "
+            "the paper's longer sentences is not.",
+            "Two means differ here where they are further apart than twice the standard error of their difference, "
+            "the deviation between seeds pooled over all systems; of one seed, by more than half a point of BLEU.",
+            "Heads that see a slice have no output projection and narrower matrices, so that they have fewer "
+            "parameters, too; a smaller d_k has fewer as well, as in the paper.",
+            "Heads are silenced without any training after it, as by Michel et al.; Voita et al. train on, and can "
+            "take out more.",
+        ],
+        signature=signature,
+    )
+
+
+def taken(found: Mapping[str, object]) -> str:
+    """The system whose heads are silenced: as many heads as the paper's, or as there are."""
+    return "heads-8" if "heads-8" in found else "heads-4"
+
+
+def verdicts(found: Mapping[str, Translated]) -> list[Verdict]:
+    """By BLEU, as the paper; a difference counts where it is beyond chance."""
+    counted = {name: each.bleu for name, each in found.items() if name.startswith("heads-")}
+    least = margin([each.bleu for each in found.values()])
+    one, most = (pick(counted, key=heads_in) for pick in (min, max))
+    best = max(counted, key=lambda name: counted[name].mean)
+    deep = min((name for name in found if name.startswith("depth-")), key=heads_in)
+    sliced = next(name for name in found if name.startswith("input-"))
+    whole = f"heads-{heads_in(sliced)}"
+
+    def told(*names: str) -> str:
+        parts = [f"{labelled(name)} {found[name].bleu.told()}" for name in names]
+        return f"BLEU: {', '.join(parts)}; beyond chance from {show(least, '.2f')}"
+
+    def better(name: str, other: str) -> bool:
+        return found[name].bleu.mean - found[other].bleu.mean > least
+
+    return [
+        Verdict("one head is worse than the best number of heads", better(best, one), told(one, best)),
+        Verdict("too many heads are worse than the best number", better(best, most), told(most, best)),
+        Verdict("queries and keys that are too narrow hurt", better("heads-4", deep), told(deep, "heads-4")),
+        Verdict(
+            "heads that project the whole input do better than heads that see a slice of it",
+            better(whole, sliced),
+            told(sliced, whole),
+        ),
+    ]
+
+
+def lost_verdicts(silenced: Sequence[Lost]) -> list[Verdict]:
+    """What Michel et al. found of heads that are taken out."""
+    every = [loss for each in silenced for loss in each.heads.values()]
+    little = sum(loss < LITTLE for loss in every) / len(every)
+    kinds = by_kind(silenced)
+    together = statistics.fmean(each.shares[SEVERAL] for each in silenced)
+    others = max(kinds["encoder"].mean, kinds["decoder"].mean)
+    return [
+        Verdict(
+            "most heads can be taken out, one at a time, with little loss",
+            little > 0.5,
+            f"without {show(little, '.0%')} of the {len(every)} heads the perplexity grows by less than 2 %; in the "
+            f"median by {grown(statistics.median(every))}, at most by {grown(max(every))}",
+        ),
+        Verdict(
+            f"{SEVERAL:.0%} of the heads can be taken out together without a noticeable loss",
+            together < LITTLE,
+            f"the perplexity grows by {grown(together)} without the {SEVERAL:.0%} that are needed least",
+        ),
+        Verdict(
+            "attention from decoder to encoder depends on its heads more than self-attention does",
+            kinds["cross"].mean > others + margin(kinds.values(), floor=0.0),
+            "log-probability a token lost without one head, on average: "
+            + "; ".join(f"{name} {kinds[key].told('.3f')}" for key, name in KINDS.items()),
+        ),
+    ]
+
+
+def grown(loss: float) -> str:
+    """A loss of log-probability as growth of perplexity."""
+    return show(math.expm1(loss), ".1%")
+
+
+def heads_in(name: str) -> int:
+    """The number in a system's name."""
+    return int(name.split("-")[1])

@@ -1,0 +1,87 @@
+"""What a trained model loses without some of its heads, over a whole test set.
+
+`inspection.collect.ablation` asks it of one output, a head a row of a batch; here a head is silent in every row, so
+that many sentences are scored together.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from regard.attention.heads import Heads
+from regard.attention.watch import outermost
+from regard.inspection.collect.ablation import silence
+from regard.models.contract import Model
+from regard.run import Run
+from regard.studies.corpora.pairs import Pairs
+from regard.studies.translation import log_probs
+
+__all__ = ["KINDS", "Head", "Lost", "heads_of", "kind_of", "lost", "without"]
+
+KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "decoder to source"}
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+class Head(NamedTuple):
+    """A head of an attention, by the name of its module."""
+
+    module: str
+    head: int
+
+
+class Lost(NamedTuple):
+    """Log-probability a token that is lost without each head, and without the least needed share of all."""
+
+    heads: dict[Head, float]
+    shares: dict[float, float]
+    whole: float  # the log-probability a token of the model as it is
+
+
+def heads_of(model: Model) -> list[Head]:
+    """Every head of a model."""
+    return [
+        Head(name, head)
+        for name, module in outermost(model).items()
+        if isinstance(module, Heads)
+        for head in range(module.heads)
+    ]
+
+
+def kind_of(head: Head) -> str:
+    """Which of the three attentions of a Transformer a head belongs to."""
+    return "cross" if head.module.endswith("cross") else head.module.split(".")[0]
+
+
+@contextmanager
+def without(model: Model, heads: Iterable[Head]) -> Iterator[None]:
+    """Inside, these heads give nothing to any sentence."""
+    modules, rows = outermost(model), slice(None)
+    with ExitStack() as hooks:
+        for name, head in heads:
+            hooks.callback(silence(modules[name], [(rows, head)], 1).remove)
+        yield
+
+
+def lost(run: Run, corpus: Pairs) -> Lost:
+    """Each head silenced by itself; then more and more of them, those first that are needed least.
+
+    The order is found on the odd sentences of the corpus, and what is lost in that order measured on the even ones.
+    """
+
+    def scored(silent: Sequence[Head]) -> list[float]:
+        with without(run.model, silent):
+            return log_probs(run, corpus.sources, corpus.references)[0]
+
+    before, tokens = log_probs(run, corpus.sources, corpus.references)
+    every = heads_of(run.model)
+
+    def a_token(after: Sequence[float], rows: slice) -> float:
+        return (sum(before[rows]) - sum(after[rows])) / max(1, sum(tokens[rows]))
+
+    alone = {head: scored([head]) for head in every}
+    order = sorted(every, key=lambda head: a_token(alone[head], slice(1, None, 2)))
+    return Lost(
+        {head: a_token(after, slice(None)) for head, after in alone.items()},
+        {share: a_token(scored(order[: round(share * len(order))]), slice(0, None, 2)) for share in SHARES},
+        sum(before) / sum(tokens),
+    )

@@ -1,0 +1,1 @@
+"""An LSTM that looks back at its states."""

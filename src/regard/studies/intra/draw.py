@@ -1,0 +1,123 @@
+"""The tables and the plot of the study of intra-attention."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import FAINT
+from regard.inspection.draw.table import Cell
+from regard.studies.corpora.sentences import Sentences
+from regard.studies.documents.measure import Figures
+from regard.studies.intra.distance import DISTANCES
+from regard.studies.intra.measure import PLACES, Likelihood
+from regard.studies.page import Plot, Table
+
+__all__ = ["NAMES", "accuracy_table", "course_table", "drawn", "looked_table", "perplexity_table", "place_table"]
+
+NAMES = {"lstm": "LSTM", "wide": "LSTM, wider", "lstmn": "LSTMN"}
+COLOURS = {"wide": plot.ORANGE, "lstmn": plot.BLUE}
+Found = Mapping[str, Mapping[str, Likelihood]]  # by corpus, then by system
+
+
+def perplexity_table(corpora: Mapping[str, Sentences], found: Found) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            corpora[corpus].name,
+            NAMES[name],
+            each.perplexity().told(".2f"),
+            each.perplexity(each.words).told(".2f"),
+            each.parameters,
+            each.seconds.mean,
+        ]
+        for corpus, systems in found.items()
+        for name, each in systems.items()
+    ]
+    columns = ["corpus", "system", "perplexity of a token", "of a word", "parameters", "seconds of training"]
+    return Table("Language models: perplexity of the test set", columns, rows, ["", "", "", "", ",d", ".0f"])
+
+
+def place_table(corpus: Sentences, systems: Mapping[str, Likelihood]) -> Table:
+    known = next(iter(systems.values())).known
+    rows: list[list[Cell]] = []
+    for name, each in systems.items():
+        own = each.nll.mean(1).sum(1) / np.maximum(each.tokens.sum(1), 1)
+        rows.append([NAMES[name], *(float(np.exp(own[group])) for group in known)])
+    columns = ["system", *(span(group) for group in known)]
+    return Table(f"Perplexity by place in the sentence: {corpus.name}", columns, rows, ["", *[".2f"] * len(known)])
+
+
+def looked_table(corpora: Mapping[str, Sentences], found: Mapping[str, Sequence[Sequence[float]]]) -> Table:
+    """Of each corpus how far back the LSTMN looks, and how far it would if it weighed all states alike."""
+    rows: list[list[Cell]] = []
+    for corpus, (own, even) in found.items():
+        rows += [[corpora[corpus].name, "LSTMN", *own], [corpora[corpus].name, "evenly", *even]]
+    columns = [
+        "corpus",
+        "weights",
+        *(f"{a} back" if a == b else f"{a}–{b}" if b < 200 else f"{a}+" for a, b in DISTANCES),
+    ]
+    return Table(
+        "How far back it looks after the tenth token: % of the weight by distance",
+        columns,
+        rows,
+        ["", "", *[".1f"] * 5],
+    )
+
+
+def course_table(corpus: Sentences, courses: Mapping[str, Mapping[int, float]]) -> Table:
+    steps = list(next(iter(courses.values())))
+    rows: list[list[Cell]] = [[NAMES[name], *(each.get(step) for step in steps)] for name, each in courses.items()]
+    columns = ["system", *(f"{step:,}" for step in steps)]
+    caption = f"Perplexity of held-out text by the number of updates: {corpus.name.split(', ')[0]}"
+    return Table(caption, columns, rows, ["", *[".2f"] * len(steps)])
+
+
+def accuracy_table(corpus: str, systems: Mapping[str, Figures]) -> Table:
+    rows: list[list[Cell]] = [
+        [NAMES[name], each.accuracy.told(".2f"), each.f1.told(".2f"), each.parameters, each.seconds.mean]
+        for name, each in systems.items()
+    ]
+    columns = ["system", "accuracy, %", "macro-F1, %", "parameters", "seconds of training"]
+    return Table(f"Classifiers: what is right of the test set, {corpus}", columns, rows, ["", "", "", ",d", ".0f"])
+
+
+def drawn(corpora: Mapping[str, Sentences], found: Found) -> Plot:
+    titles = [corpora[corpus].name.rsplit(",", 1)[0] for corpus in found]
+    titles = [title[0].upper() + title[1:] for title in titles]
+    figure, axes = plot.panels(len(found), titles=titles, height=3.2, width=7.2 if len(found) > 1 else 4.8)
+    for panel, systems in zip(axes, found.values(), strict=True):
+        known = systems["lstm"].known
+        places = range(len(known))
+        panel.axhline(0, color=FAINT, linewidth=1.0)
+        for shift, (name, colour) in enumerate(COLOURS.items()):
+            gains = [systems[name].gain(systems["lstm"], group) for group in known]
+            panel.errorbar(
+                [place + 0.08 * (shift - 0.5) for place in places],
+                [100 * (1 - np.exp(-gain.mean)) for gain in gains],
+                [200 * gain.error for gain in gains],
+                color=colour,
+                marker="o",
+                markersize=4,
+                linewidth=1.4,
+                elinewidth=1.0,
+                label=NAMES[name],
+            )
+        panel.set_xticks(places, [span(group) for group in known])
+        panel.set_xlabel("place in the sentence, in tokens")
+        low, high = panel.get_ylim()
+        panel.set_ylim(low - 0.2 * (high - low), high)  # room for the legend
+    axes[0].set_ylabel("less perplexity than the LSTM, %")
+    plot.legend(axes[0], loc="lower left")
+    return Plot(
+        "places",
+        figure,
+        "How much perplexity is less than that of the LSTM, by place in the sentence; above the line is better. Bars: "
+        "two standard errors.",
+        "A panel a corpus, with a line for the wider LSTM and one for the LSTMN: the gain over the LSTM by place.",
+    )
+
+
+def span(group: int) -> str:
+    first, last = PLACES[group]
+    return f"{first}–{last}" if last < 200 else f"{first}+"

@@ -1,0 +1,1 @@
+"""Luong's table of scores and windows."""

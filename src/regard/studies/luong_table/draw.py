@@ -1,0 +1,103 @@
+"""Tables and plots of `luong_table`."""
+
+from collections.abc import Mapping, Sequence
+
+from regard.inspection.draw import plot
+from regard.inspection.draw.table import Cell
+from regard.studies.page import Plot, Table
+from regard.studies.seed_statistics import Spread
+
+__all__ = ["LABELS", "Figures", "best_of", "drawn", "paper_table", "system_table", "told"]
+
+Figures = Mapping[str, Spread]  # perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
+
+LABELS = {
+    "global-location": "global (location)",
+    "global-dot": "global (dot)",
+    "global-general": "global (general)",
+    "global-concat": "global (concat)",
+    "local-m-dot": "local-m (dot)",
+    "local-m-general": "local-m (general)",
+    "local-p-dot": "local-p (dot)",
+    "local-p-general": "local-p (general)",
+    "unfed-global-dot": "global (dot), not fed on",
+    "unfed-global-general": "global (general), not fed on",
+    "unfed-local-p-general": "local-p (general), not fed on",
+}
+# Table 4, BLEU before unknown words are replaced, and table 6.
+PAPER: dict[str, tuple[str, float | None, int | None]] = {
+    "global-location": ("6.4", 18.1, 39),
+    "global-dot": ("6.1", 18.6, None),
+    "global-general": ("6.1", 17.3, None),
+    "global-concat": ("6.7", None, None),
+    "local-m-dot": ("> 7.0", None, None),
+    "local-m-general": ("6.2", 18.6, 34),
+    "local-p-dot": ("6.6", 18.0, None),
+    "local-p-general": ("5.9", 19.0, 36),
+}
+COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
+
+
+def told(found: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
+    """A figure of several systems, in words."""
+    return ", ".join(f"{LABELS[name]} {found[name][key].told(style)}" for name in names)
+
+
+def best_of(found: Mapping[str, Figures], names: Sequence[str]) -> str:
+    """The lowest perplexity and the highest BLEU of several systems, in words."""
+    sure = min(names, key=lambda name: found[name]["perplexity"].mean)
+    good = max(names, key=lambda name: found[name]["bleu"].mean)
+    return f"perplexity, {told(found, [sure], 'perplexity', '.2f')}; BLEU, {told(found, [good], 'bleu')}"
+
+
+def system_table(found: Mapping[str, Figures]) -> Table:
+    """What was measured."""
+    several = any(len(spread.values) > 1 for each in found.values() for spread in each.values())
+
+    def cell(value: Spread, style: str) -> Cell:
+        return value.told(style) if several else value.mean
+
+    styles = {"perplexity": ".2f", "bleu": ".1f", "written": ".1f", "read": ".1f", "seconds": ".0f"}
+    return Table(
+        caption="Every system: perplexity, BLEU, and AER of the word a step writes and of the word it reads, %",
+        columns=["attention", "perplexity", "BLEU", "AER, written", "AER, read", "seconds of training"],
+        rows=[
+            [LABELS[name], *(cell(each[key], style) for key, style in styles.items())] for name, each in found.items()
+        ],
+        formats=["", *styles.values()],
+    )
+
+
+def paper_table() -> Table:
+    """What Luong has."""
+    return Table(
+        caption="The paper's figures, English to German, WMT 2014",
+        columns=["attention", "perplexity", "BLEU", "AER, %"],
+        rows=[[LABELS[name], *each] for name, each in PAPER.items()],
+        formats=["", "", ".1f", "d"],
+        note="BLEU before unknown words are replaced. Perplexity of concat: a footnote of section 5.3. AER: table 6, "
+        "where the Berkeley aligner has 32. Input feeding (table 1): global (location) without it 7.3 and 16.8.",
+    )
+
+
+def drawn(found: Mapping[str, Figures]) -> Plot:
+    """BLEU and AER of every system, a bar each."""
+    figure, axes = plot.panels(2, titles=["BLEU", "AER, %: ● written, ○ read"], height=3.8)
+    names = list(found)[::-1]
+    for place, name in enumerate(names):
+        colour = COLOURS[next(key for key in COLOURS if name.startswith(key))]
+        each = found[name]
+        axes[0].plot(each["bleu"].values, [place] * len(each["bleu"].values), "o", color=colour, markersize=6)
+        for key, face in (("written", colour), ("read", "none")):
+            values = each[key].values
+            axes[1].plot(
+                values, [place] * len(values), "o", color=colour, markerfacecolor=face, markersize=6, linestyle="none"
+            )
+    axes[0].set_yticks(range(len(names)), [LABELS[name] for name in names])
+    axes[1].set_yticks(range(len(names)), [""] * len(names))
+    return Plot(
+        "systems",
+        figure,
+        "Blue: global; orange: a window that moves on; green: one that is predicted; grey: not fed on. A mark a seed.",
+        "Two panels with a row a system: its BLEU, and its alignment error rates by the word written and read.",
+    )

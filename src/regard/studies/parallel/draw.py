@@ -1,0 +1,97 @@
+"""The tables and the plot of what `parallel` trains."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from regard.inspection.draw import plot
+from regard.studies.page import Plot, Table
+from regard.studies.parallel.timing import TOKENS, Milliseconds
+
+if TYPE_CHECKING:
+    from regard.studies.parallel.training import Figures
+
+__all__ = ["LABELS", "curve_plot", "encoder_table", "quality_table"]
+
+LABELS = {
+    "attention": "self-attention",
+    "window": "window",
+    "convolution": "convolution",
+    "recurrence": "recurrence",
+    "rnnsearch": "RNNsearch",
+}
+COLOURS = {
+    "attention": plot.BLUE,
+    "window": plot.GREEN,
+    "convolution": plot.ORANGE,
+    "recurrence": plot.RED,
+    "rnnsearch": plot.GREY,
+}
+
+
+def quality_table(found: Mapping[str, "Figures"]) -> Table:
+    """What each system came to, and what it cost."""
+    quarters = len(next(iter(found.values())).bleu)
+    parts = [f"after {number}/{quarters}" for number in range(1, quarters)]
+    return Table(
+        caption="BLEU of the validation set by the share of the updates and of the test set, and what they cost",
+        columns=[
+            "encoder", *parts, "at the end", "test", "perplexity", "ms an update", "seconds of updates",
+            "million parameters", "of the encoder",
+        ],
+        rows=[
+            [
+                LABELS[name],
+                *(spread.told() for spread in each.bleu),
+                each.test.told(),
+                each.perplexity[-1].told(".2f"),
+                each.pace,
+                each.seconds[-1],
+                each.parameters / 1e6,
+                each.of_encoder / 1e6 if each.of_encoder else None,
+            ]
+            for name, each in found.items()
+        ],
+        formats=["", *[""] * (quarters + 1), "", ".2f", ".1f", ".2f", ".2f"],
+        note="RNNsearch has no Transformer's decoder: a system of its own, recurrent as a whole.",
+    )  # fmt: skip
+
+
+def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> Table:
+    """How long the encoders read."""
+    how = f"{TOKENS:,} words, as sentences of n each" if on_gpu else "one sentence of n words, one thread"
+    return Table(
+        caption=f"Milliseconds of the trained encoders: {how}",
+        columns=["encoder", *(f"n = {n:,}" for n in lengths)],
+        rows=[[LABELS[name], *each] for name, each in times.items()],
+        formats=["", *[".2f"] * len(lengths)],
+    )
+
+
+def curve_plot(found: Mapping[str, "Figures"], times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> Plot:
+    """Quality against time, and time against length."""
+    titles = ["BLEU (validation) against seconds of updates", "Milliseconds of the encoder"]
+    figure, (quality, encoder) = plot.panels(2, titles=titles, height=3.4)
+    for name, each in found.items():
+        means = [spread.mean for spread in each.bleu]
+        style = {"color": COLOURS[name], "marker": "o", "markersize": 3.5, "label": LABELS[name]}
+        quality.plot(each.seconds, means, **style)  # type: ignore[arg-type]
+    quality.set_xlim(left=0)
+    quality.set_xlabel("seconds of updates")
+    plot.legend(quality, loc="lower right")
+    for name, spent in times.items():
+        encoder.plot(lengths, spent, color=COLOURS[name], marker="o", markersize=3.5, label=LABELS[name])
+    encoder.set_xscale("log", base=2)
+    encoder.set_yscale("log")
+    encoder.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    encoder.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    encoder.yaxis.set_minor_formatter(NullFormatter())
+    encoder.set_xticks(list(lengths), [f"{n:,}" for n in lengths])
+    encoder.set_xlabel(f"words of a sentence{f', {TOKENS:,} in all' * on_gpu}")
+    return Plot(
+        "quality",
+        figure,
+        "Left: after each quarter of the updates. Right: reading, in the same colours.",
+        "Two panels: BLEU against time for five systems, and milliseconds against length for four encoders.",
+    )

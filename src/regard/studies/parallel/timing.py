@@ -1,0 +1,130 @@
+"""How long systems take: an update of training, and an encoder by the length of what it reads.
+
+Systems are timed in turns, so that whatever else a machine does meanwhile slows all of them alike.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.data.builtin import generate
+from regard.evaluation.items import read_texts
+from regard.models.contract import Model, Tokens
+from regard.models.kinds import build
+from regard.run import Run
+from regard.studies.corpora.pairs import Pairs
+from regard.studies.systems import Trained
+from regard.training.metrics import read
+
+__all__ = ["Milliseconds", "encoders", "pace", "records", "updates"]
+
+PAIRS = 8000  # of the training set, that updates are timed on
+TURNS, ROUNDS = 3, 2
+TOKENS = 32_768  # that an encoder reads at a time on a GPU
+PIECE = 5  # the first piece of a vocabulary that is no mark; about so
+
+Milliseconds = Mapping[str, Sequence[float]]  # by name of the system, one a length
+
+
+def updates(systems: Mapping[str, Trained], corpus: Pairs) -> dict[str, float]:
+    """Milliseconds of an update: on a GPU timed here, after the training; elsewhere those of the training."""
+    first = next(iter(systems.values())).run
+    if first.device.type != "cuda":
+        return {name: pace(records(each.run.folder, "step")) for name, each in systems.items()}
+    from regard.bench.training_cuda import Ours, Paired
+
+    made, rates = {}, {}
+    pairs = training_pairs(first, corpus)
+    for name, each in systems.items():
+        settings, run = each.run.settings, each.run
+        model = build(settings.kind, settings.model, run.tokenizers.source.size, run.tokenizers.target.size)
+        budget = settings.training.batch_tokens
+        assert isinstance(budget, int)
+        made[name], rates[name] = Ours(Paired(model, pairs, settings.training.smoothing, budget)), list[float]()
+    for _ in range(TURNS):
+        for name, ours in made.items():
+            rates[name].append(ours.rate(ROUNDS)[0])
+    found = {}
+    for name, ours in made.items():
+        plans = ours.task.plans
+        tokens = sum(map(ours.task.count, range(len(plans)))) / len(plans)
+        found[name] = 1e3 * tokens / statistics.median(rates[name])
+    return found
+
+
+def records(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """What a training has written down: every so many steps, or at every validation."""
+    return [each for each in read(folder / "metrics.jsonl") if each.get("kind") == kind]
+
+
+def pace(steps: Sequence[Mapping[str, Any]]) -> float:
+    """Milliseconds of an update, the median between two records: most have no validation in between."""
+    apart = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairwise(steps)]
+    return 1e3 * statistics.median(apart or [steps[-1]["seconds"] / steps[-1]["step"]])
+
+
+def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
+    """The first pairs of the training set, as token numbers."""
+    data = run.settings.data
+    if data.builtin is None:
+        files = [corpus.tables["data"][side] for side in ("source", "target")]
+        sides = [read_texts(file)[:PAIRS] for file in files]
+    else:
+        options = dict(each.split("=") for each in corpus.tables["data"].get("builtin_options", ()))
+        numbers = {key: int(value) for key, value in options.items()}
+        made = list(generate("phrasebook", PAIRS, split="train", pair="en-de", seed=0, **numbers))
+        sides = [[each.source for each in made], [each.target for each in made]]
+    tokenizers = run.tokenizers
+    encoded = [tokenizers.source.encode_batch(sides[0]), tokenizers.target.encode_batch(sides[1])]
+    return [pair for pair in zip(*encoded, strict=True) if all(pair)]
+
+
+@torch.no_grad()
+def encoders(models: Mapping[str, Model], lengths: Sequence[int], vocabulary: int, rounds: int = 7) -> Milliseconds:
+    """Of reading random words: on a GPU the same number at every length, elsewhere one sentence on one thread."""
+    device = next(next(iter(models.values())).parameters()).device
+    cuda = device.type == "cuda"
+    found: dict[str, list[float]] = {name: [] for name in models}
+    with one_thread():
+        for n in lengths:
+            rows = max(1, TOKENS // n) if cuda else 1
+            # Lengths stay on the host, where it is seen that no sentence is shorter than another.
+            source = Tokens.of(torch.randint(PIECE, vocabulary, (rows, n), device=device), torch.full((rows,), n))
+            times: dict[str, list[float]] = {name: [] for name in models}
+            for number in range(rounds + 2):
+                for name, model in models.items():
+                    seconds = read_once(model, source, cuda)
+                    if number > 1:  # the first ones compile, allocate and warm up
+                        times[name].append(seconds)
+            for name, each in times.items():
+                found[name].append(1e3 * statistics.median(each))
+    return found
+
+
+def read_once(model: Model, source: Tokens, cuda: bool) -> float:
+    """Seconds of one reading."""
+    if cuda:
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    with torch.autocast("cuda", torch.bfloat16, enabled=cuda):
+        model.encode(source)
+    if cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch takes one thread of a CPU."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

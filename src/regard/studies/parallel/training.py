@@ -1,0 +1,250 @@
+"""Quality against time: a Transformer whose encoder mixes words by each layer of table 1, and a recurrent system.
+
+Vaswani et al. 2017 (arXiv:1706.03762), section 4 and table 1: self-attention, self-attention within r words, a
+convolution, a recurrence. Here each stands in the blocks of the same encoder, with about the same number of parameters
+and the same decoder, and is trained with the same batches. Beside them RNNsearch (Bahdanau et al. 2015), recurrent as a
+whole: the paper's abstract says that the Transformer takes "significantly less time to train".
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.disk import write_whole
+from regard.run import load
+from regard.studies.corpora.pairs import Pairs, multi30k, phrasebook
+from regard.studies.page import Part, Verdict, show, signed_training
+from regard.studies.parallel.draw import LABELS, curve_plot, encoder_table, quality_table
+from regard.studies.parallel.timing import Milliseconds, encoders, records, updates
+from regard.studies.seed_statistics import Spread
+from regard.studies.setting import Setting
+from regard.studies.systems import Trained, by_name, taught_all
+
+__all__ = ["Figures", "corpus", "run", "tables", "verdicts"]
+
+MIXED = ("attention", "window", "convolution", "recurrence")  # what the encoder's blocks mix words by
+REACH = {"window": 4, "convolution": 1}
+QUARTERS = 4  # checkpoints at which a system is measured
+LENGTHS = (32, 64, 128, 256, 512, 1024)
+LOSS = 0.5  # BLEU that is not told from noise on a thousand sentences
+SEEN = 1.1  # times: what a difference between two times has to be, to be one
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a system came to, a value a seed, its pace and its size."""
+
+    test: Spread  # BLEU after the last update
+    bleu: Sequence[Spread]  # of the validation set, at every quarter
+    perplexity: Sequence[Spread]
+    pace: float  # milliseconds of an update
+    steps: int
+    parameters: int
+    of_encoder: int
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of training, at every quarter."""
+        return [self.pace * self.steps * (number + 1) / len(self.bleu) / 1e3 for number in range(len(self.bleu))]
+
+
+def corpus(setting: Setting) -> Pairs:
+    """What is trained on and translated."""
+    if setting.corpora is not None:
+        return multi30k(setting.corpora)
+    return phrasebook(20_000, 200) if setting.quick else phrasebook(200_000, 1000, longest=18)
+
+
+def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
+    """A configuration a system: those of the Transformer differ in what the encoder mixes words by, and nothing else.
+
+    RNNsearch has the dropout and the rate that it is best with, and the same batches.
+    """
+    real = "source" in pairs.tables["data"]
+    steps = 400 if quick else 1500 if real else 2500
+    training = {
+        "steps": steps,
+        "batch_tokens": 1024 if quick else 8192,
+        "rate": 3e-3 if quick else 1.5e-3,
+        "schedule": "cosine",
+        "warmup": steps // 5,
+        "smoothing": 0.1 if real else 0.05,
+        "validate_every": steps // QUARTERS,
+        "validate_rows": 100 if quick else 1014,
+        "metric": "bleu",
+    }
+    shape = {"size": 64, "heads": 4, "layers": 2, "hidden": 256} if quick else {"preset": "small"}
+    model = {"kind": "transformer", **shape, "dropout": 0.3 if real else 0.0, "tied": "all"}
+    model |= {"attention_dropout": 0.1 if real else 0.0}
+    found: dict[str, dict[str, Any]] = {}
+    for mixing in MIXED:
+        reach = {"reach": REACH[mixing]} if mixing in REACH else {}
+        found[mixing] = {**pairs.tables, "model": {**model, "mixing": mixing, **reach}, "training": training}
+    widths = {"size": 64, "embedding": 64, "hidden": 64, "maxout": 32} if quick else {"preset": "base"}
+    recurrent = {"kind": "rnnsearch", **widths, "dropout": 0.5 if real else 0.0}
+    found["rnnsearch"] = {
+        **pairs.tables,
+        "model": recurrent,
+        "training": {**training, "rate": 3e-3 if quick else 1e-3, "warmup": steps // 6},
+    }
+    return found
+
+
+def run(setting: Setting) -> Part:
+    """Train five systems, translate at every quarter of the way, take times, and judge."""
+    pairs = corpus(setting)
+    with signed_training(setting, pairs.name) as clock:
+        systems = by_name(taught_all("parallel", tables(pairs, setting.quick), setting))
+        seeds = {name: [measured(each, pairs) for each in some] for name, some in systems.items()}
+        firsts = {name: some[0] for name, some in systems.items()}
+        pace = updates(firsts, pairs)
+        lengths = LENGTHS[:-1] if setting.quick else LENGTHS
+        models = {name: firsts[name].run.model for name in MIXED}
+        times = encoders(models, lengths, firsts["attention"].run.tokenizers.source.size)
+        on_gpu = firsts["attention"].run.device.type == "cuda"
+        signature = clock.signature()
+    found = {name: figures(firsts[name], seeds[name], pace[name]) for name in systems}
+    width = firsts["attention"].run.settings.model.size  # type: ignore[attr-defined]
+    return Part(
+        measured=told(pairs, found, on_gpu, width),
+        tables=[quality_table(found), encoder_table(times, lengths, on_gpu)],
+        plots=[curve_plot(found, times, lengths, on_gpu)],
+        verdicts=verdicts(found, times, lengths, width, on_gpu),
+        caveats=[
+            "The decoder attends to the source and to itself in all of the first four: what an encoder does not "
+            "relate, it can still find.",
+            "The sentences are short: a window of 4 on each side, in every block, reaches nearly all of each.",
+            "One size, one rate: each layer might do better with its own. RNNsearch has the rate and the dropout of "
+            "its own configuration.",
+            "A convolution and a recurrence know what is near from the start, and self-attention has to learn it: the "
+            "shorter the training, the more that may count, and this one is short.",
+            *(
+                [
+                    "In training, recurrent encoders step through lengths that are rounded up to powers of two.",
+                    "Encoders are timed as they are called, without graphs: what the host takes to order the work is "
+                    "in it, and most of what a GPU does is the same at every length. Up to 1,024 words the part of "
+                    "self-attention that grows with the square of the length hardly counts there.",
+                ]
+                if on_gpu
+                else []
+            ),
+        ],
+        signature=signature,
+    )
+
+
+def told(pairs: Pairs, found: Mapping[str, Figures], on_gpu: bool, width: int) -> list[str]:
+    """What was done."""
+    steps = found["attention"].steps
+    timed = (
+        "An update is timed after the training, systems in turns, on the training's batches, captured as graphs"
+        if on_gpu
+        else "An update's time is the median of the training"
+    )
+    return [
+        f"{pairs.name}. A Transformer of width {width} is trained four times, {steps:,} updates each, and what differs "
+        "is what the encoder's blocks mix words by: self-attention; self-attention within "
+        f"{REACH['window']} words on each side; a gated convolution with kernels of three (Gehring et al. 2017, "
+        "arXiv:1705.03122); a GRU from either end. RNNsearch has as many updates. All translate greedily: "
+        f"{len(pairs.sources):,} unseen sentences after the last update, and the validation set, of which the "
+        f"perplexity is, too, after each quarter of them. {timed}.",
+    ]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One system of one seed."""
+
+    test: float  # BLEU after the last update
+    bleu: Sequence[float]  # of the validation set, at every quarter
+    perplexity: Sequence[float]
+
+
+def measured(system: Trained, pairs: Pairs) -> Seed:
+    """What the training has written down of every quarter, and the BLEU of the test set, which is written beside it."""
+    kept = system.run.folder / "tested.json"
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    if known.get("step") != system.step or known.get("sentences") != len(pairs.sources):
+        last = load(system.run.folder, checkpoint="last", device=system.run.device.type)
+        bleu = pairs.bleu(last.translate(pairs.sources, beam=1))
+        known = {"step": system.step, "sentences": len(pairs.sources), "bleu": bleu}
+        write_whole(kept, json.dumps(known) + "\n")
+    quarters = records(system.run.folder, "valid")
+    losses = [math.exp(each["loss"]) for each in quarters]
+    return Seed(known["bleu"], [each["bleu"] for each in quarters], losses)
+
+
+def figures(first: Trained, seeds: Sequence[Seed], pace: float) -> Figures:
+    """All of a system."""
+    bleu = [Spread(each) for each in zip(*(seed.bleu for seed in seeds), strict=True)]
+    perplexity = [Spread(each) for each in zip(*(seed.perplexity for seed in seeds), strict=True)]
+    model = first.run.model
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    of_encoder = sum(size for name, size in sizes.items() if name.startswith("encoder."))
+    test = Spread(tuple(seed.test for seed in seeds))
+    return Figures(test, bleu, perplexity, pace, first.step, sum(sizes.values()), of_encoder)
+
+
+def reached(found: Figures, bleu: float) -> float | None:
+    """Seconds of training until a quarter's mean BLEU is at least this."""
+    quarters = zip(found.seconds, found.bleu, strict=True)
+    return next((seconds for seconds, each in quarters if each.mean >= bleu), None)
+
+
+def verdicts(
+    found: Mapping[str, Figures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
+) -> list[Verdict]:
+    """What the paper says of its table, and of training time."""
+    final = {name: each.test for name, each in found.items()}
+    bleus = "; ".join(f"{LABELS[name]} {each.told()}" for name, each in final.items() if name != "rnnsearch")
+    best = max(each.mean for each in found["rnnsearch"].bleu)
+    needed = reached(found["rnnsearch"], best)
+    took = reached(found["attention"], best)
+    assert needed is not None
+    short = [n for n in lengths if n < width]
+    at = {name: dict(zip(lengths, each, strict=True)) for name, each in times.items()}
+    # On a GPU as many words are read at every length: linear is then constant.
+    low, high = (128, lengths[-1]) if on_gpu else lengths[-2:]
+    growth = {name: at[name][high] / at[name][low] for name in ("attention", "window")}
+    linear = 1.3 if on_gpu else 1.2 * high / low
+    return [
+        Verdict(
+            "the Transformer reaches the recurrent system's quality in less time",
+            took is not None and took < needed,
+            f"of the validation set RNNsearch has BLEU {show(best, '.1f')} after {show(needed, '.1f')} s of updates; "
+            + "the Transformer "
+            + ("does not reach that" if took is None else f"has no less after {show(took, '.1f')} s")
+            + f", and {found['attention'].bleu[-1].told()} at its end",
+        ),
+        Verdict(
+            "in the same encoder, self-attention translates no worse than a convolution or a recurrence",
+            all(final["attention"].mean > final[name].mean - LOSS for name in ("convolution", "recurrence")),
+            f"BLEU: {bleus}",
+        ),
+        Verdict(
+            f"kept to {REACH['window']} words on each side, self-attention loses nothing on short sentences",
+            final["window"].mean > final["attention"].mean - LOSS,
+            f"BLEU {final['window'].told()} against {final['attention'].told()}",
+        ),
+        Verdict(
+            "an update takes longer with a recurrence in the place of self-attention",
+            found["recurrence"].pace > found["attention"].pace,
+            ", ".join(f"{LABELS[name]} {show(each.pace, '.2f')} ms" for name, each in found.items()),
+        ),
+        Verdict(
+            "self-attention reads faster than a recurrence while sentences are shorter than vectors are wide",
+            all(at["attention"][n] < at["recurrence"][n] for n in short),
+            ", ".join(
+                f"n = {n}: {show(at['recurrence'][n] / at['attention'][n], '.1f')} × as fast"
+                for n in (*short, lengths[-1])
+            ),
+        ),
+        Verdict(
+            "a window makes the cost of an encoder linear in the length, which it is not without",
+            growth["window"] < linear and growth["attention"] > SEEN * growth["window"],
+            f"from {low} to {high} words{', as many in all' * on_gpu}: window × {show(growth['window'], '.2f')}, "
+            f"self-attention × {show(growth['attention'], '.2f')}",
+        ),
+    ]

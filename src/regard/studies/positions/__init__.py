@@ -1,0 +1,1 @@
+"""What makes attention see order."""

@@ -1,0 +1,248 @@
+"""What each way of telling positions buys: in translation, and on sequences longer than any that was trained on.
+
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.5 and table 3, row E: learned positions do nearly the same as
+sinusoidal ones, which were chosen since they "may allow the model to extrapolate to sequence lengths longer than the
+ones encountered during training". Press et al. 2022 (arXiv:2108.12409): they do not, and linear biases do.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.data.builtin import Example, generate
+from regard.run import Run
+from regard.studies.corpora.pairs import Pairs, english_german
+from regard.studies.page import Part, Verdict, show, signed_training
+from regard.studies.positions.draw import LABELS, further_plot, further_table, positions_table
+from regard.studies.seed_statistics import Spread
+from regard.studies.setting import Setting
+from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.translation import FLOOR, Translated, log_probs, margin, translated
+
+__all__ = ["Further", "begun", "run", "tables", "verdicts"]
+
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "none": {"positions": "none"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "sinusoidal-joined": {"positions": "sinusoidal", "join": "concatenate"},
+    "learned": {"positions": "learned"},
+    "learned-joined": {"positions": "learned", "join": "concatenate"},
+    "rotary": {"positions": "rotary"},
+    "alibi": {"positions": "alibi"},
+}
+FURTHER = ("sinusoidal", "learned", "rotary", "alibi")  # those that are asked to go on, in a first look
+TIMES = (1.0, 1.5, 2.0)  # lengths that are tested, as a share of the longest that was trained on
+MUCH = 2.0  # BLEU: what is called much worse
+HALF = 50.0  # % of the symbols: those that stand at trained places, at twice the length
+
+
+@dataclass(frozen=True)
+class Further:
+    """What a system does on sequences of one length, a value a seed."""
+
+    begun: Spread  # % of the symbols that are right before the first mistake
+    exact: Spread  # % of the sequences
+    perplexity: Spread  # a symbol of the true output
+
+
+def longest(setting: Setting) -> int:
+    """The longest sequence that is trained on."""
+    return 8 if setting.quick else 20
+
+
+def symbols(setting: Setting) -> int:
+    """How many different symbols there are: so many that few stand in a sequence twice."""
+    return 50 if setting.quick else 200
+
+
+def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
+    """A configuration a system, to translate and to copy: of each task all the same but for positions."""
+    real, quick = setting.corpora is not None, setting.quick
+    steps = 1000 if real else 300 if quick else 2500
+    model: dict[str, Any] = {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"}
+    if quick:
+        model |= {"size": 64, "hidden": 256}
+    whole = model if quick else model | {"preset": "small", "dropout": 0.3 if real else 0.1}
+    training: dict[str, Any] = {
+        "batch_tokens": 8192 if real else 1024 if quick else 4096,
+        "rate": 3e-3 if quick else 1.5e-3,
+        "schedule": "cosine",
+        "smoothing": 0.1 if real else 0.05,
+        "validate_rows": 50,
+        "metric": "bleu" if real else "exact",
+        "keep": 1,
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for name, options in ENCODINGS.items():
+        found[name] = {**corpus.tables, "model": whole | options, "training": training | timed(steps)}
+    copying = {
+        "builtin": "copy",
+        "count": 30_000 if quick else 100_000,
+        "builtin_options": [f"{key}={value}" for key, value in drawn_from(setting).items()],
+    }
+    learning = training | timed(500 if quick else 1500) | {"metric": "exact", "smoothing": 0.0}
+    learning |= {"rate": 2e-3, "batch_tokens": 1024 if quick else 8192}
+    for name in FURTHER if quick else ENCODINGS:
+        found[f"copy-{name}"] = {"data": copying, "model": model | ENCODINGS[name], "training": learning}
+    return found
+
+
+def timed(steps: int) -> dict[str, Any]:
+    """The lengths of a training and of its parts."""
+    return {"steps": steps, "warmup": steps // 5, "validate_every": steps}
+
+
+def drawn_from(setting: Setting) -> dict[str, int]:
+    """The sequences that are trained on."""
+    return {"shortest": 3, "longest": longest(setting), "symbols": symbols(setting)}
+
+
+def run(setting: Setting) -> Part:
+    """Train, translate, copy what is longer, and judge."""
+    corpus = english_german(setting, 200)
+    tests = {times: sequences(setting, times) for times in TIMES}
+    with signed_training(setting, corpus.name) as clock:
+        systems = by_name(taught_all("positions", tables(setting, corpus), setting))
+        found, copied = {}, {}
+        for name, each in systems.items():
+            if name.startswith("copy-"):
+                copied[name.removeprefix("copy-")] = {
+                    times: further(each, examples) for times, examples in tests.items()
+                }
+            else:
+                found[name] = translated(each, corpus)
+                setting.say(f"{name}: BLEU {found[name].bleu.told()}")
+        signature = clock.signature()
+    most, count = longest(setting), len(tests[1.0])
+    return Part(
+        measured=[
+            f"{corpus.name}: Transformers that differ in how positions are told, trained with the same data, rates and "
+            f"number of updates ({next(iter(systems.values()))[0].step:,}); BLEU with a beam of 5, perplexity a token.",
+            f"Then Transformers of two layers that copy sequences of {symbols(setting)} symbols, trained on 3 to "
+            f"{most} of them and tested on {count} sequences each of {', '.join(str(round(most * t)) for t in TIMES)}: "
+            "the share of symbols that are right before the first mistake, written greedily; the share of sequences "
+            "that are right as a whole; and the perplexity a symbol of the true output.",
+        ],
+        tables=[positions_table(found), further_table(copied, most)],
+        plots=[further_plot(found, copied, most)],
+        verdicts=[*verdicts(found), *further_verdicts(copied)],
+        caveats=[
+            "The decoder's causal mask tells it where it is in part, even without positions: what comes first has "
+            "fewer to look at.",
+            "ALiBi and rotary positions are in self-attention only; from decoder to encoder there are none, and words "
+            "are found by what they have become.",
+            "ALiBi was made for language models, which see one side only. Its biases are the same to both sides: an "
+            "encoder that has nothing else cannot tell a sentence from its mirror image, and a copier does not know at "
+            "which end to begin. Once it has begun it goes on well, as its perplexity shows.",
+            "Learned vectors start fifty times smaller than the embeddings that they are added to, and after so few "
+            "updates may not have caught up; concatenated, a matrix can make them larger at once.",
+            "Concatenated positions are projected back to the width of the model by a matrix of their own.",
+        ],
+        signature=signature,
+    )
+
+
+def sequences(setting: Setting, times: float) -> list[Example]:
+    """Tests of one length."""
+    size = round(longest(setting) * times)
+    options: dict[str, Any] = {"shortest": size, "longest": size, "symbols": symbols(setting)}
+    return list(generate("copy", 100 if setting.quick else 200, split="test", seed=0, **options))
+
+
+def further(systems: Sequence[Trained], tests: Sequence[Example]) -> Further:
+    """What systems that differ in their seed make of sequences."""
+    found = [copied_by(each.run, tests) for each in systems]
+    return Further(*(Spread(values) for values in zip(*found, strict=True)))
+
+
+def copied_by(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:
+    """The share begun rightly and the share exact, in %, and the perplexity."""
+    sources, targets = [each.source for each in tests], [each.target for each in tests]
+    outputs = run.translate(sources, beam=1)
+    totals, tokens = log_probs(run, sources, targets)
+    right = [begun(output.split(), target.split()) for output, target in zip(outputs, targets, strict=True)]
+    exact = [output == target for output, target in zip(outputs, targets, strict=True)]
+    return 100 * statistics.fmean(right), 100 * statistics.fmean(exact), math.exp(-sum(totals) / sum(tokens))
+
+
+def begun(output: Sequence[str], target: Sequence[str]) -> float:
+    """The share of the target that is right before the output's first mistake."""
+    wrong = (i for i, word in enumerate(target) if i >= len(output) or output[i] != word)
+    return next(wrong, len(target)) / len(target)
+
+
+def verdicts(found: Mapping[str, Translated]) -> list[Verdict]:
+    """By BLEU; a difference counts where it is beyond chance."""
+    least = margin([each.bleu for each in found.values()])
+    bleu = {name: each.bleu for name, each in found.items()}
+    told_least = f"beyond chance from {show(least, '.2f')}"
+
+    def told(*names: str) -> str:
+        return f"BLEU: {'; '.join(f'{LABELS[name]} {bleu[name].told()}' for name in names)}; {told_least}"
+
+    def apart(name: str, other: str) -> float:
+        return abs(bleu[name].mean - bleu[other].mean)
+
+    worst = min((name for name in bleu if name != "none"), key=lambda name: bleu[name].mean)
+    joins = [(name, f"{name}-joined") for name in ("sinusoidal", "learned")]
+    return [
+        Verdict(
+            "without positions translation is much worse",
+            bleu["none"].mean < bleu[worst].mean - max(least, MUCH),
+            told("none", worst),
+        ),
+        Verdict(
+            "learned and sinusoidal positions do nearly the same",
+            apart("learned", "sinusoidal") <= max(least, FLOOR),
+            told("learned", "sinusoidal"),
+        ),
+        Verdict(
+            "added and concatenated positions do nearly the same",
+            all(apart(*each) <= max(least, FLOOR) for each in joins),
+            told(*(name for each in joins for name in each)),
+        ),
+    ]
+
+
+def further_verdicts(copied: Mapping[str, Mapping[float, Further]]) -> list[Verdict]:
+    """Of sequences longer than those of training, by how far they are copied."""
+    least = max(5.0, margin([each[TIMES[-1]].begun for each in copied.values()], floor=5.0))
+
+    def told(names: Sequence[str], times: float = TIMES[-1]) -> str:
+        return "; ".join(f"{LABELS[name]} {copied[name][times].begun.told('.0f')} %" for name in names)
+
+    def far(name: str) -> float:
+        return copied[name][TIMES[-1]].begun.mean
+
+    told_ones = [name for name in copied if name != "none"]
+    absolute = [name for name in told_ones if name not in ("rotary", "alibi")]
+    return [
+        Verdict(
+            "all that tell positions copy sequences of the lengths that they were trained on",
+            all(copied[name][1.0].begun.mean > 95 for name in told_ones),
+            f"right before the first mistake at the longest length of training: {told(told_ones, 1.0)}",
+        ),
+        Verdict(
+            "learned positions do not go beyond the lengths of training",
+            far("learned") < HALF + least,
+            f"at twice the length, where half are symbols of trained places: {told(['learned'])}",
+        ),
+        Verdict(
+            "sinusoidal positions do not go beyond them either",
+            far("sinusoidal") < HALF + least,
+            f"at twice the length: {told(['sinusoidal'])}",
+        ),
+        Verdict(
+            "ALiBi goes further beyond them than sinusoidal and learned positions",
+            far("alibi") > max(map(far, absolute)) + least,
+            f"at twice the length: {told(['alibi', *absolute])}; by more than {show(least, '.0f')} points",
+        ),
+        Verdict(
+            "beyond them, ALiBi's perplexity is the lowest",
+            min(copied, key=lambda name: copied[name][TIMES[-1]].perplexity.mean) == "alibi",
+            "a symbol at twice the length: "
+            + "; ".join(f"{LABELS[name]} {each[TIMES[-1]].perplexity.told('.3g')}" for name, each in copied.items()),
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""Self-attention and the grammar of a sentence."""

@@ -1,0 +1,241 @@
+"""Does self-attention learn what depends on what, without being told?
+
+Clark et al. 2019 (arXiv:1906.04341, section 4.2) found heads of BERT that look from a word at its syntactic head, each
+for certain relations, far above what a fixed distance reaches, while no head does well at all of them; Vaswani et al.
+2017 (arXiv:1706.03762, appendix) show heads of a translator that look at distant words. Here a Transformer learns to
+translate the phrasebook, whose grammar knows every word's head, and is asked the same, head by head: before its
+training, at every quarter of it and after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.data.builtin import generate
+from regard.data.builtin.example import Example
+from regard.inspection.alignments.dependencies import SIDES
+from regard.run import Run
+from regard.studies.page import Page, Verdict, show, signed_training
+from regard.studies.relations.draw import drawn, relation_table, training_table
+from regard.studies.relations.measure import (
+    ALL,
+    FAR,
+    GROUPS,
+    Best,
+    Counts,
+    best_distance,
+    best_head,
+    count,
+    single_head,
+)
+from regard.studies.seed_statistics import Spread
+from regard.studies.setting import Setting
+from regard.studies.systems import Trained, taught_all
+from regard.studies.translation import margin
+from regard.tasks.translate import model_of
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
+from regard.training.objective import Prediction
+
+__all__ = ["Found", "run", "tables", "verdicts"]
+
+QUARTERS = 4
+FEWEST = 40  # words of a relation that a share is told of
+CLEARLY = 10.0  # points that are more than chance, and than a choice among a dozen heads
+ONE_SEED = 2.0  # points between two means that one seed alone cannot tell from chance
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one side, in %: a spread has a value a seed; `groups` are those that have words enough."""
+
+    groups: Sequence[str]
+    words: Mapping[str, int]
+    distance: Mapping[str, Best]
+    trained: Mapping[str, Spread]
+    untrained: Mapping[str, Spread]
+    which: Mapping[str, str]  # the best head, of the first seed
+    course: Sequence[Spread]  # the mean over relations of their best heads: before training, and at every quarter
+    single: Spread  # the same of the one head that is best at all
+
+    @property
+    def relations(self) -> list[str]:
+        """The groups that are relations."""
+        return [group for group in self.groups if group not in (ALL, FAR)]
+
+
+def tables(quick: bool) -> dict[str, dict[str, Any]]:
+    """One system."""
+    steps = 720 if quick else 2500
+    longest = 14 if quick else 18
+    return {
+        "transformer": {
+            "data": {
+                "builtin": "phrasebook",
+                "pair": "en-de",
+                "count": 40_000 if quick else 200_000,
+                "builtin_options": [f"longest={longest}"],
+            },
+            "model": {"kind": "transformer", "preset": "tiny" if quick else "small", "dropout": 0.0, "tied": "all"},
+            "training": {
+                "steps": steps,
+                "batch_tokens": 1024 if quick else 4096,
+                "rate": 3e-3 if quick else 1.5e-3,
+                "schedule": "cosine",
+                "warmup": steps // 10,
+                "smoothing": 0.05,
+                "validate_every": steps // QUARTERS,
+                "validate_rows": 0,
+                "metric": "loss",
+                "keep": QUARTERS,
+            },
+        }
+    }
+
+
+def run(setting: Setting) -> Page:
+    """Train, ask every head about every word, and judge."""
+    table = tables(setting.quick)
+    longest = int(table["transformer"]["data"]["builtin_options"][0].split("=")[1])
+    tests = 800 if setting.quick else 3000
+    examples = list(generate("phrasebook", tests, split="test", pair="en-de", seed=0, longest=longest))
+    with signed_training(setting) as clock:
+        systems = taught_all("relations", table, setting)
+        halves = examples[: len(examples) // 2], examples[len(examples) // 2 :]
+        courses = [course(each, halves) for each in systems]
+        exact = Spread(tuple(right(each.run, halves[1]) for each in systems))
+        signature = clock.signature()
+    found = {side: judged([[each[side] for each in seed] for seed in courses]) for side in SIDES}
+    encoder = found["encoder"]
+    return Page(
+        name="relations",
+        title="Self-attention finds what a word depends on",
+        claim="Nobody tells a Transformer what a subject or an article is, and yet some of its attention heads look "
+        "from a word at the word that it depends on: different ones for different relations, nearer and farther.",
+        source="Clark et al. 2019, section 4.2 (arXiv:1906.04341); Vaswani et al. 2017, appendix (arXiv:1706.03762)",
+        measured=[
+            f"English to German, the built-in phrasebook, {systems[0].step:,} updates; of unseen sentences "
+            f"{exact.told()} % are then translated exactly. Of every word of unseen sentences the grammatical head is "
+            "set beside the word that an attention head looks at most, by what the word is to its grammatical head. "
+            "The best attention head of each relation, and the best fixed distance, is chosen on "
+            f"{len(halves[0]):,} sentences and counted on {len(halves[1]):,} others. In the decoder those words count "
+            "whose grammatical head was read before. Untrained is the same model before its first update.",
+        ],
+        tables=[
+            relation_table("encoder, English", encoder),
+            relation_table("decoder, German", found["decoder"]),
+            training_table(found, systems[0].step, QUARTERS),
+        ],
+        plots=[drawn(encoder, found["decoder"], systems[0].step, QUARTERS)],
+        verdicts=verdicts(encoder),
+        caveats=[
+            "A grammar made the sentences: their relations are more regular than those of a treebank, and many stand "
+            "at a distance that hardly changes.",
+            "That an attention head looks at a word's grammatical head does not say that the translation hangs on it. "
+            "Of the words whose head is three or more away, three in ten are full stops and commas, from which a "
+            "translator need not look anywhere.",
+            "A relation's name comes from a few rules over the phrasebook's lexicon; words that none of them names "
+            "count only among all words.",
+        ],
+        signature=signature,
+    )
+
+
+Halves = tuple[Sequence[Example], Sequence[Example]]
+Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chosen on, and of the other
+
+
+def course(system: Trained, halves: Halves) -> list[Counted]:
+    """What the heads are right of before the training, and at every checkpoint."""
+    run, found = system.run, []
+    trainer = run.settings.training
+    torch.manual_seed(trainer.seed)
+    found.append(both(model_of(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
+    for folder in Checkpoints(run.folder).steps():
+        load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
+        found.append(both(run.model, run, halves))
+    return found
+
+
+def both(model: Any, run: Run, halves: Halves) -> Counted:
+    first, second = (count(model, run.tokenizers, half) for half in halves)
+    return {side: (first[side], second[side]) for side in SIDES}
+
+
+def right(run: Run, examples: Sequence[Example]) -> float:
+    """The share of the first sentences that are translated exactly, in %."""
+    some = examples[:500]
+    outputs = run.translate([each.source for each in some], beam=1)
+    return 100 * sum(a == b.target for a, b in zip(outputs, some, strict=True)) / len(some)
+
+
+def judged(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> Found:
+    """The best heads of one side; a list a seed, in it one before the training and one a checkpoint."""
+    chosen, tested = seeds[0][-1]
+    groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
+    relations = [group for group in groups if group not in (ALL, FAR)]
+
+    def of(number: int, group: str) -> Spread:
+        return Spread(tuple(best_head(*seed[number], group).share for seed in seeds))
+
+    def mean(number: int) -> Spread:
+        return Spread(
+            tuple(sum(best_head(*seed[number], group).share for group in relations) / len(relations) for seed in seeds)
+        )
+
+    return Found(
+        groups,
+        tested.words,
+        {group: best_distance(chosen, tested, group) for group in groups},
+        {group: of(-1, group) for group in groups},
+        {group: of(0, group) for group in groups},
+        {group: best_head(chosen, tested, group).which for group in groups},
+        [mean(number) for number in range(len(seeds[0]))],
+        Spread(tuple(single_head(*seed[-1], relations).share for seed in seeds)),
+    )
+
+
+def verdicts(found: Found) -> list[Verdict]:
+    """Of the encoder, which sees all words."""
+    gains = {group: found.trained[group].mean - found.distance[group].share for group in found.relations}
+    ahead = sorted((group for group, gain in gains.items() if gain > CLEARLY), key=lambda group: -gains[group])
+    by_relation, single = found.course[-1], found.single
+    untrained, first = found.course[0], found.course[1]
+    apart = margin(found.course, floor=ONE_SEED)
+
+    def told(group: str) -> str:
+        best = found.distance[group]
+        return f"{group} {found.trained[group].told('.0f')} % ({best.which}: {show(best.share, '.0f')} %)"
+
+    far = found.trained.get(FAR)
+    return [
+        Verdict(
+            "certain heads find a relation clearly better than any fixed distance does",
+            bool(ahead),
+            f"of {len(gains)} relations {len(ahead)} by more than {show(CLEARLY, '.0f')} points"
+            + (f": {'; '.join(map(told, ahead[:4]))}" if ahead else ""),
+        ),
+        Verdict(
+            "no single head does well overall: the best is not much better than a fixed distance",
+            found.trained[ALL].mean - found.distance[ALL].share < CLEARLY,
+            f"{told(ALL)}; mean over the relations: the one best head {single.told('.0f')} %, a head for each "
+            f"{by_relation.told('.0f')} %",
+        ),
+        Verdict(
+            "training makes heads find what they did not find before",
+            by_relation.mean - untrained.mean > CLEARLY,
+            f"mean over the relations, a head for each: trained {by_relation.told('.0f')} %, untrained "
+            f"{untrained.told('.0f')} %",
+        ),
+        Verdict(
+            "the share grows with the training",
+            by_relation.mean - first.mean > apart and first.mean - untrained.mean > apart,
+            "before it and at every quarter: " + ", ".join(f"{each.told('.0f')} %" for each in found.course),
+        ),
+        Verdict(
+            "heads look at distant words, too: those whose head is three or more away",
+            far is not None and far.mean - found.distance[FAR].share > CLEARLY,
+            "there are too few" if far is None else told(FAR),
+        ),
+    ]

@@ -1,0 +1,89 @@
+"""The tables and the plot of `relations`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from regard.inspection.draw import plot
+from regard.studies.page import Plot, Table
+
+if TYPE_CHECKING:
+    from regard.studies.relations.claim import Found
+
+__all__ = ["drawn", "relation_table", "training_table"]
+
+
+def relation_table(where: str, found: "Found") -> Table:
+    """By relation: the best head beside the best fixed distance and the best head before the training."""
+    return Table(
+        caption=f"Words whose most attended word is their grammatical head, %: {where}",
+        columns=[
+            "words that are",
+            "words",
+            "best distance",
+            "its share",
+            "best head",
+            "its share, trained",
+            "untrained",
+        ],
+        rows=[
+            [
+                group,
+                found.words[group],
+                int(found.distance[group].which),
+                found.distance[group].share,
+                found.which[group],
+                found.trained[group].told(".1f"),
+                found.untrained[group].told(".1f"),
+            ]
+            for group in found.groups
+        ],
+        formats=["", ",d", "+d", ".1f", "", "", ""],
+        note="A head is told as layer.head, both from 1, of the first seed; untrained has a best head of its own.",
+    )
+
+
+def training_table(found: Mapping[str, "Found"], steps: int, quarters: int) -> Table:
+    """How the shares came about."""
+    at = [steps * number // quarters for number in range(quarters + 1)]
+    return Table(
+        caption="Mean over the relations of their best heads, %, by the number of updates",
+        columns=["side", *(f"{step:,}" for step in at), "one head for all"],
+        rows=[[side, *(each.told() for each in one.course), one.single.told()] for side, one in found.items()],
+        formats=[""] * (quarters + 3),
+    )
+
+
+def drawn(encoder: "Found", decoder: "Found", steps: int, quarters: int) -> Plot:
+    """Relations of the encoder, and the course of the training."""
+    titles = ["Words that look at their head, encoder, %", "Mean of the best heads, %"]
+    figure, (bars, course) = plot.panels(2, titles=titles, height=4.0)
+    groups = list(reversed(encoder.groups))
+    for number, group in enumerate(groups):
+        bars.plot(
+            [encoder.distance[group].share, encoder.trained[group].mean], [number] * 2, color=plot.GREY, linewidth=0.8
+        )
+    places = range(len(groups))
+    marks = {
+        "best fixed distance": ([encoder.distance[group].share for group in groups], plot.GREY, "|"),
+        "best head, untrained": ([encoder.untrained[group].mean for group in groups], plot.ORANGE, "x"),
+        "best head, trained": ([encoder.trained[group].mean for group in groups], plot.BLUE, "o"),
+    }
+    for label, (values, colour, mark) in marks.items():
+        size = 9 if mark == "|" else 5
+        bars.plot(values, places, color=colour, marker=mark, markersize=size, linestyle="", label=label)
+    bars.set_yticks(list(places), groups)
+    bars.set_xlim(0, 103)
+    plot.legend(bars, loc="upper center", bbox_to_anchor=(0.3, -0.08))
+    at = [steps * number // quarters for number in range(quarters + 1)]
+    for label, one, colour in (("encoder", encoder, plot.BLUE), ("decoder", decoder, plot.GREEN)):
+        course.plot(at, [each.mean for each in one.course], color=colour, marker="o", markersize=3.5, label=label)
+    course.set_ylim(0, 103)
+    course.set_xlabel("updates")
+    plot.legend(course, loc="lower right")
+    return Plot(
+        "relations",
+        figure,
+        "Left: by what a word is to its head. Right: a head for each relation, as the training goes on.",
+        "Left, a row a relation with three marks: best fixed distance, best untrained head, best trained head. Right, "
+        "two lines: the mean of the best heads of encoder and decoder against the updates.",
+    )

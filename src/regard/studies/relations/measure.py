@@ -1,0 +1,142 @@
+"""How often the heads of a model look from a word at its head most, by what the word is to it.
+
+As Clark et al. 2019 (arXiv:1906.04341, section 4.2) asked BERT. In the decoder only words count whose head was read
+before them. Which head, and which fixed distance, is the best is chosen on some sentences, and counted on others.
+"""
+
+# b pairs · h heads · i words of one side · l groups of words
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.builtin.example import Example
+from regard.data.tokenizer import Tokenizers
+from regard.inspection.alignments.dependencies import SIDES, links
+from regard.inspection.alignments.extraction import Part, merged, parts, picked
+from regard.models.contract import Model
+from regard.studies.relations.dependencies import RELATIONS, named
+
+__all__ = ["ALL", "FAR", "GROUPS", "Best", "Counts", "best_distance", "best_head", "count", "single_head"]
+
+ALL, FAR = "all words", "head 3 or more away"
+DISTANT = 3
+GROUPS = (ALL, FAR, *RELATIONS)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one side and some sentences: words of each group, and how many of them each head, or distance, is right of."""
+
+    words: Mapping[str, int]
+    heads: Mapping[tuple[str, int], Mapping[str, int]]  # by attention and head
+    distances: Mapping[int, Mapping[str, int]]
+
+    def share(self, right: Mapping[str, int], group: str) -> float:
+        """In %."""
+        return 100 * right[group] / max(1, self.words[group])
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best of several, chosen on some sentences, and its share on others, in %."""
+
+    which: str
+    share: float
+
+
+def grouped(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
+    """Words that have a head to look at, that head, and the groups that the word is in."""
+    names = named(example)[side == "decoder"]
+    found = []
+    for word, head in links(side, example):
+        more = [ALL, *([FAR] if abs(word - head) >= DISTANT else [])]
+        relation = names[word]
+        found.append((word, head, more if relation is None else [*more, relation]))
+    return found
+
+
+def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> dict[str, Counts]:
+    """By side: what every head of its self-attention, and every fixed distance, is right of."""
+    known = {side: [grouped(side, example) for example in examples] for side in SIDES}
+    heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in SIDES}
+    pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
+    for part in parts(model, tokenizers, pairs):
+        tables = {side: arrays([known[side][number] for number in part.pairs], size_of(part, side)) for side in SIDES}
+        for view in part.looks:
+            side = view.split(".")[0]
+            if side not in SIDES or view in model.crossings:
+                continue
+            for number, right in enumerate(right_of(part, view, side, *tables[side])):
+                key = view, number
+                heads[side][key] = heads[side].get(key, torch.zeros(len(GROUPS))) + right
+    return {side: counted(known[side], heads[side]) for side in SIDES}
+
+
+def size_of(part: Part, side: str) -> int:
+    return part.target_words if side == "decoder" else part.source_words
+
+
+def arrays(
+    known: Sequence[list[tuple[int, int, list[str]]]], size: int
+) -> tuple[Int[Tensor, "b i"], Float[Tensor, "b i l"]]:
+    """The head of each word, and whether it is in each group; a word without one is in none."""
+    at, inside = torch.zeros(len(known), size, dtype=torch.long), torch.zeros(len(known), size, len(GROUPS))
+    for row, words in enumerate(known):
+        for word, head, groups in words:
+            at[row, word] = head
+            for group in groups:
+                inside[row, word, GROUPS.index(group)] = 1
+    return at, inside
+
+
+def right_of(
+    part: Part, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
+) -> Float[Tensor, "h l"]:
+    """How many words of each group each head of an attention is right of."""
+    weights = part.weights(view)
+    rows = (part.rows(1) if side == "decoder" else part.source)[:, : weights.shape[2]]
+    size = size_of(part, side)
+    found = picked(merged(weights, rows, rows[:, : weights.shape[3]], (size, size)))
+    index = at.to(found.device)[:, None, :, None].expand(*found.shape[:3], 1)
+    right = found.gather(-1, index)[..., 0].float()
+    return torch.einsum("bhi,bil->hl", right, inside.to(right.device)).cpu()
+
+
+def counted(known: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tuple[str, int], Tensor]) -> Counts:
+    """As plain numbers, with the fixed distances beside the heads."""
+    words = dict.fromkeys(GROUPS, 0)
+    distances: dict[int, dict[str, int]] = {}
+    for example in known:
+        for word, head, groups in example:
+            for group in groups:
+                words[group] += 1
+                distances.setdefault(head - word, dict.fromkeys(GROUPS, 0))[group] += 1
+    named = {key: dict(zip(GROUPS, map(int, right.tolist()), strict=True)) for key, right in heads.items()}
+    return Counts(words, named, distances)
+
+
+def best_head(chosen: Counts, tested: Counts, group: str) -> Best:
+    """The head that is right most often of a group, chosen on one half and counted on the other."""
+    view, head = max(chosen.heads, key=lambda key: chosen.heads[key][group])
+    layer = int(view.split(".")[2]) + 1
+    return Best(f"{layer}.{head + 1}", tested.share(tested.heads[view, head], group))
+
+
+def best_distance(chosen: Counts, tested: Counts, group: str) -> Best:
+    """The same of a fixed distance: the nearest of equals."""
+    best = max(sorted(chosen.distances, key=abs), key=lambda distance: chosen.distances[distance][group])
+    right = tested.distances.get(best, dict.fromkeys(GROUPS, 0))
+    return Best(f"{best:+d}", tested.share(right, group))
+
+
+def single_head(chosen: Counts, tested: Counts, groups: Sequence[str]) -> Best:
+    """The one head with the highest mean share over all groups, and that mean."""
+
+    def mean(counts: Counts, key: tuple[str, int]) -> float:
+        return sum(counts.share(counts.heads[key], group) for group in groups) / len(groups)
+
+    view, head = max(chosen.heads, key=lambda key: mean(chosen, key))
+    return Best(f"{int(view.split('.')[2]) + 1}.{head + 1}", mean(tested, (view, head)))

@@ -1,0 +1,263 @@
+r"""What dividing dot products by $\sqrt{d_k}$ is worth to a model that is trained.
+
+Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1: for small $d_k$ additive attention and dot products do alike; for
+larger ones additive attention does better than dot products that are not scaled, which they suspect to push the softmax
+to where its gradients are extremely small. One head of growing width $d_k$, scaled or not, and additive at both ends.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.blocks import Block
+from regard.attention.watch import watch
+from regard.data.batching import collate
+from regard.models.contract import Model, Tokens
+from regard.models.kinds import build
+from regard.studies.corpora.pairs import Pairs, english_german
+from regard.studies.page import Part, Verdict, show, signed_training
+from regard.studies.scaling.claim import jacobian_norm
+from regard.studies.scaling.draw import figures_table, start_table, trained_plot
+from regard.studies.seed_statistics import Spread
+from regard.studies.setting import Setting
+from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.translation import Translated, alike, margin, translated
+
+__all__ = ["Softmax", "gradient_norm", "observed", "run", "tables", "verdicts"]
+
+SCORES: dict[str, dict[str, Any]] = {"scaled": {}, "dot": {"scaled": False}, "additive": {"score": "additive"}}
+LOOKED = 32  # sentences whose weights are looked at
+FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called extremely small
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """How sharp a model's attention is: means over its queries, the Jacobian's norm in the median."""
+
+    entropy: float  # as a share of the logarithm of the number of keys
+    jacobian: float
+    gradient: float  # the norm of that of the query projections
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A system: what it translates, and its softmax before and after training, a value a seed."""
+
+    made: Translated
+    before: Sequence[Softmax]
+    after: Sequence[Softmax]
+
+    def spread(self, when: str, name: str) -> Spread:
+        """A figure of `before` or `after`."""
+        return Spread(tuple(getattr(each, name) for each in getattr(self, when)))
+
+
+def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
+    """A configuration a system: all the same but for the score and its width."""
+    real, quick = setting.corpora is not None, setting.quick
+    steps = 800 if real else 300 if quick else 2000
+    widths = (8, 128) if quick else (8, 64, 512)
+    size = 64 if quick else 256
+    model: dict[str, Any] = {"kind": "transformer", "size": size, "heads": 1, "layers": 2, "hidden": 4 * size}
+    model |= {"dropout": 0.1 if real else 0.0, "tied": "all"}
+    training = {
+        "steps": steps,
+        "batch_tokens": 8192 if real else 1024 if quick else 4096,
+        "rate": 3e-3 if quick else 1.5e-3,
+        "schedule": "cosine",
+        "warmup": steps // 5 if real else steps // 10,
+        "smoothing": 0.1 if real else 0.05,
+        "validate_every": steps,
+        "validate_rows": 50,
+        "metric": "bleu" if real else "exact",
+        "keep": 1,
+    }
+    return {
+        f"{score}-{width}": {**corpus.tables, "model": model | options | {"depth": width}, "training": training}
+        for score, options in SCORES.items()
+        for width in (widths if score != "additive" else (widths[0], widths[-1]))
+    }
+
+
+def run(setting: Setting) -> Part:
+    """Train, translate, look at the softmax, and judge."""
+    corpus = english_german(setting, 200)
+    with signed_training(setting, corpus.name) as clock:
+        systems = by_name(taught_all("scaling", tables(setting, corpus), setting))
+        found = {}
+        for name, each in systems.items():
+            before, after = zip(*(before_and_after(one, corpus) for one in each), strict=True)
+            found[name] = Seen(translated(each, corpus, beam=1), before, after)
+            setting.say(f"{name}: BLEU {found[name].made.bleu.told()}")
+        signature = clock.signature()
+    step = next(iter(systems.values()))[0].step
+    return Part(
+        measured=[
+            f"{corpus.name}: Transformers of two layers with one head, whose queries and keys are d_k wide, trained "
+            f"with dot products, scaled or not ({step:,} updates each, the same data and rates), and with additive "
+            "scores at the smallest and the largest d_k. BLEU of greedy translations, perplexity a token, and before "
+            "and after training: the entropy of the weights (as a share of the logarithm of the number of keys), the "
+            "median norm of the softmax's Jacobian, and the norm of the gradient of the query projections.",
+        ],
+        tables=[figures_table(found), start_table(found)],
+        plots=[trained_plot(found)],
+        verdicts=verdicts(found),
+        caveats=[
+            "Queries and keys start from Glorot and Bengio's matrices on normed inputs, with less than unit variance: "
+            "an unscaled product of width d_k has a deviation below √d_k, and a model can learn to make it smaller.",
+            "The gradient of an unscaled score reaches queries and keys √d_k times as large as that of a scaled one; "
+            "where the softmax is saturated the two effects work against each other.",
+            "Adam divides a gradient by its own size, and large ones are clipped before, so that the size of a "
+            "gradient says little about that of a step.",
+            "A wider d_k has more parameters; scaled and unscaled products have the same, additive scores some more.",
+        ],
+        signature=signature,
+    )
+
+
+def before_and_after(system: Trained, corpus: Pairs) -> tuple[Softmax, Softmax]:
+    """The softmax of a model as it is drawn, and as it was trained, on the same sentences."""
+    run = system.run
+    tokenizers, settings = run.tokenizers, run.settings
+    torch.manual_seed(system.seed)
+    fresh = build(settings.kind, settings.model, len(tokenizers.source), len(tokenizers.target)).to(run.device).eval()
+    pairs = list(
+        zip(
+            tokenizers.source.encode_batch(corpus.sources[:LOOKED]),
+            tokenizers.target.encode_batch(corpus.references[:LOOKED]),
+            strict=True,
+        )
+    )
+    return observed(fresh, pairs, run.device), observed(run.model, pairs, run.device)
+
+
+def observed(model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str = "cpu") -> Softmax:
+    """What every attention of a model does on some pairs of sentences, one at a time, so that nothing is padded."""
+    shares, norms = [], []
+    for pair in pairs:
+        with torch.no_grad(), watch(model) as looks:
+            source, target = tokens_of([pair], device)
+            model.decode(model.encode(source), target)
+            for name, look in looks.items():
+                causal = name.startswith("decoder") and not name.endswith("cross")
+                for share, norm in sharpness(look.weights.cpu().double(), causal):
+                    shares.append(share)
+                    norms.append(norm)
+    entropy, jacobian = torch.cat(shares), torch.cat(norms)
+    return Softmax(float(entropy.mean()), float(jacobian.median()), gradient_norm(model, pairs, device))
+
+
+def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
+    """The entropy of each query's weights and the norm of its Jacobian, of queries with more than one key to see."""
+    weights = weights.flatten(0, -3)  # rows and heads
+    n, m = weights.shape[-2:]
+    seen = [min(i + 1, m) for i in range(n)] if causal else [m] * n
+    return [
+        (
+            torch.special.entr(weights[:, i, :count]).sum(-1) / math.log(count),
+            jacobian_norm(weights[:, i, :count]),
+        )
+        for i, count in enumerate(seen)
+        if count > 1
+    ]
+
+
+def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> float:
+    """The norm of the loss's gradient with respect to all query projections."""
+    source, target = tokens_of(pairs, device)
+    ids = collate(pairs).to(device).target[:, 1:]
+    logits = model.output(model.decode(model.encode(source), target)[0])
+    kept = torch.arange(ids.shape[1], device=ids.device) < target.lengths[:, None]
+    loss = F.cross_entropy(logits[kept].float(), ids[kept])
+    projections = [heads for block in model.modules() if isinstance(block, Block) for heads in attentions(block)]
+    gradients = torch.autograd.grad(loss, [heads.projection.weight for heads in projections])
+    rows = [each[: heads.query_size] for each, heads in zip(gradients, projections, strict=True)]
+    return math.sqrt(sum(float(each.double().square().sum()) for each in rows))
+
+
+def attentions(block: Block) -> list[Any]:
+    """The attentions of a block."""
+    return [block.attention] if block.cross is None else [block.attention, block.cross]
+
+
+def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> tuple[Tokens, Tokens]:
+    """Sources, and targets as they are read: START first, without END."""
+    batch = collate(pairs).to(device)
+    return Tokens.of(batch.source, batch.source_lengths), Tokens.of(batch.target[:, :-1], batch.target_lengths)
+
+
+def verdicts(found: Mapping[str, Seen]) -> list[Verdict]:
+    """By BLEU; a difference counts where it is beyond chance."""
+    widths = sorted(int(name.split("-")[1]) for name in found if name.startswith("scaled-"))
+    few, many = widths[0], widths[-1]
+    least = margin([each.made.bleu for each in found.values()])
+    bleu = {name: each.made.bleu for name, each in found.items()}
+
+    def told(width: int, *names: str, same: bool = False) -> str:
+        parts = ", ".join(f"{name} {bleu[f'{name}-{width}'].told()}" for name in names)
+        rule = "alike if no further apart than their deviations together"
+        return f"BLEU at d_k = {width}: {parts}; {rule if same else 'beyond chance from ' + show(least, '.2f')}"
+
+    def ahead(width: int, name: str) -> float:
+        return bleu[f"{name}-{width}"].mean - bleu[f"dot-{width}"].mean
+
+    entropy = {name: found[f"{name}-{many}"].spread("before", "entropy") for name in ("scaled", "dot")}
+
+    def share(when: str, figure: str) -> Spread:  # of what it is with scaling
+        both = zip(*(found[f"{name}-{many}"].spread(when, figure).values for name in ("dot", "scaled")), strict=True)
+        return Spread(tuple(dot / max(scaled, 1e-30) for dot, scaled in both))
+
+    jacobian, gradient, last = share("before", "jacobian"), share("before", "gradient"), share("after", "jacobian")
+    after = {name: found[f"{name}-{many}"].spread("after", "entropy") for name in ("scaled", "dot")}
+    apart = [abs(each["scaled"].mean - each["dot"].mean) for each in (entropy, after)]
+    return [
+        Verdict(
+            "for small d_k, additive scores and unscaled dot products do alike",
+            alike(bleu[f"additive-{few}"], bleu[f"dot-{few}"]),
+            told(few, "additive", "dot", same=True),
+        ),
+        Verdict(
+            "for large d_k, additive scores do better than unscaled dot products",
+            ahead(many, "additive") > least,
+            told(many, "additive", "dot"),
+        ),
+        Verdict(
+            "for large d_k, scaled dot products do better than unscaled ones",
+            ahead(many, "scaled") > least,
+            told(many, "scaled", "dot"),
+        ),
+        Verdict(
+            "for small d_k, scaling makes no difference",
+            alike(bleu[f"scaled-{few}"], bleu[f"dot-{few}"]),
+            told(few, "scaled", "dot", same=True),
+        ),
+        Verdict(
+            "a model with wide unscaled products starts with a saturated softmax",
+            entropy["dot"].mean < entropy["scaled"].mean / 2,
+            f"entropy at d_k = {many} before training, as a share: {entropy['dot'].told('.0%')} without scaling, "
+            f"{entropy['scaled'].told('.0%')} with it",
+        ),
+        Verdict(
+            "its softmax passes on extremely small gradients from the start",
+            jacobian.mean < FRACTION,
+            f"the median norm of its Jacobian at d_k = {many} is {jacobian.told('.2f')} of that with scaling before "
+            f"training, and the gradient that query projections get is {gradient.told('.1f')} times as large",
+        ),
+        Verdict(
+            "its softmax passes on extremely small gradients in the end",
+            last.mean < FRACTION,
+            f"the median norm of its Jacobian at d_k = {many} is {last.told('.3f')} of that with scaling after "
+            "training",
+        ),
+        Verdict(
+            "training brings the entropies with and without scaling together",
+            apart[1] < apart[0] / 2,
+            f"the entropies at d_k = {many} are {show(apart[0], '.0%')} apart before training, "
+            f"{show(apart[1], '.0%')} after it",
+        ),
+    ]

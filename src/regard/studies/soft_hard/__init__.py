@@ -1,0 +1,1 @@
+"""Captions by soft and by hard attention."""

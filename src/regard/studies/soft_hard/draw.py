@@ -1,0 +1,95 @@
+"""The tables and the plot of the study of soft and hard attention."""
+
+import math
+from collections.abc import Mapping
+
+from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import INK
+from regard.inspection.draw.table import Cell
+from regard.studies.page import Plot, Table
+from regard.studies.seed_statistics import Spread
+
+__all__ = ["SYSTEMS", "drawn", "looks_table", "published", "scores_table"]
+
+SYSTEMS = {
+    "none": "no attention",
+    "soft": "soft",
+    "free": "soft (no penalty)",
+    "hard": "hard (REINFORCE)",
+    "through": "hard (straight through)",
+}
+COLOURS = {
+    "none": plot.GREY,
+    "soft": plot.BLUE,
+    "free": plot.SKY,
+    "hard": plot.ORANGE,
+    "through": plot.GREEN,
+}
+Figures = Mapping[str, Spread]
+SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4", "cider": "CIDEr-D"}
+
+
+def scores_table(found: Mapping[str, Figures]) -> Table:
+    """How good the captions are, and how long it took."""
+    with_exact = any(figures["exact"].mean > 1 for figures in found.values())
+    columns = ["attention", *SCORES.values(), *["exact, %"] * with_exact, "seconds of training"]
+    rows: list[list[Cell]] = []
+    for name, figures in found.items():
+        row: list[Cell] = [SYSTEMS[name], *(figures[key].told(".2f" if key == "cider" else ".1f") for key in SCORES)]
+        row += [figures["exact"].told()] * with_exact
+        rows.append([*row, figures["seconds"].told(".0f")])
+    return Table(caption="How good the captions are, and what they cost", columns=columns, rows=rows)
+
+
+def looks_table(found: Mapping[str, Figures]) -> Table:
+    """How far looks are spread, and how often they are right."""
+    looking = {name: figures for name, figures in found.items() if "entropy" in figures}
+    places = next(iter(looking.values()))["places"].mean
+    known = "grounded" in next(iter(looking.values()))
+    columns = ["attention", "entropy, nats", "largest weight, %", *["on the shape it speaks of, %"] * known]
+    rows: list[list[Cell]] = []
+    for name, figures in looking.items():
+        row: list[Cell] = [SYSTEMS[name], figures["entropy"].told(".2f"), figures["largest"].told(".0f")]
+        rows.append([*row, *([figures["grounded"].told()] if known else [])])
+    chance = [f"{next(iter(looking.values()))['chance'].mean:.1f}"] if known else []
+    rows.append([f"{places:.0f} places alike", f"{math.log(places):.2f}", f"{100 / places:.0f}", *chance])
+    return Table(caption="Where words look", columns=columns, rows=rows)
+
+
+def published() -> Table:
+    """Table 1 of the paper, as far as it speaks of this."""
+    return Table(
+        caption="Xu et al. 2015, table 1, Flickr8k, with an encoder of ImageNet",
+        columns=["attention", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"],
+        rows=[["soft", 67.0, 44.8, 29.9, 19.5], ["hard", 67.0, 45.7, 31.4, 21.3]],
+        formats=["", *[".1f"] * 4],
+    )
+
+
+def drawn(found: Mapping[str, Figures]) -> Plot:
+    """BLEU-4 beside how far looks are spread."""
+    figure, (left, right) = plot.panels(2, titles=["BLEU-4", "Entropy of the weights, nats"], height=2.6)
+    names = list(found)
+    for i, name in enumerate(names):
+        one = found[name]["bleu-4"]
+        left.barh(i, one.mean, xerr=one.deviation or None, color=COLOURS[name], height=0.6, ecolor=INK)
+        if "entropy" in found[name]:
+            spread = found[name]["entropy"]
+            right.barh(i, spread.mean, xerr=spread.deviation or None, color=COLOURS[name], height=0.6, ecolor=INK)
+    for axes in (left, right):
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(visible=False, axis="y")
+    left.set_yticks(range(len(names)), [SYSTEMS[name] for name in names])
+    right.set_yticks([])
+    means = [found[name]["bleu-4"].mean for name in names]
+    left.set_xlim(0, max(1.0, 1.1 * max(means)))
+    places = next(figures["places"].mean for figures in found.values() if "places" in figures)
+    right.set_xlim(0, 1.05 * math.log(places))
+    right.axvline(math.log(places), color=plot.GREY, linewidth=0.8, linestyle="--")
+    right.text(math.log(places), -0.45, "all alike ", ha="right", va="top", fontsize=8, color=plot.GREY)
+    return Plot(
+        "scores",
+        figure,
+        f"BLEU-4 of each system, and how far its looks are spread over the {places:.0f} places of the grid.",
+        "Bars, one a system: BLEU-4 on the left, the entropy of the attention weights on the right.",
+    )

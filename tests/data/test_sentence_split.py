@@ -1,0 +1,97 @@
+"""Sentences as a reader would count them, and pieces that fit."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.sentence_split import cut, pieces, sentences
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello there.|How are you?|Fine!",
+        'He said "Stop!"|Then he left.|"Go," she said.',
+        '"Stop!" he said.|Then nothing.',
+        "Das ist z. B. ein Test.|Am 3. Mai war es kalt.|Es waren 3.14 Grad.",
+        "Mr. Smith met Dr. J. S. Bach in 1999.|Then they left.",
+        "The U.S. Army came.|It was e.g. Monday.|See No. 5, p. 7 and fig. 3 there.|He said no.|Really.",
+        "Äpfel, Birnen usw.|Ölig war es.|Und (so weiter.)|«Ja.»|Ende",
+        "Wait...|What?! no way… or so.|1200 people came.",
+        "これは文です。|これも！|「はい。」|そう。",
+        "क्या है।|हाँ।",
+        'I ate pizza .|" Go . "|Then he slept .',
+        "¿Qué?|¡Nada!|Bueno.",
+        "one without an end",
+        "...",
+    ],
+)
+def test_sentences(text):
+    whole = text.replace("|", " ")
+    found = sentences(whole)
+    assert [each.text for each in found] == text.split("|")
+    assert all(whole[each.start : each.end] == each.text for each in found)
+
+
+def test_nothing_has_no_sentence():
+    assert sentences("") == sentences(" \n\u2003") == []
+
+
+TEXTS = st.text(st.sampled_from("aB1 .,!?…\"'”)。「」\u2028é😀"), max_size=60) | st.text(max_size=40)
+
+
+@given(TEXTS)
+def test_sentences_lose_nothing(text):
+    found = sentences(text)
+    assert squeezed("".join(each.text for each in found)) == squeezed(text)
+    assert all(text[each.start : each.end] == each.text == each.text.strip() != "" for each in found)
+    assert all(first.end <= second.start for first, second in pairwise(found))
+
+
+@given(TEXTS, st.integers(1, 9), st.sampled_from([words, len, lambda text: len(text.replace(" ", "")) * 2]))
+def test_pieces_fit_and_lose_nothing(text, limit, count):
+    found = pieces(text, count, limit)
+    assert squeezed("".join(each.text for each in found)) == squeezed(text)
+    assert all(count(each.text) <= max(limit, count(each.text[0])) for each in found)
+    assert all(text[each.start : each.end] == each.text != "" for each in found)
+    if count(text) <= limit:
+        assert found == sentences(text)
+
+
+@given(TEXTS, st.integers(1, 9), st.sampled_from([words, len]))
+def test_cut_is_the_longest_beginning_that_fits(text, limit, count):
+    """Against a search through all of them."""
+    fitting = [end for end in range(len(text) + 1) if count(text[:end]) <= limit]
+    at_words = [end for end in fitting if end == len(text) or (text[end].isspace() and text[:end].strip())]
+    best = text[: max(at_words or fitting)].rstrip()
+    assert cut(text, count, limit) == (best if best or not text else text[: max(fitting)].rstrip())
+
+
+def test_long_sentences_are_cut_at_commas():
+    text = "a b c d, e f g h i j, k l m n o p q r s t"
+    assert [each.text for each in pieces(text, words, 6)] == ["a b c d,", "e f g h i j,", "k l m n o p", "q r s t"]
+
+
+def test_ten_thousand_words_are_cut_in_no_time():
+    """No more is looked at than could fit."""
+    looked = []
+
+    def count(text: str) -> int:
+        looked.append(len(text))
+        return words(text)
+
+    text = " ".join(["word"] * 10_000)
+    assert cut(text, count, 200) == " ".join(["word"] * 200)
+    assert max(looked) < 1100
+    assert [words(each.text) for each in pieces(text, words, 200)] == [200] * 50

@@ -1,0 +1,102 @@
+"""The study of alignments: its systems, what it measures, a page, and, in full, what it finds."""
+
+import pytest
+
+from regard.evaluation.alignment import Gold
+from regard.inspection.alignments.selection import Reading
+from regard.studies import run
+from regard.studies.alignment import claim
+from regard.studies.alignment.claim import SYSTEMS, diagonal, held_out, mean_of, one_each, tables
+from regard.studies.alignment.verdicts import LABELS
+from regard.studies.corpora.pairs import Aligned, Pairs, phrasebook
+from regard.studies.luong_table.claim import aligned_phrases
+from regard.studies.setting import Setting
+from regard.tasks.settings import read_settings
+
+QUICK = Setting((0,), quick=True, device="cpu")
+
+
+def test_systems_differ_in_their_model_and_a_transformers_rate_alone(tmp_path):
+    real = Pairs("real", {"data": {"source": "a", "target": "b"}, "tokenizer": {"size": 500}}, [], [])
+    phrases = phrasebook(300, 0, longest=18)
+    for setting, corpus in ((QUICK, phrases), (Setting(), phrases), (Setting(data=tmp_path), real)):
+        found = [read_settings(table).table() for table in tables(setting, corpus).values()]
+        models = [table.pop("model") for table in found]
+        rates = [table["training"].pop("rate") for table in found]
+        assert len({rate for rate, model in zip(rates, models, strict=True) if model["kind"] != "transformer"}) == 1
+        assert len(found) == len(SYSTEMS) == len(LABELS)
+        assert all(table == found[0] for table in found)
+        assert len({model["size"] for model in models}) == 1
+        every, steps = found[0]["training"]["validate_every"], found[0]["training"]["steps"]
+        assert steps % every == 0
+        assert found[0]["training"]["keep"] > steps // every  # every checkpoint stays
+
+
+def test_the_diagonal_is_right_where_words_follow_each_other():
+    def pair(source, target, *links):
+        return Aligned([source], [target], [Gold(frozenset(links), frozenset())])
+
+    assert diagonal(pair("a b c", "a b c", (0, 0), (1, 1), (2, 2))) == 0
+    assert diagonal(pair("a b c", "a b c", (2, 0), (1, 1), (0, 2))) == pytest.approx(100 * 2 / 3)
+    assert diagonal(pair("a b", "a a b b", (0, 0), (0, 1), (1, 2), (1, 3))) == 0
+    assert diagonal(pair("a b c d", "a d", (1, 0), (3, 1))) == 0  # the middles of both halves
+
+
+def test_one_link_a_word_finds_what_it_can():
+    gold = Gold(frozenset({(0, 0), (1, 0), (2, 2)}), frozenset({(0, 2), (1, 3)}))
+    words, linked, least = one_each(Aligned(["a b c"], ["a b c d"], [gold]))
+    assert (words, linked) == (4, 3)
+    # Four links: one of the two sure ones of word 0, a wrong one, the sure one of word 2, a possible one.
+    assert least == pytest.approx(100 * (1 - (2 + 3) / (4 + 3)))
+
+
+def test_a_head_is_judged_by_the_pairs_that_did_not_choose_it():
+    def half(first, second):
+        return [Reading("x", 0, 0, first), Reading("x", 1, 0, second)]
+
+    assert held_out(half(0.1, 0.5), half(0.2, 0.6)) == pytest.approx(0.15)
+    assert held_out(half(0.1, 0.5), half(0.9, 0.3)) == pytest.approx(
+        (0.9 + 0.5) / 2
+    )  # each picks what the other has not
+
+
+def test_curves_are_averaged_step_by_step():
+    found = mean_of([[(5, 1.0, 80.0), (10, 3.0, 60.0)], [(5, 2.0, 70.0), (10, 5.0, 50.0)]])
+    assert found == [(5, 1.5, 75.0), (10, 4.0, 55.0)]
+
+
+def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    corpus, aligned = phrasebook(300, 5, longest=18), aligned_phrases(5, longest=18)
+
+    def short(setting, corpus):
+        made = tables(setting, corpus)
+        del made["luong-global"]
+        for table in made.values():
+            table["model"] |= {"size": 8}
+            table["training"] |= {"steps": 2, "validate_every": 1, "validate_rows": 2, "warmup": 1}
+        return made
+
+    monkeypatch.setattr(claim, "texts", lambda setting: (corpus, aligned))
+    monkeypatch.setattr(claim, "tables", short)
+    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+    page = run("alignment", setting=setting)
+    assert [row[0] for row in page.tables[0].rows] == [
+        *(label for name, label in LABELS.items() if name != "luong-global"),
+        "along the diagonal",
+    ]
+    layers, heads = 3, 4
+    assert [len(page.tables[1].rows), len(page.tables[1].columns)] == [layers, 1 + heads + 1]
+    assert [row[0] for row in page.tables[3].rows] == ["1", "2"]
+    assert page.signature.again(page.name) == "regard study alignment --seeds 4 --quick"
+    assert page.write(setting.out).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_what_holds_in_small(tmp_path):
+    page = run("alignment", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
+    found = {verdict.claim: verdict for verdict in page.verdicts}
+    # How heads and layers differ, and which word weights are of, is another matter with every corpus and size.
+    claim = found["alignments get better with training while translations do"]
+    assert claim.agrees, claim.evidence

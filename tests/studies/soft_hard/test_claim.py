@@ -1,0 +1,148 @@
+"""The study of soft and hard attention: what it compares, how it scores and judges, and, in full, what it finds."""
+
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.studies import run
+from regard.studies.corpora.images import flickr8k, scenes, unpacked
+from regard.studies.page import Table
+from regard.studies.seed_statistics import Spread
+from regard.studies.setting import Setting
+from regard.studies.soft_hard import claim
+from regard.studies.soft_hard.claim import apart, caveats, gallery_of, scored, tables, verdicts
+from regard.studies.soft_hard.draw import SYSTEMS, drawn, looks_table, scores_table
+from regard.tasks.settings import read_settings
+
+SCENES = scenes(40, 6, side=32, shapes=2)
+
+
+def photographs(folder, count=6):
+    """A corpus in the shape of Flickr8k, of plain pictures."""
+    home = folder / "flickr8k"
+    (home / "made").mkdir(parents=True)
+    names = [f"{i}.jpg" for i in range(count)]
+    with tarfile.open(home / "images.tar", "w") as archive:
+        for i, name in enumerate(names):
+            Image.new("RGB", (120, 96), (40 * i, 90, 200 - 30 * i)).save(home / "made" / name)
+            archive.add(home / "made" / name, name)
+    lines = [f"{name}#{n}\tA picture number {i} , told {n} times .\n" for i, name in enumerate(names) for n in range(2)]
+    (home / "Flickr8k.token.txt.gz").write_text("".join(lines))
+    for which, part in (("train", names[:-2]), ("dev", names[-2:-1]), ("test", names[-1:])):
+        (home / f"Flickr_8k.{which}Images.txt").write_text("\n".join(part))
+    return folder
+
+
+def test_systems_differ_in_their_attention_alone(tmp_path):
+    setting = Setting(data=photographs(tmp_path / "data"), out=tmp_path / "studies")
+    for gallery, names in ((SCENES, {*SYSTEMS} - {"free"}), (flickr8k(setting), {*SYSTEMS})):
+        found = {name: read_settings(table) for name, table in tables(gallery, False).items()}
+        assert set(found) == names
+        assert len({each.training for each in found.values()}) == len({each.data for each in found.values()}) == 1
+        models = [each.model.__dict__ | {"attention": "", "penalty": 0.0} for each in found.values()]
+        assert all(each == models[0] for each in models)
+        assert len({(each.model.attention, each.model.penalty) for each in found.values()}) == len(names)
+        assert found["soft"].model.penalty == (0.0 if gallery.drawn else 1.0)
+
+
+def test_photographs_are_unpacked_once_and_split_as_listed(tmp_path):
+    setting = Setting(data=photographs(tmp_path / "data"), out=tmp_path / "studies")
+    gallery = gallery_of(setting)
+    assert [each.shape for each in gallery.pixels] == [(3, 96, 96)]
+    assert gallery.pixels[0][0].mean() == pytest.approx(200, abs=5)
+    assert gallery.references == [["A picture number 5 , told 0 times .", "A picture number 5 , told 1 times ."]]
+    (setting.data / "flickr8k" / "images.tar").write_bytes(b"")
+    unpacked(setting.data / "flickr8k" / "images.tar", setting.out / "data" / "flickr8k" / "images")
+    assert len(list((setting.out / "data" / "flickr8k" / "images").iterdir())) == 6
+    with pytest.raises(tarfile.ReadError):
+        unpacked(setting.data / "flickr8k" / "images.tar", tmp_path / "images")
+    assert not (tmp_path / "images").exists()
+
+
+def test_scenes_are_those_that_words_are_known_of():
+    assert [each.shape for each in SCENES.pixels] == [(3, 32, 32)] * 6
+    assert SCENES.references == [[each.target] for each in SCENES.drawn]
+    assert np.array_equal(SCENES.pixels[2], SCENES.drawn[2].picture().transpose(2, 0, 1))
+
+
+def test_captions_are_scored_against_all_references():
+    found = scored(["a red star", "a dog runs"], [["a red star"], ["no", "a dog sits"]])
+    assert found["exact"] == 50.0
+    assert found["bleu-1"] == pytest.approx(100 * 5 / 6)
+    assert found["bleu-2"] == pytest.approx(100 * (5 / 6 * 3 / 4) ** 0.5)
+
+
+def test_a_difference_within_that_of_seeds_is_none():
+    assert apart(Spread((15.0, 15.1)), Spread((14.3, 14.4)))
+    assert not apart(Spread((15.0, 15.1)), Spread((14.6, 14.7)))
+    assert not apart(Spread((15.0,)), Spread((14.0,)))
+    assert apart(Spread((15.5,)), Spread((14.0,)))
+    assert not apart(Spread((13.0, 17.0)), Spread((14.0, 14.0)))
+
+
+def figures(bleu, grounded=None, chance=10.0):
+    found = {f"bleu-{n}": Spread((bleu * (5 - n),)) for n in range(1, 5)}
+    found |= {key: Spread((value,)) for key, value in (("cider", 0.4), ("exact", 0.0), ("seconds", 3.0))}
+    if grounded is not None:
+        looks = {"entropy": 1.5, "largest": 40.0, "places": 36.0, "grounded": grounded, "chance": chance}
+        found |= {key: Spread((value,)) for key, value in looks.items()}
+    return found
+
+
+def test_verdicts_follow_the_figures():
+    paper = {"none": figures(14.0), "soft": figures(19.5, 90.0), "hard": figures(21.3, 90.0)}
+    paper |= {"through": figures(21.0, 90.0), "free": figures(18.0, 90.0)}
+    assert [verdict.agrees for verdict in verdicts(paper)] == [True] * 6
+    other = {"none": figures(19.0), "soft": figures(19.4, 15.0), "hard": figures(19.4, 90.0)}
+    other |= {"through": figures(12.0, 90.0), "free": figures(19.5, 90.0)}
+    assert [verdict.agrees for verdict in verdicts(other)] == [False] * 6
+
+
+def test_what_looks_everywhere_is_said_to():
+    found = {"soft": figures(14.0, 90.0)}
+    assert not any("nearly alike" in each for each in caveats(found, True, 10))
+    found["soft"]["entropy"] = Spread((3.55,))
+    assert any("3.55 of at most 3.58" in each for each in caveats(found, True, 10))
+    assert any("One seed" in each for each in caveats(found, False, 10))
+
+
+def test_tables_and_plot_have_a_row_a_system():
+    found = {"none": figures(14.0), "soft": figures(19.5, 90.0), "hard": figures(21.3, 80.0)}
+    scores, looks = scores_table(found), looks_table(found)
+    assert isinstance(scores, Table)
+    assert [row[0] for row in scores.rows] == [SYSTEMS[name] for name in found]
+    assert [row[0] for row in looks.rows] == [SYSTEMS["soft"], SYSTEMS["hard"], "36 places alike"]
+    assert looks.rows[-1][1:] == ["3.58", "3", "10.0"]
+    assert len(drawn(found).figure.axes) == 2
+
+
+def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+
+    def short(gallery, quick):
+        made = tables(gallery, quick)
+        for table in made.values():
+            table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "validate_rows": 2, "batch_rows": 4}
+            table["model"] |= {"size": 8, "embedding": 8, "hidden": 8, "channels": 4, "settle": 0}
+        return made
+
+    monkeypatch.setattr(claim, "tables", short)
+    monkeypatch.setattr(claim, "gallery_of", lambda setting: SCENES)
+    setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
+    page = run("soft-hard", setting=setting)
+    assert [row[0] for row in page.tables[0].rows] == [SYSTEMS[name] for name in ("none", "soft", "hard", "through")]
+    assert len(page.verdicts) == 5
+    assert page.signature.again(page.name) == "regard study soft-hard --seeds 4 --quick"
+    assert page.write(setting.out).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_claim_holds(tmp_path):
+    """But for which of soft and hard is better, and which way of learning to draw: so early the slowest is behind."""
+    page = run("soft-hard", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
+    for verdict in page.verdicts:
+        late = "than soft" in verdict.claim or "straight through" in verdict.claim
+        assert verdict.agrees or late, verdict.evidence
