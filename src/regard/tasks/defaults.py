@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from regard.data.prepare import Prepared
+from regard.models.kinds import KINDS
 from regard.tasks.settings import Settings, read_settings
 
 __all__ = [
@@ -51,7 +52,7 @@ def data_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
             data.setdefault("crop", 0.1)
     if not {"file", "source_file", "kind"} & tokenizer.keys():
         tokenizer["kind"] = "auto"
-        if settings.kind != "pointer" and settings.task == "translate":  # a pointer says what it reads
+        if settings.task == "translate" and not KINDS[settings.kind].shares_vocabulary:
             tokenizer.setdefault("joint", "auto")
     return {**table, "data": data, "tokenizer": tokenizer}
 
@@ -88,13 +89,7 @@ def model_defaults(table: Mapping[str, Any], settings: Settings, corpus: Corpus,
         model["preset"] = "base" if gpu and corpus.tokens >= BASE else "small" if small else "tiny"
         # Symbols leave little to guess by heart, and large corpora too.
         model["dropout"] = 0.1 if corpus.spelled or corpus.tokens >= 2 * BASE else 0.3
-        if settings.kind in ("transformer", "encoder"):
-            # Positions by their distance learn and generalise better than the paper's, but say nothing between source
-            # and target, which takes long lines long to find out.
-            long = corpus.tokens > LONG * corpus.examples
-            model |= {"positions": "sinusoidal" if long else "rotary", "norm": "pre", "attention_dropout": 0.1}
-        if settings.kind == "transformer":
-            model["tied"] = "all" if settings.tokenizer.joint else "output"
+        model |= settings.model.choose(corpus.tokens > LONG * corpus.examples, bool(settings.tokenizer.joint))
     return {**table, "model": model}
 
 
@@ -129,8 +124,8 @@ def training_defaults(
         # On a GPU a pass is cheap, and a small corpus gains from twice as many.
         epochs = 60 if tokens < 100_000 else 40 if tokens < 2_000_000 else 20 if tokens < 20_000_000 else 8
         epochs *= 2 if device == "cuda" and tokens < 2_000_000 else 1
-        if settings.kind == "transformer" and settings.model.size >= 512:  # type: ignore[attr-defined]
-            training.setdefault("rate", 7e-4)
+        if (rate := settings.model.suitable_rate()) is not None:
+            training.setdefault("rate", rate)
     if base:
         training.setdefault("rate", 3e-4)
     updates = epochs * batches / (processes * training.get("accumulate", 1))

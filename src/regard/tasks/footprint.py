@@ -3,14 +3,13 @@
 Weights are counted on a model that has none: torch's device `meta` keeps shapes alone.
 """
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import torch
 
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError
 from regard.machine import amount, memory
-from regard.models.captioner.config import CaptionerConfig
 from regard.models.config import ModelConfig
 from regard.models.kinds import build
 from regard.tasks.defaults import PICTURES
@@ -70,11 +69,8 @@ def room_on(device: torch.device) -> int | None:
 
 def count_weights(settings: Settings, source: int, target: int) -> int:
     """How many weights the model has with vocabularies of these sizes; a backbone from elsewhere is not counted."""
-    config = settings.model
-    if isinstance(config, CaptionerConfig) and config.backbone != "resnet":
-        config = replace(config, backbone="resnet", weights=None, frozen=False)
     with torch.device("meta"):
-        model = build(settings.kind, config, source, target)
+        model = build(settings.kind, settings.model.self_contained(), source, target)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -20,7 +20,7 @@ from regard.decoding.batches import greedy_in_batches
 from regard.errors import ArgumentError, ConfigError, NotFiniteError, TrainingError
 from regard.evaluation.text import bleu, chrf, exact
 from regard.models.contract import Model
-from regard.models.kinds import build
+from regard.models.kinds import KINDS, build
 from regard.tasks.guided import Guided, guided_at
 from regard.tasks.metric_choice import translation_metric
 from regard.tasks.settings import Settings
@@ -217,8 +217,10 @@ def model_of(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence
     if tokenizers is not None and not tokenizers.joint and settings.task == "translate":
         if getattr(settings.model, "tied", None) == "all":
             raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both')
-        if settings.kind == "pointer":
-            raise ConfigError("tokenizer.joint", "two vocabularies given, expected one: a pointer says what it reads")
+        if KINDS[settings.kind].shares_vocabulary:
+            raise ConfigError(
+                "tokenizer.joint", f"two vocabularies given, expected one: a {settings.kind} says what it reads"
+            )
     return build(settings.kind, settings.model, source, target)
 
 

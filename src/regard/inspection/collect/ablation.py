@@ -25,7 +25,6 @@ from regard.inspection.collect.teacher_forcing import Forced, Item, force
 from regard.inspection.collect.views import SLOTS, views_of
 from regard.models.contract import Model
 from regard.models.ntm.model import NTMModel
-from regard.models.pointer.model import PointerModel
 
 __all__ = ["ablate", "ablation_of", "ablation_table"]
 
@@ -45,7 +44,7 @@ def ablate(run: Opened, item: Item, *, target: str | None = None, **options: Any
 @torch.no_grad()
 def ablation_of(model: Model, forced: Forced, views: Sequence[View]) -> Ablation:
     """The same of a forced output and its views."""
-    if isinstance(model, PointerModel):
+    if model.points:
         raise ArgumentError("ablate: a pointer network's attention is its output, and silenced it says nothing")
     if not views:
         raise ArgumentError("ablate: the model has no attention to silence")

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.grid import GridSelfAttention
 from regard.attention.span import Span
 from regard.attention.watch import CallRecord, Looks, watch
 from regard.decoding.scoring import check_finite
@@ -18,7 +19,6 @@ from regard.inspection.collect.exhibit import Side
 from regard.inspection.collect.sides import grid_side, slots_side
 from regard.inspection.collect.teacher_forcing import Forced
 from regard.models.contract import Memory, Model
-from regard.models.convnet.model import ConvNetModel
 from regard.models.ntm.model import Machine, NTMModel
 
 __all__ = ["Turn", "Watched", "span_of", "watched"]
@@ -59,9 +59,10 @@ class Watched:
         if isinstance(self.model, NTMModel):
             sides["memory"] = slots_side(self.model.config.slots)
         grid = self.memory.grid
-        if isinstance(self.model, ConvNetModel) and self.looks:  # its attention stands before the last stages
-            height, width = self.looks["attention"].weights.shape[-2:]
-            grid = height, width
+        for name in self.looks:
+            if isinstance(self.module(name), GridSelfAttention):  # it may stand before the last stages
+                height, width = self.looks[name].weights.shape[-2:]
+                grid = height, width
         return sides if grid is None else {**sides, "places": grid_side(grid)}
 
 

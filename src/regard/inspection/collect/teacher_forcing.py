@@ -32,7 +32,6 @@ from regard.models.kinds import KINDS
 __all__ = ["Forced", "Item", "force"]
 
 MOST = 1024  # pieces a side: weights of all heads are held, and they grow with the square
-ENDED = ("pointer", "ntm")  # kinds that read the END of their source, too
 Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
 
 
@@ -111,7 +110,7 @@ def forced_pair(run: Opened, text: str, target: str | None, options: Options, tr
     else:
         (found,) = search_in_batches(run.model, [ids], options, device=run.device, trace=tree)
         said, shown = found.outputs[0].tokens, grown(found, tokenizers.target, options)
-    ended = run.settings.kind in ENDED
+    ended = KINDS[run.settings.kind].reads_end
     sides = {
         "source": text_side(tokenizers.source, ids, text, end=ended),
         **said_sides(tokenizers.target, said, target),

@@ -1,7 +1,6 @@
 """What the attentions of a model are called: from the dotted name that `watch` has to words for people."""
 
 import re
-from dataclasses import dataclass
 
 from torch import nn
 
@@ -11,37 +10,20 @@ from regard.attention.heads import Heads, PerHead
 from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.weighting import Weighting
-from regard.inspection.collect.exhibit import Role
+from regard.models.kinds import KINDS, Title
 
 __all__ = ["Title", "how_of", "radius_of", "title_of"]
 
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 
-@dataclass(frozen=True)
-class Title:
-    """An attention in words, and which sides look and are looked at."""
-
-    text: str
-    role: Role
-    rows: str
-    columns: str
-
-
 def title_of(name: str, kind: str, task: str) -> Title:
     """The title of an attention of a model of some kind, trained for some task."""
+    own = KINDS[kind].titles
+    if name in own:
+        return own[name]
     layer = LAYER.search(name)
     number = f", layer {int(layer[1]) + 1}" if layer else ""
-    if name == "pooling":
-        return Title("the document, to its words", "words", "document", "source")
-    if kind == "han":
-        words = name == "words"
-        text = "words of each sentence" if words else "sentences of the document"
-        return Title(text, "words" if words else "sentences", "document", "source" if words else "sentences")
-    if kind == "convnet":
-        return Title("every place, to all places", "places", "places", "places")
-    if kind == "pointer":
-        return Title("decoder, pointing at the source", "cross", "written", "source")
     if name == "attention" or name.endswith(".cross"):
         pictures = task == "caption"
         seen = "picture" if pictures else "source"
