@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 from regard.data.builtin.example import Corpus, Example, whole
 from regard.errors import ArgumentError
 
-__all__ = ["NAMES", "Example", "Split", "generate", "options_of", "split_of"]
+__all__ = ["EDITION", "NAMES", "Example", "Split", "generate", "options_of", "split_of"]
 
 Split = Literal["train", "valid", "test"]
 
@@ -37,6 +37,9 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "reviews": "labelled documents: opinions, many of them denied, with the words that decide",
     }
 )
+# What the corpora generate, as a name that caches and runs are known by: the hash of the code that first generated it.
+# It stays while the same arguments give the same examples, however the code is written; a test says when they do not.
+EDITION = "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7"
 PATIENCE = 100_000  # draws without a new example, after which a corpus is taken to be used up
 HASTE = 5_000  # the same where every example can be listed, and the rest is then read from the list
 
