@@ -196,8 +196,7 @@ def translate(run: Path, data: Path) -> None:
 
 def scores(line: Line, outputs: list[str], right: list[list[str]]) -> tuple[dict[str, float], str]:
     """The metrics of a line in points or per cent, and the signature of the first."""
-    from regard.evaluation.edits import error_rate
-    from regard.evaluation.text import measure_bleu, measure_exact
+    from regard.evaluation.text import error_rate, measure_bleu, measure_exact
 
     if line.metrics == ("BLEU",):
         found = measure_bleu(outputs, right, lowercase=True).score()

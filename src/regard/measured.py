@@ -14,7 +14,7 @@ from regard.data.images.caption_files import Captions, named, read_captions, rea
 from regard.data.images.corpus import folders, spelt
 from regard.decoding.options import Options
 from regard.errors import DataError
-from regard.evaluation.captions import measure_bleu_of, measure_cider, measure_rouge
+from regard.evaluation.captions import measure_bleu_n, measure_cider, measure_rouge
 from regard.evaluation.labels import Labelling, measure_labels
 from regard.evaluation.metric import Score
 from regard.evaluation.text import measure_exact
@@ -59,7 +59,7 @@ def describe(
         raise DataError(f"{images}: none of the pictures of {names or captions} can be read ({'; '.join(lost[:3])})")
     outputs = dict(zip(pictures, run.caption(pictures.values(), **search), strict=True))
     texts, references = list(outputs.values()), [read.captions[picture] for picture in outputs]
-    measured = [measure_bleu_of(texts, references, n) for n in (1, 2, 3, 4)]
+    measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
     measured += [measure_cider(texts, references), measure_rouge(texts, references)]
     measured.append(measure_exact(texts, references))
     return Described([each.score() for each in measured], outputs, lost)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from regard.errors import ArgumentError
 from regard.evaluation.captions import (
     caption_scores,
-    common_words,
-    measure_bleu_of,
+    longest_common_subsequence,
+    measure_bleu_n,
     measure_cider,
     measure_rouge,
     words,
@@ -19,7 +19,7 @@ from regard.evaluation.captions import (
 
 
 def bleu(outputs, references, n=4):
-    return measure_bleu_of(outputs, references, n).score().value
+    return measure_bleu_n(outputs, references, n).score().value
 
 
 def cider(outputs, references):
@@ -127,7 +127,7 @@ def test_the_longest_common_subsequence(one, other):
             return 0
         return slow(x[1:], y[1:]) + 1 if x[0] == y[0] else max(slow(x[1:], y), slow(x, y[1:]))
 
-    assert common_words(tuple(one), tuple(other)) == slow(one, other)
+    assert longest_common_subsequence(tuple(one), tuple(other)) == slow(one, other)
 
 
 TEXTS = ["a man rides a brown horse", "two dogs play in the snow", "a child jumps over a red ball today"]

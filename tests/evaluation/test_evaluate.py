@@ -1,18 +1,19 @@
-"""All scores of a system together."""
+"""All scores of a system together; by length, every sentence in one bucket, and each bucket's score that of its own."""
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.errors import ArgumentError
-from regard.evaluation.contrast import contrasts
-from regard.evaluation.evaluate import evaluate
+from regard.evaluation.evaluate import FEW, evaluate, measure_lengths, score_by_length
 from regard.evaluation.items import Items
-from regard.evaluation.kinds import METRICS, OF_TEXT, chosen, measure, too_long
-from regard.evaluation.likelihood import perplexity
-from regard.evaluation.text import bleu, chrf
+from regard.evaluation.text import bleu, measure_bleu, measure_exact, perplexity
 
 REFERENCES = ["the cat is here", "a dog barks", "nothing"]
 OUTPUTS = ["the cat is there", "a dog barks", ""]
@@ -50,34 +51,51 @@ def test_what_is_missing():
         evaluate(Items(Path("r"), None, ITEMS.references, [0, 1, 2]), OUTPUTS, ["lengths"])
 
 
-def test_metrics_by_name():
-    assert chosen("BLEU, token-errors,bleu", METRICS) == ["bleu", "token_errors"]
-    for wrong, said in (
-        ("blue", "'blue' given, no such metric; did you mean 'bleu'?"),
-        ("", "'' given, no such metric;"),
-    ):
-        with pytest.raises(ArgumentError) as error:
-            chosen(wrong, METRICS)
-        assert str(error.value).startswith(f"metrics: {said}")
-    named = {key: measure(key, OUTPUTS, REFERENCES) for key in OF_TEXT}
-    assert len({each.name for each in named.values()}) == len(OF_TEXT)
-    assert {key for key, each in named.items() if not each.higher} == {"ter", "character_errors", "token_errors"}
-    assert measure("character_errors", ["A"], ["a"], lowercase=True).score().value == 0
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=60), st.sampled_from([None, 1, 7, 10]))
+def test_each_sentence_is_in_one_bucket(sizes, width):
+    sources = [" ".join(["w"] * size) for size in sizes]
+    lengths, unit = measure_lengths(sources)
+    found = score_by_length(measure_exact(sources, sources), sources, width=width, resamples=2)
+    assert found.unit == unit
+    for bucket in found.buckets:
+        inside = [size for size in lengths if bucket.first <= size and (bucket.last is None or size <= bucket.last)]
+        assert len(inside) == bucket.sentences > 0
+        assert (bucket.interval is None) == (bucket.sentences < FEW)
+    assert sum(bucket.sentences for bucket in found.buckets) == len(sizes)
+    firsts = [bucket.first for bucket in found.buckets]
+    assert firsts == sorted(set(firsts))
+    assert all(bucket.last is not None for bucket in found.buckets[:-1])
 
 
-def test_text_that_is_too_long_for_ter():
-    assert not too_long(["a b c"] * 3000)
-    assert too_long([("a " * 1000, "a " * 1000)])
+def test_a_buckets_score_is_that_of_its_sentences():
+    draw = random.Random(0)
+    sources = [" ".join(draw.choices("abcdefgh", k=draw.randint(1, 39))) for _ in range(200)]
+    outputs = [" ".join(w if draw.random() < 0.8 else "x" for w in text.split()) for text in sources]
+    found = score_by_length(measure_bleu(outputs, sources), sources, width=10)
+    assert [bucket.name for bucket in found.buckets] == ["1–9", "10–19", "20–29", "30–39"]
+    for bucket in found.buckets:
+        chosen = [i for i, text in enumerate(sources) if len(text.split()) // 10 == bucket.first // 10]
+        some = [outputs[i] for i in chosen], [[sources[i] for i in chosen]]
+        assert bucket.value == pytest.approx(sacrebleu.BLEU(force=True).corpus_score(*some).score)
+        low, high = bucket.interval
+        assert low < bucket.value < high
+    assert found.value == sacrebleu.BLEU(force=True).corpus_score(outputs, [sources]).score
 
 
-def test_where_two_systems_differ():
-    references = [("one two", "uno dos"), "three four", "five", "six seven"]
-    a, b = ["uno dos", "three for", "five", "x"], ["uno", "three four", "five", "six seven"]
-    worse, better = contrasts(["1 2", "3 4", "5", "6 7"], references, a, b, count=2)
-    assert [each.number for each in worse] == [1]
-    assert (worse[0].source, worse[0].reference, worse[0].a, worse[0].b) == ("1 2", "uno dos", "uno dos", "uno")
-    assert worse[0].a_chrf == 100
-    assert [each.number for each in better] == [4, 2]  # the largest difference first
-    assert better[1].a_chrf == chrf(["three for"], ["three four"])
-    assert contrasts(["1"], ["x"], ["y"], ["y"]) == ([], [])
-    assert contrasts(["1"], ["x"], ["y"], ["x"], count=0) == ([], [])
+def names(sizes, width=None):
+    sources = [" ".join(["w"] * size) for size in sizes]
+    return [bucket.name for bucket in score_by_length(measure_exact(sources, sources), sources, width=width).buckets]
+
+
+def test_names_and_widths():
+    assert names([*range(1, 60)] * 3) == ["1–9", "10–19", "20–29", "30–39", "40–49", "50–59"]
+    assert names([*range(1, 13)] * 9) == ["1", "2–3", "4–5", "6–7", "8–9", "10–11", "12–13"]
+    assert names([*range(1, 30)] * 50 + [900]) == ["1–4", "5–9", "10–14", "15–19", "20–24", "25+"]
+    assert names([0, 3, 25, 25], width=10) == ["0", "1–9", "20–29"]
+    assert names([1, 2, 3]) == ["1", "2", "3"]
+
+
+def test_without_spaces_characters_are_counted():
+    assert measure_lengths(["今天下雨", "", "你好 "]) == ([4, 0, 2], "characters")
+    assert measure_lengths(["今天 下雨", "你好"]) == ([2, 1], "words")
+    assert measure_lengths([]) == ([], "characters")

@@ -9,9 +9,8 @@ import sacrebleu
 from sacrebleu.significance import PairedTest, _compute_p_value
 
 from regard.errors import ArgumentError
-from regard.evaluation.edits import measure_errors
-from regard.evaluation.significance import SEED, interval, paired_bootstrap, resampled, said
-from regard.evaluation.text import measure_bleu, measure_chrf, measure_exact, measure_ter
+from regard.evaluation.significance import SEED, conclusion, find_contrasts, interval, paired_bootstrap, resample
+from regard.evaluation.text import chrf, measure_bleu, measure_chrf, measure_errors, measure_exact, measure_ter
 
 MEASURES = (measure_bleu, measure_chrf, measure_ter)
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("a", "e", "in", "ost", "und")]
@@ -35,7 +34,7 @@ def test_the_same_draws_as_sacrebleu(systems):
     _, theirs = PairedTest([("a", a), ("b", b)], metrics, [references], test_type="bs", n_samples=200)()
     first, second = ([measure(each, references) for measure in MEASURES] for each in (a, b))
     ours = paired_bootstrap(first, second, resamples=200, seed=SEED)
-    drawn = resampled([*first, *second], 200)
+    drawn = resample([*first, *second], 200)
     for i, (name, difference) in enumerate(zip(metrics, ours, strict=True)):
         baseline, system = theirs[name]
         one, other = drawn[i], drawn[i + 3]
@@ -60,7 +59,7 @@ def test_a_system_with_itself(systems):
     assert (difference.value, difference.p, difference.low, difference.high) == (0, 1, 0, 0)
     assert difference.better is None
     assert not difference.significant
-    assert said([difference]) == "A and B are equal by BLEU."
+    assert conclusion([difference]) == "A and B are equal by BLEU."
 
 
 def test_turned_around(systems):
@@ -79,7 +78,8 @@ def test_better_is_lower_where_lower_is_better(systems):
     assert difference.better == "B"
     assert difference.p == 0.01  # none of 99 as far from zero
     assert (
-        said([difference]) == f"B is better by {-difference.value:.2f} TER; the difference is significant (p = 0.01)."
+        conclusion([difference])
+        == f"B is better by {-difference.value:.2f} TER; the difference is significant (p = 0.01)."
     )
 
 
@@ -101,17 +101,17 @@ def test_luck_is_called_luck():
 def test_the_sentence_for_luck_shares_and_contradiction(systems):
     references, a, b = systems
     (difference,) = paired_bootstrap([measure_exact(a, references)], [measure_exact(b, references)], resamples=50)
-    text = said([difference])
+    text = conclusion([difference])
     assert "percentage points of exact match" in text
     mean = [" ".join(text.split()[:-1] or ["ba"]) for text in references]
     pair = [[measure_exact(each, references), measure_errors(each, references)] for each in (b, mean)]
     exact, errors = paired_bootstrap(*pair)
     assert (exact.better, errors.better, errors.significant) == ("A", "B", True)
-    assert said([exact, errors]).endswith(" But token error rate significantly prefers the other.")
+    assert conclusion([exact, errors]).endswith(" But token error rate significantly prefers the other.")
     (nearly,) = paired_bootstrap(
         [measure_exact(["x"] * 9 + ["y"], ["x"] * 10)], [measure_exact(["x"] * 10, ["x"] * 10)]
     )
-    assert said([nearly]).startswith(
+    assert conclusion([nearly]).startswith(
         "B is better by 10.00 percentage points of exact match, but the difference is not "
     )
 
@@ -122,10 +122,10 @@ def test_a_large_corpus_in_a_moment_and_in_blocks(monkeypatch):
     rows = ["x" if random.random() < 0.7 else "y" for _ in range(20_000)]
     measured = measure_exact(rows, ["x"] * len(rows))
     start = time.process_time()
-    whole = resampled([measured], 300)[0]
+    whole = resample([measured], 300)[0]
     assert time.process_time() - start < 5
     monkeypatch.setattr(module, "BLOCK", 70_000)
-    assert np.array_equal(resampled([measured], 300)[0], whole)
+    assert np.array_equal(resample([measured], 300)[0], whole)
 
 
 def test_what_cannot_be_compared(systems):
@@ -139,3 +139,16 @@ def test_what_cannot_be_compared(systems):
         paired_bootstrap([one], [measure_bleu(a[1:], references[1:])])
     with pytest.raises(ArgumentError, match="no sentences given"):
         paired_bootstrap([measure_exact([], [])], [measure_exact([], [])])
+
+
+def test_where_two_systems_differ():
+    references = [("one two", "uno dos"), "three four", "five", "six seven"]
+    a, b = ["uno dos", "three for", "five", "x"], ["uno", "three four", "five", "six seven"]
+    worse, better = find_contrasts(["1 2", "3 4", "5", "6 7"], references, a, b, count=2)
+    assert [each.number for each in worse] == [1]
+    assert (worse[0].source, worse[0].reference, worse[0].a, worse[0].b) == ("1 2", "uno dos", "uno dos", "uno")
+    assert worse[0].a_chrf == 100
+    assert [each.number for each in better] == [4, 2]  # the largest difference first
+    assert better[1].a_chrf == chrf(["three for"], ["three four"])
+    assert find_contrasts(["1"], ["x"], ["y"], ["y"]) == ([], [])
+    assert find_contrasts(["1"], ["x"], ["y"], ["x"], count=0) == ([], [])

@@ -17,7 +17,7 @@ import numpy as np
 
 import regard
 from regard.errors import ArgumentError, DataError
-from regard.evaluation.metric import Measured
+from regard.evaluation.metric import Measurement
 from regard.io.lines import Say, ignore, read_chunks, unequal_lines
 from regard.io.pharaoh import Link, Slips, marked_links
 
@@ -92,7 +92,7 @@ def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], 
     return said
 
 
-def measure_links(found: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measured]:
+def measure_links(found: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measurement]:
     """What a system's links count for, sentence by sentence: by the keys aer, precision, recall and f1."""
     rows = []
     for links, each in zip(found, gold, strict=False):
@@ -105,7 +105,7 @@ def measure_links(found: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict
     graded = "sure+possible" if any(each.possible != each.sure for each in gold) else "sure"
     signature = f"links:{int(counts[:, 1].sum())}|gold:{graded}|regard:{regard.__version__}"
     return {
-        key: Measured(name, counts, ways[key], signature, unit="share", higher=key != "aer")
+        key: Measurement(name, counts, ways[key], signature, unit="share", higher=key != "aer")
         for key, name in VALUES.items()
     }
 

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from regard.errors import ArgumentError
-from regard.evaluation.metric import Measured, Reference, alternatives, signature_of
+from regard.evaluation.metric import Measurement, Reference, alternatives, signature_of
 from regard.evaluation.text import chrf, exact
 
-__all__ = ["caption_scores", "measure_bleu_of", "measure_cider", "measure_rouge", "words"]
+__all__ = ["caption_scores", "measure_bleu_n", "measure_cider", "measure_rouge", "words"]
 
 MOST = 4  # words of an n-gram
 SIGMA = 6.0
@@ -42,7 +42,7 @@ Words = tuple[str, ...]
 def caption_scores(outputs: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:
     """What is said of a validation: BLEU-4, ROUGE-L and chrF to 100, CIDEr-D to 10, exact match to 1; all from 0."""
     return {
-        "bleu": measure_bleu_of(outputs, references).score().value,
+        "bleu": measure_bleu_n(outputs, references).score().value,
         "cider": measure_cider(outputs, references).score().value,
         "rouge": measure_rouge(outputs, references).score().value,
         "chrf": chrf(outputs, references),
@@ -57,18 +57,18 @@ def words(text: str) -> Words:
     return tuple(word for piece in pieces if (word := piece if piece in CLITICS else piece.strip(MARKS)))
 
 
-def measure_bleu_of(outputs: Sequence[str], references: Sequence[Reference], n: int = MOST) -> Measured:
+def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: int = MOST) -> Measurement:
     """BLEU-n's lengths, matches and n-grams, caption by caption."""
     if not 1 <= n <= MOST:
         raise ArgumentError(f"n: {n} given, expected 1 to {MOST}")
     rows = []
-    for said, given in told(outputs, references):
+    for said, given in tokenize_pairs(outputs, references):
         nearest = min((abs(len(each) - len(said)), len(each)) for each in given)[1]
         row = [len(said), nearest]
         for length in range(1, n + 1):
-            counts, most = grams(said, length), Counter[Words]()
+            counts, most = count_ngrams(said, length), Counter[Words]()
             for each in given:
-                most |= grams(each, length)
+                most |= count_ngrams(each, length)
             row += [(counts & most).total(), counts.total()]
         rows.append(row)
 
@@ -82,19 +82,21 @@ def measure_bleu_of(outputs: Sequence[str], references: Sequence[Reference], n: 
             brevity + sum(math.log(one / all_of) for one, all_of in zip(matches, totals, strict=True)) / len(matches)
         )
 
-    return Measured(f"BLEU-{n}", array(rows, 2 + 2 * n), of, signed(references, smooth="none"))
+    return Measurement(f"BLEU-{n}", array(rows, 2 + 2 * n), of, caption_signature(references, smooth="none"))
 
 
-def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
+def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
     """CIDEr-D of each caption, of which the corpus's is the mean."""
-    pairs = told(outputs, references)
+    pairs = tokenize_pairs(outputs, references)
     spoken = Counter[Words]()  # of how many pictures
     for _, given in pairs:
-        spoken.update({gram for each in given for n in range(1, MOST + 1) for gram in grams(each, n)})
+        spoken.update({gram for each in given for n in range(1, MOST + 1) for gram in count_ngrams(each, n)})
     pictures = math.log(len(pairs)) if pairs else 0.0
 
     def weighed(text: Words, n: int) -> dict[Words, float]:
-        return {gram: count * (pictures - math.log(max(1, spoken[gram]))) for gram, count in grams(text, n).items()}
+        return {
+            gram: count * (pictures - math.log(max(1, spoken[gram]))) for gram, count in count_ngrams(text, n).items()
+        }
 
     rows = []
     for said, given in pairs:
@@ -103,30 +105,32 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
             mine = weighed(said, n)
             for each in given:
                 lengths = math.exp(-((len(said) - len(each)) ** 2) / (2 * SIGMA**2))
-                total += lengths * clipped(mine, weighed(each, n))
+                total += lengths * clipped_cosine(mine, weighed(each, n))
         rows.append([10 * total / (MOST * len(given)), 1.0])
-    return Measured("CIDEr-D", array(rows, 2), mean, signed(references, idf="references", pictures=str(len(pairs))))
+    return Measurement(
+        "CIDEr-D", array(rows, 2), mean, caption_signature(references, idf="references", pictures=str(len(pairs)))
+    )
 
 
-def clipped(one: dict[Words, float], other: dict[Words, float]) -> float:
+def clipped_cosine(one: dict[Words, float], other: dict[Words, float]) -> float:
     """The cosine of two vectors, the first cut off where the second is smaller; of nothing, 0."""
     lengths = math.hypot(*one.values()) * math.hypot(*other.values())
     return sum(min(value, other.get(gram, 0.0)) * other.get(gram, 0.0) for gram, value in one.items()) / (lengths or 1)
 
 
-def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
+def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
     """ROUGE-L of each caption, of which the corpus's is the mean."""
     rows = []
-    for said, given in told(outputs, references):
-        common = [common_words(said, each) for each in given]
+    for said, given in tokenize_pairs(outputs, references):
+        common = [longest_common_subsequence(said, each) for each in given]
         precision = max(common) / max(1, len(said))
         recall = max(each / max(1, len(text)) for each, text in zip(common, given, strict=True))
         score = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision) if precision and recall else 0.0
         rows.append([100 * score, 1.0])
-    return Measured("ROUGE-L", array(rows, 2), mean, signed(references, beta=f"{BETA:g}"))
+    return Measurement("ROUGE-L", array(rows, 2), mean, caption_signature(references, beta=f"{BETA:g}"))
 
 
-def common_words(one: Words, other: Words) -> int:
+def longest_common_subsequence(one: Words, other: Words) -> int:
     """The length of the longest common subsequence."""
     before = [0] * (len(other) + 1)
     for word in one:
@@ -137,12 +141,12 @@ def common_words(one: Words, other: Words) -> int:
     return before[-1]
 
 
-def grams(text: Words, n: int) -> Counter[Words]:
+def count_ngrams(text: Words, n: int) -> Counter[Words]:
     """How often each n-gram comes."""
     return Counter(text[i : i + n] for i in range(len(text) - n + 1))
 
 
-def told(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[Words, list[Words]]]:
+def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[Words, list[Words]]]:
     """Outputs and their references in words."""
     given = alternatives(references)
     if len(outputs) != len(given):
@@ -153,7 +157,7 @@ def told(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[
     return [(words(output), [words(each) for each in several]) for output, several in zip(outputs, given, strict=True)]
 
 
-def signed(references: Sequence[Reference], **facts: str) -> str:
+def caption_signature(references: Sequence[Reference], **facts: str) -> str:
     """The signature of a score here."""
     return signature_of(references, case="lc", tok="caption", **facts)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.evaluation.text import plain
+from regard.evaluation.text import normalise_text
 from regard.io.lines import Say, ignore, name_of, read_chunks, unequal_lines
 
 __all__ = ["Items", "read_items", "read_texts"]
@@ -79,7 +79,7 @@ def read_items(
     if not alternatives:
         return Items(Path(reference), sources, [(text,) for text in references], list(range(len(references))))
     numbers: dict[str, int] = {}
-    line_items = [numbers.setdefault(plain(text), len(numbers)) for text in sources]
+    line_items = [numbers.setdefault(normalise_text(text), len(numbers)) for text in sources]
     if len(numbers) == len(sources):
         raise DataError(f"{source}: none of its {len(sources):,} lines comes twice, so that there are no alternatives")
     grouped: list[dict[str, None]] = [{} for _ in numbers]  # a reference that comes twice is one

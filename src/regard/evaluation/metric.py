@@ -1,4 +1,4 @@
-"""What every score is made of: a row of counts for each sentence, and the value of their sum.
+"""What every score is made of, a row of counts for each sentence and the value of their sum; and METRICS, their table.
 
 BLEU's n-gram matches, an edit rate's edits and lengths, exact match's hits: all add up over sentences. With the rows at
 hand a corpus, the sentences of one length, and a thousand resamples of the corpus are scored alike.
@@ -6,17 +6,32 @@ hand a corpus, the sentences of one length, and a thousand resamples of the corp
 n sentences · k counts · r sums
 """
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float, Int
 
 import regard
+from regard.config import suggestion
+from regard.errors import ArgumentError
 
-__all__ = ["Measured", "Reference", "Score", "alternatives", "finite", "signature_of"]
+__all__ = [
+    "METRICS",
+    "Measurement",
+    "Metric",
+    "Reference",
+    "Score",
+    "alternatives",
+    "choose_metrics",
+    "finite",
+    "measure",
+    "metric_names",
+    "signature_of",
+]
 
 Reference = str | Sequence[str]  # one, or several of which any is right
 Unit = Literal["points", "share", "tokens"]
@@ -36,7 +51,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurement:
     """What a system's outputs count for, sentence by sentence."""
 
     name: str
@@ -57,6 +72,57 @@ class Measured:
     def values(self, sums: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "r"]:
         """The value of each of several sums."""
         return np.array([self.of(row) for row in sums.tolist()], dtype=np.float64)
+
+
+class Metric(NamedTuple):
+    """A row of METRICS: what counts a score from outputs and references alone, and what can be said to it.
+
+    The function is `(outputs, references, **options) -> Measured`, or its dotted name, imported when it is asked for.
+    """
+
+    function: Callable[..., Measurement] | str
+    options: tuple[str, ...] = ("lowercase",)  # those of `lowercase` and `tokenize` that it takes
+
+
+METRICS = {
+    "bleu": Metric("regard.evaluation.text.measure_bleu", ("lowercase", "tokenize")),
+    "chrf": Metric("regard.evaluation.text.measure_chrf"),
+    "ter": Metric("regard.evaluation.text.measure_ter", ()),
+    "exact": Metric("regard.evaluation.text.measure_exact"),
+    "character_errors": Metric("regard.evaluation.text.measure_character_errors"),
+    "token_errors": Metric("regard.evaluation.text.measure_token_errors"),
+}
+
+
+def metric_names() -> tuple[str, ...]:
+    """Everything that can be asked for of translations: METRICS, perplexity, and BLEU by source length."""
+    return (*METRICS, "perplexity", "lengths")
+
+
+def choose_metrics(given: str, known: Sequence[str]) -> list[str]:
+    """Split a list with commas into keys; a key that is not known is an ArgumentError with what was meant."""
+    keys = [key.strip().lower().replace("-", "_") for key in given.split(",")]
+    for key in keys:
+        if key not in known:
+            raise ArgumentError(f"metrics: {key!r} given, no such metric{suggestion(key, known)}")
+    return list(dict.fromkeys(keys))
+
+
+def measure(
+    key: str,
+    outputs: Sequence[str],
+    references: Sequence[Reference],
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> Measurement:
+    """Measure outputs by a row of METRICS."""
+    metric, options = METRICS[key], {"lowercase": lowercase, "tokenize": tokenize}
+    function = metric.function
+    if isinstance(function, str):
+        module, _, name = function.rpartition(".")
+        function = cast(Callable[..., Measurement], getattr(importlib.import_module(module), name))
+    return function(outputs, references, **{name: options[name] for name in metric.options})
 
 
 def alternatives(references: Sequence[Reference]) -> list[tuple[str, ...]]:

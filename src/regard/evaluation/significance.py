@@ -2,6 +2,7 @@
 
 Sentences are drawn with replacement, as many as there are, and both systems are scored on the same draw; a thousand
 times. Draws are sacreBLEU's at the same seed, so that `sacrebleu --paired-bs` prints the same means and intervals.
+`find_contrasts` shows in which sentences two systems differ most.
 
 n sentences · k counts · r resamples
 """
@@ -13,9 +14,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from regard.errors import ArgumentError
-from regard.evaluation.metric import Measured, Score
+from regard.evaluation.metric import Measurement, Reference, Score, alternatives
+from regard.evaluation.text import edit_distance, measure_chrf
 
-__all__ = ["SEED", "Difference", "interval", "paired_bootstrap", "resampled", "said"]
+__all__ = ["SEED", "Contrast", "Difference", "find_contrasts", "interval", "paired_bootstrap", "resample", "conclusion"]
 
 SEED = 12345  # sacreBLEU's
 LEVEL = 0.05
@@ -53,7 +55,7 @@ class Difference:
 
 
 def paired_bootstrap(
-    a: Sequence[Measured], b: Sequence[Measured], *, resamples: int = 1000, seed: int = SEED
+    a: Sequence[Measurement], b: Sequence[Measurement], *, resamples: int = 1000, seed: int = SEED
 ) -> list[Difference]:
     """The difference of two systems by each metric, its 95 % interval and its p-value.
 
@@ -65,7 +67,7 @@ def paired_bootstrap(
         raise ArgumentError(f"resamples: {resamples} given, expected at least 1")
     if [each.name for each in a] != [each.name for each in b]:
         raise ArgumentError(f"b: {[each.name for each in b]} given, expected as in a: {[each.name for each in a]}")
-    drawn = resampled([*a, *b], resamples, seed)
+    drawn = resample([*a, *b], resamples, seed)
     found = []
     for i, (first, second) in enumerate(zip(a, b, strict=True)):
         differences = drawn[i + len(a)] - drawn[i]
@@ -76,8 +78,8 @@ def paired_bootstrap(
     return found
 
 
-def resampled(
-    measured: Sequence[Measured], resamples: int, seed: int = SEED, among: Int[np.ndarray, "m"] | None = None
+def resample(
+    measured: Sequence[Measurement], resamples: int, seed: int = SEED, among: Int[np.ndarray, "m"] | None = None
 ) -> list[Float[np.ndarray, "r"]]:
     """The values of several metrics on the same draws of their sentences; `among` limits what is drawn from."""
     sizes = {len(each.rows) for each in measured}
@@ -113,7 +115,7 @@ def p_value(differences: Float[np.ndarray, "r"], observed: float) -> float:
     return float((np.count_nonzero(centred >= abs(observed)) + 1) / (len(differences) + 1))
 
 
-def said(differences: Sequence[Difference]) -> str:
+def conclusion(differences: Sequence[Difference]) -> str:
     """What the first of them means, in a sentence; and which others say the opposite, where they do."""
     first = differences[0]
     name = first.a.name
@@ -130,3 +132,41 @@ def said(differences: Sequence[Difference]) -> str:
         return f"{first.better} is better by {amount}; the difference is significant (p = {first.p:.2g}).{other}"
     luck = f"not significant (p = {first.p:.2g}), it may well be luck"
     return f"{first.better} is better by {amount}, but the difference is {luck}.{other}"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One sentence by two systems, with the chrF of each; of several references the nearest to the better output."""
+
+    number: int  # counted from 1
+    source: str
+    reference: str
+    a: str
+    b: str
+    a_chrf: float
+    b_chrf: float
+
+
+def find_contrasts(
+    sources: Sequence[str],
+    references: Sequence[Reference],
+    a: Sequence[str],
+    b: Sequence[str],
+    *,
+    count: int = 5,
+    lowercase: bool = False,
+) -> tuple[list[Contrast], list[Contrast]]:
+    """The sentences in which A is better by the most chrF, and those in which B is, at most `count` of each."""
+    one, other = (measure_chrf(each, references, lowercase=lowercase) for each in (a, b))
+    first, second = one.values(one.rows), other.values(other.rows)
+    gain, given = second - first, alternatives(references)
+
+    def contrast(i: int) -> Contrast:
+        better = b[i] if gain[i] > 0 else a[i]
+        nearest = min(given[i], key=lambda text: edit_distance(better, text))
+        return Contrast(i + 1, sources[i], nearest, a[i], b[i], float(first[i]), float(second[i]))
+
+    order = np.argsort(gain, kind="stable").tolist()
+    worse = [contrast(i) for i in order[:count] if gain[i] < 0]
+    order = np.argsort(-gain, kind="stable").tolist()
+    return worse, [contrast(i) for i in order[:count] if gain[i] > 0]

@@ -1,37 +1,52 @@
-"""Scores of text against references: sacreBLEU's BLEU, chrF and TER with their signatures, and exact match.
+"""Scores of text against references: sacreBLEU's BLEU, chrF and TER, exact match, error rates, and perplexity.
 
 `bleu`, `chrf`, `ter` and `exact` give a number; `measure_…` give a row of counts for each sentence, from which that
 number, its signature, and everything else about it follow. A reference is a text, or several of which any is right.
+
+For speech and grapheme-to-phoneme conversion: the token error rate of phonemes is the phoneme error rate (PER), and the
+share of words that are none of their pronunciations, the word error rate (WER), is one minus exact match.
 """
 
 import itertools
+import math
 import unicodedata
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from regard.config import suggestion
 from regard.errors import ArgumentError
-from regard.evaluation.metric import Measured, Reference, alternatives, signature_of
+from regard.evaluation.metric import Measurement, Reference, Score, alternatives, signature_of
 
 __all__ = [
     "TOKENIZERS",
     "bleu",
     "check_tokenizer",
     "chrf",
+    "edit_distance",
+    "error_rate",
     "exact",
     "measure_bleu",
+    "measure_character_errors",
     "measure_chrf",
+    "measure_errors",
     "measure_exact",
     "measure_ter",
-    "plain",
+    "measure_token_errors",
+    "perplexity",
+    "normalise_text",
     "ter",
+    "ter_takes_minutes",
 ]
 
 # sacreBLEU's that need nothing else installed: mteval's for European languages, by Unicode's classes, Chinese
 # characters one by one, all characters one by one, and text that is tokenised already.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none")
+# TER looks for shifts in time that grows with the cube of a text's words: a minute, measured, for so many of these.
+PATIENCE = 200_000_000
+
+Of = Literal["character", "token"]
 
 
 def bleu(outputs: Sequence[str], references: Sequence[Reference]) -> float:
@@ -56,7 +71,7 @@ def exact(outputs: Sequence[str], references: Sequence[Reference]) -> float:
 
 def measure_bleu(
     outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False, tokenize: str = "13a"
-) -> Measured:
+) -> Measurement:
     """BLEU's lengths, matches and n-grams, sentence by sentence."""
     from sacrebleu import BLEU
 
@@ -64,28 +79,125 @@ def measure_bleu(
     return _measure("BLEU", BLEU(lowercase=lowercase, tokenize=tokenize, force=True), outputs, references)
 
 
-def measure_chrf(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measured:
+def measure_chrf(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
     """chrF2's matches of character n-grams, sentence by sentence."""
     from sacrebleu import CHRF
 
     return _measure("chrF", CHRF(lowercase=lowercase), outputs, references)
 
 
-def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
+def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
     """TER's edits and reference lengths, sentence by sentence; case never counts, as in sacreBLEU and Tercom."""
     from sacrebleu import TER
 
     return _measure("TER", TER(), outputs, references, higher=False)
 
 
-def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measured:
+def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
     """Whether each output is one of its references."""
     rows = [
-        (float(plain(output, lowercase) in {plain(each, lowercase) for each in given}), 1.0)
+        (float(normalise_text(output, lowercase) in {normalise_text(each, lowercase) for each in given}), 1.0)
         for output, given in zip(outputs, alternatives(references), strict=True)
     ]
     signature = signature_of(references, case="lc" if lowercase else "mixed")
-    return Measured("exact match", _array(rows, 2), _share, signature, "share")
+    return Measurement("exact match", _array(rows, 2), _share, signature, "share")
+
+
+def ter_takes_minutes(references: Sequence[Reference]) -> bool:
+    """Whether TER of these would take more than about a minute."""
+    texts = (text for each in references for text in ([each] if isinstance(each, str) else each))
+    return sum(len(text.split()) ** 3 for text in texts) > PATIENCE
+
+
+def error_rate(
+    outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
+) -> Score:
+    """Edits over the length of the references, of characters or tokens, over the whole corpus: 0 is best."""
+    return measure_errors(outputs, references, unit, lowercase=lowercase).score()
+
+
+def measure_errors(
+    outputs: Sequence[str], references: Sequence[Reference], unit: Of = "token", *, lowercase: bool = False
+) -> Measurement:
+    """The edits to the nearest reference and its length, sentence by sentence.
+
+    Tokens stand between white space. The nearest reference takes the fewest edits, and is the longest of those.
+    """
+    rows = np.zeros((len(outputs), 2))
+    for i, (output, given) in enumerate(zip(outputs, alternatives(references), strict=True)):
+        text = normalise_text(output, lowercase)
+        ours = text.split() if unit == "token" else text
+        nearest: list[tuple[int, int]] = []
+        for each in given:
+            text = normalise_text(each, lowercase)
+            theirs = text.split() if unit == "token" else text
+            nearest.append((edit_distance(ours, theirs), -len(theirs)))
+        edits, length = min(nearest)
+        rows[i] = edits, -length
+    signature = signature_of(references, case="lc" if lowercase else "mixed", unit=unit)
+    return Measurement(f"{unit} error rate", rows, _rate, signature, "share", higher=False)
+
+
+def measure_character_errors(
+    outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False
+) -> Measurement:
+    """The edits of characters, sentence by sentence; see `measure_errors`."""
+    return measure_errors(outputs, references, "character", lowercase=lowercase)
+
+
+def measure_token_errors(
+    outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False
+) -> Measurement:
+    """The edits of tokens, sentence by sentence; see `measure_errors`."""
+    return measure_errors(outputs, references, "token", lowercase=lowercase)
+
+
+def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
+    """The fewest insertions, deletions and substitutions that make one sequence the other (Levenshtein 1966).
+
+    Myers 1999 in the form of Hyyrö 2003: a column of the table of distances is held as two numbers whose bits say where
+    the distance rises and falls by one from row to row, so that a column costs a few operations, whatever its height.
+    """
+    low, high, top = 0, len(one), len(other)
+    while low < high and low < top and one[low] == other[low]:
+        low += 1
+    while low < high and low < top and one[high - 1] == other[top - 1]:
+        high, top = high - 1, top - 1
+    height = high - low
+    if not height or low == top:
+        return height + top - low
+
+    where: dict[Hashable, int] = {}  # the rows that each symbol stands in
+    for row in range(height):
+        symbol = one[low + row]
+        where[symbol] = where.get(symbol, 0) | 1 << row
+    every, last = (1 << height) - 1, 1 << (height - 1)
+    rises, falls, found = every, 0, height  # down the column; found: in its last row
+    for column in range(low, top):
+        same = where.get(other[column], 0)
+        kept = (((same & rises) + rises) ^ rises) | same | falls  # no more than diagonally above
+        more, less = (falls | ~(kept | rises)) & every, kept & rises  # than to the left
+        if more & last:
+            found += 1
+        elif less & last:
+            found -= 1
+        more, less = (more << 1) | 1, less << 1
+        rises, falls = (less | ~(kept | more)) & every, more & kept & every
+    return found
+
+
+def perplexity(tokens: Iterable[Sequence[float]], tokenizer: str = "") -> Score:
+    """exp of the mean negative log-probability of a reference token, from those of each text; END is a token, too.
+
+    Figures of models with different tokenizers cannot be compared, as their tokens are not the same.
+    """
+    total, count = 0.0, 0
+    for each in tokens:
+        total, count = total + math.fsum(each), count + len(each)
+    mean = -total / count if count else math.nan
+    value = math.inf if mean >= 700 else math.exp(mean)
+    facts = {"tok": tokenizer, "tokens": str(count)} if tokenizer else {"tokens": str(count)}
+    return Score("perplexity", value, "|".join(f"{key}:{fact}" for key, fact in facts.items()), "tokens")
 
 
 def check_tokenizer(name: str) -> None:
@@ -94,14 +206,14 @@ def check_tokenizer(name: str) -> None:
         raise ArgumentError(f"tokenize: {name!r} given, no such tokenisation{suggestion(name, TOKENIZERS)}")
 
 
-def plain(text: str, lowercase: bool = False) -> str:
+def normalise_text(text: str, lowercase: bool = False) -> str:
     """Text in Unicode's composed form (NFC), its white space as single spaces and none at the ends."""
     return " ".join(unicodedata.normalize("NFC", text.lower() if lowercase else text).split())
 
 
 def _measure(
     name: str, metric: Any, outputs: Sequence[str], references: Sequence[Reference], *, higher: bool = True
-) -> Measured:
+) -> Measurement:
     """A sacreBLEU metric's sentence statistics, which are what its own significance tests resample."""
     given = alternatives(references)
     if len(outputs) != len(given):
@@ -113,7 +225,7 @@ def _measure(
     def of(sums: list[float]) -> float:
         return float(metric._compute_score_from_stats(sums).score) if sums else 0.0
 
-    return Measured(name, _array(rows, width), of, str(metric.get_signature()), higher=higher)
+    return Measurement(name, _array(rows, width), of, str(metric.get_signature()), higher=higher)
 
 
 def _array(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
@@ -122,3 +234,8 @@ def _array(rows: Sequence[Sequence[float]], width: int) -> np.ndarray:
 
 def _share(sums: list[float]) -> float:
     return sums[0] / sums[1] if sums[1] else 0.0
+
+
+def _rate(sums: list[float]) -> float:
+    edits, length = sums
+    return edits / length if length else float(edits > 0)

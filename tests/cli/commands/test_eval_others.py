@@ -6,7 +6,7 @@ import pytest
 from cli.typing_in import Command
 from tiny import caption_table, document_table, question_table
 
-from regard.evaluation.captions import measure_bleu_of, measure_cider
+from regard.evaluation.captions import measure_bleu_n, measure_cider
 from regard.run import load
 from regard.tasks.start import start
 
@@ -49,7 +49,7 @@ def test_captions(home):
     said = json.loads(right(home / "captions", "--images", pictures, "--captions", test, "--beam", 2, "--json").stdout)
     references = [[line.split("\t")[1]] for line in lines]
     references[0].append("something else")
-    assert said["scores"]["BLEU-1"]["value"] == pytest.approx(measure_bleu_of(outputs, references, 1).score().value)
+    assert said["scores"]["BLEU-1"]["value"] == pytest.approx(measure_bleu_n(outputs, references, 1).score().value)
     assert said["scores"]["CIDEr-D"]["value"] == pytest.approx(measure_cider(outputs, references).score().value)
 
     (home / "names").write_text(names[2] + "\n" + names[4] + "\n")

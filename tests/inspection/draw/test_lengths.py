@@ -1,6 +1,6 @@
 """The plot of a score by length."""
 
-from regard.evaluation.length import Bucket, Lengths
+from regard.evaluation.evaluate import Bucket, Lengths
 from regard.inspection.draw.heatmap import svg
 from regard.inspection.draw.lengths import draw_lengths
 

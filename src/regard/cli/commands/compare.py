@@ -27,9 +27,8 @@ from regard.cli.options import (
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
-    from regard.evaluation.contrast import Contrast
     from regard.evaluation.items import Items
-    from regard.evaluation.significance import Difference
+    from regard.evaluation.significance import Contrast, Difference
     from regard.run import Run
 
 
@@ -73,13 +72,12 @@ def compare(
         if not system.exists():
             raise CommandError(f"{system}: no such file or folder, expected a run folder or a text file of outputs")
 
-    from regard.evaluation.contrast import contrasts
     from regard.evaluation.items import read_items
-    from regard.evaluation.kinds import OF_TEXT, chosen, measure
-    from regard.evaluation.significance import paired_bootstrap
+    from regard.evaluation.metric import METRICS, choose_metrics, measure
+    from regard.evaluation.significance import find_contrasts, paired_bootstrap
     from regard.evaluation.text import check_tokenizer
 
-    keys = list(OF_TEXT) if metrics is None else chosen(metrics, OF_TEXT)
+    keys = list(METRICS) if metrics is None else choose_metrics(metrics, list(METRICS))
     check_tokenizer(tokenize)
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
     keys = without_slow(keys, items.references) if metrics is None else keys
@@ -91,7 +89,7 @@ def compare(
         for each in outputs
     )
     found = dict(zip(keys, paired_bootstrap(first, second, resamples=resamples, seed=seed), strict=True))
-    where = contrasts(items.sources or [], items.references, *outputs, count=examples, lowercase=lowercase)
+    where = find_contrasts(items.sources or [], items.references, *outputs, count=examples, lowercase=lowercase)
     facts = {"a": str(a), "b": str(b), "sentences": len(items), "resamples": resamples, "seed": seed}
     if as_json:
         print(json.dumps(table(facts, found, where), ensure_ascii=False, allow_nan=False))
@@ -113,7 +111,7 @@ def table(
     facts: dict[str, Any], found: "dict[str, Difference]", where: "tuple[list[Contrast], list[Contrast]]"
 ) -> dict[str, Any]:
     """The comparison in types that JSON has."""
-    from regard.evaluation.significance import said
+    from regard.evaluation.significance import conclusion
 
     metrics = {
         key: {
@@ -133,14 +131,14 @@ def table(
     better = {
         name: [asdict(each) for each in given] for name, given in zip(("a_better", "b_better"), where, strict=True)
     }
-    return {**facts, "said": said(list(found.values())), "metrics": metrics, **better}
+    return {**facts, "said": conclusion(list(found.values())), "metrics": metrics, **better}
 
 
 def show(
     facts: dict[str, Any], found: "dict[str, Difference]", where: "tuple[list[Contrast], list[Contrast]]", same: int
 ) -> None:
     """Print the comparison for people."""
-    from regard.evaluation.significance import said
+    from regard.evaluation.significance import conclusion
     from regard.training.sample import bracketed, legible
 
     print(f"A  {facts['a']}\nB  {facts['b']}")
@@ -151,7 +149,7 @@ def show(
         change, low, high = (f"{scale * value:+.2f}".replace("-", "−") for value in (each.value, each.low, each.high))
         rows.append((each.a.name, str(each.a), str(each.b), change, f"{low} to {high}", f"{each.p:.2g}"))
     print_table(("metric", "A", "B", "B − A", "95 % interval", "p"), rows)
-    print(f"\n{said(list(found.values()))}")
+    print(f"\n{conclusion(list(found.values()))}")
     print(f"({facts['resamples']:,} resamples, seed {facts['seed']}; {next(iter(found.values())).a.signature})")
     if any(where):
         print("\nWhere they differ most, by chrF; [brackets]: not as in the reference, ‸: something is missing")

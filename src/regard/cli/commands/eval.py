@@ -296,12 +296,12 @@ def spread(interval: tuple[float, float] | None) -> str:
 
 def keys_of(metrics: str | None, *, outputs: bool, run: bool, source: bool) -> list[str]:
     """The metrics asked for, or all there can be."""
-    from regard.evaluation.kinds import METRICS, chosen
+    from regard.evaluation.metric import choose_metrics, metric_names
 
     if metrics is None:
-        can = {key: source if key == "lengths" else run if key == "perplexity" else outputs for key in METRICS}
-        return [key for key in METRICS if can[key]]
-    keys = chosen(metrics, METRICS)
+        can = {key: source if key == "lengths" else run if key == "perplexity" else outputs for key in metric_names()}
+        return [key for key in can if can[key]]
+    keys = choose_metrics(metrics, metric_names())
     if "perplexity" in keys and not run:
         raise CommandError("--metrics: perplexity given, which needs a run to ask")
     if "lengths" in keys and not source:
@@ -311,9 +311,9 @@ def keys_of(metrics: str | None, *, outputs: bool, run: bool, source: bool) -> l
 
 def without_slow(keys: list[str], references: "Sequence[Reference]") -> list[str]:
     """The metrics without TER, where nobody asked for it and it would take minutes."""
-    from regard.evaluation.kinds import too_long
+    from regard.evaluation.text import ter_takes_minutes
 
-    if "ter" not in keys or not too_long(references):
+    if "ter" not in keys or not ter_takes_minutes(references):
         return keys
     print_message("TER is left out: on text as long as this it takes minutes; --metrics ter asks for it")
     return [key for key in keys if key != "ter"]

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from regard.evaluation.length import FEW, Lengths
+from regard.evaluation.evaluate import FEW, Lengths
 from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import FAINT
 

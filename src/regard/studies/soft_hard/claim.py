@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.evaluation.captions import measure_bleu_of, measure_cider
+from regard.evaluation.captions import measure_bleu_n, measure_cider
 from regard.evaluation.text import exact
 from regard.inspection.collect.places import concentration, grounding
 from regard.studies.corpora.images import Gallery, flickr8k, scenes
@@ -164,7 +164,7 @@ def figures_of(system: Trained, gallery: Gallery) -> dict[str, float]:
 def scored(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """BLEU of one to four words, CIDEr-D, and how many are right to the letter."""
     given = [tuple(each) for each in references]
-    found = {f"bleu-{n}": measure_bleu_of(outputs, given, n).score().value for n in range(1, 5)}
+    found = {f"bleu-{n}": measure_bleu_n(outputs, given, n).score().value for n in range(1, 5)}
     found["cider"] = measure_cider(outputs, given).score().value
     return found | {"exact": 100 * exact(outputs, given)}
 
