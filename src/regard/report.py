@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.errors import CheckpointError, RegardError
-from regard.inspection.draw.report_page import Seen, write
+from regard.inspection.draw.report_page import LookPicture, write
 from regard.run import Run, load
 from regard.tasks.start import Started, start
 from regard.training.folder import check_content, claim
@@ -85,7 +85,7 @@ def report(out: Path, started: Started) -> Path:
         data=dict(task.facts())["data"],
         seconds=result.seconds,
         finished=not goes_on,
-        seen=seen,
+        look=seen,
         signature=[
             ("regard", regard.__version__),
             ("torch", torch.__version__),
@@ -99,7 +99,7 @@ def report(out: Path, started: Started) -> Path:
     )
 
 
-def picture_of(run: Run, task: Any) -> Seen | None:
+def picture_of(run: Run, task: Any) -> LookPicture | None:
     """What the best checkpoint looks at, in an example of the validation; None where it looks at nothing."""
     from regard.inspection.collect.from_run import exhibit_of
     from regard.inspection.draw.picture import picture
@@ -119,4 +119,4 @@ def picture_of(run: Run, task: Any) -> Seen | None:
     if not exhibit.views:
         return None
     caption = SEEN[what] if what == "translate" else f"{SEEN[what]} {exhibit.output}"
-    return Seen(picture(exhibit), caption, f"What it looked at: {exhibit.title} → {exhibit.output}")
+    return LookPicture(picture(exhibit), caption, f"What it looked at: {exhibit.title} → {exhibit.output}")

@@ -26,8 +26,8 @@ from regard.decoding.options import Options
 from regard.decoding.outputs import Output
 from regard.decoding.replay import Replay
 from regard.errors import ArgumentError, CheckpointError, ConfigError
-from regard.inspection.alignments.extraction import Links, linked, links_in, looked_at
-from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.extraction import Links, extract_links, link_words, word_weights
+from regard.inspection.alignments.settings import AlignmentSettings
 from regard.io.lines import CHUNK, CHUNK_CUDA
 from regard.models.contract import Model
 from regard.models.kinds import KINDS
@@ -214,7 +214,7 @@ class Run:
         ]
         pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
         chosen = self.chosen
-        weights = dict(zip(needed, looked_at(self.aligning, self.tokenizers, pairs, chosen), strict=True))
+        weights = dict(zip(needed, word_weights(self.aligning, self.tokenizers, pairs, chosen), strict=True))
         for i, each in enumerate(outputs):
             words = self.tokenizers.source.normalise(texts[i]).split()
             found = []
@@ -223,7 +223,7 @@ class Run:
                 if replace_unknown and seen is not None and UNKNOWN in output.tokens:
                     made = replace(made, text=self.known(output, words, seen))
                 if alignment:
-                    links = [] if seen is None else links_in(seen[None], chosen)[0]
+                    links = [] if seen is None else extract_links(seen[None], chosen)[0]
                     made = replace(made, alignment=tuple(links))
                 found.append(made)
             yield found
@@ -320,7 +320,7 @@ class Run:
         if not ids[0] or not ids[1]:
             raise ArgumentError("source and target: an empty text given, expected words to align")
         words = self.tokenizers.source.decode(ids[0]).split(), self.tokenizers.target.decode(ids[1]).split()
-        return Aligned(*words, looked_at(self.aligning, self.tokenizers, [ids], self.chosen)[0])
+        return Aligned(*words, word_weights(self.aligning, self.tokenizers, [ids], self.chosen)[0])
 
     def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[Links]:
         """The links (source word, target word) of each pair of texts, as they are asked for.
@@ -338,7 +338,7 @@ class Run:
             ]
             full = [number for number, (source, target) in enumerate(zip(*sides, strict=True)) if source and target]
             ids = [(sides[0][number], sides[1][number]) for number in full]
-            found = dict(zip(full, linked(self.aligning, self.tokenizers, ids, self.chosen), strict=True))
+            found = dict(zip(full, link_words(self.aligning, self.tokenizers, ids, self.chosen), strict=True))
             yield from (found.get(number, []) for number in range(len(some)))
 
     @functools.cached_property
@@ -347,9 +347,9 @@ class Run:
         return Replay(self.model)
 
     @functools.cached_property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> AlignmentSettings:
         """What is read as an alignment: from the run's alignment.json where there is one; another may be put here."""
-        return Chosen.of(self.folder, self.aligning)
+        return AlignmentSettings.of(self.folder, self.aligning)
 
     @property
     def aligning(self) -> Model:

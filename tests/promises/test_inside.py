@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from regard.cli.main import app
 from regard.config import read
 from regard.errors import CheckpointError
-from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.settings import AlignmentSettings
 from regard.run import load
 from regard.tasks.start import start
 
@@ -123,7 +123,7 @@ def test_temporary_names_are_never_those_that_somebody_put_there(run, home, tmp_
     for name in ("config.toml", "tokenizer.json", "report.html", "alignment.json"):
         (run / f".{name}.{os.getpid()}").symlink_to(outside)
     (run / "checkpoints/.new-best").write_text("left")
-    Chosen("decoder.blocks.0.cross").write(run)
+    AlignmentSettings("decoder.blocks.0.cross").write(run)
     start(table(home, **LONGER), run, resume=True)
     assert outside.read_text() == "mine"
     assert list(run.rglob(".*")) == []

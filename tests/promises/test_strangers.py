@@ -28,7 +28,7 @@ from untrained import STEP, change_tokenizer, make_run, replace_file, write_mani
 from regard.cli.main import app
 from regard.config import read
 from regard.errors import RegardError
-from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.draw.report_page import write
 from regard.run import load
 from regard.tasks.start import start
@@ -279,7 +279,7 @@ def test_metrics(copied, tries):
 def test_alignments(copied, tries):
     run = copied("transformer")
     opened = load(run)
-    chosen = Chosen(opened.model.nearest, 0, aer=0.2, by="words", threshold=0.2, join="union", balance=2)
+    chosen = AlignmentSettings(opened.model.nearest, 0, aer=0.2, by="words", threshold=0.2, join="union", balance=2)
     whole = json.loads(chosen.write(run).read_text())
     for changed in mutations(whole, tries):
         (run / "alignment.json").write_text(json.dumps(changed))

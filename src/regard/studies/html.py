@@ -2,7 +2,7 @@
 
 from html import escape
 
-from regard.inspection.draw.html import document, figure, rows
+from regard.inspection.draw.html import document, figure_element, table_element
 from regard.studies.page import Page, Verdict
 
 __all__ = ["render"]
@@ -20,8 +20,8 @@ def render(page: Page) -> str:
         "</ul>",
         "<h2>What was measured</h2>",
         *[f"<p>{escape(paragraph)}</p>" for paragraph in page.measured],
-        *[figure(plot.figure, i, caption=plot.caption, alt=plot.alt) for i, plot in enumerate(page.plots)],
-        *[rows(table) for table in page.tables],
+        *[figure_element(plot.figure, i, caption=plot.caption, alt=plot.alt) for i, plot in enumerate(page.plots)],
+        *[table_element(table) for table in page.tables],
     ]
     if page.caveats:
         body += [

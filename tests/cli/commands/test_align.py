@@ -9,8 +9,8 @@ from cli.typing_in import Command
 from tiny import table
 
 from regard import load
-from regard.inspection.alignments.settings import Chosen
-from regard.inspection.alignments.symmetry import flipped, symmetrise
+from regard.inspection.alignments.settings import AlignmentSettings
+from regard.inspection.alignments.symmetry import flip_links, symmetrise
 from regard.io.pharaoh import parse_pharaoh, pharaoh
 from regard.tasks.start import start
 
@@ -77,7 +77,7 @@ def test_what_is_translated_just_now(at_desk, tmp_path):
 def test_both_directions(at_desk, method):
     forward = load("run").links(zip(SOURCES, TARGETS, strict=True))
     backward = load("back").links(zip(TARGETS, SOURCES, strict=True))
-    expected = [symmetrise(one, flipped(two), method) for one, two in zip(forward, backward, strict=True)]
+    expected = [symmetrise(one, flip_links(two), method) for one, two in zip(forward, backward, strict=True)]
     lines = said("run", *PAIR, "--reverse", "back", "--symmetrise", method)
     assert [parse_pharaoh(line) for line in lines] == expected
 
@@ -89,7 +89,7 @@ def test_choosing_is_kept_and_used(at_desk):
     head, *rows = shown.stdout.splitlines()
     assert head.split()[:5] == ["attention", "head", "AER", "precision", "recall"]
     assert [row.split()[:2] for row in rows[:3]] == [["decoder.blocks.0.cross", each] for each in ("0", "1", "mean")]
-    chosen = Chosen.read("run/alignment.json")
+    chosen = AlignmentSettings.read("run/alignment.json")
     assert rows[-1] == f"run: {chosen}: AER {chosen.aer:.2%}, by gold links of 4 pairs"
     again = said("run", *PAIR, "--alignment", "gold.txt")
     assert [parse_pharaoh(line) for line in again] == list(load("run").links(zip(SOURCES, TARGETS, strict=True)))
@@ -118,7 +118,7 @@ def test_the_error_rate_is_said_and_measured(at_desk, tmp_path):
 def test_two_runs_choose_each_other(at_desk):
     shown = typed("run", *PAIR, "--reverse", "back", "--agree")
     assert shown.exit_code == 0, shown.output
-    one, two = (Chosen.read(f"{run}/alignment.json") for run in ("run", "back"))
+    one, two = (AlignmentSettings.read(f"{run}/alignment.json") for run in ("run", "back"))
     assert one.aer == two.aer
     assert one.by == two.by == "agreement with a reverse run on 4 pairs"
     assert shown.stderr.splitlines() == [f"regard: {run}/alignment.json written" for run in ("run", "back")]

@@ -8,7 +8,7 @@ from regard.attention.look import Attentive, Look
 from regard.data.builtin import generate
 from regard.data.builtin.example import Example
 from regard.errors import ArgumentError
-from regard.inspection.alignments.dependencies import dependencies, neighbour
+from regard.inspection.alignments.dependencies import best_distance, measure_dependencies
 from regard.models.contract import Memory, Model
 
 # Heads of words; -1 is the root. In the decoder words 0 and 1 have heads that come later, and only 3 and 4 count.
@@ -57,7 +57,9 @@ class Model_(Model):
 
 def test_shares_are_those_counted_by_hand():
     model = Model_([Distance(1, -1), Distance(0)], [Distance(-1, -2)])
-    found = {(each.view, each.head): (each.share, each.words) for each in dependencies(model, TOKENIZERS, EXAMPLES)}
+    found = {
+        (each.view, each.head): (each.share, each.words) for each in measure_dependencies(model, TOKENIZERS, EXAMPLES)
+    }
     assert found == {
         ("encoder.0", 0): (1 / 4, 4),  # 0 → 1, of four words that have a head
         ("encoder.0", 1): (3 / 4, 4),  # 2 → 1, 3 → 2, and 1 → 0 of the second
@@ -65,13 +67,13 @@ def test_shares_are_those_counted_by_hand():
         ("decoder.0", 0): (1.0, 2),  # 3 → 2 and 4 → 3
         ("decoder.0", 1): (0.0, 2),
     }
-    before = neighbour("encoder", EXAMPLES)
+    before = best_distance("encoder", EXAMPLES)
     assert (before.distance, before.share, before.words) == (-1, 3 / 4, 4)
-    assert neighbour("decoder", EXAMPLES).share == 1.0
+    assert best_distance("decoder", EXAMPLES).share == 1.0
 
 
 def test_a_model_without_self_attention():
     with pytest.raises(ArgumentError, match="the model has no self-attention"):
-        dependencies(Model_([], []), TOKENIZERS, EXAMPLES)
+        measure_dependencies(Model_([], []), TOKENIZERS, EXAMPLES)
     with pytest.raises(ArgumentError, match="examples: no heads given"):
-        neighbour("encoder", list(generate("copy", 3)))
+        best_distance("encoder", list(generate("copy", 3)))

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from inspection.planted import TOKENIZERS, Planted, largest, pairs
 
 from regard.errors import ArgumentError
-from regard.inspection.alignments.extraction import balanced, linked, links_in, looked_at, merged, parts, picked
-from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.extraction import (
+    balance_weights,
+    extract_links,
+    link_words,
+    merge_batch,
+    pick_links,
+    watch_batches,
+    word_weights,
+)
+from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.alignments.symmetry import symmetrise
 from regard.inspection.collect.words import merge
 
@@ -29,7 +37,7 @@ def test_a_batch_is_merged_as_each_alone(sentences, heads):
     for b, (one, two) in enumerate(sentences):  # whatever stands in what is dropped
         weights[b, :, len(one) :] = torch.nan
         weights[b, :, :, len(two) :] = torch.inf
-    found = merged(weights, rows, columns, (int(rows.max()) + 1, int(columns.max()) + 1))
+    found = merge_batch(weights, rows, columns, (int(rows.max()) + 1, int(columns.max()) + 1))
     for each, (one, two), pieces in zip(found, sentences, weights, strict=True):
         alone = merge(pieces[:, : len(one), : len(two)], one, two)
         torch.testing.assert_close(each[:, : alone.shape[1], : alone.shape[2]], alone)
@@ -40,46 +48,48 @@ def test_a_batch_is_merged_as_each_alone(sentences, heads):
 @given(st.integers(1, 5), st.integers(1, 5))
 def test_the_largest_weights_are_the_links_of_words(i, j):
     weights = torch.rand(i, j).round(decimals=1)
-    assert links_in(weights[None], Chosen(VIEW))[0] == largest(weights)
+    assert extract_links(weights[None], AlignmentSettings(VIEW))[0] == largest(weights)
 
 
 def test_weights_that_are_none():
     weights = torch.tensor([[0.0, 0.0], [torch.nan, 0.5], [0.5, 0.5]])
-    assert picked(weights).tolist() == [[False, False], [False, False], [True, False]]
-    assert picked(weights, 0.5).tolist() == [[False, False], [False, False], [True, True]]
-    assert links_in(torch.zeros(2, 0, 3), Chosen(VIEW)) == [[], []]
+    assert pick_links(weights).tolist() == [[False, False], [False, False], [True, False]]
+    assert pick_links(weights, 0.5).tolist() == [[False, False], [False, False], [True, True]]
+    assert extract_links(torch.zeros(2, 0, 3), AlignmentSettings(VIEW)) == [[], []]
 
 
 def test_thresholds_and_joined_directions():
     """Target word 0 looks at two, and nobody looks at source word 1 more than target word 1 does."""
     weights = torch.tensor([[[0.5, 0.1, 0.4], [0.8, 0.2, 0.0]]])
-    assert links_in(weights, Chosen(VIEW)) == [[(0, 0), (0, 1)]]
-    assert links_in(weights, Chosen(VIEW, threshold=0.4)) == [[(0, 0), (2, 0), (0, 1)]]
-    assert links_in(weights, Chosen(VIEW, threshold=0.9)) == [[]]
-    assert links_in(weights, Chosen(VIEW, join="union")) == [[(0, 0), (2, 0), (0, 1), (1, 1)]]
-    assert links_in(weights, Chosen(VIEW, join="intersection")) == [[(0, 1)]]
+    assert extract_links(weights, AlignmentSettings(VIEW)) == [[(0, 0), (0, 1)]]
+    assert extract_links(weights, AlignmentSettings(VIEW, threshold=0.4)) == [[(0, 0), (2, 0), (0, 1)]]
+    assert extract_links(weights, AlignmentSettings(VIEW, threshold=0.9)) == [[]]
+    assert extract_links(weights, AlignmentSettings(VIEW, join="union")) == [[(0, 0), (2, 0), (0, 1), (1, 1)]]
+    assert extract_links(weights, AlignmentSettings(VIEW, join="intersection")) == [[(0, 1)]]
     grown = symmetrise([(0, 0), (0, 1)], [(0, 1), (1, 1), (2, 0)], "grow-diag")
-    assert links_in(weights, Chosen(VIEW, join="grow-diag")) == [grown]
+    assert extract_links(weights, AlignmentSettings(VIEW, join="grow-diag")) == [grown]
 
 
 def test_balanced_weights_give_a_word_its_own():
     """Worked by hand: an article that looks at its noun. Columns sum to 0.2 and 1.8, and then to one."""
     weights = torch.tensor([[0.2, 0.8], [0.0, 1.0]])
     assert largest(weights) == [(1, 0), (1, 1)]
-    once = balanced(weights, 1)
+    once = balance_weights(weights, 1)
     torch.testing.assert_close(once, torch.tensor([[1 / (1 + 4 / 9), (4 / 9) / (1 + 4 / 9)], [0.0, 1.0]]))
-    assert links_in(weights[None], Chosen(VIEW, balance=1)) == [[(0, 0), (1, 1)]]
-    assert balanced(weights, 0) is weights
+    assert extract_links(weights[None], AlignmentSettings(VIEW, balance=1)) == [[(0, 0), (1, 1)]]
+    assert balance_weights(weights, 0) is weights
 
 
 @given(st.integers(2, 5))
 def test_balancing_ends_where_both_sides_have_one_each(size):
-    found = balanced(torch.rand(size, size, dtype=torch.float64) + 0.1, 200)
+    found = balance_weights(torch.rand(size, size, dtype=torch.float64) + 0.1, 200)
     torch.testing.assert_close(found.sum(0), torch.ones(size, dtype=torch.float64))
     torch.testing.assert_close(found.sum(1), torch.ones(size, dtype=torch.float64))
     padded = torch.zeros(size + 1, size + 2)
     padded[:size, :size] = found
-    assert torch.equal(balanced(padded, 3)[size:], padded[size:])  # padding stays nothing, and no number of it NaN
+    assert torch.equal(
+        balance_weights(padded, 3)[size:], padded[size:]
+    )  # padding stays nothing, and no number of it NaN
 
 
 @pytest.mark.parametrize("offset", [0, 1])
@@ -87,9 +97,9 @@ def test_the_row_of_the_word_read_is_the_next(offset):
     found, gold = pairs([5, 1, 8], random.Random(torch.initial_seed()))
     model = Planted((1 - offset, offset))
     right = [sorted(links, key=lambda link: link[1]) for links in gold]
-    assert linked(model, TOKENIZERS, found, Chosen(VIEW, 1, offset)) == right
-    assert linked(model, TOKENIZERS, found[1:2], Chosen(VIEW, 1, offset)) == right[1:2]
-    weights = looked_at(model, TOKENIZERS, found, Chosen(VIEW, 1, offset))
+    assert link_words(model, TOKENIZERS, found, AlignmentSettings(VIEW, 1, offset)) == right
+    assert link_words(model, TOKENIZERS, found[1:2], AlignmentSettings(VIEW, 1, offset)) == right[1:2]
+    weights = word_weights(model, TOKENIZERS, found, AlignmentSettings(VIEW, 1, offset))
     assert [tuple(each.shape) for each in weights] == [(5, 5), (1, 1), (8, 8)]
     assert [largest(each) for each in weights] == right
 
@@ -97,12 +107,12 @@ def test_the_row_of_the_word_read_is_the_next(offset):
 def test_batches_do_not_matter():
     found, _ = pairs([1, 2, 3, 12, 7, 7], random.Random(torch.initial_seed()))
     model = Planted((0, None))
-    seen = sorted(number for part in parts(model, TOKENIZERS, found, budget=8) for number in part.pairs)
+    seen = sorted(number for part in watch_batches(model, TOKENIZERS, found, budget=8) for number in part.pairs)
     assert seen == list(range(6))
-    assert max(len(part.pairs) for part in parts(model, TOKENIZERS, found, budget=8)) < 6
+    assert max(len(part.pairs) for part in watch_batches(model, TOKENIZERS, found, budget=8)) < 6
 
 
 def test_a_head_that_is_not_there():
     found, _ = pairs([2], random.Random(0))
     with pytest.raises(ArgumentError, match=r"head: 2 given, layers\.0\.cross has 2, counted from 0"):
-        linked(Planted((0, None)), TOKENIZERS, found, Chosen(VIEW, 2))
+        link_words(Planted((0, None)), TOKENIZERS, found, AlignmentSettings(VIEW, 2))

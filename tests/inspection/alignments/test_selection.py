@@ -8,9 +8,9 @@ from inspection.planted import TOKENIZERS, Planted, pairs
 
 from regard.errors import ArgumentError
 from regard.evaluation.alignment import Gold, measure_links
-from regard.inspection.alignments.extraction import linked
-from regard.inspection.alignments.selection import agree, choose, read_heads
-from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.extraction import link_words
+from regard.inspection.alignments.selection import choose_by_agreement, choose_by_gold, score_heads
+from regard.inspection.alignments.settings import AlignmentSettings
 
 SIZES = [1, 7, 3, 2, 9, 5, 1, 12]
 
@@ -31,13 +31,13 @@ def drawn():
 )
 def test_the_planted_head_is_found(drawn, layers, view, head, offset):
     model = Planted(*layers)
-    chosen, readings = choose(model, TOKENIZERS, *drawn)
+    chosen, readings = choose_by_gold(model, TOKENIZERS, *drawn)
     assert (chosen.view, chosen.head, chosen.offset) == (f"layers.{view}.cross", head, offset)
     assert chosen.aer == 0
     assert (chosen.threshold, chosen.join, chosen.balance) == (None, None, 0)  # the simplest of what is right
     assert chosen.by == "gold links of 8 pairs"
     assert len(readings) == 2 * sum(len(heads) + 1 for heads in layers)
-    assert linked(model, TOKENIZERS, drawn[0], chosen) == [
+    assert link_words(model, TOKENIZERS, drawn[0], chosen) == [
         sorted(each.sure, key=lambda link: link[1]) for each in drawn[1]
     ]
 
@@ -47,8 +47,8 @@ def test_every_rate_is_that_of_the_links(drawn):
     found, gold = drawn
     gold = [Gold(frozenset(sorted(each.sure)[::2]), frozenset(sorted(each.sure)[1::2]) | {(0, 0)}) for each in gold]
     model = Planted((None, 0), (1, None))
-    for reading in read_heads(model, TOKENIZERS, found, gold):
-        alone = linked(model, TOKENIZERS, found, Chosen(reading.view, reading.head, reading.offset))
+    for reading in score_heads(model, TOKENIZERS, found, gold):
+        alone = link_words(model, TOKENIZERS, found, AlignmentSettings(reading.view, reading.head, reading.offset))
         rates = {key: each.score().value for key, each in measure_links(alone, gold).items()}
         assert reading.aer == pytest.approx(rates["aer"])
         assert reading.precision == pytest.approx(rates["precision"])
@@ -60,7 +60,7 @@ def test_two_directions_find_each_other(drawn):
     found = drawn[0]
     turned = [(target, source) for source, target in found]
     forward, backward = Planted((None, None), (0, None)), Planted((None, None, 1))
-    both, readings = agree((forward, TOKENIZERS, found), (backward, TOKENIZERS, turned))
+    both, readings = choose_by_agreement((forward, TOKENIZERS, found), (backward, TOKENIZERS, turned))
     assert [(each.view, each.head, each.offset) for each in both] == [
         ("layers.1.cross", 0, 0),
         ("layers.0.cross", 2, 1),
@@ -74,15 +74,15 @@ def test_agreement_is_the_error_rate_of_one_against_the_other(drawn):
     found = drawn[0]
     turned = [(target, source) for source, target in found]
     forward, backward = Planted((None,)), Planted((None,))
-    _, readings = agree((forward, TOKENIZERS, found), (backward, TOKENIZERS, turned))
+    _, readings = choose_by_agreement((forward, TOKENIZERS, found), (backward, TOKENIZERS, turned))
     for side, (model, own, other, others) in enumerate(
         ((forward, found, backward, turned), (backward, turned, forward, found))
     ):
         for reading in readings[side]:
-            mine = linked(model, TOKENIZERS, own, Chosen(reading.view, reading.head, reading.offset))
+            mine = link_words(model, TOKENIZERS, own, AlignmentSettings(reading.view, reading.head, reading.offset))
             rates = []
             for each in readings[1 - side]:
-                theirs = linked(other, TOKENIZERS, others, Chosen(each.view, each.head, each.offset))
+                theirs = link_words(other, TOKENIZERS, others, AlignmentSettings(each.view, each.head, each.offset))
                 gold = [Gold(frozenset((i, j) for j, i in links), frozenset()) for links in theirs]
                 rates.append(measure_links(mine, gold)["aer"].score().value)
             assert reading.aer == pytest.approx(min(rates))
@@ -90,4 +90,4 @@ def test_agreement_is_the_error_rate_of_one_against_the_other(drawn):
 
 def test_gold_of_other_pairs(drawn):
     with pytest.raises(ArgumentError, match="gold: links of 8 pairs given, expected those of 7"):
-        read_heads(Planted((0,)), TOKENIZERS, drawn[0][1:], drawn[1])
+        score_heads(Planted((0,)), TOKENIZERS, drawn[0][1:], drawn[1])

@@ -6,24 +6,24 @@ import pytest
 from inspection.planted import Planted
 
 from regard.errors import ArgumentError, DataError
-from regard.inspection.alignments.settings import FILE, Chosen
+from regard.inspection.alignments.settings import FILE, AlignmentSettings
 
 
 def test_written_and_read(tmp_path):
     for chosen in (
-        Chosen("layers.0.cross", 1, 1, 0.25, "gold links of 8 pairs", 0.3, "union", 5),
-        Chosen("layers.0.cross"),
+        AlignmentSettings("layers.0.cross", 1, 1, 0.25, "gold links of 8 pairs", 0.3, "union", 5),
+        AlignmentSettings("layers.0.cross"),
     ):
         assert chosen.write(tmp_path) == tmp_path / FILE
-        assert Chosen.read(tmp_path / FILE) == chosen == Chosen.of(tmp_path, Planted((0, 0)))
+        assert AlignmentSettings.read(tmp_path / FILE) == chosen == AlignmentSettings.of(tmp_path, Planted((0, 0)))
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     (tmp_path / FILE).write_text('{"view": "layers.0.cross", "head": null, "offset": 0, "more": 1}')
-    assert Chosen.read(tmp_path / FILE) == Chosen("layers.0.cross")
+    assert AlignmentSettings.read(tmp_path / FILE) == AlignmentSettings("layers.0.cross")
 
 
 @pytest.mark.parametrize(("layers", "usual"), [(1, 0), (2, 1), (3, 2), (4, 2), (6, 4)])
 def test_the_usual_layer(tmp_path, layers, usual):
-    assert Chosen.of(tmp_path, Planted(*[(0,)] * layers)) == Chosen(f"layers.{usual}.cross")
+    assert AlignmentSettings.of(tmp_path, Planted(*[(0,)] * layers)) == AlignmentSettings(f"layers.{usual}.cross")
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_the_usual_layer(tmp_path, layers, usual):
 )
 def test_what_was_guided_is_read(tmp_path, training, view, head):
     (tmp_path / "config.toml").write_text(f"[training]\n{training}\n")
-    chosen = Chosen.of(tmp_path, Planted(*[(0,) * 4] * 4))
+    chosen = AlignmentSettings.of(tmp_path, Planted(*[(0,) * 4] * 4))
     assert (chosen.view, chosen.head, chosen.offset) == (view, head, 0)
     assert (chosen.by, chosen.threshold) == (("", None) if head is None else ("guided in training", 0.2))
 
 
 def test_no_attention(tmp_path):
     with pytest.raises(ArgumentError, match="the model has no attention to its source"):
-        Chosen.of(tmp_path, Planted())
+        AlignmentSettings.of(tmp_path, Planted())
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_a_file_that_is_wrong(tmp_path, content, message):
     text = content if isinstance(content, str) else json.dumps({"view": "layers.0.cross", **content})
     (tmp_path / FILE).write_text(text)
     with pytest.raises(DataError) as caught:
-        Chosen.of(tmp_path, Planted((0,), (0,)))
+        AlignmentSettings.of(tmp_path, Planted((0,), (0,)))
     assert str(caught.value).startswith(f"{tmp_path / FILE}: {message}")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import ArgumentError
-from regard.inspection.alignments.symmetry import METHODS, flipped, symmetrise
+from regard.inspection.alignments.symmetry import METHODS, flip_links, symmetrise
 
 SIZE = 5
 LINKS = st.frozensets(st.tuples(st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)), max_size=9)
@@ -80,7 +80,7 @@ def test_growing_stays_between_intersection_and_union(forward, backward):
 def test_what_both_say_alike_stays(links):
     for method in METHODS:
         assert set(symmetrise(links, links, method)) == links
-    assert set(flipped(flipped(links))) == links
+    assert set(flip_links(flip_links(links))) == links
 
 
 def test_no_such_method():

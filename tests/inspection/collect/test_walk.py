@@ -11,7 +11,7 @@ from regard.data.tokenizer import START
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import Which, exhibit_of
-from regard.inspection.collect.forward_pass import watched
+from regard.inspection.collect.forward_pass import watch_forward
 from regard.inspection.collect.teacher_forcing import force
 from regard.inspection.collect.views import views_of
 from regard.inspection.collect.walk import stages_of, walk, walk_of
@@ -23,7 +23,7 @@ ATTENTIONS = [name for name in ATTENTIVE if not name.startswith("ntm")]
 def seen_by(name: str):
     """A pass, and its views."""
     run = subject(name)
-    seen = watched(run.model, force(run, item_of(name), beam=2, longest=5))
+    seen = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5))
     return seen, views_of(seen, run.settings.kind, run.settings.task)
 
 
@@ -83,7 +83,7 @@ def test_heads_together_are_what_the_model_computed(name):
     run = subject(name)
     forced = force(run, item_of(name), beam=2, longest=5)
     outputs, hooks = {}, []
-    seen = watched(run.model, forced)
+    seen = watch_forward(run.model, forced)
     for view in seen.looks:
         module = seen.module(view)
         hooks.append(module.register_forward_hook(lambda m, given, made, view=view: outputs.update({view: made})))

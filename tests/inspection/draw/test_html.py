@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pages import read
 
 from regard.inspection import heatmap
-from regard.inspection.draw.html import document, drawing, figure, rows
+from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.plot import BLUE, DARK, legend, panels
 from regard.inspection.draw.table import Table
 
@@ -24,7 +24,7 @@ def test_a_document_is_whole():
 
 def test_colours_are_given_over_and_words_are_not():
     words = [BLUE, 'id="x', "<b>&", "url(#y)", "--> <script>"]
-    drawn = drawing(heatmap(torch.eye(5), words, words), 3, alt='say "cheese"')
+    drawn = svg_element(heatmap(torch.eye(5), words, words), 3, alt='say "cheese"')
     text = read(document("t", [drawn]))
     for word in words:
         assert text.count(word) == 2
@@ -49,7 +49,7 @@ def test_figures_of_one_page_do_not_share_names():
         legend(axes)
         return made
 
-    page = document("t", [figure(plot(), index, caption="<c>", alt="a") for index in ("-a", "-b")])
+    page = document("t", [figure_element(plot(), index, caption="<c>", alt="a") for index in ("-a", "-b")])
     assert "$x$ and $" in read(page)  # a title is text, not a formula
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', page))
     assert used <= set(re.findall(r'id="([^"]+)"', page))
@@ -57,6 +57,6 @@ def test_figures_of_one_page_do_not_share_names():
 
 @pytest.mark.parametrize("numeric", [None, [False, True]])
 def test_tables(numeric):
-    page = rows(Table("A <caption>", ["name", "value"], [["<x>", 1.5], ["y", None]], note="n&m"), numeric)
+    page = table_element(Table("A <caption>", ["name", "value"], [["<x>", 1.5], ["y", None]], note="n&m"), numeric)
     assert read(document("t", [page])).count("<x>") == 1
     assert page.count('class="number"') == 3

@@ -21,7 +21,7 @@ from regard.attention.weighting import Hard, Plain
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import Page, page
 from regard.inspection.collect.exhibit import Exhibit, Side, View
-from regard.inspection.draw.page import SCRIPTS, quantised
+from regard.inspection.draw.page import SCRIPTS, quantise
 
 ALL = [exhibits.luong, exhibits.captioner, exhibits.han, exhibits.convnet, exhibits.without, exhibits.odd]
 
@@ -115,7 +115,7 @@ def test_what_is_nothing_stays_nothing():
     weights[1] = 0
     found = weights_in(embedded(page(with_weights(weights))), 0)
     assert (found[weights == 0] == 0).all()
-    assert quantised(with_weights(weights).views[0])[2][1] == 0.0
+    assert quantise(with_weights(weights).views[0])[2][1] == 0.0
 
 
 def test_everything_in_an_exhibit_is_in_its_page():

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from pages import read
 
 from regard.inspection import heatmap
-from regard.inspection.draw.curves import curves, thinned
-from regard.inspection.draw.report_page import Seen, write
+from regard.inspection.draw.curves import curves, thin_points
+from regard.inspection.draw.report_page import LookPicture, write
 from regard.training.metrics import Metrics
 from regard.training.sample import Sample
 
@@ -41,7 +41,7 @@ def test_a_translation_run_is_told_whole(tmp_path):
         translation(tmp_path / "en-de"),
         parameters=1_312_768,
         data="29,000 pairs, 290 held out",
-        seen=Seen(drawn, "A row is a word.", "What it looked at"),
+        look=LookPicture(drawn, "A row is a word.", "What it looked at"),
         finished=True,
         signature=[("torch", "2.13"), ("seed", "1")],
         commands=[('regard look runs/x "a & b"', "See what it looked at.")],
@@ -126,13 +126,13 @@ def test_nothing_given_can_break_the_page(tmp_path):
     record = {"kind": "valid", "step": 1, EVIL: 1.0, "best": True, "loss": 1.0}
     (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
     words = EVIL.split()
-    seen = Seen(heatmap(torch.ones(len(words), len(words)), words, words), EVIL, EVIL)
+    seen = LookPicture(heatmap(torch.ones(len(words), len(words)), words, words), EVIL, EVIL)
     page = write(
         folder,
         title=EVIL,
         data=EVIL,
         samples=[Sample(EVIL, EVIL, "x " + EVIL)],
-        seen=seen,
+        look=seen,
         signature=[(EVIL, EVIL)],
         commands=[(EVIL, EVIL)],
     )
@@ -149,23 +149,23 @@ def test_an_earlier_report_stays_until_the_new_one_is_whole(tmp_path):
     page = write(tmp_path, title="first")
     before = page.read_bytes()
     with pytest.raises(AttributeError):
-        write(tmp_path, title="second", seen="no such thing")
+        write(tmp_path, title="second", look="no such thing")
     assert page.read_bytes() == before
     assert write(tmp_path, title="first").read_bytes() == before  # and the same run gives the same page
 
 
 def test_a_figure_is_taken_as_it_is(tmp_path):
-    seen = Seen(heatmap(torch.eye(1), ["pizza"], ["Pizza"]), "a caption", "seen")
-    text = read(write(tmp_path, seen=seen).read_text())
+    seen = LookPicture(heatmap(torch.eye(1), ["pizza"], ["Pizza"]), "a caption", "seen")
+    text = read(write(tmp_path, look=seen).read_text())
     assert "pizza" in text
     assert "a caption" in text
-    assert 'class="alone as-is"' not in write(tmp_path, seen=seen).read_text()
+    assert 'class="alone as-is"' not in write(tmp_path, look=seen).read_text()
 
 
 def test_a_photograph_keeps_its_colours_on_dark_paper(tmp_path):
     drawn = Figure()
     drawn.subplots().imshow(torch.zeros(4, 4, 3).numpy())
-    assert 'class="alone as-is"' in write(tmp_path, seen=Seen(drawn, "a picture", "seen")).read_text()
+    assert 'class="alone as-is"' in write(tmp_path, look=LookPicture(drawn, "a picture", "seen")).read_text()
 
 
 def test_a_long_run_stays_a_small_page(tmp_path):
@@ -182,7 +182,7 @@ def test_a_long_run_stays_a_small_page(tmp_path):
 @given(st.lists(st.floats(-1e6, 1e6), max_size=60), st.integers(1, 20))
 def test_thinned_points_are_means_between_the_least_and_the_most(values, count):
     points = [(float(i), value) for i, value in enumerate(values)]
-    means, low, high = thinned(points, count)
+    means, low, high = thin_points(points, count)
     assert len(means) <= count
     assert all(a - 1e-6 <= y <= b + 1e-6 for (_, y), a, b in zip(means, low, high, strict=True))
     if values:

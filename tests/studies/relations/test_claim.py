@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.data.builtin import Example, generate
-from regard.inspection.alignments.dependencies import SIDES, dependencies
+from regard.inspection.alignments.dependencies import SIDES, measure_dependencies
 from regard.studies.relations import claim
 from regard.studies.relations.claim import Found, judged, run, tables, verdicts
 from regard.studies.relations.dependencies import RELATIONS, named
@@ -95,7 +95,7 @@ def test_heads_are_counted_as_they_are_elsewhere(tmp_path, monkeypatch):
     model = model_of(opened.settings, opened.tokenizers).eval()
     examples = list(generate("phrasebook", 30, split="test", pair="en-de", seed=0))
     found = count(model, opened.tokenizers, examples)
-    for heed in dependencies(model, opened.tokenizers, examples):
+    for heed in measure_dependencies(model, opened.tokenizers, examples):
         side = found[heed.side]
         assert side.words[ALL] == heed.words
         assert side.share(side.heads[heed.view, heed.head], ALL) == pytest.approx(100 * heed.share)

@@ -24,7 +24,7 @@ from regard.errors import CommandError
 if TYPE_CHECKING:
     from regard.inspection.alignments.extraction import Links
     from regard.inspection.alignments.selection import Reading
-    from regard.inspection.alignments.settings import Chosen
+    from regard.inspection.alignments.settings import AlignmentSettings
     from regard.run import Run
 
     Triple = tuple[str, str, Links | None]  # source, target, and links where they are known already
@@ -136,7 +136,7 @@ def chosen_of(
     threshold: float | None,
     join: str | None,
     balance: int | None,
-) -> "Chosen":
+) -> "AlignmentSettings":
     """What is read, with what a person wants otherwise."""
     from regard.inspection.alignments.settings import JOINS
 
@@ -205,14 +205,14 @@ def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int 
 
 def links_of(run: "Run", reverse: "Run | None", chunk: "Sequence[Triple]", method: str) -> "list[Links]":
     """The links of some pairs, of both directions where there are two runs."""
-    from regard.inspection.alignments.symmetry import flipped, symmetrise
+    from regard.inspection.alignments.symmetry import flip_links, symmetrise
 
     known = [each[2] for each in chunk if each[2] is not None]
     forward = known if len(known) == len(chunk) else list(run.links([each[:2] for each in chunk]))
     if reverse is None:
         return forward
     backward = reverse.links([(two, one) for one, two, _ in chunk])
-    return [symmetrise(links, flipped(back), method) for links, back in zip(forward, backward, strict=True)]
+    return [symmetrise(links, flip_links(back), method) for links, back in zip(forward, backward, strict=True)]
 
 
 def judge(path: Path | None, gold: Any, found: "list[tuple[str, str, Links]]") -> None:
@@ -228,7 +228,7 @@ def judge(path: Path | None, gold: Any, found: "list[tuple[str, str, Links]]") -
 def choose_readings(run: "Run", reverse: "Run | None", source: str, target: str, gold: Any, path: Path | None) -> None:
     """Choose what is read, by gold links or by agreement; show what was tried, and keep it with the run."""
     from regard.evaluation.alignment import check_links
-    from regard.inspection.alignments.selection import agree, choose
+    from regard.inspection.alignments.selection import choose_by_agreement, choose_by_gold
 
     triples = list(chain.from_iterable(given(run, source, target, 1)[1]))
     if gold is not None:
@@ -238,13 +238,15 @@ def choose_readings(run: "Run", reverse: "Run | None", source: str, target: str,
     texts = [triples[number][:2] for number in full]
     forward = encoded(run, texts)
     if gold is not None:
-        chosen, readings = choose(run.aligning, run.tokenizers, forward, [gold[number] for number in full])
+        chosen, readings = choose_by_gold(run.aligning, run.tokenizers, forward, [gold[number] for number in full])
         results = [(run, chosen, readings)]
     else:
         assert reverse is not None
         reverse.check_task("translate")
         backward = encoded(reverse, [(two, one) for one, two in texts])
-        both, tried = agree((run.aligning, run.tokenizers, forward), (reverse.aligning, reverse.tokenizers, backward))
+        both, tried = choose_by_agreement(
+            (run.aligning, run.tokenizers, forward), (reverse.aligning, reverse.tokenizers, backward)
+        )
         results = list(zip((run, reverse), both, tried, strict=True))
     for each, chosen, readings in results:
         show_readings(readings)
@@ -282,16 +284,16 @@ def show_readings(readings: "Sequence[Reading]") -> None:
 def show_dependencies(run: "Run") -> None:
     """A table of the share of words that look at their head, by layer and head."""
     from regard.data.builtin import generate
-    from regard.inspection.alignments.dependencies import dependencies, neighbour
+    from regard.inspection.alignments.dependencies import best_distance, measure_dependencies
 
     pair = run.settings.data.pair if run.settings.data.builtin == "phrasebook" else "en-de"
     examples = list(generate("phrasebook", EXAMPLES, split="test", pair=pair))
-    found = dependencies(run.aligning, run.tokenizers, examples)
+    found = measure_dependencies(run.aligning, run.tokenizers, examples)
     for side in dict.fromkeys(each.side for each in found):
         own = [each for each in found if each.side == side]
         views, heads = list(dict.fromkeys(each.view for each in own)), max(each.head for each in own) + 1
         shares = {(each.view, each.head): f"{each.share:.1%}" for each in own}
-        fixed = neighbour(side, examples)
+        fixed = best_distance(side, examples)
         where = "before" if fixed.distance < 0 else "after"
         print(f"{side}: words that look at their head most, of {own[0].words:,}")
         print_table(

@@ -76,10 +76,10 @@ def look(
     """
     from regard.decoding.translate_file import search_options
     from regard.errors import CommandError
-    from regard.inspection.draw.output_paths import Where
+    from regard.inspection.draw.output_paths import OutputPaths
 
     options = search_options({name: value for name, value in locals().items() if name in SEARCH})
-    where = Where.of(out, format, FORMATS)
+    where = OutputPaths.of(out, format, FORMATS)
     page = where.format == "html"
     for name, value in (("--word", word), ("--view", view), ("--head", head)):
         if value is not None and not steps and (page or name == "--word"):
@@ -92,7 +92,7 @@ def look(
     from regard.decoding.processes import Processes
     from regard.inspection.collect.ablation import ablation_table
     from regard.inspection.collect.from_run import Which, exhibit_of
-    from regard.inspection.collect.inputs import items_of
+    from regard.inspection.collect.inputs import read_inputs
     from regard.run import load
 
     place = Processes().device(device)
@@ -102,7 +102,7 @@ def look(
         raise CommandError(
             f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
         )
-    found = items_of(opened, items or [], count, print_message)
+    found = read_inputs(opened, items or [], count, print_message)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     for item, path in zip(found, where.paths(len(found), found), strict=True):
         exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, ablate=ablate, **options)
@@ -115,11 +115,11 @@ def look(
 def drawn(exhibit: "Exhibit", beside: "Exhibit | None", path: Path, which: "Which") -> Path:
     """Write the page, or the picture of one view, and say where."""
     from regard import inspection
-    from regard.inspection.collect.walk import chosen
+    from regard.inspection.collect.walk import find_view
 
     if path.suffix == ".html":
         return inspection.page(exhibit, against=beside).save(path)
-    view = None if which.view is None else chosen(exhibit.views, which.view).name
+    view = None if which.view is None else find_view(exhibit.views, which.view).name
     if exhibit.ablation is not None:
         view = "ablation"
     return inspection.save(inspection.picture(exhibit, view=view, head=which.head, against=beside), path)

@@ -16,16 +16,16 @@ from torch import Tensor
 from regard.data.builtin.example import Example
 from regard.data.tokenizer import Tokenizers
 from regard.errors import ArgumentError
-from regard.inspection.alignments.extraction import Part, merged, parts, picked
+from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models.contract import Model
 
-__all__ = ["Heed", "Neighbour", "dependencies", "neighbour"]
+__all__ = ["DependencyShare", "FixedDistance", "measure_dependencies", "best_distance"]
 
 SIDES = ("encoder", "decoder")
 
 
 @dataclass(frozen=True)
-class Heed:
+class DependencyShare:
     """How a head of a self-attention heeds dependencies."""
 
     side: str
@@ -36,7 +36,7 @@ class Heed:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class FixedDistance:
     """What would be right of a head that looks at a fixed distance from each word."""
 
     side: str
@@ -45,14 +45,14 @@ class Neighbour:
     words: int
 
 
-def dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[Heed]:
+def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[DependencyShare]:
     """The share by layer and head, in the order of the model."""
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
     hits: dict[str, Tensor] = {}
     words = dict.fromkeys(SIDES, 0)
-    for part in parts(model, tokenizers, pairs):
+    for part in watch_batches(model, tokenizers, pairs):
         some = [examples[number] for number in part.pairs]
-        trees = {side: tree(side, some, part) for side in SIDES}
+        trees = {side: head_matrix(side, some, part) for side in SIDES}
         for side in SIDES:
             words[side] += int(trees[side].sum())
         for view in part.looks:
@@ -62,37 +62,39 @@ def dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Exampl
             weights, at = part.weights(view), part.rows(1) if side == "decoder" else part.source
             at = at[:, : weights.shape[2]]
             size = part.target_words if side == "decoder" else part.source_words
-            found = picked(merged(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
+            found = pick_links(merge_batch(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
             hits[view] = hits.get(view, 0) + found.sum((0, 2, 3)).cpu()
     if not hits:
         raise ArgumentError("the model has no self-attention, expected one that looks at its own side")
     return [
-        Heed(view.split(".")[0], view, head, count / max(1, words[view.split(".")[0]]), words[view.split(".")[0]])
+        DependencyShare(
+            view.split(".")[0], view, head, count / max(1, words[view.split(".")[0]]), words[view.split(".")[0]]
+        )
         for view, counts in hits.items()
         for head, count in enumerate(counts.tolist())
     ]
 
 
-def tree(side: str, examples: Sequence[Example], part: Part) -> Bool[Tensor, "b i j"]:
+def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> Bool[Tensor, "b i j"]:
     """Where the head of each word is; of the decoder, if it was read before."""
     size = part.target_words if side == "decoder" else part.source_words
     found = torch.zeros(len(examples), size, size, dtype=torch.bool)
     for row, example in enumerate(examples):
-        for word, head in links(side, example):
+        for word, head in head_links(side, example):
             found[row, word, head] = True
     return found.to(part.source.device)
 
 
-def links(side: str, example: Example) -> list[tuple[int, int]]:
+def head_links(side: str, example: Example) -> list[tuple[int, int]]:
     """Words and their heads, where those can be looked at."""
     heads = enumerate(example.target_heads if side == "decoder" else example.source_heads)
     return [(word, head) for word, head in heads if head >= 0 and (side == "encoder" or head < word)]
 
 
-def neighbour(side: str, examples: Sequence[Example]) -> Neighbour:
+def best_distance(side: str, examples: Sequence[Example]) -> FixedDistance:
     """The fixed distance that meets the most heads."""
-    distances = [head - word for example in examples for word, head in links(side, example)]
+    distances = [head - word for example in examples for word, head in head_links(side, example)]
     if not distances:
         raise ArgumentError("examples: no heads given, expected those of the phrasebook")
     best = max(sorted(set(distances), key=abs), key=distances.count)
-    return Neighbour(side, best, distances.count(best) / len(distances), len(distances))
+    return FixedDistance(side, best, distances.count(best) / len(distances), len(distances))

@@ -13,12 +13,23 @@ from regard.data.batching import collate
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.scoring import check_finite
 from regard.errors import ArgumentError
-from regard.inspection.alignments.settings import Chosen
+from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.alignments.symmetry import symmetrise
 from regard.models.contract import Model
 from regard.training.objective import inputs
 
-__all__ = ["Links", "Pair", "Part", "balanced", "linked", "links_in", "looked_at", "merged", "parts", "picked"]
+__all__ = [
+    "Links",
+    "Pair",
+    "WatchedBatch",
+    "balance_weights",
+    "link_words",
+    "extract_links",
+    "word_weights",
+    "merge_batch",
+    "watch_batches",
+    "pick_links",
+]
 
 BUDGET = 4096  # pieces of a batch a side
 BUDGET_CUDA = 32_768
@@ -27,7 +38,7 @@ Links = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class WatchedBatch:
     """Some of many pairs, as a model read them under `watch`, and the word of each piece (-1: none)."""
 
     pairs: list[int]  # which of them
@@ -61,14 +72,14 @@ class Part:
 
 
 @torch.no_grad()
-def parts(
+def watch_batches(
     model: Model,
     tokenizers: Tokenizers,
     pairs: Sequence[Pair],
     budget: int | None = None,
     *,
     only: Sequence[str] | None = None,
-) -> Iterator[Part]:
+) -> Iterator[WatchedBatch]:
     """All pairs of token sequences, those of like length together, each read once under `watch`, of `only` these."""
     device = next(model.parameters()).device
     budget = budget or (BUDGET_CUDA if device.type == "cuda" else BUDGET)
@@ -80,20 +91,20 @@ def parts(
         with watch(model, only=only) as looks:
             model.decode(model.encode(source), target)
         sides = [
-            words_of([words(pairs[i][side]) for i in chunk], device)
+            word_ids([words(pairs[i][side]) for i in chunk], device)
             for side, words in enumerate((tokenizers.source.words, tokenizers.target.words))
         ]
-        yield Part(chunk, looks, sides[0][0], sides[1][0], sides[0][1], sides[1][1])
+        yield WatchedBatch(chunk, looks, sides[0][0], sides[1][0], sides[0][1], sides[1][1])
 
 
-def words_of(rows: Sequence[Sequence[int | None]], device: torch.device) -> tuple[Int[Tensor, "b n"], int]:
+def word_ids(rows: Sequence[Sequence[int | None]], device: torch.device) -> tuple[Int[Tensor, "b n"], int]:
     """The word of each piece as a padded batch, -1 for none, and how many words there are at most."""
     width = max(1, max(map(len, rows)))
     ids = torch.tensor([[*(-1 if word is None else word for word in row), *[-1] * (width - len(row))] for row in rows])
     return ids.to(device), int(ids.max()) + 1
 
 
-def merged(
+def merge_batch(
     weights: Float[Tensor, "b h n k"],
     rows: Int[Tensor, "b n"],
     columns: Int[Tensor, "b m"],
@@ -117,7 +128,7 @@ def merged(
     return tall / pieces.clamp(min=1)[:, None, :, None]
 
 
-def picked(weights: Float[Tensor, "*b i j"], threshold: float | None = None) -> Bool[Tensor, "*b i j"]:
+def pick_links(weights: Float[Tensor, "*b i j"], threshold: float | None = None) -> Bool[Tensor, "*b i j"]:
     """Which are links: the largest weight of each row, or all from the threshold on.
 
     Of equal weights the first is taken; where a row has no weight, or one that is no number, there is no link.
@@ -130,20 +141,20 @@ def picked(weights: Float[Tensor, "*b i j"], threshold: float | None = None) -> 
     return (chosen if threshold is not None else chosen.scatter(-1, at, True)) & sound
 
 
-def links_in(weights: Float[Tensor, "b i j"], chosen: Chosen) -> list[Links]:
+def extract_links(weights: Float[Tensor, "b i j"], chosen: AlignmentSettings) -> list[Links]:
     """The links (source word, target word) of each pair in its weights between words, in the target's order."""
-    weights = balanced(weights, chosen.balance)
-    forward = picked(weights, chosen.threshold)
+    weights = balance_weights(weights, chosen.balance)
+    forward = pick_links(weights, chosen.threshold)
     if chosen.join is None:
-        return listed(forward)
-    backward = picked(weights.mT).mT
+        return list_links(forward)
+    backward = pick_links(weights.mT).mT
     if chosen.join != "grow-diag":
-        return listed(forward & backward if chosen.join == "intersection" else forward | backward)
-    both = zip(listed(forward), listed(backward), strict=True)
+        return list_links(forward & backward if chosen.join == "intersection" else forward | backward)
+    both = zip(list_links(forward), list_links(backward), strict=True)
     return [symmetrise(one, other, chosen.join) for one, other in both]
 
 
-def balanced(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tensor, "*b i j"]:
+def balance_weights(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tensor, "*b i j"]:
     """Columns and then rows brought to a sum of one, so many times; what is nothing stays so."""
     for _ in range(rounds):
         for side in (-2, -1):
@@ -152,7 +163,7 @@ def balanced(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tensor, "*b
     return weights
 
 
-def listed(mask: Bool[Tensor, "b i j"]) -> list[Links]:
+def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
     """Links from where they are; only they leave the device."""
     found: list[Links] = [[] for _ in mask]
     for row, i, j in mask.nonzero().tolist():
@@ -161,19 +172,19 @@ def listed(mask: Bool[Tensor, "b i j"]) -> list[Links]:
 
 
 def read(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: AlignmentSettings
 ) -> Iterator[tuple[list[int], Float[Tensor, "b i j"]]]:
     """Which pairs, and how much their target words looked at their source words, batch by batch."""
-    for part in parts(model, tokenizers, pairs, only=[chosen.view]):
+    for part in watch_batches(model, tokenizers, pairs, only=[chosen.view]):
         weights = part.crossing(chosen.view, chosen.head)
         counts = part.target_words, part.source_words
-        words = merged(weights, part.rows(chosen.offset), part.source, counts)[:, 0]
+        words = merge_batch(weights, part.rows(chosen.offset), part.source, counts)[:, 0]
         check_finite(model, words, impossible=False)
         yield part.pairs, words
 
 
-def looked_at(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen | None = None
+def word_weights(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: AlignmentSettings | None = None
 ) -> list[Float[Tensor, "i j"]]:
     """How much each target word of a pair of token sequences looked at each source word, by what was chosen to be read.
 
@@ -181,19 +192,21 @@ def looked_at(
     attention to its source.
     """
     found: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
-    for numbers, weights in read(model, tokenizers, pairs, chosen or Chosen(model.nearest)):
+    for numbers, weights in read(model, tokenizers, pairs, chosen or AlignmentSettings(model.nearest)):
         for number, each in zip(numbers, weights.cpu(), strict=True):
             source, target = pairs[number]
             found[number] = each[: count(tokenizers.target.words, target), : count(tokenizers.source.words, source)]
     return found
 
 
-def linked(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: Chosen | None = None) -> list[Links]:
+def link_words(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: AlignmentSettings | None = None
+) -> list[Links]:
     """The links (source word, target word) of each pair of token sequences, in the target's order."""
-    chosen = chosen or Chosen(model.nearest)
+    chosen = chosen or AlignmentSettings(model.nearest)
     found: list[Links] = [[] for _ in pairs]
     for numbers, weights in read(model, tokenizers, pairs, chosen):
-        for number, links in zip(numbers, links_in(weights, chosen), strict=True):
+        for number, links in zip(numbers, extract_links(weights, chosen), strict=True):
             found[number] = links
     return found
 

@@ -18,11 +18,19 @@ from torch import Tensor
 from regard.data.tokenizer import Tokenizers
 from regard.errors import ArgumentError
 from regard.evaluation.alignment import Gold, error_rate, measure_links, precision, recall
-from regard.inspection.alignments.extraction import Links, Pair, Part, links_in, merged, parts, picked
-from regard.inspection.alignments.settings import JOINS, Chosen
+from regard.inspection.alignments.extraction import (
+    Links,
+    Pair,
+    WatchedBatch,
+    extract_links,
+    merge_batch,
+    pick_links,
+    watch_batches,
+)
+from regard.inspection.alignments.settings import JOINS, AlignmentSettings
 from regard.models.contract import Model
 
-__all__ = ["Reading", "agree", "choose", "read_heads"]
+__all__ = ["Reading", "choose_by_agreement", "choose_by_gold", "score_heads"]
 
 OFFSETS = (0, 1)
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
@@ -44,19 +52,19 @@ class Reading:
     precision: float | None = None
     recall: float | None = None
 
-    def chosen(self, by: str) -> Chosen:
+    def chosen(self, by: str) -> AlignmentSettings:
         """As it is kept with a run."""
-        return Chosen(self.view, self.head, cast(Literal[0, 1], self.offset), self.aer, by)
+        return AlignmentSettings(self.view, self.head, cast(Literal[0, 1], self.offset), self.aer, by)
 
 
-def choose(
+def choose_by_gold(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]
-) -> tuple[Chosen, list[Reading]]:
+) -> tuple[AlignmentSettings, list[Reading]]:
     """What reads best on pairs of token sequences with gold links, and the readings that were tried.
 
     The best few are then tried balanced, with thresholds, and joined with the links of the source's words.
     """
-    readings = read_heads(model, tokenizers, pairs, gold)
+    readings = score_heads(model, tokenizers, pairs, gold)
     by = f"gold links of {len(pairs):,} pair{'s' * (len(pairs) != 1)}"
     best = [reading.chosen(by) for reading in sorted(readings, key=lambda each: each.aer)[:BEST]]
     ways = [
@@ -67,12 +75,12 @@ def choose(
         for join in (None, *JOINS)
     ]
     found: list[list[Links]] = [[[] for _ in pairs] for _ in ways]
-    for part in parts(model, tokenizers, pairs, only=model.crossings):
+    for part in watch_batches(model, tokenizers, pairs, only=model.crossings):
         for chosen in best:
-            weights = between(part, part.crossing(chosen.view, chosen.head), chosen.offset)[:, 0]
+            weights = merge_words(part, part.crossing(chosen.view, chosen.head), chosen.offset)[:, 0]
             for way, links in zip(ways, found, strict=True):
                 if (way.view, way.head, way.offset) == (chosen.view, chosen.head, chosen.offset):
-                    for number, each in zip(part.pairs, links_in(weights, way), strict=True):
+                    for number, each in zip(part.pairs, extract_links(weights, way), strict=True):
                         links[number] = each
     rates = [measure_links(links, gold)["aer"].score().value for links in found]
     # Of equals the simplest, which stands first.
@@ -80,19 +88,19 @@ def choose(
     return replace(ways[number], aer=rates[number]), readings
 
 
-def read_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]) -> list[Reading]:
+def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]) -> list[Reading]:
     """How every crossing, head and offset fares against gold links, from one pass over the pairs."""
     if not pairs or len(pairs) != len(gold):
         raise ArgumentError(f"gold: links of {len(gold):,} pairs given, expected those of {len(pairs):,}, at least one")
     totals: dict[tuple[str, int], Tensor] = {}
-    for part in parts(model, tokenizers, pairs, only=model.crossings):
+    for part in watch_batches(model, tokenizers, pairs, only=model.crossings):
         sure, possible = (
-            matrix([getattr(gold[number], name) for number in part.pairs], part) for name in ("sure", "possible")
+            link_matrix([getattr(gold[number], name) for number in part.pairs], part) for name in ("sure", "possible")
         )
         for view in model.crossings:
-            weights = with_mean(part.weights(view))
+            weights = append_mean(part.weights(view))
             for offset in OFFSETS:
-                said = picked(between(part, weights, offset))
+                said = pick_links(merge_words(part, weights, offset))
                 total = torch.stack([each.sum((0, 2, 3)) for each in (said, said & sure, said & possible)], -1).cpu()
                 totals[view, offset] = totals.get((view, offset), torch.zeros_like(total)) + total
     found = []
@@ -105,14 +113,14 @@ def read_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold
     return found
 
 
-def agree(
+def choose_by_agreement(
     forward: tuple[Model, Tokenizers, Sequence[Pair]], backward: tuple[Model, Tokenizers, Sequence[Pair]]
-) -> tuple[tuple[Chosen, Chosen], tuple[list[Reading], list[Reading]]]:
+) -> tuple[tuple[AlignmentSettings, AlignmentSettings], tuple[list[Reading], list[Reading]]]:
     """What reads best in two runs of opposite directions, by their agreement on the same pairs; and all that was tried.
 
     Each reading is listed with the error rate against the one of the other run that it agrees with most.
     """
-    sides = [most_looked_at(*side) for side in (forward, backward)]
+    sides = [most_attended(*side) for side in (forward, backward)]
     names, looked = zip(*sides, strict=True)
     same, said = np.zeros((len(names[0]), len(names[1]))), np.zeros((len(names[0]), len(names[1])))
     for there, back in zip(*looked, strict=True):
@@ -136,21 +144,21 @@ def agree(
     return (chosen[0], chosen[1]), (readings[0], readings[1])
 
 
-def most_looked_at(
+def most_attended(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair]
 ) -> tuple[list[tuple[str, int | None, int]], list[Int[np.ndarray, "c i"]]]:
     """Every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
     names: list[tuple[str, int | None, int]] = []
     found: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
-    for part in parts(model, tokenizers, pairs, only=model.crossings):
+    for part in watch_batches(model, tokenizers, pairs, only=model.crossings):
         names, rows = [], []
         for view in model.crossings:
-            weights = with_mean(part.weights(view))
+            weights = append_mean(part.weights(view))
             for offset in OFFSETS:
                 names += [
                     (view, None if head == weights.shape[1] - 1 else head, offset) for head in range(weights.shape[1])
                 ]
-                links = picked(between(part, weights, offset))
+                links = pick_links(merge_words(part, weights, offset))
                 at = links.int().argmax(-1) if links.numel() else links.new_zeros(links.shape[:-1], dtype=torch.int)
                 rows.append(torch.where(links.any(-1), at, -1))
         for number, each in zip(part.pairs, torch.cat(rows, 1).cpu().numpy(), strict=True):
@@ -158,17 +166,17 @@ def most_looked_at(
     return names, found
 
 
-def with_mean(weights: Float[Tensor, "b h n m"]) -> Float[Tensor, "b c n m"]:
+def append_mean(weights: Float[Tensor, "b h n m"]) -> Float[Tensor, "b c n m"]:
     """The heads, and their mean behind them."""
     return torch.cat([weights, weights.mean(1, keepdim=True)], 1)
 
 
-def between(part: Part, weights: Float[Tensor, "b h n m"], offset: int) -> Float[Tensor, "b h i j"]:
+def merge_words(part: WatchedBatch, weights: Float[Tensor, "b h n m"], offset: int) -> Float[Tensor, "b h i j"]:
     """Weights between words."""
-    return merged(weights, part.rows(offset), part.source, (part.target_words, part.source_words))
+    return merge_batch(weights, part.rows(offset), part.source, (part.target_words, part.source_words))
 
 
-def matrix(links: Sequence[frozenset[tuple[int, int]]], part: Part) -> Tensor:
+def link_matrix(links: Sequence[frozenset[tuple[int, int]]], part: WatchedBatch) -> Tensor:
     """Links as [b 1 i j], true where there is one."""
     found = torch.zeros(len(links), 1, part.target_words, part.source_words, dtype=torch.bool)
     for row, each in enumerate(links):

@@ -1,6 +1,6 @@
 """What of a model reads as a word alignment: which attention, which of its heads, of which step, and how.
 
-The choice is kept in RUN/alignment.json; `choosing` makes it on a development set.
+The choice is kept in RUN/alignment.json; `selection` makes it on a development set.
 """
 
 import json
@@ -14,7 +14,7 @@ from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
 from regard.reading import read_json
 
-__all__ = ["FILE", "GUIDED", "JOINS", "Chosen"]
+__all__ = ["FILE", "GUIDED", "JOINS", "AlignmentSettings"]
 
 FILE = "alignment.json"
 KEYS = ("view", "head", "offset", "aer", "by", "threshold", "join", "balance")
@@ -24,7 +24,7 @@ ROUNDS = 1000  # of balancing, at most: it is done after a few
 
 
 @dataclass(frozen=True)
-class Chosen:
+class AlignmentSettings:
     """The attention that is read as an alignment.
 
     `offset` 0: a step's row belongs to the word that is written; 1: to the word that is read, which the step before
@@ -45,7 +45,7 @@ class Chosen:
     balance: int = 0
 
     @classmethod
-    def of(cls, folder: str | Path, model: Model) -> "Chosen":
+    def of(cls, folder: str | Path, model: Model) -> "AlignmentSettings":
         """That of a run: from its alignment.json, else what it was guided in, else the one nearest to an alignment."""
         path, crossings = Path(folder) / FILE, model.crossings
         if not crossings:
@@ -61,7 +61,7 @@ class Chosen:
         return cls(model.nearest)
 
     @classmethod
-    def read(cls, path: str | Path, views: list[str] | None = None) -> "Chosen":
+    def read(cls, path: str | Path, views: list[str] | None = None) -> "AlignmentSettings":
         """From a file; of `views` it must name one."""
         table = read_json(path, DataError)
         if not isinstance(table, dict) or not isinstance(table.get("view"), str):
@@ -70,12 +70,12 @@ class Chosen:
             raise DataError(f"{path}: view {shown(table['view'])}, expected one of {', '.join(views)}")
         chosen: dict[str, Any] = {key: table[key] for key in KEYS if key in table}
         for key, right, expected in (
-            ("head", lambda each: each is None or (whole(each) and each >= 0), "a head from 0, or null: the mean"),
-            ("offset", lambda each: whole(each) and each in (0, 1), "0 or 1"),
-            ("threshold", lambda each: each is None or (number(each) and 0 < each <= 1), "a share up to 1, or null"),
-            ("aer", lambda each: each is None or number(each), "a number or null"),
+            ("head", lambda each: each is None or (is_whole(each) and each >= 0), "a head from 0, or null: the mean"),
+            ("offset", lambda each: is_whole(each) and each in (0, 1), "0 or 1"),
+            ("threshold", lambda each: each is None or (is_number(each) and 0 < each <= 1), "a share up to 1, or null"),
+            ("aer", lambda each: each is None or is_number(each), "a number or null"),
             ("by", lambda each: isinstance(each, str), "words"),
-            ("balance", lambda each: whole(each) and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
+            ("balance", lambda each: is_whole(each) and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
             ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
         ):
             if key in chosen and not right(chosen[key]):
@@ -95,11 +95,11 @@ class Chosen:
         return f"{self.view}, {head}, of {row} (offset {self.offset}){evened}, {linked}{both}"
 
 
-def whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
     """Whether it is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def number(value: object) -> bool:
+def is_number(value: object) -> bool:
     """Whether it is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)

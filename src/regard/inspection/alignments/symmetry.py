@@ -11,7 +11,7 @@ from regard.errors import ArgumentError
 
 __all__ = [
     "METHODS",
-    "flipped",
+    "flip_links",
     "grow_diag",
     "grow_diag_final",
     "grow_diag_final_and",
@@ -24,7 +24,7 @@ Link = tuple[int, int]  # a source word and a target word
 AROUND = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source), in their order
 
 
-def flipped(links: Iterable[Link]) -> list[Link]:
+def flip_links(links: Iterable[Link]) -> list[Link]:
     """Links of the other direction as links of this one."""
     return [(source, target) for target, source in links]
 
@@ -42,17 +42,17 @@ def union(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
 def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
     """The intersection, and beside its links those of the union that give a word its first link, again and again."""
     forward, backward = set(forward), set(backward)
-    return grown(forward & backward, forward | backward)
+    return grow_links(forward & backward, forward | backward)
 
 
 def grow_diag_final(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
     """The same, and then every link of either direction that gives a word of one side its first."""
-    return finished(forward, backward, lambda source, target: source or target)
+    return add_final_links(forward, backward, lambda source, target: source or target)
 
 
 def grow_diag_final_and(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
     """The same, and then every link of either direction between two words that have none yet."""
-    return finished(forward, backward, lambda source, target: source and target)
+    return add_final_links(forward, backward, lambda source, target: source and target)
 
 
 METHODS: dict[str, Callable[[Iterable[Link], Iterable[Link]], set[Link]]] = {
@@ -71,7 +71,7 @@ def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = 
     return sorted(METHODS[method](list(forward), list(backward)), key=lambda link: (link[1], link[0]))
 
 
-def grown(found: set[Link], every: set[Link]) -> set[Link]:
+def grow_links(found: set[Link], every: set[Link]) -> set[Link]:
     """Links of `every` beside those found, as long as one gives a word its first link.
 
     The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
@@ -97,7 +97,9 @@ def grown(found: set[Link], every: set[Link]) -> set[Link]:
     return found
 
 
-def finished(forward: Iterable[Link], backward: Iterable[Link], wanted: Callable[[bool, bool], bool]) -> set[Link]:
+def add_final_links(
+    forward: Iterable[Link], backward: Iterable[Link], wanted: Callable[[bool, bool], bool]
+) -> set[Link]:
     """What grew, and then the links of each direction that are `wanted`, told which of their words have none yet."""
     forward, backward = set(forward), set(backward)
     found = grow_diag(forward, backward)

@@ -19,9 +19,9 @@ from regard.attention.heads import Heads
 from regard.attention.watch import outermost
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Ablation, View
-from regard.inspection.collect.forward_pass import watched
-from regard.inspection.collect.open_run import Opened
-from regard.inspection.collect.teacher_forcing import Forced, Item, force
+from regard.inspection.collect.forward_pass import watch_forward
+from regard.inspection.collect.open_run import OpenRun
+from regard.inspection.collect.teacher_forcing import ForcedExample, Item, force
 from regard.inspection.collect.views import SLOTS, views_of
 from regard.models.contract import Model
 from regard.models.ntm.model import NTMModel
@@ -34,15 +34,15 @@ Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced 
 
 
 @torch.no_grad()
-def ablate(run: Opened, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
+def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
     """What each head is worth to the output; `options` are those of the search."""
     forced = force(run, item, target=target, tree=False, **options)
-    views = views_of(watched(run.aligning, forced), run.settings.kind, run.settings.task)
+    views = views_of(watch_forward(run.aligning, forced), run.settings.kind, run.settings.task)
     return ablation_of(run.aligning, forced, views)
 
 
 @torch.no_grad()
-def ablation_of(model: Model, forced: Forced, views: Sequence[View]) -> Ablation:
+def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> Ablation:
     """The same of a forced output and its views."""
     if model.points:
         raise ArgumentError("ablate: a pointer network's attention is its output, and silenced it says nothing")
@@ -54,7 +54,7 @@ def ablation_of(model: Model, forced: Forced, views: Sequence[View]) -> Ablation
     changes: dict[str, list[float]] = {view.name: [] for view in views}
     for first in range(0, len(heads), count):
         chunk = heads[first : first + count]
-        with silenced(model, chunk, forced):
+        with silence_heads(model, chunk, forced):
             found = forced.log_probs(model, len(chunk)).cpu().double().sum(-1).tolist()
         for (name, _), log_prob in zip(chunk, found, strict=True):
             changes[name].append(log_prob - whole)
@@ -74,7 +74,7 @@ def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
 
 
 @contextmanager
-def silenced(model: Model, heads: Sequence[tuple[str, int]], forced: Forced) -> Iterator[None]:
+def silence_heads(model: Model, heads: Sequence[tuple[str, int]], forced: ForcedExample) -> Iterator[None]:
     """Inside, row i of a batch is without the head i."""
     modules = outermost(model)
     with ExitStack() as hooks:
@@ -84,13 +84,13 @@ def silenced(model: Model, heads: Sequence[tuple[str, int]], forced: Forced) -> 
                 assert isinstance(model, NTMModel)
                 handles = silence_slots(model, name, rows, len(forced.sides["source"].pieces))
             else:
-                handles = [silence(modules[name], rows, len(heads))]
+                handles = [silence_head(modules[name], rows, len(heads))]
             for handle in handles:
                 hooks.callback(handle.remove)
         yield
 
 
-def silence(module: nn.Module, rows: Rows, count: int) -> Any:
+def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
     """Zeros in the place of what a head gives, in its row of `count`."""
     if isinstance(module, Heads):
         width = module.value_size // module.heads

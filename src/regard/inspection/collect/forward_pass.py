@@ -17,15 +17,15 @@ from regard.attention.watch import CallRecord, Looks, watch
 from regard.decoding.scoring import check_finite
 from regard.inspection.collect.exhibit import Side
 from regard.inspection.collect.sides import grid_side, slots_side
-from regard.inspection.collect.teacher_forcing import Forced
+from regard.inspection.collect.teacher_forcing import ForcedExample
 from regard.models.contract import Memory, Model
 from regard.models.ntm.model import Machine, NTMModel
 
-__all__ = ["Turn", "Watched", "span_of", "watched"]
+__all__ = ["MachineStep", "ForwardPass", "span_of", "watch_forward"]
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
+class MachineStep:
     """One step of a Turing machine: what its heads were given, and the machine's weights after it."""
 
     hidden: Float[Tensor, "b d"]
@@ -34,15 +34,15 @@ class Turn:
 
 
 @dataclass(eq=False)
-class Watched:
-    """What was seen in the pass."""
+class ForwardPass:
+    """What was recorded in the pass."""
 
-    forced: Forced
+    forced: ForcedExample
     model: Model
     looks: Looks
     memory: Memory
     log_probs: Float[Tensor, " n"]
-    turns: list[Turn] = field(default_factory=list)  # of an ntm, those that read the source first
+    turns: list[MachineStep] = field(default_factory=list)  # of an ntm, those that read the source first
 
     def module(self, name: str) -> nn.Module:
         """An attention by its name."""
@@ -67,25 +67,25 @@ class Watched:
 
 
 @torch.no_grad()
-def watched(model: Model, forced: Forced) -> Watched:
+def watch_forward(model: Model, forced: ForcedExample) -> ForwardPass:
     """The pass."""
-    turns = list[Turn]()
-    with watch(model) as looks, turning(model, turns):
+    turns = list[MachineStep]()
+    with watch(model) as looks, record_steps(model, turns):
         memory = forced.memory(model)
         log_probs = forced.log_probs(model, memory=memory)[0]
     check_finite(model, log_probs)
-    return Watched(forced, model, looks, memory, log_probs, turns)
+    return ForwardPass(forced, model, looks, memory, log_probs, turns)
 
 
 @contextmanager
-def turning(model: Model, turns: list[Turn]) -> Iterator[None]:
+def record_steps(model: Model, turns: list[MachineStep]) -> Iterator[None]:
     """Note each step of a Turing machine, whose heads are no attention that `watch` knows."""
     if not isinstance(model, NTMModel):
         yield
         return
 
     def note(module: nn.Module, given: tuple[Any, ...], made: tuple[Tensor, Tensor, Tensor]) -> None:
-        turns.append(Turn(given[0], given[1], made[1]))
+        turns.append(MachineStep(given[0], given[1], made[1]))
 
     hook = model.heads.register_forward_hook(note)
     try:
@@ -94,6 +94,6 @@ def turning(model: Model, turns: list[Turn]) -> Iterator[None]:
         hook.remove()
 
 
-def span_of(seen: CallRecord) -> Span | None:
+def span_of(record: CallRecord) -> Span | None:
     """The span that a call was given."""
-    return next((value for value in (*seen.args, *seen.kwargs.values()) if isinstance(value, Span)), None)
+    return next((value for value in (*record.args, *record.kwargs.values()) if isinstance(value, Span)), None)

@@ -11,10 +11,10 @@ from regard.attention.look import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Role, Side, View
 
-__all__ = ["exhibit_of_look", "of"]
+__all__ = ["exhibit_of_look", "as_exhibit"]
 
 
-def of(what: Any, source: Sequence[str] | None, target: Sequence[str] | None) -> Exhibit:
+def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | None) -> Exhibit:
     """An exhibit as it is, or the one that a look makes with its words."""
     if isinstance(what, Exhibit):
         if source is not None or target is not None:

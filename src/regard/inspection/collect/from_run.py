@@ -12,11 +12,11 @@ from typing import Any, Literal
 import torch
 
 from regard.errors import DataError
-from regard.inspection.alignments.settings import FILE, Chosen
+from regard.inspection.alignments.settings import FILE, AlignmentSettings
 from regard.inspection.collect.ablation import ablation_of
 from regard.inspection.collect.exhibit import Exhibit, View
-from regard.inspection.collect.forward_pass import watched
-from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.forward_pass import watch_forward
+from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.teacher_forcing import Item, force
 from regard.inspection.collect.views import views_of
 from regard.inspection.collect.walk import Which, walk_of
@@ -26,7 +26,7 @@ __all__ = ["Which", "exhibit_of"]
 
 @torch.no_grad()
 def exhibit_of(
-    run: Opened,
+    run: OpenRun,
     item: Item,
     *,
     target: str | None = None,
@@ -43,34 +43,34 @@ def exhibit_of(
     """
     forced = force(run, item, target=target, tree=tree, **options)
     kind, task, model = run.settings.kind, run.settings.task, run.aligning
-    seen = watched(model, forced)
-    views = views_of(seen, kind, task)
+    forward = watch_forward(model, forced)
+    views = views_of(forward, kind, task)
     aligned, chosen, offset = alignment_of(run, views)
     return Exhibit(
         kind=kind,
         task=task,
         title=forced.title,
         run=f"{run.folder.name}, step {run.step:,}",
-        sides=seen.sides,
+        sides=forward.sides,
         views=views,
         output=forced.output,
-        log_prob=float(seen.log_probs.cpu().double().sum()) if model is run.model else forced.log_prob(run.model),
+        log_prob=float(forward.log_probs.cpu().double().sum()) if model is run.model else forced.log_prob(run.model),
         labels=forced.labels,
         aligned=aligned,
         head=chosen,
         offset=offset,
         picture=forced.picture,
         tree=forced.tree,
-        walk=walk_of(seen, views, wanted(walk, aligned, chosen)) if walk else None,
+        walk=walk_of(forward, views, wanted(walk, aligned, chosen)) if walk else None,
         ablation=ablation_of(model, forced, views) if ablate else None,
     )
 
 
-def alignment_of(run: Opened, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
+def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
     """The view, the head and the offset that are nearest to an alignment; none without an attention to the source."""
     if not any(view.role == "cross" for view in views):
         return None, None, 0
-    chosen = Chosen.of(run.folder, run.aligning)
+    chosen = AlignmentSettings.of(run.folder, run.aligning)
     heads = next(len(view.weights) for view in views if view.name == chosen.view)
     if chosen.head is not None and chosen.head >= heads:
         raise DataError(f"{run.folder / FILE}: head {chosen.head}, expected 0 to {heads - 1} of {chosen.view}")

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from regard.data.images.caption_files import pictures_in
 from regard.errors import CommandError
-from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.open_run import OpenRun
 from regard.io.lines import read_chunks
 from regard.models.kinds import KINDS
 
-__all__ = ["items_of"]
+__all__ = ["read_inputs"]
 
 FILES = {".txt", ".tsv", ".csv", ".json", ".jsonl", ".gz", ".html", ".md"}
 FILES |= {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 
 
-def items_of(run: Opened, given: Sequence[str], count: int, say: Callable[[str], None]) -> list[str]:
+def read_inputs(run: OpenRun, given: Sequence[str], count: int, say: Callable[[str], None]) -> list[str]:
     """The first `count` things to look at; `say` is told of what is left out.
 
     Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,

@@ -9,7 +9,7 @@ from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.models.contract import Model
 
-__all__ = ["Opened", "OpenedSettings"]
+__all__ = ["OpenRun", "OpenedSettings"]
 
 
 class OpenedSettings(Protocol):
@@ -29,7 +29,7 @@ class OpenedSettings(Protocol):
 
 
 @runtime_checkable
-class Opened(Protocol):
+class OpenRun(Protocol):
     """A trained model with its settings, tokenizers and labels."""
 
     @property

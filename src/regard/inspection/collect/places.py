@@ -35,7 +35,7 @@ def places_of(
     writes it.
     """
     found = list[Tensor]()
-    for ids, look, grid in looked(model, tokenizer, pixels, texts):
+    for ids, look, grid in watch_captions(model, tokenizer, pixels, texts):
         weights = look.weights
         weights = (weights.mean(1) if weights.ndim == 4 else weights).float().cpu()
         for each, seen in zip(ids, weights, strict=True):
@@ -45,7 +45,7 @@ def places_of(
     return found
 
 
-def looked(
+def watch_captions(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> Iterator[tuple[list[list[int]], Look, tuple[int, int]]]:
     """The pieces of pictures' captions, the look of every piece, and the grid: some pictures at a time."""
@@ -85,7 +85,7 @@ def concentration(
     """How far looks are spread; of attention that takes one place, the probabilities that it is taken by."""
     entropy = largest = 0.0
     count = places = 0
-    for ids, look, (down, across) in looked(model, tokenizer, pixels, texts):
+    for ids, look, (down, across) in watch_captions(model, tokenizer, pixels, texts):
         spread = look.weights if look.probabilities is None else look.probabilities
         spread = (spread.mean(1) if spread.ndim == 4 else spread).cpu().double()
         for each, seen in zip(ids, spread, strict=True):

@@ -16,12 +16,12 @@ def text_side(
 
     Of a text that was typed an unknown word can still be shown.
     """
-    words, texts = words_of(tokenizer, ids, text)
+    words, texts = split_words(tokenizer, ids, text)
     whole = [START] * start + list(ids) + [END] * end
     return Side(tuple(tokenizer.pieces(whole)), (None,) * start + words + (None,) * end, texts)
 
 
-def words_of(
+def split_words(
     tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
     """The word of each piece, and the words."""
@@ -35,9 +35,9 @@ def words_of(
 def document_sides(tokenizer: Tokenizer, row: Sequence[int], *, ends: bool) -> dict[str, Side]:
     """The pieces of an encoded document, with or without the END of each sentence; its sentences; and it, whole."""
     pieces, words, texts, belongs, sentences = list[str](), list[int | None](), list[str](), list[int](), list[str]()
-    for number, (_, group) in enumerate(itertools.groupby(numbered(row), key=lambda pair: pair[0])):
+    for number, (_, group) in enumerate(itertools.groupby(number_sentences(row), key=lambda pair: pair[0])):
         ids = [token for _, token in group]
-        own, said = words_of(tokenizer, ids[:-1])
+        own, said = split_words(tokenizer, ids[:-1])
         shown = ids if ends else ids[:-1]
         pieces += tokenizer.pieces(shown)
         words += [None if word is None else word + len(texts) for word in own] + [None] * ends
@@ -52,7 +52,7 @@ def document_sides(tokenizer: Tokenizer, row: Sequence[int], *, ends: bool) -> d
     }
 
 
-def numbered(row: Sequence[int]) -> list[tuple[int, int]]:
+def number_sentences(row: Sequence[int]) -> list[tuple[int, int]]:
     """Each token with the number of its sentence; a sentence ends with its END."""
     before = itertools.accumulate((token == END for token in row), initial=0)
     return [(int(number), token) for number, token in zip(before, row, strict=False)]

@@ -23,20 +23,20 @@ from regard.decoding.search import search
 from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Side, Tree
-from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.sides import document_sides, text_side
 from regard.inspection.collect.tree import tree_of
 from regard.models.contract import Documents, Memory, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
 
-__all__ = ["Forced", "Item", "force"]
+__all__ = ["ForcedExample", "Item", "force"]
 
 MOST = 1024  # pieces a side: weights of all heads are held, and they grow with the square
 Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
 
 
 @dataclass(frozen=True, eq=False)
-class Forced:
+class ForcedExample:
     """All that a pass needs, and what is known of it without the model."""
 
     source: Source  # of one row
@@ -77,7 +77,7 @@ class Forced:
 
 
 @torch.no_grad()
-def force(run: Opened, item: Item, *, target: str | None = None, tree: bool = True, **options: Any) -> Forced:
+def force(run: OpenRun, item: Item, *, target: str | None = None, tree: bool = True, **options: Any) -> ForcedExample:
     """What the run says of an item, by the search that `options` ask for; with a `target`, that is what it says.
 
     The item is a text, or, for a run that reads pictures, a file or its pixels; a target is a text, or a label. A
@@ -101,7 +101,7 @@ def force(run: Opened, item: Item, *, target: str | None = None, tree: bool = Tr
             return forced_pair(run, str(item), target, parsed, tree)
 
 
-def forced_pair(run: Opened, text: str, target: str | None, options: Options, tree: bool) -> Forced:
+def forced_pair(run: OpenRun, text: str, target: str | None, options: Options, tree: bool) -> ForcedExample:
     """A source and its translation."""
     tokenizers = tokenizers_of(run)
     ids = encoded(tokenizers.source, text, "text")
@@ -116,19 +116,19 @@ def forced_pair(run: Opened, text: str, target: str | None, options: Options, tr
         **said_sides(tokenizers.target, said, target),
     }
     source = tokens_of([ids], run.device)
-    return Forced(source, sides, text, tokenizers.target.decode(said), tuple(said), tree=shown)
+    return ForcedExample(source, sides, text, tokenizers.target.decode(said), tuple(said), tree=shown)
 
 
-def forced_text(run: Opened, text: str) -> Forced:
+def forced_text(run: OpenRun, text: str) -> ForcedExample:
     """A text that a language model is asked about."""
     tokenizer = tokenizers_of(run).target
     said = encoded(tokenizer, text, "text", run.model.limit)
     sides = said_sides(tokenizer, said, text)
     # A source is not looked at.
-    return Forced(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(said), tuple(said))
+    return ForcedExample(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(said), tuple(said))
 
 
-def forced_caption(run: Opened, item: Item, target: str | None, options: Options, tree: bool) -> Forced:
+def forced_caption(run: OpenRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
     """A picture and its caption."""
     pixels, tokenizer = pixels_of(run, item), tokenizers_of(run).target
     source = Pictures(pixels[None].to(run.device))
@@ -138,10 +138,10 @@ def forced_caption(run: Opened, item: Item, target: str | None, options: Options
         (found,) = search(run.model, source, options, trace=tree)
         said, shown = found.outputs[0].tokens, grown(found, tokenizer, options)
     sides = said_sides(tokenizer, said, target)
-    return Forced(source, sides, named(item), tokenizer.decode(said), tuple(said), picture=pixels, tree=shown)
+    return ForcedExample(source, sides, named(item), tokenizer.decode(said), tuple(said), picture=pixels, tree=shown)
 
 
-def forced_label(run: Opened, item: Item, target: str | None) -> Forced:
+def forced_label(run: OpenRun, item: Item, target: str | None) -> ForcedExample:
     """A document or a picture, and its label."""
     if target is not None and target not in run.labels:
         raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
@@ -161,10 +161,10 @@ def forced_label(run: Opened, item: Item, target: str | None) -> Forced:
     label = target if target is not None else max(labels, key=lambda name: labels[name])
     number = run.labels.index(label)
     title = str(item) if pixels is None else named(item)
-    return Forced(source, sides, title, label, None, number, labels, pixels)
+    return ForcedExample(source, sides, title, label, None, number, labels, pixels)
 
 
-def tokenizers_of(run: Opened) -> Tokenizers:
+def tokenizers_of(run: OpenRun) -> Tokenizers:
     """Of a run that reads or writes text."""
     assert run.texts is not None
     return run.texts
@@ -203,7 +203,7 @@ def check(ids: list[int], name: str) -> None:
         raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected at most {MOST:,} to look at")
 
 
-def pixels_of(run: Opened, item: Item) -> UInt8[Tensor, "3 y x"]:
+def pixels_of(run: OpenRun, item: Item) -> UInt8[Tensor, "3 y x"]:
     """A picture as the model sees it."""
     read = read_for(run.settings.data, item) if isinstance(item, str | Path) else item
     pixels = torch.as_tensor(read)

@@ -12,7 +12,7 @@ from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.weighting import Weighting
 from regard.models.kinds import KINDS, Title
 
-__all__ = ["Title", "how_of", "radius_of", "title_of"]
+__all__ = ["Title", "describe_attention", "window_radius", "title_of"]
 
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
@@ -36,7 +36,7 @@ def title_of(name: str, kind: str, task: str) -> Title:
     return Title(text, "decoder", "read", "read") if writes else Title(text, "encoder", "source", "source")
 
 
-def how_of(module: nn.Module, span: Span | None = None) -> str:
+def describe_attention(module: nn.Module, span: Span | None = None) -> str:
     """An attention's score, span and weighting in words."""
     inner = module.attention if isinstance(module, Heads | GridSelfAttention) else module
     if not isinstance(inner, Attention):
@@ -81,7 +81,7 @@ def local_words(span: Span) -> str:
     return ""
 
 
-def radius_of(*spans: Span | None) -> float | None:
+def window_radius(*spans: Span | None) -> float | None:
     """D of local attention."""
     for span in spans:
         for part in () if span is None else span.parts:

@@ -7,19 +7,19 @@ import torch
 import torch.nn.functional as F
 
 from regard.inspection.collect.exhibit import Stage, View
-from regard.inspection.collect.forward_pass import Watched
+from regard.inspection.collect.forward_pass import ForwardPass
 from regard.models.ntm.model import NTMModel, moved, sharpened
 
 __all__ = ["turn_stages"]
 
 
-def turn_stages(seen: Watched, view: View, head: int, row: int, slots: Sequence[str]) -> tuple[Stage, ...]:
+def turn_stages(forward: ForwardPass, view: View, head: int, row: int, slots: Sequence[str]) -> tuple[Stage, ...]:
     """How a head found its places in one step, and what it read there, or wrote."""
-    model = seen.model
+    model = forward.model
     assert isinstance(model, NTMModel)
     heads, named = model.heads, tuple(slots)
-    steps = len(seen.forced.sides["source"].pieces)
-    turn = seen.turns[row if view.rows == "source" else steps + row]
+    steps = len(forward.forced.sides["source"].pieces)
+    turn = forward.turns[row if view.rows == "source" else steps + row]
     writes = view.name.endswith(".write")
     where, what = heads.steer(turn.hidden).split([2 * heads.heads * heads.place, 2 * heads.heads * heads.width], -1)
     number = head + writes * heads.heads

@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.attention.attention import Attention
 from regard.attention.look import Look
 from regard.inspection.collect.exhibit import Side, View
-from regard.inspection.collect.forward_pass import Watched, span_of
-from regard.inspection.collect.titles import how_of, radius_of, title_of
+from regard.inspection.collect.forward_pass import ForwardPass, span_of
+from regard.inspection.collect.titles import describe_attention, title_of, window_radius
 from regard.models.contract import Documents
 from regard.models.ntm.model import NTMModel
 
@@ -29,15 +29,15 @@ SLOTS = {
 
 
 @torch.no_grad()
-def views_of(seen: Watched, kind: str, task: str) -> tuple[View, ...]:
+def views_of(forward: ForwardPass, kind: str, task: str) -> tuple[View, ...]:
     """Every attention that was called, in the order of the calls."""
     counted = Counter[str]()
     found = []
-    for name in seen.looks:
-        title, look = title_of(name, kind, task), seen.looks[name]
-        module, span = seen.module(name), span_of(seen.calls(name)[0])
+    for name in forward.looks:
+        title, look = title_of(name, kind, task), forward.looks[name]
+        module, span = forward.module(name), span_of(forward.calls(name)[0])
         own = module.span if isinstance(module, Attention) else None
-        weights, entropy = weights_of(look, seen, seen.sides[title.columns], name), heads_first(look.entropy)
+        weights, entropy = weights_of(look, forward, forward.sides[title.columns], name), heads_first(look.entropy)
         found.append(
             View(
                 name,
@@ -49,18 +49,18 @@ def views_of(seen: Watched, kind: str, task: str) -> tuple[View, ...]:
                 weights,
                 None if name == "words" else entropy,
                 heads_first(look.centre),
-                radius_of(own, span),
+                window_radius(own, span),
                 picked_of(look.picked),
-                how_of(module, span),
+                describe_attention(module, span),
             )
         )
         counted[title.role] += 1
-    return (*found, *slot_views(seen))
+    return (*found, *slot_views(forward))
 
 
-def weights_of(look: Look, seen: Watched, columns: Side, name: str) -> Float[Tensor, "h n m"]:
+def weights_of(look: Look, forward: ForwardPass, columns: Side, name: str) -> Float[Tensor, "h n m"]:
     """The weights of the only row of the batch."""
-    weights, source = look.weights.float().cpu(), seen.forced.source
+    weights, source = look.weights.float().cpu(), forward.forced.source
     if look.grid == "both":
         weights = weights.flatten(-2).flatten(-3, -2)
     if isinstance(source, Documents) and name == "words":  # a sentence a row: side by side
@@ -85,12 +85,12 @@ def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
     return (picked[0] if picked.ndim == 3 else picked[:1]).cpu()
 
 
-def slot_views(seen: Watched) -> Iterator[View]:
+def slot_views(forward: ForwardPass) -> Iterator[View]:
     """Where the heads of a Turing machine stood in its memory, step by step."""
-    if not isinstance(seen.model, NTMModel):
+    if not isinstance(forward.model, NTMModel):
         return
-    weights = torch.stack([turn.weights[0] for turn in seen.turns], 1).float().cpu()  # [hh n m]
-    steps = len(seen.forced.sides["source"].pieces)
+    weights = torch.stack([turn.weights[0] for turn in forward.turns], 1).float().cpu()  # [hh n m]
+    steps = len(forward.forced.sides["source"].pieces)
     for layer, (name, (title, rows, way)) in enumerate(SLOTS.items()):
         heads = weights.chunk(2)[way == "write"]
         part = heads[:, :steps] if rows == "source" else heads[:, steps:]

@@ -23,8 +23,8 @@ from regard.attention.span import join
 from regard.attention.watch import CallRecord
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Stage, View, Walk
-from regard.inspection.collect.forward_pass import Watched, watched
-from regard.inspection.collect.open_run import Opened
+from regard.inspection.collect.forward_pass import ForwardPass, watch_forward
+from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.states import states_of
 from regard.inspection.collect.teacher_forcing import Item, force
 from regard.inspection.collect.turns import turn_stages
@@ -50,7 +50,7 @@ class Which:
 
 @torch.no_grad()
 def walk(
-    run: Opened,
+    run: OpenRun,
     item: Item,
     *,
     target: str | None = None,
@@ -61,38 +61,38 @@ def walk(
     **options: Any,
 ) -> Walk:
     """One row of a view through its attention, as `Which` says; `options` are those of the search."""
-    seen = watched(run.aligning, force(run, item, target=target, tree=False, **options))
-    views = views_of(seen, run.settings.kind, run.settings.task)
-    return walk_of(seen, views, Which(view, head, row, word))
+    forward = watch_forward(run.aligning, force(run, item, target=target, tree=False, **options))
+    views = views_of(forward, run.settings.kind, run.settings.task)
+    return walk_of(forward, views, Which(view, head, row, word))
 
 
 @torch.no_grad()
-def walk_of(seen: Watched, views: Sequence[View], which: Which = Which()) -> Walk:  # noqa: B008
+def walk_of(forward: ForwardPass, views: Sequence[View], which: Which = Which()) -> Walk:  # noqa: B008
     """The same of a pass that was watched."""
-    return replace(stages_of(seen, views, which), states=states_of(seen))
+    return replace(stages_of(forward, views, which), states=states_of(forward))
 
 
 @torch.no_grad()
-def stages_of(seen: Watched, views: Sequence[View], which: Which) -> Walk:
+def stages_of(forward: ForwardPass, views: Sequence[View], which: Which) -> Walk:
     """The walk without the states."""
     if not views:
         if which.view is not None or which.head is not None:
             raise ArgumentError("view: given, and the model has no attention to walk through")
         return Walk("", 0, 0, ())
-    view = chosen(views, which.view)
-    head, row = which.head or 0, row_of(seen, view, which)
+    view = find_view(views, which.view)
+    head, row = which.head or 0, row_of(forward, view, which)
     for name, number, count in (("head", head, len(view.weights)), ("row", row, view.weights.shape[1])):
         if not 0 <= number < count:
             raise ArgumentError(f"{name}: number {number + 1} asked for, and {view.name} has {count}")
-    columns = seen.sides[view.columns].pieces
+    columns = forward.sides[view.columns].pieces
     if view.name in SLOTS:
-        return Walk(view.name, head, row, turn_stages(seen, view, head, row, columns))
-    asked, at = call_of(seen, view.name, row)
-    contexts = seen.sides["sentences"].pieces if by_sentence(seen, view) else ("context",)
+        return Walk(view.name, head, row, turn_stages(forward, view, head, row, columns))
+    asked, at = call_of(forward, view.name, row)
+    contexts = forward.sides["sentences"].pieces if by_sentence(forward, view) else ("context",)
     return Walk(view.name, head, row, attention_stages(asked, head, at, columns, contexts))
 
 
-def chosen(views: Sequence[View], name: str | None) -> View:
+def find_view(views: Sequence[View], name: str | None) -> View:
     """The view of a name or a title; by default the last to the source, or to a memory."""
     if name is None:
         return next((each for each in reversed(views) if each.role in ("cross", "memory")), views[0])
@@ -102,9 +102,9 @@ def chosen(views: Sequence[View], name: str | None) -> View:
     raise ArgumentError(f"view: {name!r} given, expected one of {', '.join(each.name for each in views)}")
 
 
-def row_of(seen: Watched, view: View, which: Which) -> int:
+def row_of(forward: ForwardPass, view: View, which: Which) -> int:
     """The row that is meant: of a word its first piece; by default the first word that looks at anything."""
-    words = seen.sides[view.rows].words
+    words = forward.sides[view.rows].words
     if which.row is not None:
         return which.row
     if which.word is not None:
@@ -119,7 +119,7 @@ def row_of(seen: Watched, view: View, which: Which) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ResolvedCall:
     """A call of an attention, resolved: what each stage of it is."""
 
     score: Score
@@ -131,56 +131,56 @@ class Asked:
     turned: bool = False  # by rotary positions
 
 
-def call_of(seen: Watched, name: str, row: int) -> tuple[Asked, int]:
+def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
     """The call that a row of a view belongs to, and its place among the call's queries."""
-    module = seen.module(name)
-    for call in seen.calls(name):
-        count = queries(module, call)
+    module = forward.module(name)
+    for call in forward.calls(name):
+        count = count_queries(module, call)
         if row < count:
-            return resolved(module, call), row
+            return resolve_call(module, call), row
         row -= count
     raise AssertionError("a view has as many rows as its calls have queries")
 
 
-def queries(module: nn.Module, seen: CallRecord) -> int:
+def count_queries(module: nn.Module, record: CallRecord) -> int:
     """How many of them a call has."""
     if isinstance(module, Attention) and module.query is not None:
         return len(module.query.vectors)
-    asking: Tensor = seen.args[0] if seen.args else next(iter(seen.kwargs.values()))
+    asking: Tensor = record.args[0] if record.args else next(iter(record.kwargs.values()))
     return asking.shape[-2:].numel() if isinstance(module, GridSelfAttention) else asking.shape[-2]
 
 
-def resolved(module: nn.Module, seen: CallRecord) -> Asked:
+def resolve_call(module: nn.Module, record: CallRecord) -> ResolvedCall:
     """A noted call with the tensors that the attention itself works with."""
     if isinstance(module, Heads):
-        given = dict(zip(("x", "memory", "span", "start"), seen.args, strict=False)) | seen.kwargs
+        given = dict(zip(("x", "memory", "span", "start"), record.args, strict=False)) | record.kwargs
         x, span = given["x"], given.get("span")
         asked, prepared = module.inputs(x, given.get("memory"), span, given.get("start", 0))
         inner = module.attention
         call = inner.call(asked, prepared, x, join(inner.span, span), heads=True)
         look = inner.dense_look(call, span)
-        return Asked(inner.score, None, call, look, True, turned=module.rotary is not None)
+        return ResolvedCall(inner.score, None, call, look, True, turned=module.rotary is not None)
     if isinstance(module, GridSelfAttention):
         inner = module.attention
-        query, keys, values = module.projected(module.flat(seen.args[0]))
+        query, keys, values = module.projected(module.flat(record.args[0]))
         given = {"query": query, "keys": keys, "values": values}
     else:
         assert isinstance(module, Attention)
         inner = module
-        given = dict(zip(("query", "keys", "values", "span"), seen.args, strict=False)) | seen.kwargs
+        given = dict(zip(("query", "keys", "values", "span"), record.args, strict=False)) | record.kwargs
     span = given.get("span")
     query, prepared = inner.inputs(given["query"], given["keys"], given.get("values"))
     call = inner.call(inner.score.ask(query), prepared, query, join(inner.span, span), heads=False)
-    return Asked(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
+    return ResolvedCall(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
 
 
-def by_sentence(seen: Watched, view: View) -> bool:
+def by_sentence(forward: ForwardPass, view: View) -> bool:
     """Whether a view's one row is a look of its own at each sentence."""
-    return view.name == "words" and isinstance(seen.forced.source, Documents)
+    return view.name == "words" and isinstance(forward.forced.source, Documents)
 
 
 def attention_stages(
-    asked: Asked, head: int, row: int, columns: Sequence[str], contexts: Sequence[str]
+    asked: ResolvedCall, head: int, row: int, columns: Sequence[str], contexts: Sequence[str]
 ) -> tuple[Stage, ...]:
     """Every stage of one query, over the keys that it may look at."""
     call, look = asked.call, asked.look
@@ -195,7 +195,7 @@ def attention_stages(
     def query(tensor: Tensor) -> Float[Tensor, "1 c"]:
         return part(tensor, 0)[row, None]
 
-    reach = [reached(asked, each, head, row) for each in range(batch)]
+    reach = [reachable_keys(asked, each, head, row) for each in range(batch)]
     # Names stand for the keys of all rows of the batch, one after the other.
     names = list(columns) if batch > 1 else list(columns[: look.weights.shape[-1]])
     if batch == 1:
@@ -244,7 +244,7 @@ def attention_stages(
     return tuple(stages)
 
 
-def query_stage(asked: Asked, score: Score, query: Any) -> Stage:
+def query_stage(asked: ResolvedCall, score: Score, query: Any) -> Stage:
     """q."""
     words = "the learned query" if asked.learned else "the query of this word"
     if asked.heads:
@@ -254,7 +254,7 @@ def query_stage(asked: Asked, score: Score, query: Any) -> Stage:
     return Stage("q", words, query(asked.call.query if asked.query is None else asked.query), ("q",))
 
 
-def key_words(score: Score, asked: Asked) -> tuple[str, str]:
+def key_words(score: Score, asked: ResolvedCall) -> tuple[str, str]:
     """What the keys are, behind the score's projection."""
     if isinstance(score, General):
         return "W k", "every key, projected"
@@ -263,7 +263,7 @@ def key_words(score: Score, asked: Asked) -> tuple[str, str]:
     return "k", "every key" + (" in this head" if asked.heads else "") + (", turned by its place" * asked.turned)
 
 
-def reached(asked: Asked, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
+def reachable_keys(asked: ResolvedCall, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
     """Which keys a query may look at."""
     shape = asked.look.weights.shape
     mask = asked.call.limits.mask()

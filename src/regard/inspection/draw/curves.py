@@ -13,7 +13,7 @@ from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import INK
 from regard.training.metrics import name_of, shown
 
-__all__ = ["Curve", "capital", "curves", "thinned"]
+__all__ = ["Curve", "capitalise", "curves", "thin_points"]
 
 Points = list[tuple[float, float]]
 POINTS = 300  # of a line; more cannot be told apart on a page
@@ -43,7 +43,7 @@ def curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) ->
     return found
 
 
-def thinned(points: Points, count: int = POINTS) -> tuple[Points, list[float], list[float]]:
+def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float], list[float]]:
     """At most `count` points, each the mean of its neighbours in a row, with the least and the most of them."""
     size = max(1, -(-len(points) // count))
     rows = [points[i : i + size] for i in range(0, len(points), size)]
@@ -57,7 +57,7 @@ def points(records: Sequence[dict[str, Any]], key: str) -> Points:
     return [(x, y) for x, y in found if x is not None and y is not None]
 
 
-def capital(name: str) -> str:
+def capitalise(name: str) -> str:
     """A name as it begins a line; one with capitals of its own, such as chrF, is left alone."""
     return name[:1].upper() + name[1:] if name == name.lower() else name
 
@@ -83,7 +83,7 @@ def _axes(title: str) -> tuple[Figure, Axes]:
 
 
 def _line(axes: Axes, xy: Points, colour: str, label: str, style: str = "-") -> None:
-    means, low, high = thinned(xy)
+    means, low, high = thin_points(xy)
     x, y = [x for x, _ in means], [y for _, y in means]
     if len(means) < len(xy):
         plot.band(axes, x, low, high, colour)
@@ -103,7 +103,7 @@ def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
         axes.plot([x], [y], "o", markerfacecolor="none", markeredgecolor=INK, markersize=9, markeredgewidth=1.1)
 
 
-def _told(name: str, key: str, xy: Points) -> str:
+def _describe(name: str, key: str, xy: Points) -> str:
     first, last = xy[0], xy[-1]
     if len(xy) == 1:
         return f"{name}: {shown(key, first[1])} at step {first[0]:,.0f}."
@@ -121,11 +121,11 @@ def _loss(
     said = []
     if trained:
         _line(axes, trained, plot.BLUE, "training")
-        said.append(_told("Training loss", "loss", trained))
+        said.append(_describe("Training loss", "loss", trained))
     if checked:
         _dots(axes, checked, plot.RED, "validation")
         _crown(axes, best, "loss")
-        said.append(_told("Validation loss", "loss", checked))
+        said.append(_describe("Validation loss", "loss", checked))
     plot.legend(axes, loc="upper right")
     return Curve("loss", figure, " ".join(said))
 
@@ -135,13 +135,13 @@ def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | No
     if not xy:
         return None
     name = name_of(key)
-    figure, axes = _axes(f"{capital(name)}, validation")
+    figure, axes = _axes(f"{capitalise(name)}, validation")
     _dots(axes, xy, plot.RED, name)
     _crown(axes, best, key)
     if all(y >= 0 for _, y in xy):
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _tick(key, y, max(v for _, v in xy))))
-    return Curve(key, figure, _told(name, key, xy))
+    return Curve(key, figure, _describe(name, key, xy))
 
 
 def _tick(key: str, value: float, top: float) -> str:
@@ -156,4 +156,4 @@ def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:
     _line(axes, xy, plot.GREY, "rate")
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: shown("rate", float(y)).replace(".0e", "e")))
-    return Curve("rate", figure, _told("Learning rate", "rate", xy))
+    return Curve("rate", figure, _describe("Learning rate", "rate", xy))

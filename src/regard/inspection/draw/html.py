@@ -13,7 +13,7 @@ from regard.inspection.draw.heatmap import svg
 from regard.inspection.draw.plot import DARK
 from regard.inspection.draw.table import Table
 
-__all__ = ["document", "drawing", "figure", "rows"]
+__all__ = ["document", "svg_element", "figure_element", "table_element"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #23272f; --faint: #5b6472; --rule: #d5d9e0; --paper: #ffffff; --wash: #f5f7fa;
@@ -68,29 +68,31 @@ def document(title: str, body: Sequence[str], style: str = "") -> str:
         '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>",
-        f"<style>{STYLE}{_inks()}{style}</style>",
+        f"<style>{STYLE}{_colour_variables()}{style}</style>",
         "</head>",
     ]
     return "\n".join([*head, "<body>", "<main>", *body, "</main>", "</body>", "</html>", ""])
 
 
-def figure(drawn: Figure, index: int | str, *, caption: str, alt: str) -> str:
+def figure_element(drawn: Figure, index: int | str, *, caption: str, alt: str) -> str:
     """A figure with its caption; `alt` says what it shows for those who do not see it."""
-    return f"<figure><div>{drawing(drawn, index, alt=alt)}</div><figcaption>{escape(caption)}</figcaption></figure>"
+    return f"<figure><div>{svg_element(drawn, index, alt=alt)}</div><figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def drawing(drawn: Figure, index: int | str, *, alt: str) -> str:
+def svg_element(drawn: Figure, index: int | str, *, alt: str) -> str:
     """A figure drawn into the page, its colours given over to the style sheet so that they follow light and dark.
 
     `index` must differ between the figures of a page: the names inside them begin with it.
     """
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg(drawn), flags=re.DOTALL)
     text = re.sub(r' (?:width|height)="[0-9.]+pt"', "", text, count=2)
-    text = re.sub(r"<[^>]+>", lambda tag: _given_over(tag[0], index), text)  # in tags alone: words stay as they are
+    text = re.sub(
+        r"<[^>]+>", lambda tag: _use_style_colours(tag[0], index), text
+    )  # in tags alone: words stay as they are
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
 
 
-def rows(table: Table, numeric: Sequence[bool] | None = None) -> str:
+def table_element(table: Table, numeric: Sequence[bool] | None = None) -> str:
     """A table that scrolls sideways by itself where it is too wide; `numeric` columns stand to the right."""
     right = ['class="number"' if number else "" for number in numeric or table.numeric()]
 
@@ -105,7 +107,7 @@ def rows(table: Table, numeric: Sequence[bool] | None = None) -> str:
     )
 
 
-def _given_over(tag: str, index: int | str) -> str:
+def _use_style_colours(tag: str, index: int | str) -> str:
     tag = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>plot{index}-", tag)
     tag = re.sub(r"(?<=[: ])font: ([0-9.]+)px [^;\"]*", r"font: \1px system-ui, 'DejaVu Sans', sans-serif", tag)
     for light in DARK:
@@ -113,7 +115,7 @@ def _given_over(tag: str, index: int | str) -> str:
     return tag
 
 
-def _inks() -> str:
+def _colour_variables() -> str:
     """One variable a colour, with its partner for dark paper; shades from white to dark are turned around there."""
     light = " ".join(f"--c{colour[1:]}: {colour};" for colour in DARK)
     dark = " ".join(f"--c{colour[1:]}: {partner};" for colour, partner in DARK.items())

@@ -8,11 +8,11 @@ from typing import Self
 from regard.errors import CommandError
 from regard.io.output import check_link
 
-__all__ = ["Where"]
+__all__ = ["OutputPaths"]
 
 
 @dataclass(frozen=True)
-class Where:
+class OutputPaths:
     """A place to write to, and the format."""
 
     out: Path
@@ -57,12 +57,12 @@ class Where:
         for path in found:
             if path.is_dir():
                 raise CommandError(f"--out: {path} is a folder, expected a file to write")
-            if str(path) in read or any(same(path, each) for each in read):
+            if str(path) in read or any(is_same_file(path, each) for each in read):
                 raise CommandError(f"--out: {path} is a file that is read, expected another")
         return found
 
 
-def same(path: Path, read: str) -> bool:
+def is_same_file(path: Path, read: str) -> bool:
     """Whether both are the same file."""
     try:
         return path.is_file() and path.samefile(read)

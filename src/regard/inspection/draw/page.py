@@ -27,7 +27,7 @@ from regard.attention.look import Look
 from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Side, View
-from regard.inspection.collect.from_look import of
+from regard.inspection.collect.from_look import as_exhibit
 
 __all__ = ["Page", "page"]
 
@@ -89,9 +89,9 @@ def page(
 
     `against` is another one, of the same input: the two are shown side by side, and where they differ is marked.
     """
-    exhibits = [of(what, source, target)]
+    exhibits = [as_exhibit(what, source, target)]
     if against is not None:
-        exhibits.append(of(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
+        exhibits.append(as_exhibit(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
     packed = bytearray()
     data: dict[str, Any] = {"exhibits": [_exhibit(each, packed) for each in exhibits]}
     data["bytes"] = base64.b64encode(zlib.compress(bytes(packed), 9)).decode()
@@ -177,7 +177,7 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
         side = exhibit.sides.get(name)
         if side is not None and len(side.pieces) != count:
             raise ShapeError(f"{view.name}: weights for {count} pieces of {name!r} given, which has {len(side.pieces)}")
-    levels, low, step = quantised(view)
+    levels, low, step = quantise(view)
     start = len(packed)
     packed += levels.tobytes()
     return {
@@ -201,7 +201,7 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
     }
 
 
-def quantised(view: View) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
+def quantise(view: View) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
     """Weights as low + step · level, a level of a byte; of weights that are never negative, low is exactly zero."""
     weights: Float[np.ndarray, "h n m"] = view.weights.detach().cpu().double().numpy()
     if not np.isfinite(weights).all():

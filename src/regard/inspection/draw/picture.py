@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.attention.look import Look
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, Side, View
-from regard.inspection.collect.from_look import of
+from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.collect.words import merge
 from regard.inspection.draw.heatmap import FAINT, INK, RULE, SEQUENTIAL, Drawing, fonts, heatmap, save
 
@@ -54,34 +54,36 @@ def picture(
     words that both wrote are drawn for one, for the other, and as the difference. With a `path` the figure is also
     saved; the suffix chooses PNG, SVG or PDF.
     """
-    exhibit = of(what, source, target)
+    exhibit = as_exhibit(what, source, target)
     if view == ABLATION:
-        figure = _ablation(exhibit)
+        figure = _draw_ablation(exhibit)
     elif against is not None:
-        figure = _compared(exhibit, against, view, head)
+        figure = _draw_difference(exhibit, against, view, head)
     else:
-        figure = _drawn(exhibit, *_chosen(exhibit, view, head), pieces)
+        figure = _draw_view(exhibit, *_select(exhibit, view, head), pieces)
     if path is not None:
         save(figure, path)
     return figure
 
 
-def _drawn(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool) -> Figure:
+def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bool) -> Figure:
     rows, columns = exhibit.sides.get(view.rows), exhibit.sides.get(view.columns)
     weights = _heads(view, heads)
     if columns is not None and columns.grid is not None:
-        return _places(exhibit, view, weights.mean(0), columns.grid, places=rows is not None and rows.grid is not None)
+        return _draw_places(
+            exhibit, view, weights.mean(0), columns.grid, places=rows is not None and rows.grid is not None
+        )
     if view.role in ("words", "sentences"):
-        return _document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
-    merged, down, across = _between(exhibit, view, weights, pieces)
-    names = [_named(view, each) for each in heads]
+        return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
+    merged, down, across = _merge_words(exhibit, view, weights, pieces)
+    names = [_panel_title(view, each) for each in heads]
     figure = heatmap(merged, across, down, title=names if len(names) > 1 else names[0])
     for axes, each in zip(figure.axes, heads, strict=False):
         _marks(axes, exhibit, view, each, pieces)
     return figure
 
 
-def _chosen(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
+def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
     """The view to draw and its heads; None stands for their mean."""
     known = {view.name: view for view in exhibit.views}
     if not known:
@@ -106,7 +108,7 @@ def _heads(view: View, heads: Sequence[int | None]) -> Float[Tensor, "h n m"]:
     return torch.stack([weights.mean(0) if head is None else weights[head] for head in heads])
 
 
-def _named(view: View, head: int | None) -> str:
+def _panel_title(view: View, head: int | None) -> str:
     if len(view.weights) == 1:
         return view.title
     return f"{view.title}, mean of heads" if head is None else f"{view.title}, head {head + 1}"
@@ -121,35 +123,35 @@ def _rows_of(exhibit: Exhibit, view: View) -> Side | None:
     return exhibit.sides.get("read" if reads and "read" in exhibit.sides else view.rows)
 
 
-def _ids(side: Side | None, count: int, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
+def _units(side: Side | None, count: int, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
     """Of each piece the unit it is drawn in, and the units' names."""
     if side is None:
         return range(count), [str(index + 1) for index in range(count)]
     if pieces or all(word is None for word in side.words):
-        return range(count), list(map(_whole, side.pieces))
+        return range(count), list(map(_replace_surrogates, side.pieces))
     last = max(word for word in side.words if word is not None)
-    return side.words, [*map(_whole, side.texts), *[""] * (last + 1)][: last + 1]
+    return side.words, [*map(_replace_surrogates, side.texts), *[""] * (last + 1)][: last + 1]
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """A text without halves of letters, which no font can draw."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _between(
+def _merge_words(
     exhibit: Exhibit, view: View, weights: Float[Tensor, "h n m"], pieces: bool
 ) -> tuple[Float[Tensor, "h i j"], list[str], list[str]]:
     n, m = weights.shape[1:]
-    rows, down = _ids(_rows_of(exhibit, view), n, pieces)
-    columns, across = _ids(exhibit.sides.get(view.columns), m, pieces)
+    rows, down = _units(_rows_of(exhibit, view), n, pieces)
+    columns, across = _units(exhibit.sides.get(view.columns), m, pieces)
     return merge(weights, list(rows), list(columns)), down, across
 
 
 def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: bool) -> None:
     """Windows of local attention as a bracket with a diamond at the centre; what hard attention took as a ring."""
     n, m = view.weights.shape[1:]
-    rows = list(_ids(_rows_of(exhibit, view), n, pieces)[0])
-    columns = list(_ids(exhibit.sides.get(view.columns), m, pieces)[0])
+    rows = list(_units(_rows_of(exhibit, view), n, pieces)[0])
+    columns = list(_units(exhibit.sides.get(view.columns), m, pieces)[0])
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
@@ -183,7 +185,7 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
 # ---- pictures
 
 
-def _places(
+def _draw_places(
     exhibit: Exhibit, view: View, weights: Float[Tensor, "n m"], grid: tuple[int, int], *, places: bool
 ) -> Figure:
     """A panel a word; or a panel each of five places, framed, that look at the others."""
@@ -192,7 +194,7 @@ def _places(
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
         maps, names = weights[at], [f"{place // grid[1] + 1}, {place % grid[1] + 1}" for place in at]
     else:
-        rows, names = _ids(exhibit.sides.get(view.rows), len(weights), False)
+        rows, names = _units(exhibit.sides.get(view.rows), len(weights), False)
         maps, at = merge(weights, list(rows), list(range(weights.shape[-1]))), []
     across = min(ACROSS, len(maps) + 1)
     down = -(-(len(maps) + 1) // across)
@@ -231,7 +233,7 @@ def _frame(axes: Axes, place: int, grid: tuple[int, int], height: int, width: in
 # ---- documents
 
 
-def _document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figure:
+def _draw_document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figure:
     """Words shaded by √(sentence) × word as in Yang et al. 2016, a bar before each sentence."""
     by_role: dict[str, View] = {view.role: view for view in exhibit.views}
     whole = by_role.get("sentences")
@@ -239,11 +241,11 @@ def _document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figure:
     if words is None:
         if "words" not in by_role:
             assert whole is not None
-            texts = _ids(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
+            texts = _units(exhibit.sides.get(whole.columns), whole.weights.shape[-1], True)[1]
             return heatmap(whole.weights.mean(0), texts, [""], title=whole.title)
         words = by_role["words"].weights.float().mean(0)[0]
     side = exhibit.sides[by_role["words"].columns]
-    ids, names = _ids(side, len(words), False)
+    ids, names = _units(side, len(words), False)
     shares = merge(words[None], [0], list(ids))[0].tolist()
     lines: dict[int, list[tuple[str, float]]] = {}
     for unit, (name, share) in enumerate(zip(names, shares, strict=True)):
@@ -251,10 +253,10 @@ def _document(exhibit: Exhibit, words: Float[Tensor, " m"] | None) -> Figure:
         number = side.sentences[own[0]] if side.sentences is not None and own else 0
         strength = share * math.sqrt(counts[number]) if counts is not None else share
         lines.setdefault(number, []).append((name, strength))
-    return _shaded(lines, counts)
+    return _draw_shaded(lines, counts)
 
 
-def _shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None) -> Figure:
+def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | None) -> Figure:
     size, wide, step, left = 9.5, 6.6, 0.24, 1.0 if counts is not None else 0.1  # points, and inches
     font = FontProperties(family=fonts(), size=size)
     renderer = FigureCanvasAgg(Figure(dpi=72)).get_renderer()
@@ -291,7 +293,7 @@ def _shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] | Non
 # ---- heads, and two models
 
 
-def _ablation(exhibit: Exhibit) -> Figure:
+def _draw_ablation(exhibit: Exhibit) -> Figure:
     if exhibit.ablation is None:
         raise ArgumentError("view: the exhibit holds no ablation; collect it with ablate=True")
     titles = {view.name: view.title for view in exhibit.views}
@@ -308,16 +310,16 @@ def _ablation(exhibit: Exhibit) -> Figure:
     )
 
 
-def _compared(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None) -> Figure:
+def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None) -> Figure:
     tables: list[tuple[Any, list[str], list[str]]] = []
     for each in (exhibit, other):
-        chosen, heads = _chosen(each, view, head)
+        chosen, heads = _select(each, view, head)
         side = each.sides.get(chosen.columns)
         if chosen.role not in ("cross", "encoder", "decoder") or (side is not None and side.grid is not None):
             raise ArgumentError(
                 f"against: texts can be compared in a picture, got {chosen.title!r}; the page shows both"
             )
-        merged, down, across = _between(each, chosen, _heads(chosen, heads).mean(0, keepdim=True), False)
+        merged, down, across = _merge_words(each, chosen, _heads(chosen, heads).mean(0, keepdim=True), False)
         tables.append((merged[0], down, across))
     (one, down, across), (two, others, beside) = tables
     if across != beside:
@@ -327,9 +329,9 @@ def _compared(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | No
     if not pairs:
         raise ArgumentError("against: the two outputs have no word in common")
     first, second = one[[i for i, _ in pairs]], two[[j for _, j in pairs]]
-    names = [_of_run(exhibit, "A"), _of_run(other, "B"), "A less B"]
+    names = [_run_label(exhibit, "A"), _run_label(other, "B"), "A less B"]
     return heatmap(torch.stack([first, second, first - second]), across, [down[i] for i, _ in pairs], title=names)
 
 
-def _of_run(exhibit: Exhibit, letter: str) -> str:
+def _run_label(exhibit: Exhibit, letter: str) -> str:
     return f"{letter}: " + (", ".join(filter(None, [exhibit.kind, exhibit.run])) or "a look")

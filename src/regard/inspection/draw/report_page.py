@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from regard.disk import write_whole
-from regard.inspection.draw.curves import capital, curves
-from regard.inspection.draw.html import document, drawing, figure, rows
+from regard.inspection.draw.curves import capitalise, curves
+from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.table import Table
 from regard.reading import CONFIG, Unreadable, parse_toml, read_bytes
 from regard.training.metrics import duration, name_of, read, shown
 from regard.training.sample import MISSING, Sample, differing
 
-__all__ = ["Seen", "write"]
+__all__ = ["LookPicture", "write"]
 
 LONG = 12  # validations; a longer table is folded away
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
@@ -58,7 +58,7 @@ summary { cursor: pointer; color: var(--accent); } summary:focus-visible { outli
 """
 
 
-class Seen(NamedTuple):
+class LookPicture(NamedTuple):
     """A picture of what a model looked at, and what it shows, for people."""
 
     figure: Figure
@@ -76,14 +76,14 @@ def write(
     seconds: float | None = None,
     finished: bool | None = None,
     samples: Sequence[Sample] | None = None,
-    seen: Seen | None = None,
+    look: LookPicture | None = None,
     signature: Sequence[tuple[str, str]] = (),
     commands: Sequence[tuple[str, str]] = (),
 ) -> Path:
     """Write `folder`/report.html from the run's config.toml, its metrics.jsonl and what is given here.
 
     `model` is the kind, by default the configuration's; `seconds` by default the last record's; `samples` by default
-    those of the last validation that recorded any. `seen` is a picture of what the model looked at. `signature` is
+    those of the last validation that recorded any. `look` is a picture of what the model looked at. `signature` is
     what somebody needs to get the same numbers (versions, seed, device, hash of the data), and `commands` what to do
     next, each a command and what it is for. The same run gives the same bytes.
     """
@@ -92,7 +92,7 @@ def write(
     records = read(folder / "metrics.jsonl")
     steps = [record for record in records if record.get("kind") == "step"]
     valids = [record for record in records if record.get("kind") == "valid"]
-    story = Story(config, steps, valids, model, parameters, data, seconds, finished)
+    story = RunSummary(config, steps, valids, model, parameters, data, seconds, finished)
     name = title or folder.resolve().name
     body = [
         '<p class="eyebrow">Regard · training run</p>',
@@ -102,7 +102,7 @@ def write(
         "<h2>How it went</h2>",
         _curves(steps, valids),
         *_samples(_recorded(valids) if samples is None else samples),
-        *_seen(seen),
+        *_look(look),
         *_validations(valids, story.metric),
         *_commands(commands),
     ]
@@ -114,7 +114,7 @@ def write(
     return write_whole(folder / "report.html", document(name, body, STYLE))
 
 
-class Story:
+class RunSummary:
     """What the records say, in words."""
 
     def __init__(
@@ -174,7 +174,7 @@ class Story:
             at = f"at step {self.best.get('step', 0):,}"
             found.append((f"Best {name_of(self.metric)}", shown(self.metric, self.best[self.metric]), at))
             others = [k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float)]
-            found += [(capital(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
+            found += [(capitalise(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
         if self.step:
             left = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
             found.append(("Steps", f"{self.step:,}", left))
@@ -227,7 +227,8 @@ def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -
     if not drawn:
         return '<p class="note">Nothing has been recorded yet, so there are no curves.</p>'
     figures = "".join(
-        f"<figure><div>{drawing(curve.figure, f'-{i}', alt=curve.alt)}</div></figure>" for i, curve in enumerate(drawn)
+        f"<figure><div>{svg_element(curve.figure, f'-{i}', alt=curve.alt)}</div></figure>"
+        for i, curve in enumerate(drawn)
     )
     ring = " The ring is the best checkpoint." if any(record.get("best") for record in valids) else ""
     return f'<div class="curves">{figures}</div><p class="note">Steps run to the right.{ring}</p>'
@@ -257,14 +258,14 @@ def _piece(text: str, differs: bool) -> str:
     return f"<mark>{escape(text)}</mark>" if text else f'<mark class="missing" title="missing here">{MISSING}</mark>'
 
 
-def _seen(seen: Seen | None) -> list[str]:
-    if seen is None:
+def _look(look: LookPicture | None) -> list[str]:
+    if look is None:
         return []
-    arrays = [image.get_array() for axes in seen.figure.axes for image in axes.images]
+    arrays = [image.get_array() for axes in look.figure.axes for image in axes.images]
     photographs = any(array is not None and array.ndim == 3 for array in arrays)
     kind = "alone as-is" if photographs else "alone"
-    size = f'<figure class="{kind}" style="--natural: {seen.figure.get_figwidth() * 72:.0f}px">'
-    shown = figure(seen.figure, "-seen", caption=seen.caption, alt=seen.alt).replace("<figure>", size, 1)
+    size = f'<figure class="{kind}" style="--natural: {look.figure.get_figwidth() * 72:.0f}px">'
+    shown = figure_element(look.figure, "-seen", caption=look.caption, alt=look.alt).replace("<figure>", size, 1)
     return ["<h2>Where it looked</h2>", shown]
 
 
@@ -285,7 +286,7 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
     by = f" by {name_of(metric)}" if metric else ""
     caption = "On held-out data" + (f"; the best{by} was kept" if last >= 0 else "")
     table = Table(caption, ["step", *[name_of(key) for key in keys], ""], cells)
-    drawn = rows(table, numeric=[True] * (len(keys) + 1) + [False])
+    drawn = table_element(table, numeric=[True] * (len(keys) + 1) + [False])
     if len(valids) > LONG:
         drawn = f"<details><summary>All {len(valids):,} validations</summary>{drawn}</details>"
     return ["<h2>Validations</h2>", drawn]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.evaluation.alignment import measure_links
-from regard.inspection.alignments.selection import Reading, read_heads
+from regard.inspection.alignments.selection import Reading, score_heads
 from regard.run import Run, load
 from regard.studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
 from regard.studies.alignment.verdicts import Curve, Figures, System, verdicts
@@ -180,7 +180,7 @@ class Pieces:
 
     def read(self, run: Run, which: slice = slice(None)) -> list[Reading]:
         """Every head and offset."""
-        return read_heads(run.aligning, run.tokenizers, self.pairs[which], self.aligned.gold[which])
+        return score_heads(run.aligning, run.tokenizers, self.pairs[which], self.aligned.gold[which])
 
 
 def figures(systems: Sequence[Trained], corpus: Pairs, aligned: Aligned) -> System:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from regard.attention.heads import Heads
 from regard.attention.watch import outermost
-from regard.inspection.collect.ablation import silence
+from regard.inspection.collect.ablation import silence_head
 from regard.models.contract import Model
 from regard.run import Run
 from regard.studies.corpora.pairs import Pairs
@@ -58,7 +58,7 @@ def without(model: Model, heads: Iterable[Head]) -> Iterator[None]:
     modules, rows = outermost(model), slice(None)
     with ExitStack() as hooks:
         for name, head in heads:
-            hooks.callback(silence(modules[name], [(rows, head)], 1).remove)
+            hooks.callback(silence_head(modules[name], [(rows, head)], 1).remove)
         yield
 
 

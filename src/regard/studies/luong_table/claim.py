@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.data.builtin import generate
 from regard.evaluation.alignment import Gold
-from regard.inspection.alignments.selection import read_heads
+from regard.inspection.alignments.selection import score_heads
 from regard.studies.corpora import pairs
 from regard.studies.corpora.pairs import Aligned, Pairs
 from regard.studies.luong_table.draw import Figures, drawn, paper_table, system_table
@@ -174,7 +174,7 @@ def error_rates(system: Trained, aligned: Aligned) -> tuple[float, float]:
     """AER, %, of the word that is written, and of the word that is read."""
     run = system.run
     sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
-    readings = read_heads(run.aligning, run.tokenizers, list(zip(*sides, strict=True)), aligned.gold)
+    readings = score_heads(run.aligning, run.tokenizers, list(zip(*sides, strict=True)), aligned.gold)
     rates = {
         each.offset: 100 * each.aer for each in readings if each.head is None and each.view == run.aligning.nearest
     }

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from regard.data.builtin.example import Example
 from regard.data.tokenizer import Tokenizers
-from regard.inspection.alignments.dependencies import SIDES, links
-from regard.inspection.alignments.extraction import Part, merged, parts, picked
+from regard.inspection.alignments.dependencies import SIDES, head_links
+from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models.contract import Model
 from regard.studies.relations.dependencies import RELATIONS, named
 
@@ -51,7 +51,7 @@ def grouped(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
     """Words that have a head to look at, that head, and the groups that the word is in."""
     names = named(example)[side == "decoder"]
     found = []
-    for word, head in links(side, example):
+    for word, head in head_links(side, example):
         more = [ALL, *([FAR] if abs(word - head) >= DISTANT else [])]
         relation = names[word]
         found.append((word, head, more if relation is None else [*more, relation]))
@@ -63,7 +63,7 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
     known = {side: [grouped(side, example) for example in examples] for side in SIDES}
     heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in SIDES}
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
-    for part in parts(model, tokenizers, pairs):
+    for part in watch_batches(model, tokenizers, pairs):
         tables = {side: arrays([known[side][number] for number in part.pairs], size_of(part, side)) for side in SIDES}
         for view in part.looks:
             side = view.split(".")[0]
@@ -75,7 +75,7 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
     return {side: counted(known[side], heads[side]) for side in SIDES}
 
 
-def size_of(part: Part, side: str) -> int:
+def size_of(part: WatchedBatch, side: str) -> int:
     return part.target_words if side == "decoder" else part.source_words
 
 
@@ -93,13 +93,13 @@ def arrays(
 
 
 def right_of(
-    part: Part, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
+    part: WatchedBatch, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
 ) -> Float[Tensor, "h l"]:
     """How many words of each group each head of an attention is right of."""
     weights = part.weights(view)
     rows = (part.rows(1) if side == "decoder" else part.source)[:, : weights.shape[2]]
     size = size_of(part, side)
-    found = picked(merged(weights, rows, rows[:, : weights.shape[3]], (size, size)))
+    found = pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], (size, size)))
     index = at.to(found.device)[:, None, :, None].expand(*found.shape[:3], 1)
     right = found.gather(-1, index)[..., 0].float()
     return torch.einsum("bhi,bil->hl", right, inside.to(right.device)).cpu()
