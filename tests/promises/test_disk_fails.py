@@ -63,7 +63,7 @@ def scripted(patch: pytest.MonkeyPatch) -> None:
 
     real = Trainer.average
 
-    def measured(self):
+    def measure(self):
         Clock.validations = 4 if Clock.averaging else self.now.step // 2
         return {"loss": LOSSES[Clock.validations - 1]}, []
 
@@ -72,7 +72,7 @@ def scripted(patch: pytest.MonkeyPatch) -> None:
         real(self, metrics)
 
     Clock.averaging, Clock.validations = False, 0
-    patch.setattr(Trainer, "measured", measured)
+    patch.setattr(Trainer, "measure", measure)
     patch.setattr(Trainer, "average", average)
 
 

@@ -16,7 +16,7 @@ from regard.tasks.guided import Guided, guided_at, missed
 from regard.tasks.settings import read_settings
 from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.loop import means
+from regard.training.metrics import mean_losses
 from regard.training.objective import Prediction, inputs
 from regard.training.settings import TrainingSettings
 
@@ -103,8 +103,8 @@ def test_a_weight_of_nothing_is_no_infinite_loss():
 
 def test_means_are_over_what_each_was_summed_over():
     sums = {"loss": 30.0, "nll": 20.0, "guided": 6.0, "guided_count": 4.0, "tokens": 10.0, "count": 9, "since": 1.0}
-    assert means(sums, 10.0) == {"loss": 3.0, "nll": 2.0, "guided": 1.5}
-    assert means({"guided": 0.0, "guided_count": 0.0}, 10.0) == {"guided": 0.0}
+    assert mean_losses(sums, 10.0) == {"loss": 3.0, "nll": 2.0, "guided": 1.5}
+    assert mean_losses({"guided": 0.0, "guided_count": 0.0}, 10.0) == {"guided": 0.0}
 
 
 # ---- from a configuration

@@ -15,7 +15,7 @@ from regard.errors import CheckpointError, TrainingError
 from regard.training import checkpoint, loop
 from regard.training.checkpoint import Checkpoints, read_checkpoint, weights_of
 from regard.training.distributed import Group
-from regard.training.loop import Trainer, mixed, train
+from regard.training.loop import Trainer, mix_seeds, train
 from regard.training.progress import Progress
 from regard.training.task import Loss, Position, Task
 from regard.training.trainer_state import optimiser_tensors
@@ -111,7 +111,7 @@ def test_clipping_is_clip_grad_norm(tmp_path, clip):
     trainer = stepped(training(clip=clip), task, tmp_path, 5)
     for name, parameter in mine.objective.named_parameters():
         torch.testing.assert_close(weights(task)[name], parameter.detach(), rtol=1e-4, atol=1e-6)
-        state = trainer.optimiser.state[dict(task.objective.named_parameters())[name]]
+        state = trainer.updater.optimiser.state[dict(task.objective.named_parameters())[name]]
         # Adam hardly sees a scale; its first moments do.
         torch.testing.assert_close(state["exp_avg"], optimiser.state[parameter]["exp_avg"], rtol=1e-4, atol=1e-8)
 
@@ -158,7 +158,7 @@ class Poisoned(Line):
 
 
 def kept_by(trainer):
-    return optimiser_tensors(trainer.optimiser, trainer.names, trainer.parameters)
+    return optimiser_tensors(trainer.updater.optimiser, trainer.updater.names, trainer.updater.parameters)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -170,7 +170,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(tmp_path, value):
         trainer.update(shares)
     assert same_tensors(weights(task), before)
     assert same_tensors(kept_by(trainer), state)  # Adam's moments and its count of steps too
-    assert int(trainer.lost) == 1
+    assert int(trainer.updater.skipped) == 1
     trainer.read_sums()
     assert trainer.now.skipped == 1
     stepped(training(), clean, tmp_path / "b", 2)
@@ -565,10 +565,10 @@ def test_one_checkpoint_has_no_mean(tmp_path):
 
 
 def test_neighbouring_seeds_have_nothing_in_common():
-    seen = {mixed(seed, step, rank) for seed in range(10) for step in range(50) for rank in range(4)}
+    seen = {mix_seeds(seed, step, rank) for seed in range(10) for step in range(50) for rank in range(4)}
     assert len(seen) == 2000
     assert all(0 <= number < 2**64 for number in seen)
-    bits = [bin(mixed(1, step, 0) ^ mixed(1, step + 1, 0)).count("1") for step in range(200)]
+    bits = [bin(mix_seeds(1, step, 0) ^ mix_seeds(1, step + 1, 0)).count("1") for step in range(200)]
     assert 28 < sum(bits) / len(bits) < 36
 
 

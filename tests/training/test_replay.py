@@ -17,6 +17,7 @@ from regard.training.distributed import Group
 from regard.training.loop import Trainer, train
 from regard.training.objective import Prediction
 from regard.training.progress import Progress
+from regard.training.replay import CaptureError, Replay, batch_tensors
 from regard.training.task import Loss, Position, Task
 
 gpu = pytest.mark.gpu
@@ -153,18 +154,127 @@ def stepped(task, count, folder, **settings):
 
 def same(one, other):
     assert one.now.sums == other.now.sums
-    for mine, theirs in zip(one.parameters, other.parameters, strict=True):
+    for mine, theirs in zip(one.updater.parameters, other.updater.parameters, strict=True):
         assert torch.equal(mine, theirs)
-        for key, value in one.optimiser.state[mine].items():
-            assert torch.equal(value, other.optimiser.state[theirs][key]), key
+        for key, value in one.updater.optimiser.state[mine].items():
+            assert torch.equal(value, other.updater.optimiser.state[theirs][key]), key
 
 
 def test_a_cpu_replays_nothing(tmp_path):
     trainer = Trainer(Line(), training(), tmp_path, Progress(), Group("cpu"))
     trainer.prepare(False)
-    assert trainer.replay is None
+    assert trainer.updater.replay is None
     with pytest.raises(ConfigError, match=r"training\.replay: true given, but updates of a run on a CPU"):
         train(Line(), training(replay=True), tmp_path)
+
+
+# ---- the host's side: which updates are captured and replayed
+
+
+class Recorder:
+    """Captures without a GPU: the work is done again, on memory of its own as a graph would have it."""
+
+    def __init__(self, work, problems=()):
+        self.work, self.problems, self.captures, self.replays, self.mended = work, list(problems), [], [], 0
+
+    def __call__(self, batch):
+        self.captures.append(batch.shape)
+        problem = self.problems.pop(0) if self.problems else None
+        if problem is not None:
+            raise problem
+        return Recording(self, Numbers(torch.full_like(batch.x, torch.nan)))
+
+    def mend(self):
+        self.mended += 1
+
+
+class Recording:
+    def __init__(self, recorder, there):
+        self.recorder, self.there = recorder, there
+
+    def replay(self, batch):
+        for mine, given in zip(batch_tensors(self.there), batch_tensors(batch), strict=True):
+            mine.copy_(given)
+        self.recorder.replays.append(batch.shape)
+        self.recorder.work(self.there)
+
+
+def batches(*rows):
+    return [Numbers(torch.full((each, 3), float(i))) for i, each in enumerate(rows)]
+
+
+def test_a_shape_is_captured_when_it_comes_for_the_second_time_and_replayed_from_then_on():
+    done = []
+    recorder = Recorder(lambda batch: done.append(batch.x.clone()))
+    replay = Replay(recorder)
+    given = batches(1, 2, 1, 1, 3, 2, 1)
+    assert [replay(batch) for batch in given] == [False, False, True, True, False, True, True]
+    assert recorder.captures == [(1, 3), (2, 3)]
+    replayed = [given[i].x for i in (2, 3, 5, 6)]
+    assert all(map(torch.equal, done, replayed))  # each with its own batch, none with that of the capture
+    assert len(done) == len(replayed)
+
+
+def test_there_are_no_more_graphs_than_allowed():
+    recorder = Recorder(lambda batch: None)
+    replay = Replay(recorder, most=2, often=2)
+    found = [replay(batch) for batch in batches(1, 2, 3, 1, 2, 3, 3, 1, 2)]
+    assert found == [False, False, False, True, True, False, False, True, True]
+    assert list(replay.graphs) == [(1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("often", [1, 3])
+def test_how_often_a_shape_has_to_come(often):
+    replay = Replay(Recorder(lambda batch: None), often=often)
+    assert [replay(batch) for batch in batches(*[4] * 5)] == [False] * (often - 1) + [True] * (6 - often)
+
+
+def test_what_has_no_shape_is_eager():
+    recorder = Recorder(lambda batch: None)
+    assert not any(Replay(recorder)((1, 2)) for _ in range(5))
+    assert not recorder.captures
+
+
+def test_where_a_graph_finds_no_room_those_that_do_serve_on():
+    full = CaptureError(torch.OutOfMemoryError("CUDA out of memory"), ended=True)
+    recorder = Recorder(lambda batch: None, [None, full])
+    replay = Replay(recorder, often=1)
+    assert [replay(batch) for batch in batches(1, 2, 2, 3, 1)] == [True, False, False, False, True]
+    assert recorder.captures == [(1, 3), (2, 3)]  # nothing else is tried
+    assert replay.on
+    assert replay.problem is None
+    assert not recorder.mended
+
+
+@pytest.mark.parametrize(
+    ("problem", "ended"),
+    [
+        (RuntimeError("operation not permitted when stream is capturing"), True),
+        (RuntimeError("operation not permitted when stream is capturing"), False),
+        (torch.OutOfMemoryError("CUDA out of memory"), False),
+    ],
+)
+def test_what_cannot_be_captured_ends_all_replays(problem, ended):
+    held = []
+    recorder = Recorder(lambda batch: None, [None, CaptureError(problem, ended)])
+    replay = Replay(recorder, often=1)
+    recorder.mend = lambda: held.append(dict(replay.graphs))
+    assert [replay(batch) for batch in batches(1, 2, 1, 1)] == [True, False, False, False]
+    assert not replay.on
+    assert replay.problem is problem
+    assert held == ([] if ended else [{}])  # mended once, when no graph was left
+
+
+def test_what_is_forgotten_is_not_captured_again():
+    replay = Replay(recorder := Recorder(lambda batch: None), often=1)
+    assert replay(batches(1)[0])
+    replay.forget()
+    assert not replay.graphs
+    assert not any(replay(batch) for batch in batches(1, 1, 2))
+    assert len(recorder.captures) == 1
+
+
+# ---- on a GPU
 
 
 @gpu
@@ -175,9 +285,9 @@ def test_replayed_is_eager(form, precision, ema, tmp_path):
     options = {"precision": precision, "ema": ema}
     eager = stepped(Sentences(form), 10, tmp_path, replay=False, **options)
     replayed = stepped(Sentences(form), 10, tmp_path, replay=True, **options)
-    assert eager.replay is None
-    assert replayed.replay.on, replayed.replay.problem
-    assert replayed.replay.graphs
+    assert eager.updater.replay is None
+    assert replayed.updater.replay.on, replayed.updater.replay.problem
+    assert replayed.updater.replay.graphs
     same(replayed, eager)
     if ema:
         assert all(map(torch.equal, replayed.ema.values, eager.ema.values))
@@ -189,7 +299,7 @@ def test_a_recurrence_is_replayed(cell, tmp_path):
     model = {"kind": "rnnsearch", "size": 32, "embedding": 32, "hidden": 32, "maxout": 32, "dropout": 0.1, "cell": cell}
     eager = stepped(Sentences("padded", model), 10, tmp_path, replay=False, precision="bf16")
     replayed = stepped(Sentences("padded", model), 10, tmp_path, replay=True, precision="bf16")
-    assert replayed.replay.graphs
+    assert replayed.updater.replay.graphs
     same(replayed, eager)
 
 
@@ -218,19 +328,19 @@ def test_what_is_recorded_is_the_same(tmp_path):
 @gpu
 def test_a_step_that_is_not_finite_is_skipped(tmp_path):
     replayed = stepped(Points(Error, bad=(5, 7)), 8, tmp_path, replay=True)
-    assert replayed.replay.graphs
+    assert replayed.updater.replay.graphs
     assert replayed.now.skipped == 2
     eager = stepped(Points(Error, bad=(5, 7)), 8, tmp_path, replay=False)
     assert replayed.objective.calls < eager.objective.calls
-    assert all(torch.isfinite(each).all() for each in replayed.parameters)
-    assert all(map(torch.equal, replayed.parameters, eager.parameters))
+    assert all(torch.isfinite(each).all() for each in replayed.updater.parameters)
+    assert all(map(torch.equal, replayed.updater.parameters, eager.updater.parameters))
 
 
 @gpu
 @pytest.mark.parametrize("objective", [Waiting, Full, Late])
 def test_what_cannot_be_captured_is_done_eagerly(objective, tmp_path):
     trainer = stepped(Points(objective), 8, tmp_path, replay=True)
-    assert not trainer.replay.graphs
+    assert not trainer.updater.replay.graphs
     same(trainer, stepped(Points(objective), 8, tmp_path, replay=False))
 
 
@@ -238,7 +348,7 @@ def test_what_cannot_be_captured_is_done_eagerly(objective, tmp_path):
 def test_no_garbage_is_collected_inside_a_capture(tmp_path):
     """A trainer that is done holds its graphs in a cycle; to free them inside the next one's capture would end that."""
     trainer = stepped(Points(Watchful), 8, tmp_path, replay=True)
-    assert trainer.replay.graphs
+    assert trainer.updater.replay.graphs
     assert trainer.objective.collected is False
     assert gc.isenabled()
 
@@ -249,14 +359,14 @@ def test_who_listens_hears_every_update(tmp_path):
     task.objective.net.register_forward_hook(lambda *_: heard.append(1))
     trainer = stepped(task, 8, tmp_path, replay=True)
     assert len(heard) == 8
-    assert not trainer.replay.graphs
+    assert not trainer.updater.replay.graphs
 
 
 @gpu
 def test_there_are_few_graphs_and_only_of_what_comes_again(tmp_path):
     task = Points(Error)
     trainer = stepped(task, 1, tmp_path, replay=True)
-    replay = trainer.replay
+    replay = trainer.updater.replay
     replay.most = 2
     for rows in (1, 2, 3, 5, 1, 2, 3, 5, 1, 2, 3):
         torch.manual_seed(0)

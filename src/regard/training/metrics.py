@@ -17,7 +17,7 @@ from regard.disk import no_link, reason, write_whole
 from regard.errors import CheckpointError, TrainingError
 from regard.reading import Unreadable, parse_json, read_bytes
 
-__all__ = ["Metrics", "duration", "name_of", "read", "shown"]
+__all__ = ["Metrics", "duration", "mean_losses", "name_of", "read", "shown"]
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
 NAMES |= {"cider": "CIDEr", "rouge": "ROUGE-L"}
@@ -25,6 +25,7 @@ SHARES = {"exact", "accuracy", "aer", "f1", "precision", "recall"}  # between 0 
 COUNTED = {"step", "steps", "epoch", "skipped"}  # what every reader counts with
 WORDS = {"kind", "unit"}
 LARGEST = 256 * 2**20  # bytes of a metrics.jsonl that is read
+UNREPORTED = ("count", "tokens", "since", "lost", "bad", "waited")  # of a run's sums: not losses
 POINTS = {"bleu", "chrf", "ter", "perplexity", "rouge"}
 
 
@@ -109,6 +110,13 @@ def read(path: str | Path) -> list[dict[str, Any]]:
         return []
     found = (_record(line) for line in _bytes(path).splitlines())
     return [record for record in found if record is not None]
+
+
+def mean_losses(sums: Mapping[str, float], count: float) -> dict[str, float]:
+    """What is reported of a run's sums: each divided by the count, or by its own, as `guided` by `guided_count`."""
+    own = {name: value for name, value in sums.items() if name.endswith("_count")}
+    reported = [name for name in sums if name not in UNREPORTED and name not in own]
+    return {name: sums[name] / max(1.0, own.get(f"{name}_count", count)) for name in reported}
 
 
 def name_of(key: str) -> str:

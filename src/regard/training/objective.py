@@ -31,6 +31,11 @@ class Prediction(nn.Module):
         self.model = model
         self.smoothing = smoothing
 
+    @property
+    def half_weights(self) -> bool:
+        """Whether products take copies of the weights in half precision: those of a model that reads packed batches."""
+        return self.model.packs
+
     def forward(self, batch: Batch | PackedBatch) -> Loss:
         """The sum over the batch's target tokens; `nll` is the same without smoothing, `tokens` how many there are."""
         source, target = inputs(batch)

@@ -5,7 +5,8 @@ holds them all, from the forward pass to the optimiser's step, and is ordered as
 updates of a shape is read from memory: the batch, what its loss is divided by, the learning rate, and the seed of
 torch's generator, which is written anew before each replay. So a replayed update is the eager one, bit by bit.
 
-A shape's first updates are eager: they are its warm-up, and a shape that comes but once costs nothing else.
+A shape's first updates are eager: they are its warm-up, and a shape that comes but once costs nothing else. Which
+shapes are captured, how many, and when it is given up, `Replay` decides on the host; `CudaCapture` alone is of the GPU.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -21,25 +22,44 @@ from torch import Tensor
 from regard.kernels.garbage import uncollected
 from regard.training.memory import out_of_memory
 
-__all__ = ["Replay", "unsynchronised"]
+__all__ = ["Capture", "CaptureError", "CudaCapture", "Replay", "Replayable", "batch_tensors", "forbid_waits"]
 
 OFTEN = 2  # the coming of a shape at which it is captured
 MOST = 96  # graphs; batches of other shapes are trained on eagerly
 
 
+class Replayable(Protocol):
+    """An update on batches of one shape, captured."""
+
+    def replay(self, batch: Any) -> None:
+        """Do it for this batch, which is on the host still."""
+
+
+class Capture(Protocol):
+    """What captures an update, without doing it."""
+
+    def __call__(self, batch: Any) -> Replayable:
+        """The update on batches of this one's shape, or a CaptureError."""
+
+    def mend(self) -> None:
+        """Put right what a capture that did not come to its end left behind; called when no graph is held any more."""
+
+
+class CaptureError(Exception):
+    """Why an update could not be captured; `ended`: the capture came to its end in order."""
+
+    def __init__(self, problem: BaseException, ended: bool):
+        super().__init__(str(problem))
+        self.problem, self.ended = problem, ended
+
+
 class Replay:
-    """The graphs of a run, one for each shape of batch that came often enough; all in one pool of memory."""
+    """The captured updates of a run, one for each shape of batch that came often enough."""
 
-    def __init__(self, work: Callable[[Any], None], device: torch.device, most: int = MOST, often: int = OFTEN):
-        """`work(batch)` is an update on a batch that is on the device: it waits for nothing, and leaves no gradients.
-
-        What it changes (weights, moments, sums) has its memory before it is called here.
-        """
-        self.work, self.device, self.most, self.often = work, device, most, often
-        self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Any]] = {}
-        self.seen: Counter[Any] = Counter()
-        self.pool: Any = None
-        self.stream: torch.cuda.Stream | None = None
+    def __init__(self, capture: Capture, most: int = MOST, often: int = OFTEN):
+        self.capture, self.most, self.often = capture, most, often
+        self.graphs: dict[Any, Replayable] = {}
+        self.counts: Counter[Any] = Counter()  # how often a shape came before it was captured
         self.on = True
         self.problem: BaseException | None = None  # why a capture failed
 
@@ -49,17 +69,72 @@ class Replay:
         if not self.on or shape is None:
             return False
         if shape not in self.graphs:
-            self.seen[shape] += 1
-            if self.seen[shape] < self.often or len(self.graphs) >= self.most or not self.capture(shape, batch):
+            self.counts[shape] += 1
+            if self.counts[shape] < self.often or len(self.graphs) >= self.most or not self.add(shape, batch):
                 return False
-        graph, there = self.graphs[shape]
-        for mine, given in zip(tensors(there), tensors(batch), strict=True):
-            mine.copy_(given, non_blocking=True)
-        graph.replay()
+        self.graphs[shape].replay(batch)
         return True
 
-    def capture(self, shape: Any, batch: Any) -> bool:
-        """Take down what an update on a batch of this shape is, without doing it; whether that went well."""
+    def add(self, shape: Any, batch: Any) -> bool:
+        """Capture the update on a batch of this shape; whether that went well."""
+        try:
+            self.graphs[shape] = self.capture(batch)
+            return True
+        except CaptureError as error:
+            problem, ended = error.problem, error.ended
+        if ended and out_of_memory(problem):
+            self.most = len(self.graphs)  # what is captured fits; nothing else is tried
+            return False
+        # An eager update will say what is wrong, unless it is that this cannot be captured.
+        self.problem = problem
+        self.forget()
+        if not ended:
+            self.capture.mend()
+        return False
+
+    def forget(self) -> None:
+        """Free the memory of all graphs; there will be no others."""
+        self.on = False
+        self.graphs.clear()
+
+
+def batch_tensors(batch: Any) -> list[Tensor]:
+    """All tensors of a batch, in the order of its fields."""
+    assert is_dataclass(batch)
+    values = (getattr(batch, field.name) for field in fields(batch))
+    return [each for each in values if isinstance(each, Tensor)]
+
+
+# ---- on a GPU
+
+
+class CudaGraph:
+    """An update as a CUDA graph, and the memory that it reads its batch from."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, batch: Any):
+        self.graph, self.batch = graph, batch
+
+    def replay(self, batch: Any) -> None:
+        """Write the batch to where the graph reads it, and order the graph."""
+        for mine, given in zip(batch_tensors(self.batch), batch_tensors(batch), strict=True):
+            mine.copy_(given, non_blocking=True)
+        self.graph.replay()
+
+
+class CudaCapture:
+    """Captures updates as CUDA graphs, all in one pool of memory."""
+
+    def __init__(self, work: Callable[[Any], None], device: torch.device):
+        """`work(batch)` is an update on a batch that is on the device: it waits for nothing, and leaves no gradients.
+
+        What it changes (weights, moments, sums) has its memory before it is called here.
+        """
+        self.work, self.device = work, device
+        self.pool: Any = None
+        self.stream: torch.cuda.Stream | None = None
+
+    def __call__(self, batch: Any) -> CudaGraph:
+        """Take down what an update on a batch of this shape is, without doing it; else a CaptureError."""
         if self.stream is None:
             self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self.device)
         there = batch.to(self.device)
@@ -81,35 +156,30 @@ class Replay:
             except RuntimeError as error:
                 problem = problem or error
         current.wait_stream(self.stream)
-        if problem is None:
-            self.graphs[shape] = graph, there
-            return True
-        if ended and out_of_memory(problem):
-            self.most = len(self.graphs)  # what is captured fits; nothing else is tried
-            return False
-        # An eager update will say what is wrong, unless it is that this cannot be captured.
-        self.problem = problem
-        self.forget()
-        if not ended:
-            mend(self.device, self.pool)
-        return False
+        if problem is not None:
+            raise CaptureError(problem, ended)
+        return CudaGraph(graph, there)
 
-    def forget(self) -> None:
-        """Free the memory of all graphs; there will be no others."""
-        self.on = False
-        self.graphs.clear()
+    def mend(self) -> None:
+        """Tell torch's generator and its allocator that the capture is over: one that failed leaves them in doubt.
 
-
-def tensors(batch: Any) -> list[Tensor]:
-    """All tensors of a batch, in the order of its fields."""
-    assert is_dataclass(batch)
-    found = (getattr(batch, field.name) for field in fields(batch))
-    return [each for each in found if isinstance(each, Tensor)]
+        The generator gets a new state, equal to the old one. A graph would still read the old one: there must be none.
+        """
+        index = torch.cuda.current_device() if self.device.index is None else self.device.index
+        old, new = torch.cuda.default_generators[index], torch.Generator(self.device)
+        new.manual_seed(old.initial_seed())
+        new.set_offset(old.get_offset())
+        old.graphsafe_set_state(new.graphsafe_get_state())
+        with contextlib.suppress(RuntimeError):  # where it did end
+            torch._C._cuda_endAllocateToPool(index, self.pool)
 
 
 @contextlib.contextmanager
-def unsynchronised() -> Iterator[None]:
+def forbid_waits(device: torch.device) -> Iterator[None]:
     """Inside, an operation that waits for the GPU is a RuntimeError: a capture would fail at it, and leave a mess."""
+    if device.type != "cuda":
+        yield
+        return
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():  # that this does not see everything
         warnings.simplefilter("ignore")
@@ -118,17 +188,3 @@ def unsynchronised() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
-
-
-def mend(device: torch.device, pool: Any) -> None:
-    """A capture that failed leaves torch's generator and its allocator believing that it goes on: it does not.
-
-    The generator gets a new state, equal to the old one. A graph would still read the old one: there must be none.
-    """
-    index = torch.cuda.current_device() if device.index is None else device.index
-    old, new = torch.cuda.default_generators[index], torch.Generator(device)
-    new.manual_seed(old.initial_seed())
-    new.set_offset(old.get_offset())
-    old.graphsafe_set_state(new.graphsafe_get_state())
-    with contextlib.suppress(RuntimeError):  # where it did end
-        torch._C._cuda_endAllocateToPool(index, pool)

@@ -1,0 +1,161 @@
+"""A run in progress as a checkpoint: what is written of it, and how it is as it was again.
+
+The first process writes. What it could not write is an error on every process, so that none waits for the others.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, TrainingError
+from regard.training.average import Average, mean_weights
+from regard.training.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    load_weights,
+    read_checkpoint,
+    step_name,
+    weights_of,
+)
+from regard.training.distributed import Group, full_of, like
+from regard.training.settings import TrainingSettings
+from regard.training.task import Task
+from regard.training.trainer_state import Counters, check_fits, counters_of, optimiser_tensors, restore_optimiser
+from regard.training.update import Updater
+from regard.training.weights import check_weights
+
+__all__ = ["Saver"]
+
+RAW = "raw."  # before the names of weights as they are, where a checkpoint's are a moving average
+
+
+class Saver:
+    """Writes the checkpoints of a run, and reads them when it is resumed."""
+
+    def __init__(self, task: Task, settings: TrainingSettings, run: Path, group: Group):
+        self.task, self.settings, self.group = task, settings, group
+        self.checkpoints = Checkpoints(run, settings.keep)
+        self.step = -1  # of the last checkpoint
+
+    # ---- back to where a run was
+
+    def find(self, resume: bool) -> Checkpoint | None:
+        """The checkpoint to resume from, read and compared with the task; None for a run that is new."""
+        if self.group.first:
+            self.checkpoints.clean()
+        self.group.wait()
+        if not resume:
+            return None
+        path = self.checkpoints.last()
+        if path is None:
+            raise CheckpointError(f"{self.checkpoints.folder}: no checkpoint to resume from")
+        checkpoint = read_checkpoint(path)
+        check_fits(self.task, checkpoint.manifest, checkpoint.folder)
+        return checkpoint
+
+    def load(self, checkpoint: Checkpoint, objective: nn.Module) -> None:
+        """The weights that training goes on with."""
+        raw = {name.removeprefix(RAW): tensor for name, tensor in checkpoint.trainer.items() if name.startswith(RAW)}
+        own, where = weights_of(objective), str(checkpoint.folder / "model.safetensors")
+        check_weights(own, checkpoint.model, where)  # of an average, the weights that are not loaded but averaged on
+        load_weights(
+            objective, raw or checkpoint.model, str(checkpoint.folder / "trainer.safetensors") if raw else where
+        )
+
+    def restore(self, checkpoint: Checkpoint, updater: Updater, ema: Average | None) -> Counters:
+        """The optimiser and the average of a checkpoint, and its counters."""
+        where = str(checkpoint.folder / "trainer.safetensors")
+        restore_optimiser(updater.optimiser, updater.names, updater.parameters, checkpoint.trainer, where)
+        if ema is not None:
+            ema.values = [
+                like(checkpoint.model[name], parameter.detach())
+                for name, parameter in zip(updater.names, updater.parameters, strict=True)
+            ]
+        now = counters_of(checkpoint.folder, checkpoint.manifest)
+        self.step = checkpoint.step
+        score = self.checkpoints.best_average()
+        if score is not None:  # it came after the last step, and is the one to beat
+            now.best, now.best_step, now.best_loss = score
+        return now
+
+    # ---- what is written
+
+    def save(self, now: Counters, updater: Updater, ema: Average | None, best: bool) -> None:
+        """Write a checkpoint of this moment."""
+        updater.read_sums(now)
+        first = self.group.first
+        trainer = full_of(optimiser_tensors(updater.optimiser, updater.names, updater.parameters), first)
+        weights = full_of(weights_of(updater.objective), first)
+        self.check_overflow(now, weights)
+        if ema is not None:
+            trainer |= {f"{RAW}{name}": tensor for name, tensor in weights.items()}
+            weights = {**weights, **full_of(dict(zip(updater.names, ema.values, strict=True)), first)}
+        self.step = now.step
+        name = step_name(now.step)
+
+        def write() -> None:
+            self.checkpoints.write(name, weights, trainer, self.manifest(now, best))
+            if best:
+                self.checkpoints.mark_best(name)
+            self.checkpoints.point("last", name)
+            self.checkpoints.prune(self.settings.validate_every)
+
+        self.in_first(write)
+
+    def load_mean(self, folders: list[Path], objective: nn.Module) -> dict[str, Tensor]:
+        """Give the model the mean of these checkpoints' weights, which is returned too."""
+        own = weights_of(objective)
+        read = [read_checkpoint(folder, trainer=False).model for folder in folders]
+        for folder, weights in zip(folders, read, strict=True):
+            check_weights(own, weights, str(folder / "model.safetensors"))
+        mean = mean_weights(read)
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(like(mean[name], tensor.detach()))
+        return mean
+
+    def save_mean(self, mean: Mapping[str, Tensor], now: Counters, best: bool) -> None:
+        """Write the mean of checkpoints as `average`, and as the best if it is."""
+
+        def write() -> None:
+            record = self.checkpoints.best_record()
+            if best or record is None or record.name != "average":  # one of an earlier end may still be the best
+                self.checkpoints.write("average", mean, {}, self.manifest(now, best))
+            if best:
+                self.checkpoints.mark_best("average")
+
+        self.in_first(write)
+
+    def in_first(self, write: Callable[[], None]) -> None:
+        """Write in the first process; a TrainingError in all where that fails."""
+        problem: str | None = None
+        if self.group.first:
+            try:
+                write()
+            except (TrainingError, CheckpointError) as error:
+                problem = str(error)
+        if problem := self.group.same(problem):
+            raise TrainingError(problem)
+
+    def manifest(self, now: Counters, best: bool) -> dict[str, Any]:
+        """Everything that is not a tensor; of a new best one also which it is better than."""
+        before = self.checkpoints.best_record() if best else None
+        better = {} if before is None else {"better_than": before.manifest}
+        return {"step": now.step, "counters": now.table(), "task": self.task.fingerprint(), **better}
+
+    def check_overflow(self, now: Counters, weights: Mapping[str, Tensor]) -> None:
+        """Stop before weights are saved that overflowed: the checkpoint before them is worth more."""
+        bad = next((name for name, tensor in weights.items() if not bool(tensor.isfinite().all())), None)
+        if bad := self.group.same(bad):
+            raise TrainingError(
+                f"step {now.step:,}: the weights are not finite any more ({bad}); lower training.rate; "
+                f"{self.last_checkpoint()}"
+            )
+
+    def last_checkpoint(self) -> str:
+        """What there is to resume from, for a message."""
+        last = self.checkpoints.last()
+        return "no checkpoint was saved" if last is None else f"the last checkpoint is {last}"

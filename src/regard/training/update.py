@@ -1,0 +1,241 @@
+"""One update of the weights: eager, replayed as a graph, or redone in smaller parts where memory runs out.
+
+The three give the same weights: a replayed update equals the eager one bit by bit (`regard.training.replay`), and a
+batch in parts has the same gradient but for rounding. What changes from update to update (the rate, what losses are
+divided by) is in the device's memory, where a replay reads it, and the sums of the losses stay there until somebody
+reads them, so that nothing waits for the device.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.watch import has_hooks
+from regard.errors import ConfigError, TrainingError
+from regard.kernels.linear.mixed_precision import Copies
+from regard.machine import wide_dtype
+from regard.training.ahead import Share
+from regard.training.distributed import Group, full
+from regard.training.memory import attempt_in_parts, out_of_memory, pieces
+from regard.training.precision import in_bf16
+from regard.training.progress import Progress
+from regard.training.replay import CudaCapture, Replay, forbid_waits
+from regard.training.schedule import rate_at
+from regard.training.settings import TrainingSettings
+from regard.training.task import Task
+from regard.training.trainer_state import Counters, begin_optimiser
+
+__all__ = ["Objective", "Updater", "replay_problem"]
+
+
+class Objective(Protocol):
+    """What an objective may say of itself, beside giving the `Loss` of a batch. What it does not say is False."""
+
+    replays: (
+        bool  # an update may be a CUDA graph: nothing is read back from the device, shapes hang on the batch's alone
+    )
+    half_weights: bool  # its products take copies of the weights in half precision, which are made once an update
+
+
+class Updater:
+    """The updates of a run: its objective's parameters, their optimiser, and how a batch becomes a step of it."""
+
+    def __init__(self, task: Task, objective: nn.Module, settings: TrainingSettings, group: Group, progress: Progress):
+        self.task, self.objective, self.settings, self.group, self.progress = task, objective, settings, group, progress
+        self.device = device = group.device
+        self.bf16 = in_bf16(settings, device)
+        self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        names = {id(parameter): name for name, parameter in objective.named_parameters()}
+        self.names = [names[id(parameter)] for parameter in self.parameters]
+        # A fused optimiser clips and skips on the device by itself; sharded weights and Apple's GPU have none.
+        self.fused = not group.shard and device.type in ("cpu", "cuda")
+        self.optimiser = torch.optim.AdamW(
+            self.parameters,
+            lr=settings.rate,
+            betas=(settings.betas[0], settings.betas[1]),
+            eps=1e-9,
+            weight_decay=settings.weight_decay,
+            fused=self.fused,
+            capturable=self.fused and device.type == "cuda",
+        )
+        self.call = torch.compile(objective) if settings.compile else objective
+        self.now = Counters()  # of the update under way
+        self.done = 0  # updates of this process
+        self.skipped = torch.zeros((), device=device)  # updates without a finite gradient, since they were read
+        self.device_sums: dict[str, Tensor] = {}
+        self.unread: set[str] = set()  # of these sums
+        # On a GPU what changes from update to update is in its memory, where a replay reads it.
+        self.count = torch.ones((), device=device)
+        self.rate = torch.zeros((), device=device) if self.optimiser.defaults["capturable"] else None
+        halves = self.bf16 and self.rate is not None and getattr(objective, "half_weights", False)
+        self.copies = Copies(self.parameters, torch.bfloat16) if halves else None
+        self.replay = self.choose_replay()
+
+    def choose_replay(self) -> Replay | None:
+        """What replays updates, where the settings want it and it can be done."""
+        wanted = self.settings.replay
+        if not wanted:
+            return None
+        problem = replay_problem(self.device, self.group.world, self.settings.accumulate, self.objective)
+        if problem is None:
+            self.task.few_shapes(self.bf16)
+            return Replay(CudaCapture(self.update_on, self.device))
+        if wanted is True:
+            raise ConfigError("training.replay", f"true given, but updates of {problem} are not replayed")
+        return None
+
+    def begin(self) -> None:
+        """Make ready for the first update, when the optimiser is new or restored."""
+        if self.replay is not None:
+            begin_optimiser(self.optimiser, self.parameters)
+
+    def __call__(self, share: Share, now: Counters) -> None:
+        """Batches in, one step of the optimiser; `now` is where the run stands before it."""
+        self.now = now
+        rate = rate_at(now.step + 1, self.settings)
+        for each in self.optimiser.param_groups:
+            each["lr"] = rate if self.rate is None else self.rate.fill_(rate)
+        self.count.fill_(share.count)
+        if not self.try_replay(share):
+            self.accumulate_sums(attempt_in_parts(lambda parts: self.backward(share, parts), self.redo))
+            self.group.sum_gradients(self.parameters)
+            self.step_optimiser()
+            self.optimiser.zero_grad(set_to_none=True)
+        now.sums["count"] = now.sums.get("count", 0) + share.count
+        self.done += 1
+
+    # ---- eager
+
+    def backward(self, share: Share, parts: int) -> dict[str, Tensor]:
+        """Gradients of this process's share, its batches cut into so many parts, and the sums that it reports."""
+        sums: dict[str, Tensor] = {}
+        for batch in share.batches:
+            cut, whole = pieces(self.task, batch, parts)
+            for piece in cut:
+                try:
+                    losses = self.differentiate(self.task.move(piece, self.device))
+                except (RuntimeError, MemoryError) as error:
+                    if whole is not None and out_of_memory(error):
+                        raise whole from None
+                    raise
+                for name, value in losses.items():
+                    sums[name] = sums[name] + value if name in sums else value
+        return sums
+
+    def differentiate(self, batch: Any) -> dict[str, Tensor]:
+        """Gradients of a batch's share of the update's loss, and the sums that it reports."""
+        copies = contextlib.nullcontext() if self.copies is None else self.copies.used()
+        with copies, torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            loss = self.call(batch)
+        (loss.total / self.count).backward()
+        return {name: value.detach() for name, value in {"loss": loss.total, **loss.parts}.items()}
+
+    def step_optimiser(self) -> None:
+        """One step of the optimiser, left out on the device where the gradient is not finite."""
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        norm = full(torch.nn.utils.get_total_norm(gradients))
+        bad = (~torch.isfinite(norm)).to(torch.float32)
+        self.skipped += bad
+        if not self.fused:  # it cannot be told on the device
+            if not bool(bad):
+                if self.settings.clip:
+                    torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
+                self.optimiser.step()
+            return
+        self.optimiser.found_inf = bad  # type: ignore[attr-defined]
+        # The fused step divides every gradient by this: clipping without a pass of its own.
+        scale = (norm / self.settings.clip).clamp(min=1.0) if self.settings.clip else torch.ones_like(norm)
+        self.optimiser.grad_scale = torch.where(bad > 0, 1.0, scale).to(torch.float32)  # type: ignore[attr-defined]
+        self.optimiser.step()
+
+    def redo(self, parts: int) -> None:
+        """Before a share that did not fit into memory is tried again in smaller parts."""
+        if self.group.shard:
+            raise TrainingError("out of memory: make training.batch_tokens smaller (sharded runs cannot redo a batch)")
+        self.optimiser.zero_grad(set_to_none=True)
+        if self.replay is not None:  # what graphs hold may be what is wanting
+            self.replay.forget()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.progress.say(f"step {self.now.step + 1}: out of memory, the batch is redone in {parts} parts")
+
+    # ---- replayed
+
+    def try_replay(self, share: Share) -> bool:
+        """Whether the update was a replay of what was done for another batch of its shape."""
+        if self.replay is None or not self.replay.on or has_hooks(self.objective):
+            return False  # a replay runs no Python, and would not call who listens
+        if self.done == 1:  # the second update, with everything compiled, says whether it may be
+            return self.rehearse(self.replay, share.batches[0])
+        done = self.replay(share.batches[0])
+        if done:  # no Python was run
+            self.unread.update(self.device_sums)
+        else:  # a capture that failed may leave some gradients, which nobody computed
+            self.optimiser.zero_grad(set_to_none=True)
+        return done
+
+    def rehearse(self, replay: Replay, batch: Any) -> bool:
+        """Do the update as a capture would see it: where it waits for the GPU it is undone, and none is replayed."""
+        cuda = self.device.type == "cuda"
+        random = torch.get_rng_state(), torch.cuda.get_rng_state(self.device) if cuda else None
+        try:
+            there = self.task.move(batch, self.device)
+            with forbid_waits(self.device):
+                self.update_on(there)
+            return True
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                replay.forget()
+                if "synchronizing" not in str(error):
+                    raise
+                self.progress.say("updates are not replayed: this model waits for the GPU in between")
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.set_rng_state(random[0])
+        if random[1] is not None:
+            torch.cuda.set_rng_state(random[1], self.device)
+        return False
+
+    def update_on(self, batch: Any) -> None:
+        """All that a GPU does for an update on one batch, which is there already."""
+        self.accumulate_sums(self.differentiate(batch))
+        self.step_optimiser()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    # ---- the sums of the losses
+
+    def accumulate_sums(self, sums: Mapping[str, Tensor]) -> None:
+        """Add losses to those that are read later."""
+        for name, value in sums.items():
+            if self.device.type == "cpu" and self.group.world == 1:  # reading is free, and the order always the same
+                self.now.sums[name] = self.now.sums.get(name, 0.0) + float(value)
+                continue
+            if name not in self.device_sums:
+                self.device_sums[name] = torch.zeros((), dtype=wide_dtype(self.device), device=self.device)
+            self.device_sums[name] += value
+            self.unread.add(name)
+
+    def read_sums(self, now: Counters) -> None:
+        """Bring what the device summed to the host."""
+        for name, value in self.device_sums.items():
+            if name in self.unread:
+                now.sums[name] = now.sums.get(name, 0.0) + float(self.group.sum(value.clone()))
+                value.zero_()  # in place: a replay adds to it
+        self.unread.clear()
+        skipped = int(self.skipped)
+        now.sums["bad"] = now.sums.get("bad", 0) + skipped
+        now.skipped += skipped
+        self.skipped.zero_()
+
+
+def replay_problem(device: torch.device, world: int, accumulate: int, objective: object) -> str | None:
+    """Why the updates of such a run are not replayed, behind "updates of"; None where they can be."""
+    if device.type != "cuda":
+        return "a run on a CPU or an Apple GPU"
+    if world > 1:
+        return f"{world} processes"
+    if accumulate > 1:
+        return f"training.accumulate = {accumulate}"
+    return None if getattr(objective, "replays", False) else "an objective that does not say that it can be"

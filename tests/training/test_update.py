@@ -1,0 +1,191 @@
+"""An update: eager, replayed or redone in parts, the weights are the same; what is asked of an objective, and when."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from tiny import Line, training
+from torch import nn
+
+from regard.models.kinds import build, model_config
+from regard.training.distributed import Group
+from regard.training.loop import Trainer
+from regard.training.objective import Prediction
+from regard.training.progress import Progress
+from regard.training.replay import Replay, batch_tensors
+from regard.training.task import Loss, Position, Task
+from regard.training.update import replay_problem
+
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    x: torch.Tensor
+
+    @property
+    def shape(self):
+        return tuple(self.x.shape)
+
+
+class Error(nn.Module):
+    """Counts how often Python runs it, and fails where it is told to."""
+
+    replays = True
+
+    def __init__(self, problems):
+        super().__init__()
+        self.net, self.calls, self.problems = nn.Linear(3, 1), 0, problems
+
+    def forward(self, batch):
+        self.calls += 1
+        total = nn.functional.dropout(self.net(batch.x), 0.5).square().sum()
+        if self.calls in self.problems:
+            raise self.problems[self.calls]
+        return Loss(total, {"rows": torch.tensor(float(len(batch.x)))})
+
+
+class Points(Task):
+    """Batches of two shapes in turn."""
+
+    def __init__(self, problems=None):
+        torch.manual_seed(0)
+        self.objective = Error(problems or {})
+
+    def stream(self, position):
+        for i in range(position.batch, 10**6):
+            yield Position(0, i), Numbers(torch.randn(2 + i % 2, 3, generator=torch.Generator().manual_seed(i)))
+
+    def count(self, plan):
+        return len(plan.x)
+
+    def halves(self, batch):
+        return [Numbers(part) for part in batch.x.chunk(2)]
+
+
+class Again:
+    """Captures on a CPU: what is replayed is done again, on memory of its own."""
+
+    def __init__(self, work):
+        self.work, self.replays = work, 0
+
+    def __call__(self, batch):
+        there = replace(batch, x=torch.empty_like(batch.x))
+
+        class Recording:
+            def replay(_, given):
+                for mine, other in zip(batch_tensors(there), batch_tensors(given), strict=True):
+                    mine.copy_(other)
+                self.replays += 1
+                self.work(there)
+
+        return Recording()
+
+    def mend(self):
+        pytest.fail("there is nothing to mend")
+
+
+class Heard(Progress):
+    def __init__(self):
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+def updated(task, count, folder, replays):
+    trainer = Trainer(task, training(), folder, Heard(), Group("cpu"))
+    trainer.prepare(False)
+    trainer.objective.train()
+    if replays:
+        trainer.updater.replay = Replay(Again(trainer.updater.update_on))
+    with trainer.shares() as shares:
+        for _ in range(count):
+            trainer.update(shares)
+    trainer.read_sums()
+    return trainer
+
+
+def same(one, other):
+    assert one.now.sums == other.now.sums
+    assert one.now.step == other.now.step
+    for mine, theirs in zip(one.updater.parameters, other.updater.parameters, strict=True):
+        assert torch.equal(mine, theirs)
+        for key, value in one.updater.optimiser.state[mine].items():
+            assert torch.equal(value, other.updater.optimiser.state[theirs][key]), key
+
+
+def test_replayed_is_eager(tmp_path):
+    replayed, eager = (updated(Points(), 9, tmp_path, replays) for replays in (True, False))
+    # The first update is eager, the second a rehearsal, and the fourth the other shape's warm-up.
+    assert replayed.updater.replay.capture.replays == 6
+    same(replayed, eager)
+
+
+def test_who_listens_hears_every_update(tmp_path):
+    task, heard = Points(), []
+    task.objective.net.register_forward_hook(lambda *_: heard.append(1))
+    trainer = updated(task, 8, tmp_path, True)
+    assert len(heard) == 8
+    assert not trainer.updater.replay.graphs
+
+
+@pytest.mark.parametrize(
+    ("problem", "on", "said"),
+    [
+        (RuntimeError("called a synchronizing CUDA operation"), False, "updates are not replayed: this model waits"),
+        (torch.OutOfMemoryError("no room"), True, None),
+    ],
+)
+def test_a_rehearsal_that_fails_is_done_again_eagerly(tmp_path, problem, on, said):
+    """The second update: its random numbers are those that it had, and no gradient of the rehearsal is left."""
+    trainer = updated(Points({2: problem}), 8, tmp_path, True)
+    assert trainer.updater.replay.on is on
+    assert [said in line for line in trainer.progress.lines] == ([True] if said else [])
+    same(trainer, updated(Points(), 8, tmp_path, False))
+
+
+def test_another_error_of_a_rehearsal_is_raised(tmp_path):
+    with pytest.raises(RuntimeError, match="shapes"):
+        updated(Points({2: RuntimeError("shapes cannot be multiplied")}), 2, tmp_path, True)
+
+
+def test_no_graph_is_held_where_memory_ran_out(tmp_path):
+    trainer = updated(Points(), 6, tmp_path, True)
+    assert trainer.updater.replay.graphs
+    trainer.updater.redo(2)
+    assert not trainer.updater.replay.graphs
+    assert trainer.progress.lines == ["step 7: out of memory, the batch is redone in 2 parts"]
+    with trainer.shares() as shares:
+        trainer.update(shares)
+    assert not trainer.updater.replay.graphs
+
+
+@pytest.mark.parametrize(
+    ("device", "world", "accumulate", "objective", "problem"),
+    [
+        (CUDA, 1, 1, Error({}), None),
+        (CPU, 1, 1, Error({}), "a run on a CPU or an Apple GPU"),
+        (torch.device("mps"), 1, 1, Error({}), "a run on a CPU or an Apple GPU"),
+        (CUDA, 2, 1, Error({}), "2 processes"),
+        (CUDA, 1, 3, Error({}), "training.accumulate = 3"),
+        (CUDA, 1, 1, nn.Linear(1, 1), "an objective that does not say that it can be"),
+    ],
+)
+def test_what_is_replayed(device, world, accumulate, objective, problem):
+    assert replay_problem(device, world, accumulate, objective) == problem
+
+
+@pytest.mark.parametrize(("options", "packs"), [({}, True), ({"positions": "alibi"}, False)])
+def test_who_takes_weights_in_half_precision(options, packs):
+    table = {"kind": "transformer", "size": 64, "heads": 2, "layers": 1, "hidden": 64, **options}
+    model = build("transformer", model_config(table), 20, 20)
+    assert model.packs is packs
+    assert Prediction(model).half_weights is packs
+
+
+def test_a_plain_module_is_an_objective(tmp_path):
+    trainer = Trainer(Line(), training(), tmp_path, Progress(), Group("cpu"))
+    trainer.prepare(False)
+    assert trainer.updater.copies is None
+    assert trainer.updater.replay is None
