@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from regard.attention.cache import Cache, Prepared, empty_cache
 from regard.attention.checks import check_alike, check_dropout, check_parameters, check_shapes, expect, positive
 from regard.attention.fold import fold
-from regard.attention.joined_span import is_plain
+from regard.attention.joined_span import is_plain, narrow_limits, parts_of
 from regard.attention.look import Attentive, Look
 from regard.attention.score import Score, check_location
 from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
-from regard.attention.weighting import Softmax, Weighting
+from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
 from regard.kernels.backends import LARGE, Backend, Request, choose, packed_natively
@@ -252,7 +252,7 @@ class Attention(Attentive):
         if prepared.length is not None:
             limits = limits.with_lengths(prepared.length, None)
         if span is not None:
-            limits = span.narrow(limits, query)
+            limits = narrow_limits(span, limits, query)
         if heads:
             limits = limits.over_heads()
         if self.score.fused_form != "other" and projected_query.shape[-1] != keys.shape[-1]:
@@ -364,7 +364,7 @@ class Attention(Attentive):
         else:
             scores = call.compare(call.query, call.keys)
         gate = call.limits.gate()
-        weighed = self.weighting.weigh(biased(scores, call.limits), call.limits.mask())
+        weighed = weigh_checked(self.weighting, biased(scores, call.limits), call.limits.mask())
         weights = weighed.weights if gate is None else weighed.weights * gate.to(weighed.weights.dtype)
         window = call.limits.window
         centre = None if window is None else window.centres(call.limits.queries, call.limits.device)
@@ -380,7 +380,7 @@ class Attention(Attentive):
             centre,
             weighed.probabilities,
             shapes(call.query, call.keys, call.values),
-            " · ".join([one_line(self.score), *map(one_line, span.parts if span else ()), one_line(self.weighting)]),
+            " · ".join([one_line(self.score), *map(one_line, parts_of(span)), one_line(self.weighting)]),
         )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention import fused_stack
 from regard.attention.block import Block, Mixed, Norm, Split, Stack
-from regard.attention.joined_span import is_plain
+from regard.attention.joined_span import is_plain, parts_of
 from regard.attention.score import Score
 from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
 from regard.attention.state import State
@@ -112,9 +112,7 @@ class Decoder(Stack):
         if memory.ndim != 3:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected [sentences m width]")
         sentence: dict[str, Any] = {}
-        for part in (
-            () if memory_span is None else memory_span.parts
-        ):  # as tensors, so that sentences can leave and join
+        for part in parts_of(memory_span):  # as tensors, so that sentences can leave and join
             if isinstance(part, Lengths) and is_plain(part, Lengths):
                 sentence["lengths"] = part.lengths.to(memory.device).expand(len(memory)).clone()
             elif isinstance(part, Mask) and is_plain(part, Mask):

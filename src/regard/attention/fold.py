@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.cache import Prepared
-from regard.attention.joined_span import is_plain
-from regard.attention.score import Score, check_location
+from regard.attention.joined_span import is_plain, narrow_limits, parts_of
+from regard.attention.score import Score, check_location, compare_from
 from regard.attention.span import Lengths, Mask, Packed, Predictive, Span
 from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
@@ -43,7 +43,7 @@ def fold(
     """The context of every query over the blocks' keys and values laid end to end."""
     if getattr(weighting.weigh, "__func__", None) is not Softmax.weigh:
         raise ArgumentError(f"fold: {type(weighting).__name__} given, expected Softmax, whose sums can be merged")
-    parts = () if span is None else span.parts
+    parts = parts_of(span)
     if any(isinstance(part, Packed) for part in parts):
         raise ArgumentError("fold: Packed given, expected padded sequences")
     if any(isinstance(part, Predictive) for part in parts) and not any(isinstance(part, Lengths) for part in parts):
@@ -84,9 +84,16 @@ def partial(
     batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])
     limits = SpanLimits(projected_query.shape[-2], keys, projected_query.device, batch)
     if span is not None:
-        limits = span.narrow(limits, query)
+        try:
+            limits = narrow_limits(span, limits, query)
+        except RuntimeError as error:
+            if keys != UNKNOWN:
+                raise
+            raise ArgumentError(
+                f"fold: {span!r} given, whose `narrow` needs the number of keys, which is not known while blocks come"
+            ) from error
     check_location(score, limits)
-    scores = wide(score.compare(projected_query, prepared.keys, first))
+    scores = wide(compare_from(score, projected_query, prepared.keys, first))
     bias, gate, mask = (part(first, last) for part in (limits.bias, limits.gate, limits.mask))
     if prepared.length is not None:  # a cache that is not full
         there = torch.arange(last - first, device=projected_query.device) < prepared.length[..., None, None]

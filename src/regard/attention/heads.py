@@ -18,7 +18,7 @@ from regard.attention.cache import Cache, Prepared, empty_cache
 from regard.attention.checks import check_alike, check_parameters, positive
 from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, places
-from regard.attention.score import Dot, Score
+from regard.attention.score import Dot, Score, compare_from
 from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
@@ -98,6 +98,7 @@ class Heads(Attentive):
             name = type(score).__name__
             raise ArgumentError(f"score: a {name} given, expected a function that makes one from a head's width")
         per_head = Dot(scaled=True) if score is None else together([score(self.width) for _ in range(heads)])
+        per_head.check(self.width, self.width)
         self.attention = Attention(per_head, weighting=weighting, dropout=dropout)
 
     def forward(
@@ -318,7 +319,7 @@ class Sliced(nn.Module):
         return projected if self.bias is None else projected + self.bias
 
 
-class PerHead(Score):
+class PerHead(Score, delegates=True):
     """One score a head, with parameters of its own; heads are the last leading dimension."""
 
     def __init__(self, scores: list[Score]):
@@ -357,7 +358,11 @@ class PerHead(Score):
         self, projected_query: Float[Tensor, "*bq n p"], projected_keys: Float[Tensor, "*bk m _"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
         pairs = zip(self.each, projected_query.unbind(-3), projected_keys.unbind(-3), strict=True)
-        return torch.stack([score.compare(q, k, first) for score, q, k in pairs], dim=-3)
+        return torch.stack([compare_from(score, q, k, first) for score, q, k in pairs], dim=-3)
+
+    def check(self, query_width: int, key_width: int | None) -> None:
+        for score in self.each:
+            score.check(query_width, key_width)
 
     def scale(self, width: int) -> float:
         return self.one.scale(width)

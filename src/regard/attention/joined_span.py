@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.errors import ArgumentError, DeviceError, ShapeError
 from regard.kernels.span_limits import SpanLimits
 
-__all__ = ["Joined", "JoinedModule", "Span", "is_plain", "join", "per_row"]
+__all__ = ["Joined", "JoinedModule", "Span", "is_plain", "join", "narrow_limits", "parts_of", "per_row"]
 
 
 class Span:
@@ -51,7 +51,7 @@ class Joined(Span):
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         for part in sorted(self.parts, key=lambda part: not part.first):
-            limits = part.narrow(limits, query)
+            limits = narrow_limits(part, limits, query)
         return limits
 
     def __repr__(self) -> str:
@@ -78,9 +78,24 @@ def join(*spans: Span | None) -> Span | None:
             continue
         if not isinstance(span, Span):
             raise ArgumentError(f"span: {type(span).__name__} given, expected a Span such as Lengths or Causal")
-        # Joined spans are taken apart, unless they narrow in a way of their own.
-        parts.extend(span.parts if not isinstance(span, Joined) or is_plain(span, Joined) else (span,))
+        parts.extend(parts_of(span))
     return (Joined(parts) if len(parts) > 1 else parts[0]) if parts else None
+
+
+def parts_of(span: Span | None) -> tuple[Span, ...]:
+    """The spans to ask one by one: those that `&` joined; one that narrows in a way of its own stays whole."""
+    if span is None:
+        return ()
+    return span.parts if is_plain(span, Joined) else (span,)
+
+
+def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
+    """The limits, narrowed by a span; an answer that is none is refused."""
+    narrowed: object = span.narrow(limits, query)
+    if not isinstance(narrowed, SpanLimits):
+        name, given = type(span).__name__, type(narrowed).__name__
+        raise TypeError(f"{name}.narrow returned {given}, expected limits, such as limits.with_mask(…)")
+    return narrowed
 
 
 def is_plain(span: Span, kind: type[Span]) -> bool:

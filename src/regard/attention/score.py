@@ -5,8 +5,9 @@ bilinear (dot, scaled, general, cosine) is one product after that, and is served
 """
 
 # b batch · n queries · m keys · dq query width · dk key width · h hidden width · p width of projected keys
+import inspect
 import math
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from regard.kernels.linear import Linear
 from regard.kernels.precision import product
 from regard.kernels.span_limits import SpanLimits, broadcast
 
-__all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location"]
+__all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]
 
 
 class Score(nn.Module):
@@ -36,15 +37,22 @@ class Score(nn.Module):
     query_size: int | None = None  # None: any
     key_size: int | None = None
 
-    def __init_subclass__(cls, **options: object) -> None:
-        """Refuse a subclass whose scores nobody would ask for."""
+    def __init_subclass__(cls, delegates: bool = False, **options: object) -> None:
+        """Refuse a subclass that would be passed by; one that `delegates` asks other scores what form they have."""
         super().__init_subclass__(**options)
-        if cls.forward is not Score.forward:
+        for name, kind in (("forward", Score), ("__call__", nn.Module)):
+            if getattr(cls, name) is not getattr(kind, name):
+                raise TypeError(
+                    f"{cls.__name__} overrides `{name}`, which attention does not call: override "
+                    "`compare(projected_query, projected_keys, first)`, and `ask` and `project` for what is done to "
+                    "the query and the keys"
+                )
+        if cls.fused_form is not Score.fused_form and not delegates:
             raise TypeError(
-                f"{cls.__name__} overrides `forward`, which attention does not call: override "
-                "`compare(projected_query, projected_keys, first)`, and `ask` and `project` for what is done to the "
-                "query and the keys"
+                f"{cls.__name__} overrides `fused_form`, which follows from `form` and `compare`: set those"
             )
+        if cls.compare is Score.compare and cls.vector is not Score.vector:
+            raise TypeError(f"{cls.__name__} overrides `vector`, which only an Additive score has: override `compare`")
 
     @property
     def fused_form(self) -> str:
@@ -167,6 +175,12 @@ class Additive(Score):
         self.key = Linear(key_size, hidden)
         self.v = nn.Parameter(torch.empty(hidden).uniform_(-1, 1) / math.sqrt(hidden))
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a scale, which additive scores do not have."""
+        super().__init_subclass__(**options)
+        if cls.compare is Additive.compare and cls.scale is not Score.scale:
+            raise TypeError(f"{cls.__name__} overrides `scale`, which only a bilinear score has: override `compare`")
+
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n h"]:
         """W q_i."""
         projected_query: Tensor = self.query(query)
@@ -269,6 +283,17 @@ class Location(Score):
 
     def extra_repr(self) -> str:
         return f"{self.query_size}, length={self.length}"
+
+
+def compare_from(score: Score, projected_query: Tensor, projected_keys: Tensor, first: int) -> Tensor:
+    """The scores of keys of which the first has this index; a `compare` that takes no index is not given it."""
+    if not first:
+        return score.compare(projected_query, projected_keys)
+    try:
+        inspect.signature(score.compare).bind(projected_query, projected_keys, first)
+    except TypeError:  # it knows keys by what they hold, not by where they are
+        return score.compare(projected_query, projected_keys)
+    return score.compare(projected_query, projected_keys, first)
 
 
 def check_location(score: Score, limits: SpanLimits) -> None:

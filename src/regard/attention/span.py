@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.checks import check_offsets, check_radius, check_start, positive
-from regard.attention.joined_span import Joined, Span, check_device, is_plain, join, per_row
+from regard.attention.joined_span import Joined, Span, check_device, is_plain, join, parts_of, per_row
 from regard.errors import ArgumentError, DtypeError, ShapeError
 from regard.kernels.span_limits import Layout, SpanLimits, Window
 
@@ -185,13 +185,14 @@ class Packed(Span):
     """
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Refuse a subclass that would narrow: sequences are cut up by their offsets, and it would not be asked."""
+        """Refuse a subclass that would be passed by: kernels are given the offsets, and padding is for the others."""
         super().__init_subclass__(**options)
-        if cls.narrow is not Packed.narrow:
-            raise TypeError(
-                f"{cls.__name__} overrides `narrow`, which is not called of a Packed span: join Packed with a span of "
-                "your own by &"
-            )
+        for name in ("narrow", "layout", "queries", "keys", "pad_queries", "pad_keys", "unpad", "unpad_pairs"):
+            if getattr(cls, name) is not getattr(Packed, name):
+                raise TypeError(
+                    f"{cls.__name__} overrides `{name}`, which is not always called of a Packed span: join Packed with "
+                    "a span of your own by &"
+                )
 
     def __init__(
         self,
@@ -215,6 +216,10 @@ class Packed(Span):
         self._moved: Packed | None = None
         self.total, self.longest = queries
         self.total_keys, self.longest_key = keys
+
+    def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
+        """Refuse: attention cuts sequences up before it asks other spans, so none of them may hold this one."""
+        raise ArgumentError(f"span: {self!r} given inside a span with its own `narrow`, expected beside it: a & b")
 
     @property
     def layout(self) -> Layout:
@@ -337,7 +342,7 @@ def describe(start: Start) -> str:
 
 def split_packed(span: Span | None) -> tuple[Packed | None, list[Span]]:
     """The Packed part of a span, if it has one, and the others."""
-    parts = [] if span is None else list(span.parts)
+    parts = parts_of(span)
     packed = [part for part in parts if isinstance(part, Packed)]
     if len(packed) > 1:
         raise ArgumentError("span: more than one Packed given, expected at most one")

@@ -15,6 +15,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.attention.cache import Prepared
+from regard.attention.joined_span import parts_of
 from regard.attention.look import Attentive, Look, concatenate
 from regard.attention.span import Causal, Span
 from regard.errors import WatchError
@@ -130,7 +131,7 @@ def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
             )
         # Beside a span that counts all of a cache's keys, all of them are kept; otherwise only those that are filled.
         spans = [value for value in (*args, *kwargs.values()) if isinstance(value, Span)]
-        whole = any(not isinstance(part, Causal) for span in spans for part in span.parts)
+        whole = any(not isinstance(part, Causal) for span in spans for part in parts_of(span))
         args = tuple(frozen(value, whole) for value in args)
         kwargs = {key: frozen(value, whole) for key, value in kwargs.items()}
         tensors = [*tensors_in([*args, *kwargs.values(), getattr(module, "span", None)]), *module.parameters()]
@@ -215,7 +216,7 @@ def tensors_in(values: list[Any]) -> Iterator[Tensor]:
         elif isinstance(value, Prepared):
             yield from (tensor for tensor in (value.keys, value.values, value.length) if tensor is not None)
         elif isinstance(value, Span):
-            for part in value.parts:
+            for part in dict.fromkeys((value, *value.parts)):
                 yield from (item for item in vars(part).values() if isinstance(item, Tensor))
                 if isinstance(part, nn.Module):
                     yield from part.parameters()

@@ -36,13 +36,17 @@ class Weighting(nn.Module):
     temperature: float = 1.0
 
     def __init_subclass__(cls, **options: object) -> None:
-        """A subclass that weighs in its own way has no built-in's name."""
+        """Refuse a subclass that would be passed by; one that weighs in its own way has no built-in's name."""
         super().__init_subclass__(**options)
-        if cls.forward is not Weighting.forward:
-            raise TypeError(
-                f"{cls.__name__} overrides `forward`, which not every backend calls: override `weigh(scores, mask)`, "
-                "which returns a Weighed"
-            )
+        for name, kind in (("forward", Weighting), ("__call__", nn.Module), ("fused_name", Weighting)):
+            if getattr(cls, name) is not getattr(kind, name):
+                raise TypeError(
+                    f"{cls.__name__} overrides `{name}`, which not every backend calls: override `weigh(scores, "
+                    "mask)`, which returns a Weighed"
+                )
+        home = next(each for each in cls.__mro__ if "weigh" in each.__dict__)
+        if cls.temperature is not Weighting.temperature and home.__module__ == __name__ and home is not Softmax:
+            raise TypeError(f"{cls.__name__} has a `temperature`, which {home.__name__} does not use: override `weigh`")
         if "name" not in cls.__dict__ and "weigh" in cls.__dict__:
             cls.name = "other"
 
@@ -62,7 +66,16 @@ class Weighting(nn.Module):
         self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None
     ) -> Float[Tensor, "*b n m"]:
         """The weights alone."""
-        return self.weigh(scores, mask).weights
+        return weigh_checked(self, scores, mask).weights
+
+
+def weigh_checked(weighting: Weighting, scores: Tensor, mask: Tensor | None) -> Weighed:
+    """What a weighting returns, refused where it is no Weighed."""
+    weighed: object = weighting.weigh(scores, mask)
+    if not isinstance(weighed, Weighed):
+        name, given = type(weighting).__name__, type(weighed).__name__
+        raise TypeError(f"{name}.weigh returned {given}, expected a Weighed, such as Weighed(weights)")
+    return weighed
 
 
 class Softmax(Weighting):

@@ -1,18 +1,19 @@
-"""A score, a span or a weighting of one's own is computed as it is written, whatever would be faster, or refused."""
+"""A score of one's own is computed as it is written, whatever would be faster, or refused; and heads of one's own."""
 
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from attention.test_own_weightings import Learnt, Renamed
 from torch import nn
 
 from regard.attention import Attention, Decoder, Heads, fused_stack, use_backend, watch
 from regard.attention.grid import GridAttention
 from regard.attention.score import Additive, Cosine, Dot, General, Score
-from regard.attention.span import Causal, Joined, Lengths, Mask, Monotonic, Packed, Span
-from regard.attention.weighting import Softmax, Weighed, Weighting
-from regard.errors import ArgumentError, BackendError
+from regard.attention.span import Causal, Lengths
+from regard.attention.weighting import Softmax
+from regard.errors import BackendError, ShapeError
 from regard.kernels import backends
 
 ROOT = Path(__file__).parents[2]
@@ -84,27 +85,6 @@ def test_a_score_by_the_recipe_in_heads():
         torch.testing.assert_close(look.scores[:, head], expected)
 
 
-def test_a_span_and_a_weighting_by_the_recipe():
-    assert "`narrow`" in recipe("span")
-    assert {"weigh", "Weighed"} <= set(re.findall(r"`(\w+)`", recipe("weighting")))
-
-    class Even(Span):
-        def narrow(self, limits, query):
-            return limits.with_mask(torch.arange(limits.keys) % 2 == 0)
-
-    class Squares(Weighting):
-        def weigh(self, scores, mask=None):
-            squares = scores.square() if mask is None else scores.square().masked_fill(~mask, 0.0)
-            return Weighed(squares / squares.sum(-1, keepdim=True))
-
-    x = torch.randn(2, 6, 4)
-    squares = (x @ x.mT).square() * (torch.arange(6) % 2 == 0)
-    attention = Attention(Dot(), span=Even(), weighting=Squares())
-    expected = squares / squares.sum(-1, keepdim=True) @ x
-    torch.testing.assert_close(attention(x, x), expected)
-    torch.testing.assert_close(attention.look(x, x).context, expected)
-
-
 # ---- what nobody would call
 
 
@@ -119,17 +99,6 @@ def test_a_score_that_overrides_forward_is_refused(kind):
         type("Mine", (kind,), {"forward": forward})
     with pytest.raises(TypeError, match="override `compare"):  # from a class beside it
         type("Mine", (type("Beside", (), {"forward": forward}), kind), {})
-
-
-@pytest.mark.parametrize("kind", [Weighting, Softmax])
-def test_a_weighting_that_overrides_forward_is_refused(kind):
-    with pytest.raises(TypeError, match=r"Mine overrides `forward`, .* override `weigh\(scores, mask\)`"):
-        type("Mine", (kind,), {"forward": lambda self, scores, mask=None: scores})
-
-
-def test_a_packed_span_that_narrows_is_refused():
-    with pytest.raises(TypeError, match="Mine overrides `narrow`, which is not called of a Packed span"):
-        type("Mine", (Packed,), {"narrow": lambda self, limits, query: limits})
 
 
 @pytest.mark.parametrize("form", ["other", "additive"])
@@ -258,113 +227,6 @@ def test_a_subclass_with_its_own_vector():
             torch.testing.assert_close(Attention(score)(query, keys), expected.softmax(-1) @ keys)
 
 
-class Renamed(Softmax):
-    name = "softmax"
-
-    def weigh(self, scores, mask=None):
-        return super().weigh(scores * 0, mask)
-
-
-class Learnt(Softmax):
-    def __init__(self):
-        Weighting.__init__(self)
-        self.warmth = nn.Parameter(torch.tensor(2.0))
-
-    @property
-    def temperature(self):
-        return self.warmth
-
-
-def test_a_softmax_of_ones_own_is_computed():
-    x = torch.randn(2, 5, 6)
-    attention = Attention(Dot(), weighting=Renamed())
-    assert attention.backend(x, x) == "dense"
-    for context in (attention(x, x), attention.look(x, x).context):
-        torch.testing.assert_close(context, x.mean(1, keepdim=True).expand_as(x))
-    with pytest.raises(ArgumentError, match="fold: Renamed given, expected Softmax"):
-        attention.fold(x, [(x, x)])
-
-
-def test_a_learned_temperature_has_its_gradient():
-    x = torch.randn(2, 5, 6)
-    for module in (Attention(Dot(), weighting=Learnt()), Heads(6, heads=2, weighting=Learnt())):
-        module(x, x).square().sum().backward()
-        (temperature,) = (p for name, p in module.named_parameters() if name.endswith("warmth"))
-        assert temperature.grad.abs() > 0
-        torch.testing.assert_close(module(x, x), module.look(x, x).context)
-
-
-# ---- spans
-
-
-class Backwards:
-    """Sees what its parent does not."""
-
-    def narrow(self, limits, query):
-        whole = super().narrow(limits, query).mask()
-        return limits.with_mask(torch.ones(1, limits.keys, dtype=torch.bool) if whole is None else ~whole)
-
-
-SPANS = {
-    "lengths": lambda bases: type("Mine", (*bases, Lengths), {})([3, 6]),
-    "causal": lambda bases: type("Mine", (*bases, Causal), {})(),
-    "monotonic": lambda bases: type("Mine", (*bases, Monotonic), {})(1),
-    "mask": lambda bases: type("Mine", (*bases, Mask), {})(torch.rand(7, 7) < 0.5),
-}
-
-
-def shown(name, span):
-    """What the backward one sees."""
-    i, j = torch.arange(7)[:, None], torch.arange(7)
-    if name == "lengths":
-        return j >= torch.tensor([3, 6])[:, None, None]
-    return {"causal": j > i, "monotonic": (i - j).abs() > 1}[name] if name != "mask" else ~span.mask
-
-
-@pytest.mark.parametrize("name", SPANS)
-def test_a_span_that_narrows_in_its_own_way_is_asked(name):
-    span, x, attention = SPANS[name]((Backwards,)), torch.randn(2, 7, 6), Attention(Dot())
-    mask = shown(name, span)
-    weights = (x @ x.mT).masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num(0.0)
-    for given in (span, Lengths([7, 7]) & span):
-        torch.testing.assert_close(attention(x, x, span=given), weights @ x)
-        torch.testing.assert_close(attention.look(x, x, span=given).context, weights @ x)
-
-
-@pytest.mark.parametrize("name", ["causal", "monotonic", "mask"])
-def test_beside_packed_sequences_it_is_asked_too(name):
-    x, packed, attention = torch.randn(7, 6), Packed([0, 7]), Attention(Dot())
-    span = SPANS[name]((Backwards,))
-    weights = (x @ x.mT).masked_fill(~shown(name, span), -torch.inf).softmax(-1).nan_to_num(0.0)
-    torch.testing.assert_close(attention(x, x, span=packed & span), weights @ x)
-    query, prepared = attention.inputs(x, x, None)
-    call = attention.packed_call(query, prepared, packed, [span])
-    assert attention.request(call, packed=True, spans=[span]).mask, "kernels for packed sequences do not know it"
-    assert not fused_stack.short(packed & span, windows=True)
-    assert fused_stack.short(packed & Causal(), windows=True)
-
-
-def test_joined_spans_of_ones_own_are_asked():
-    class Either(Joined):
-        def narrow(self, limits, query):
-            masks = [part.narrow(limits, query).mask() for part in self.parts]
-            return limits.with_mask(masks[0] | masks[1])
-
-    x, attention = torch.randn(2, 7, 6), Attention(Dot())
-    i, j = torch.arange(7)[:, None], torch.arange(7)
-    mask = ((j <= i) | (j < 3)) & (j < 6)
-    weights = (x @ x.mT).masked_fill(~mask, -torch.inf).softmax(-1)
-    span = Either([Causal(), Lengths([3, 3])]) & Lengths([6, 6])
-    torch.testing.assert_close(attention(x, x, span=span), weights @ x)
-
-
-def test_a_decoder_does_not_drop_a_span_of_ones_own():
-    decoder, memory = Decoder(8, heads=2, layers=1).eval(), torch.randn(2, 7, 8)
-    for name in ("lengths", "mask"):
-        with pytest.raises(ArgumentError, match="memory_span: .* given, expected Lengths or Mask"):
-            decoder.start(memory, 4, memory_span=SPANS[name]((Backwards,)))
-
-
 # ---- heads
 
 
@@ -419,3 +281,81 @@ def test_a_score_or_weighting_of_ones_own_is_what_the_forward_computes():
     for attention in (Attention(Opposite()), Attention(Dot(), weighting=Even())):
         assert attention.backend(x, x) == "dense"
         torch.testing.assert_close(attention(x, x), attention.look(x, x).context)
+
+
+# ---- every other name that a score has
+
+
+class TwoArguments(Score):
+    """`compare` as one would first write it, without the index of the first key."""
+
+    def compare(self, query, keys):
+        return query @ keys.mT
+
+
+def test_a_comparison_need_not_take_the_index_of_the_first_key():
+    attention, x = Attention(TwoArguments()), torch.randn(2, 7, 6)
+    expected = Attention(Dot())(x, x)
+    blocks = [(x[:, :3], None), (x[:, 3:], None)]
+    for context in (attention(x, x), attention.look(x, x).context, attention.fold(x, blocks)):
+        torch.testing.assert_close(context, expected)
+    heads = Heads(6, heads=2, score=lambda width: TwoArguments())
+    plain = Heads(6, heads=2, score=lambda width: Dot())
+    plain.load_state_dict(heads.state_dict())
+    torch.testing.assert_close(heads(x), plain(x))
+
+
+def test_one_that_takes_the_index_is_given_it():
+    class Slope(Score):
+        def compare(self, query, keys, first=0):
+            return (first + torch.arange(keys.shape[-2])).expand(*query.shape[:-1], -1) * 0.5
+
+    attention, x = Attention(Slope()), torch.randn(2, 7, 6)
+    torch.testing.assert_close(attention.fold(x, [(x[:, :3], None), (x[:, 3:], None)]), attention(x, x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        (Dot, "__call__", "which attention does not call: override `compare"),
+        (Dot, "fused_form", "which follows from `form` and `compare`"),
+        (Additive, "scale", "which only a bilinear score has: override `compare`"),
+        (Dot, "vector", "which only an Additive score has: override `compare`"),
+        (General, "vector", "which only an Additive score has: override `compare`"),
+    ],
+)
+def test_what_would_be_passed_by_is_refused(kind, name, says):
+    method = lambda self, *given: 1.0  # noqa: E731
+    with pytest.raises(TypeError, match=f"Mine overrides `{name}`, {says}"):
+        type("Mine", (kind,), {name: method if name in ("__call__", "scale") else property(method)})
+
+
+def test_it_is_not_refused_where_the_comparison_is_its_own():
+    class Mine(Additive):
+        def scale(self, width):
+            return 0.5
+
+        def compare(self, query, keys, first=0):
+            return super().compare(query, keys, first) * self.scale(self.hidden)
+
+    score, x = Mine(6, 6, hidden=4), torch.randn(2, 5, 6)
+    look = Attention(score).look(x, x)
+    torch.testing.assert_close(
+        look.scores, 0.5 * torch.tanh(score.query(x)[:, :, None] + score.key(x)[:, None]) @ score.v
+    )
+    torch.testing.assert_close(Attention(score)(x, x), look.context)
+
+
+def test_its_own_check_is_asked_in_heads_too():
+    class Even(Dot):
+        def check(self, query_width, key_width):
+            if query_width % 2:
+                raise ValueError(f"mine: {query_width}")
+
+    Heads(8, heads=2, score=lambda width: Even())
+    with pytest.raises(ValueError, match="mine: 3"):
+        Heads(6, heads=2, score=lambda width: Even())
+    with pytest.raises(ValueError, match="mine: 5"):
+        Attention(Even())(torch.randn(2, 5), torch.randn(3, 5))
+    with pytest.raises(ShapeError, match="query: width 3 given, General expects 4"):
+        Heads(6, heads=2, score=lambda width: General(4, 4))
