@@ -17,6 +17,7 @@ from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError, RegardError
 from regard.models import kinds
 from regard.models.contract import Tokens
+from regard.models.transformer.config import TransformerConfig
 
 TINY = Sizes(vocabulary=27, size=16, heads=2, layers=1, hidden=24)
 ROWS, LENGTH = 5, 4
@@ -248,7 +249,7 @@ def test_ctranslate2_scores_as_we_do(tmp_path, norm, positions, tied):
     """Every parameter is random, so that none can be left behind unseen; there are two vocabularies where there may."""
     ctranslate2 = pytest.importorskip("ctranslate2")
     torch.manual_seed(4)
-    config = kinds.Transformer(
+    config = TransformerConfig(
         size=12, heads=3, layers=2, decoder_layers=1, hidden=20, norm=norm, positions=positions, tied=tied, length=30
     )
     sizes = (31, 31) if tied == "all" else (31, 42)
@@ -270,7 +271,7 @@ def test_ctranslate2_scores_as_we_do(tmp_path, norm, positions, tied):
 
 def test_what_a_peer_cannot_be_is_refused(tmp_path):
     def build(**options):
-        return kinds.build("transformer", kinds.Transformer(size=8, heads=2, layers=1, hidden=8, **options), 20, 20)
+        return kinds.build("transformer", TransformerConfig(size=8, heads=2, layers=1, hidden=8, **options), 20, 20)
 
     with pytest.raises(ArgumentError, match="rotary positions, joined by add, given"):
         decoding_peers.convert(build(positions="rotary"), tmp_path, [], [])

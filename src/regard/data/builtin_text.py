@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Literal
 
+from regard.data.builtin import edition_of, generate
 from regard.data.settings import GOLD, CorpusSettings, DataSettings
 from regard.errors import ArgumentError, ConfigError
 from regard.io.pharaoh import pharaoh
@@ -25,8 +26,6 @@ def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], co
 
     A small corpus may have fewer pairs for validation, but not for training.
     """
-    from regard.data.builtin import generate
-
     names = [str(folder / f"{split}.{end}") for end in ("source", "target", "align")]
     corpus = CorpusSettings(names[0], names[1], alignment=names[2] if data.alignment == GOLD else None)
     seed, options = data.builtin_seed, data.options()
@@ -47,6 +46,4 @@ def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], co
 
 def fingerprint(data: DataSettings) -> list[object]:
     """What is generated, and by which edition of the corpora."""
-    from regard.data.builtin import EDITION
-
-    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), EDITION]
+    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), edition_of(str(data.builtin))]

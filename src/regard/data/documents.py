@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from regard.data import cache, sentence_split
+from regard.data.builtin import generate
 from regard.data.corpus import pairs
 from regard.data.first_pass import Survey, look_over, names
 from regard.data.prepare import Pair, Prepared, Reading, Rows, Say, prepared
@@ -93,8 +94,6 @@ class Labelled(Reading):
     def known_by(self, splitter: Splitter) -> str:
         """A person's own splitter is known by what it makes of the first documents, as code cannot be compared."""
         if self.data.builtin:
-            from regard.data.builtin import generate
-
             examples = generate(str(self.data.builtin), PROBE, seed=self.data.builtin_seed, **self.data.options())
             texts = [example.source for example in examples]
         else:

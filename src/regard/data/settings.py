@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import option, shown, suggestion
+from regard.data.builtin import CORPORA, generate
 from regard.errors import ArgumentError, ConfigError
 from regard.reading import Unreadable, parse_toml
 
 __all__ = ["GOLD", "CorpusSettings", "DataSettings", "TokenizerSettings", "cache_folder"]
 
 TABLES = (".tsv", ".jsonl", ".json")
-SPECIAL = {"reviews": "documents", "scenes": "pictures"}  # built-in corpora that are no pairs of texts
 GOLD = "gold"  # the links that a built-in corpus has
 COLUMNS = 10_000
 TAG = 100  # characters of a word that is put before sources
@@ -188,7 +188,7 @@ class DataSettings:
         """Refuse links beside what has no pairs of sentences, and gold ones of a person's own files."""
         if self.alignment is None:
             return
-        if self.builtin is not None and self.builtin not in SPECIAL:
+        if self.builtin is not None and self.reads == "text":
             if self.alignment != GOLD:
                 raise ConfigError(
                     "alignment", f'{shown(self.alignment)} given with a built-in corpus, expected "{GOLD}"'
@@ -210,10 +210,8 @@ class DataSettings:
         if not any(getattr(self, name) for name in PLACES):
             raise ConfigError("data.source", f"missing; give source and target, or {', '.join(PLACES[1:])}")
         if self.builtin:
-            from regard.data.builtin import NAMES, generate
-
-            if self.builtin not in NAMES:
-                raise ConfigError("data.builtin", f"{shown(self.builtin)} given{suggestion(self.builtin, NAMES)}")
+            if self.builtin not in CORPORA:
+                raise ConfigError("data.builtin", f"{shown(self.builtin)} given{suggestion(self.builtin, CORPORA)}")
             try:
                 generate(self.builtin, 0, seed=self.builtin_seed, pair=self.pair, **self.options())
             except ArgumentError as error:
@@ -224,7 +222,7 @@ class DataSettings:
     def reads(self) -> Reads | None:
         """What there is to be read: sentences, documents or pictures; None where no data is named."""
         if self.builtin:
-            return SPECIAL.get(self.builtin, "text")  # type: ignore[return-value]
+            return CORPORA[self.builtin].form if self.builtin in CORPORA else "text"
         return "documents" if self.documents else "pictures" if self.images else "text" if self.training else None
 
     def labelled(self, path: str) -> CorpusSettings:

@@ -1,8 +1,9 @@
 """Claims from the literature, each run and set beside its numbers. A folder a claim; `STUDIES` is the table.
 
-A study is `run(seed=0, quick=False) -> Page`; one that trains its systems is `run(Setting) -> Page`. One that does
-both has a second module for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing
-heavy is imported until one is run.
+In a folder, `claim` has the systems, the page and its verdicts, `measure` what is measured, `draw` tables and plots. A
+study is `run(seed=0, quick=False) -> Page`; one that trains its systems is `run(Setting) -> Page`. One that does both
+has a second module for what it trains, `training.run(Setting) -> Part`, which its page is joined with. Nothing heavy is
+imported until one is run.
 """
 
 import difflib
@@ -13,48 +14,84 @@ from regard.errors import CommandError
 from regard.studies.setting import Setting
 
 if typing.TYPE_CHECKING:
-    from regard.studies.page import Page
+    from collections.abc import Callable
+
+    from regard.studies.page import Page, Part
 
 __all__ = ["STUDIES", "Study", "run"]
 
 
 class Study(typing.NamedTuple):
-    """What a study is about, and the folder of what runs it."""
+    """A row of STUDIES: what a study is about, and the functions that run it.
+
+    A function is given by itself, or by its dotted name, and is then imported when the study is run.
+    """
 
     claim: str
-    module: str
-    trained: bool = False
-    training: bool = False  # whether its folder has a part that is trained, too
+    run: "Callable[..., Page] | str"
+    trained: bool = False  # whether it trains all that it measures, and takes a Setting
+    training: "Callable[[Setting], Part] | str | None" = None  # what it trains beside what it measures without
 
 
 STUDIES = {
     "fixed-context": Study(
-        "a fixed context forgets long sentences, and attention does not", "fixed_context", trained=True
+        "a fixed context forgets long sentences, and attention does not",
+        "regard.studies.fixed_context.claim.run",
+        trained=True,
     ),
-    "luong-table": Study("global and local attention with every score, side by side", "luong_table", trained=True),
-    "soft-hard": Study("captions by soft, hard and straight-through attention", "soft_hard", trained=True),
+    "luong-table": Study(
+        "global and local attention with every score, side by side",
+        "regard.studies.luong_table.claim.run",
+        trained=True,
+    ),
+    "soft-hard": Study(
+        "captions by soft, hard and straight-through attention", "regard.studies.soft_hard.claim.run", trained=True
+    ),
     "scaling": Study(
         "dot products are divided by √d to keep the softmax where its gradient lives",
-        "scaling",
-        training=True,
+        "regard.studies.scaling.claim.run",
+        training="regard.studies.scaling.training.run",
     ),
-    "gradient": Study("gradients fade with distance in a recurrent network and do not in attention", "gradient"),
+    "gradient": Study(
+        "gradients fade with distance in a recurrent network and do not in attention",
+        "regard.studies.gradient.claim.run",
+    ),
     "positions": Study(
         "attention does not see order: what is blind to it, what breaks that, and what that buys",
-        "positions",
-        training=True,
+        "regard.studies.positions.claim.run",
+        training="regard.studies.positions.training.run",
     ),
-    "heads": Study("several heads are better than one, and too many are not", "heads", trained=True),
+    "heads": Study(
+        "several heads are better than one, and too many are not", "regard.studies.heads.claim.run", trained=True
+    ),
     "parallel": Study(
         "self-attention takes one step, and one layer from the first word to the last",
-        "parallel",
-        training=True,
+        "regard.studies.parallel.claim.run",
+        training="regard.studies.parallel.training.run",
     ),
-    "intra": Study("an LSTM that looks back at all its states predicts better than an LSTM", "intra", trained=True),
-    "documents": Study("words and sentences that are weighed tell more than their mean", "documents", trained=True),
-    "convnet": Study("self-attention in a ConvNet relates places that are far apart", "convnet", trained=True),
-    "alignment": Study("attention aligns words: by mechanism, by head, by training step", "alignment", trained=True),
-    "relations": Study("self-attention finds a word's head without being told", "relations", trained=True),
+    "intra": Study(
+        "an LSTM that looks back at all its states predicts better than an LSTM",
+        "regard.studies.intra.claim.run",
+        trained=True,
+    ),
+    "documents": Study(
+        "words and sentences that are weighed tell more than their mean",
+        "regard.studies.documents.claim.run",
+        trained=True,
+    ),
+    "convnet": Study(
+        "self-attention in a ConvNet relates places that are far apart",
+        "regard.studies.convnet.claim.run",
+        trained=True,
+    ),
+    "alignment": Study(
+        "attention aligns words: by mechanism, by head, by training step",
+        "regard.studies.alignment.claim.run",
+        trained=True,
+    ),
+    "relations": Study(
+        "self-attention finds a word's head without being told", "regard.studies.relations.claim.run", trained=True
+    ),
 }
 
 
@@ -68,10 +105,18 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | Non
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise CommandError(f"there is no study {name!r}{hint} (there are {', '.join(STUDIES)})")
     study = STUDIES[name]
-    module = importlib.import_module(f"regard.studies.{study.module}.claim")
     if study.trained:
-        return module.run(setting or Setting(seeds=(seed,), quick=quick))
-    page: Page = module.run(seed=seed, quick=quick)
-    if not study.training or setting is None:
+        page: Page = function(study.run)(setting or Setting(seeds=(seed,), quick=quick))
         return page
-    return page.joined(importlib.import_module(f"regard.studies.{study.module}.training").run(setting))
+    page = function(study.run)(seed=seed, quick=quick)
+    if study.training is None or setting is None:
+        return page
+    return page.joined(function(study.training)(setting))
+
+
+def function(given: "Callable[..., typing.Any] | str") -> "Callable[..., typing.Any]":
+    """Import a function by its dotted name, or return it as it is."""
+    if not isinstance(given, str):
+        return given
+    module, _, name = given.rpartition(".")
+    return typing.cast("Callable[..., typing.Any]", getattr(importlib.import_module(module), name))

@@ -1,5 +1,6 @@
 """Built-in corpora, what holds for all of them: different, the same again, split by the source."""
 
+import dataclasses
 import hashlib
 import itertools
 import subprocess
@@ -8,7 +9,9 @@ import sys
 import pytest
 
 from regard.data import builtin
-from regard.data.builtin import NAMES, Example, generate, options_of, split_of
+from regard.data.builtin import CORPORA, BuiltIn, Example, edition_of, generate, options_of, split_of
+from regard.data.builtin.files import write
+from regard.data.settings import DataSettings
 from regard.errors import ArgumentError
 
 # What the edition of the corpora generates, for a hundred examples of each: with another one a cache or a run that was
@@ -26,7 +29,7 @@ GENERATED = {
 FURTHER = {"phrasebook": {"pair": "en-fr"}, "scenes": {"question": "which-size"}}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORPORA)
 def test_the_edition_is_what_is_generated(name):
     code = hashlib.sha256()
     for options in [{}, *([FURTHER[name]] if name in FURTHER else [])]:
@@ -38,7 +41,7 @@ def test_the_edition_is_what_is_generated(name):
     assert (builtin.EDITION[:8], code.hexdigest()[:16]) == ("9dfef61b", GENERATED[name])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORPORA)
 def test_examples_are_different_and_well_formed(name):
     examples = list(generate(name, 300, seed=3))
     assert len(examples) == len({example.source for example in examples}) == 300
@@ -53,7 +56,7 @@ def test_examples_are_different_and_well_formed(name):
         assert example.alignment
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORPORA)
 def test_the_same_arguments_give_the_same_examples(name):
     first = list(generate(name, 60, seed=5))
     assert list(generate(name, 60, seed=5)) == first
@@ -171,3 +174,35 @@ def test_nothing_heavy_is_imported():
 def test_options_are_listed():
     assert options_of("copy") == {"longest": 12, "shortest": 3, "symbols": 26}
     assert "pair" not in options_of("phrasebook")
+
+
+class Halves:
+    """A corpus from elsewhere: even numbers, and half of each."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        highest: int = 1000
+
+    @staticmethod
+    def draw(random, wanted, options):
+        while True:
+            number = int(random() * options.highest)
+            yield Example(str(2 * number), str(number), ((0, 0),)) if wanted(str(2 * number)) else None
+
+    @staticmethod
+    def every(wanted, options):
+        return None
+
+
+def test_a_corpus_from_elsewhere(monkeypatch, tmp_path):
+    monkeypatch.setitem(CORPORA, "halves", BuiltIn("even numbers", Halves))
+    assert options_of("halves") == {"highest": 1000}
+    for example in generate("halves", 20, highest=500):
+        assert int(example.source) == 2 * int(example.target) < 1000
+    assert edition_of("halves") != edition_of("copy") == builtin.EDITION
+    assert DataSettings(builtin="halves").reads == "text"
+    DataSettings(builtin="halves", builtin_options=("highest=500",)).require()
+    written = dict(write("halves", tmp_path, {"train": 5}))
+    assert {path.name: lines for path, lines in written.items()} == dict.fromkeys(
+        ("train.source", "train.target", "train.align"), 5
+    )

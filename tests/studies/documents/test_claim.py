@@ -131,9 +131,7 @@ def test_a_page_of_two_tasks(tmp_path, monkeypatch, short):
 
 def test_forms_of_the_study(monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        documents, "built_in", lambda *given, **options: asked.append((*given, *options.values())) or REAL
-    )
+    monkeypatch.setattr(claim, "built_in", lambda *given, **options: asked.append((*given, *options.values())) or REAL)
     monkeypatch.setattr(claim, "imdb", lambda *given: asked.append(given) or REAL)
     folder = Path("corpora")
     settings = Setting(quick=True), Setting(), Setting(quick=True, data=folder), Setting(data=folder)

@@ -88,7 +88,7 @@ def test_perplexity_and_error_rates_are_what_others_say_of_the_run(few, tmp_path
 def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
     kept = ("global-dot", "local-p-general", "unfed-global-dot")
     monkeypatch.setattr(
-        luong_table, "tables", lambda setting, corpus: {name: cut(tables(setting, corpus))[name] for name in kept}
+        claim, "tables", lambda setting, corpus: {name: cut(tables(setting, corpus))[name] for name in kept}
     )
     monkeypatch.setattr(claim, "verdicts", lambda found: [])  # those of all are judged in their own test
     monkeypatch.setattr("regard.studies.luong_table.window_cost.LENGTHS", (16, 32))

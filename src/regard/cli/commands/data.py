@@ -25,17 +25,17 @@ def data(
     show: Annotated[bool, typer.Option("--list", help="List the corpora with their options and exit.")] = False,
 ) -> None:
     """Write a built-in corpus as files: sentences, gold alignments, heads; documents; pictures with captions."""
-    from regard.data.builtin import NAMES, known, options_of
+    from regard.data.builtin import CORPORA, known, options_of
     from regard.data.builtin.files import write
     from regard.io.output import check_link
 
     if show:
-        for each, what in NAMES.items():
-            print(f"{each:12}{what}")
+        for each, row in CORPORA.items():
+            print(f"{each:12}{row.about}")
             print(f"{'':12}{'  '.join(f'{option}={value}' for option, value in options_of(each).items())}")
         return
     if name is None:
-        raise CommandError(f"which corpus? there are {', '.join(NAMES)}")
+        raise CommandError(f"which corpus? there are {', '.join(CORPORA)}")
     allowed = options_of(name)
     if out is None:
         raise CommandError("where to? --out DIR is missing")

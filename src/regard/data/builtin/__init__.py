@@ -13,30 +13,60 @@ import dataclasses
 import difflib
 import hashlib
 import importlib
+import inspect
 import random
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Literal, get_args
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
 from regard.data.builtin.example import Corpus, Example, whole
 from regard.errors import ArgumentError
 
-__all__ = ["EDITION", "NAMES", "Example", "Split", "generate", "options_of", "split_of"]
+__all__ = [
+    "CORPORA",
+    "EDITION",
+    "BuiltIn",
+    "Example",
+    "Split",
+    "edition_of",
+    "generate",
+    "has_pair",
+    "options_of",
+    "split_of",
+]
 
 Split = Literal["train", "valid", "test"]
 
-NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "phrasebook": "sentences of everyday life, English to German or French, from a synchronous grammar",
-        "numbers": "written numerals to digits, or back; English, German, French",
-        "dates": "dates in many written forms to ISO 8601, or back",
-        "reverse": "sequences of symbols, reversed",
-        "sort": "sequences of numbers, sorted",
-        "copy": "sequences of symbols, copied",
-        "scenes": "drawn shapes and captions of them, or questions about two places of the picture",
-        "reviews": "labelled documents: opinions, many of them denied, with the words that decide",
-    }
-)
+
+class BuiltIn(NamedTuple):
+    """A row of CORPORA: what a corpus is about, where its code is, and what it is made of."""
+
+    about: str
+    corpus: Corpus | str  # a module, or anything with its names; or its dotted name, imported when it is asked for
+    form: Literal["text", "documents", "pictures"] = "text"
+
+
+CORPORA = {
+    "phrasebook": BuiltIn(
+        "sentences of everyday life, English to German or French, from a synchronous grammar",
+        "regard.data.builtin.phrasebook",
+    ),
+    "numbers": BuiltIn("written numerals to digits, or back; English, German, French", "regard.data.builtin.numbers"),
+    "dates": BuiltIn("dates in many written forms to ISO 8601, or back", "regard.data.builtin.dates"),
+    "reverse": BuiltIn("sequences of symbols, reversed", "regard.data.builtin.reverse"),
+    "sort": BuiltIn("sequences of numbers, sorted", "regard.data.builtin.sort"),
+    "copy": BuiltIn("sequences of symbols, copied", "regard.data.builtin.copy"),
+    "scenes": BuiltIn(
+        "drawn shapes and captions of them, or questions about two places of the picture",
+        "regard.data.builtin.scenes",
+        "pictures",
+    ),
+    "reviews": BuiltIn(
+        "labelled documents: opinions, many of them denied, with the words that decide",
+        "regard.data.builtin.reviews",
+        "documents",
+    ),
+}
 # What the corpora generate, as a name that caches and runs are known by: the hash of the code that first generated it.
 # It stays while the same arguments give the same examples, however the code is written; a test says when they do not.
 EDITION = "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7"
@@ -49,9 +79,10 @@ def generate(
 ) -> Iterator[Example]:
     """`count` different examples of a corpus, one at a time.
 
-    `pair` is of the phrasebook: en-de or en-fr. Other options are the corpus's own, see its module; `options_of` lists
-    them. A corpus that has fewer different examples in this split gives them all and then raises an ArgumentError that
-    says how many there were. What is kept in memory is eight bytes' hash of each source.
+    `pair` is of a corpus of two languages, as the phrasebook is: en-de or en-fr. Other options are the corpus's own,
+    see its module; `options_of` lists them. A corpus that has fewer different examples in this split gives them all and
+    then raises an ArgumentError that says how many there were. What is kept in memory is eight bytes' hash of each
+    source.
     """
     module = corpus(name)
     whole("count", count, 0, 10**12)
@@ -62,7 +93,7 @@ def generate(
     for option in options:
         if option not in allowed:
             raise ArgumentError(f"{name}: there is no option {option!r}, {known(tuple(allowed), option)}")
-    if name == "phrasebook":
+    if has_pair(name):
         options["pair"] = pair
     return _stream(name, module, count, seed, split, module.Options(**options))
 
@@ -78,12 +109,27 @@ def split_of(source: str) -> Split:
     return _split(_hash(source))
 
 
+def has_pair(name: str) -> bool:
+    """Whether a corpus is of two languages, which its option `pair` names."""
+    return any(field.name == "pair" for field in dataclasses.fields(corpus(name).Options))
+
+
+def edition_of(name: str) -> str:
+    """What a corpus is known by in caches and runs: EDITION, and of one from elsewhere the hash of its code."""
+    module: Any = corpus(name)
+    if str(getattr(module, "__name__", "")).startswith(f"{__name__}."):
+        return EDITION
+    return hashlib.sha256(Path(inspect.getfile(module.draw)).read_bytes()).hexdigest()
+
+
 def corpus(name: str) -> Corpus:
-    """The module of a corpus."""
-    if name not in NAMES:
-        raise ArgumentError(f"there is no built-in corpus {name!r}, {known(tuple(NAMES), name)}")
-    module: Any = importlib.import_module(f"regard.data.builtin.{name}")
-    return module
+    """The code of a corpus."""
+    if name not in CORPORA:
+        raise ArgumentError(f"there is no built-in corpus {name!r}, {known(tuple(CORPORA), name)}")
+    found: Any = CORPORA[name].corpus
+    if isinstance(found, str):
+        found = importlib.import_module(found)
+    return found
 
 
 def known(names: tuple[str, ...], wrong: object) -> str:

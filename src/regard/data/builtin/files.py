@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from regard.data.builtin import Example, Split, generate
+from regard.data.builtin import CORPORA, Example, Split, generate, has_pair
 from regard.data.builtin.scenes import Pictured
 from regard.disk import remove_leftovers, replacing
 from regard.errors import ArgumentError
@@ -28,7 +28,6 @@ from regard.io.pharaoh import pharaoh
 
 __all__ = ["write"]
 
-DOCUMENTS = ("reviews",)  # corpora whose target is a label
 Written = Callable[[str, Example], tuple[str, ...]]  # from an example and its number to its line in each file
 
 
@@ -50,12 +49,12 @@ def write(
     streams = {
         split: generate(name, n, seed=seed, split=split, pair=pair, **options) for split, n in counts.items() if n
     }
-    sides = tuple(pair.split("-")) if name == "phrasebook" else ("source", "target")
-    ends = [*sides, "align", *(f"{side}.heads" for side in sides if name == "phrasebook")]
+    sides = tuple(pair.split("-")) if has_pair(name) else ("source", "target")
+    ends = [*sides, "align", *(f"{side}.heads" for side in sides if has_pair(name))]
     written: Written = lines
-    if name in DOCUMENTS:
+    if CORPORA[name].form == "documents":
         ends, written = ["tsv", "align"], labelled
-    if name == "scenes":
+    if CORPORA[name].form == "pictures":
         asked = options.get("question", "none") != "none"
         ends, written = ["labels.tsv" if asked else "captions.tsv", "gold.jsonl"], album(folder / "images")
     if not force:

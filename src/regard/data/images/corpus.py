@@ -152,7 +152,7 @@ def hold_out(rows: Rows, data: DataSettings) -> None:
 def check_scenes(data: DataSettings, task: str) -> None:
     """Refuse options that do not go with the task."""
     options = data.options()
-    if data.builtin != "scenes":
+    if data.reads != "pictures":
         raise ConfigError("data.builtin", f'"{data.builtin}" given, which has no pictures; expected "scenes"')
     if "size" in options:
         raise ConfigError("data.builtin_options", "size given; the pictures are drawn as large as data.image_size says")
@@ -167,7 +167,7 @@ def drawn_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Picture
     """Scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
-        stream = generate("scenes", count, seed=data.builtin_seed, split=split, size=size, **data.options())
+        stream = generate(str(data.builtin), count, seed=data.builtin_seed, split=split, size=size, **data.options())
         try:
             for i, example in enumerate(stream):
                 yield f"{split}-{i:06d}", cast(Pictured, example)

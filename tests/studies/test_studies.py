@@ -1,0 +1,39 @@
+"""The table of studies: every row leads to its functions, and a row of one's own is run as they are."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from regard.errors import CommandError
+from regard.studies import STUDIES, Study, function, run
+from regard.studies.setting import Setting
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_row_leads_to_its_functions(name):
+    study = STUDIES[name]
+    assert study.run.split(".")[2] == name.replace("-", "_")  # the folder that a reader would guess
+    parameters = inspect.signature(function(study.run)).parameters
+    assert list(parameters) == (["setting"] if study.trained else ["seed", "quick"])
+    if study.training is not None:
+        assert list(inspect.signature(function(study.training)).parameters) == ["setting"]
+
+
+def test_a_row_of_ones_own(monkeypatch):
+    monkeypatch.setitem(STUDIES, "plain", Study("a claim", lambda seed, quick: (seed, quick)))
+    monkeypatch.setitem(STUDIES, "taught", Study("a claim", lambda setting: setting, trained=True))
+    assert run("plain", seed=3, quick=True) == (3, True)
+    assert run("taught", seed=3, quick=True) == Setting(seeds=(3,), quick=True)
+    assert run("taught", setting=Setting(seeds=(1, 2))).seeds == (1, 2)
+
+
+def test_no_such_study():
+    with pytest.raises(CommandError, match="there is no study 'scalin'; did you mean 'scaling'?"):
+        run("scalin")
+
+
+def test_the_table_is_read_without_torch():
+    code = "import sys, regard.studies; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
