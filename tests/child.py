@@ -1,6 +1,5 @@
 """A command, or any work, in a process of its own that is forked from this one, where torch is loaded already."""
 
-import importlib
 import os
 import resource
 import signal
@@ -90,17 +89,12 @@ def ended(work: Callable[[], object]) -> int:
 
 def regard(*arguments: object, **options) -> Ended:
     """The command line; what it imports is imported here, once for all."""
+    from regard import measured, report  # noqa: F401
     from regard.cli.main import main
-
-    for name in (
-        "report",
-        "measured",
-        "decoding.file",
-        "decoding.bar",
-        "evaluation.evaluate",
-        "inspection.collect.ablation",
-    ):
-        importlib.import_module(f"regard.{name}")
+    from regard.decoding import translate_file  # noqa: F401
+    from regard.evaluation import text  # noqa: F401
+    from regard.inspection.collect import ablation  # noqa: F401
+    from regard.io import output  # noqa: F401
 
     def command() -> None:
         sys.argv = ["regard", *map(str, arguments)]

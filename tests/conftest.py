@@ -4,7 +4,7 @@ import os
 import random
 import signal
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
@@ -90,6 +90,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="session")
+def furnish(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A new folder with tiny trained runs in it; see `furnished.py`."""
+    from furnished import furnish_in, shared_root
+
+    def make(**runs: str) -> Path:
+        return furnish_in(shared_root(tmp_path_factory), tmp_path_factory.mktemp("desk"), **runs)
+
+    return make
 
 
 @pytest.fixture

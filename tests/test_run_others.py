@@ -13,17 +13,12 @@ from regard.tasks.start import start
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("others")
-    start(caption_table(home), home / "captions")
-    start(question_table(home), home / "questions")
-    for kind in ("han", "encoder", "lstmn"):
-        start(document_table(home, kind), home / kind)
-    return home
+def home(furnish):
+    return furnish(captions="captioner", questions="convnet", han="han", encoder="encoder", lstmn="lstmn")
 
 
 def files(home, name="captioned"):
-    return sorted((home / name / "pictures").glob("*.png"))
+    return sorted((home / "data" / name / "pictures").glob("*.png"))
 
 
 def test_captions_of_files_and_of_their_pixels(home):
@@ -140,7 +135,7 @@ def test_weights_of_a_backbone_are_read_once(tmp_path):
 
 def test_gone_on_with_other_documents(home, tmp_path):
     """Labels keep their places, and one that the run does not know is left out, not learned."""
-    lines = (home / "documents" / "reviews.tsv").read_text().splitlines(keepends=True)[:10]
+    lines = (home / "data" / "documents" / "reviews.tsv").read_text().splitlines(keepends=True)[:10]
     (tmp_path / "more.tsv").write_text("".join(lines) + "mixed\tNeither good nor bad.\n")
     table = document_table(home)
     table["data"] |= {"documents": str(tmp_path / "more.tsv"), "held_out": 0.3}

@@ -12,17 +12,14 @@ import zlib
 from pathlib import Path
 
 import pytest
-import torch
 from child import regard
 from PIL import Image
-from tiny import caption_table, document_table, question_table, table
 
 from regard.data.documents import prepare_documents
 from regard.data.images.caption_files import pictures_in, survey
 from regard.data.images.prepare import prepare_images
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
-from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 WORD = TokenizerSettings(kind="word")
@@ -31,21 +28,15 @@ NOT_UTF8 = os.fsdecode(b"caf\xe9.png")
 
 
 @pytest.fixture(scope="module")
-def furnished(tmp_path_factory) -> Path:
+def furnished(furnish) -> Path:
     """Runs that caption and classify pictures, one that translates, and one that classifies documents."""
-    folder, threads = tmp_path_factory.mktemp("odd"), torch.get_num_threads()
-    start(caption_table(folder), folder / "captions")
-    start(question_table(folder), folder / "questions-run")
-    start(table(folder, training__steps=2), folder / "run")
-    start(document_table(folder), folder / "reviews")
-    torch.set_num_threads(threads)
-    return folder
+    return furnish(captions="captioner", questions="convnet", run="transformer", reviews="han")
 
 
 @pytest.fixture
 def album(furnished, tmp_path) -> Path:
     """Pictures with captions, and everything odd that may lie between them."""
-    shutil.copytree(furnished / "captioned", tmp_path / "album")
+    shutil.copytree(furnished / "data" / "captioned", tmp_path / "album")
     folder = tmp_path / "album" / "pictures"
     (folder / "loop.jpg").symlink_to("loop.jpg")
     (folder / "ring").symlink_to("ring")
@@ -235,7 +226,8 @@ def test_a_document_that_is_odd_is_left_out(tmp_path, form, odd):
 
 
 def test_measuring_documents_goes_on(furnished, tmp_path):
-    rows = [line.split("\t") for line in (furnished / "documents" / "reviews.tsv").read_text().splitlines()][:4]
+    lines = (furnished / "data" / "documents" / "reviews.tsv").read_text().splitlines()
+    rows = [line.split("\t") for line in lines[:4]]
     path = tmp_path / "test.tsv"
     path.write_text("".join(f"{label}\t{text}\n" for label, text in rows) + "no tab\n\tno label\nodd\tlabel\n")
     shown = regard("eval", furnished / "reviews", "--documents", path, "--json", *ON_CPU)

@@ -5,12 +5,9 @@ import resource
 from pathlib import Path
 
 import pytest
-import torch
 from child import Ended, regard
-from tiny import caption_table, document_table, table
 
 from regard.cli.main import app
-from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 ON_CPU = ("--device", "cpu")
@@ -36,18 +33,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.fixture(scope="module")
-def furnished(tmp_path_factory) -> Path:
-    folder, threads = tmp_path_factory.mktemp("streams"), torch.get_num_threads()
-    start(table(folder / "data", training__steps=2), folder / "run")
-    start(
-        table(
-            folder / "data", training__steps=2, task="language-model", model={"kind": "encoder", "size": 8, "heads": 2}
-        ),
-        folder / "language",
-    )
-    start(caption_table(folder / "data"), folder / "captions")
-    start(document_table(folder / "data"), folder / "reviews")
-    torch.set_num_threads(threads)
+def furnished(furnish) -> Path:
+    folder = furnish(run="transformer", language="language-model", captions="captioner", reviews="han")
     (folder / "source").write_text("1 2 3\n4 5\n")
     (folder / "data" / "captioned" / "pictures" / "0.png").rename(folder / "photo.png")
     return folder

@@ -4,15 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from cli.typing_in import Command
-from tiny import table
 
 from regard import load
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.alignments.symmetry import flip_links, symmetrise
 from regard.io.pharaoh import parse_pharaoh, pharaoh
-from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 typed, refused = Command("align").typed, Command("align").refused
@@ -29,12 +26,8 @@ def said(*arguments, stdin=None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Path:
-    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
-    start(table(folder / "data", training__steps=2), folder / "run")
-    start(table(folder / "data", "luong", training__steps=2), folder / "back")
-    start(table(folder / "data", "rnn", training__steps=2), folder / "plain")
-    torch.set_num_threads(threads)
+def desk(furnish) -> Path:
+    folder = furnish(run="transformer", back="luong", plain="rnn")
     gold = ["2-0 1-1 0-2", "1-0 0?1", "", "3-0 2-1 1-2 0-3", "0-0"]
     one = ["3-1 2-2 1-3", "2-1 1?2", "", "4-1 3-2 2-3 1-4", "1-1"]
     files = {"source.txt": SOURCES, "target.txt": TARGETS, "gold.txt": gold, "one.txt": one, "two.txt": ["1", "2"]}

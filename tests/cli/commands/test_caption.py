@@ -5,12 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from cli.typing_in import Command
-from tiny import caption_table, table
 
 from regard import load
-from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("caption")
@@ -25,12 +22,9 @@ def said(*arguments) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Path:
+def desk(furnish) -> Path:
     """A run, a text model, and pictures of which some are none."""
-    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
-    start(caption_table(folder / "data"), folder / "run")
-    start(table(folder / "text", training__steps=2), folder / "text-run")
-    torch.set_num_threads(threads)
+    folder = furnish(run="captioner", **{"text-run": "transformer"})
     (folder / "pictures" / "more").mkdir(parents=True)
     for i in (0, 1, 2):
         shutil.copy(folder / "data" / "captioned" / "pictures" / f"{i}.png", folder / "pictures" / f"{i}.png")

@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from cli.typing_in import Command
-from tiny import document_table, question_table, table
+from tiny import question_table
 
 from regard import load
 from regard.tasks.start import start
@@ -25,11 +24,8 @@ def said(*arguments, stdin=None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Path:
-    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
-    start(document_table(folder), folder / "run")
-    start(table(folder / "data", training__steps=2), folder / "translator")
-    torch.set_num_threads(threads)
+def desk(furnish) -> Path:
+    folder = furnish(run="han", translator="transformer")
     (folder / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     (folder / "in.gz").write_bytes(gzip.compress((folder / "in.txt").read_bytes()))
     (folder / "latin.txt").write_bytes(b"Good .\n\xe4\n")

@@ -4,11 +4,9 @@ import json
 
 import pytest
 from cli.typing_in import Command
-from tiny import caption_table, document_table, question_table
 
 from regard.evaluation.captions import measure_bleu_n, measure_cider
 from regard.run import load
-from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked
 COMMAND = Command("eval")
@@ -22,16 +20,12 @@ def right(*arguments):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("evaluated")
-    start(caption_table(home), home / "captions")
-    start(question_table(home), home / "questions")
-    start(document_table(home), home / "han")
-    return home
+def home(furnish):
+    return furnish(captions="captioner", questions="convnet", han="han")
 
 
 def test_captions(home):
-    pictures, captions = home / "captioned" / "pictures", home / "captioned" / "captions.tsv"
+    pictures, captions = home / "data" / "captioned" / "pictures", home / "data" / "captioned" / "captions.tsv"
     test = home / "test.tsv"
     lines = captions.read_text().splitlines()[:6]
     test.write_text(
@@ -59,7 +53,7 @@ def test_captions(home):
 
 def test_documents(home):
     test = home / "test.documents.tsv"
-    rows = [line.split("\t") for line in (home / "documents" / "reviews.tsv").read_text().splitlines()[:9]]
+    rows = [line.split("\t") for line in (home / "data" / "documents" / "reviews.tsv").read_text().splitlines()[:9]]
     wrong = ["mixed\tNeither good nor bad.", "positive\t", "\tNo label."]
     test.write_text("\n".join(["\t".join(row) for row in rows] + wrong) + "\n")
     shown = right(home / "han", "--documents", test)
@@ -77,13 +71,17 @@ def test_documents(home):
 
 def test_pictures_with_labels(home):
     shown = right(
-        home / "questions", "--images", home / "questions" / "pictures", "--labels", home / "questions" / "labels.tsv"
+        home / "questions",
+        "--images",
+        home / "data" / "questions" / "pictures",
+        "--labels",
+        home / "data" / "questions" / "labels.tsv",
     )
     assert shown.stdout.splitlines()[0] == f"{home / 'questions'}: 24 pictures"
 
 
 def test_mistakes(home, tmp_path):
-    pictures, captions = home / "captioned" / "pictures", home / "captioned" / "captions.tsv"
+    pictures, captions = home / "data" / "captioned" / "pictures", home / "data" / "captioned" / "captions.tsv"
     assert "give one run folder beside them" in refused("--documents", captions)
     assert "--images: missing" in refused(home / "captions", "--captions", captions)
     assert "its task is caption, expected classify" in refused(home / "captions", "--documents", captions)

@@ -4,13 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from cli.typing_in import Command
-from tiny import caption_table, document_table, table
 
 from regard.inspection import exhibit_of, page
 from regard.run import load
-from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("look")
@@ -25,15 +22,9 @@ def said(*arguments, stdin=None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def furnished(tmp_path_factory) -> Path:
+def furnished(furnish) -> Path:
     """Runs of four sorts, two of them alike, a picture, and texts."""
-    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
-    start(table(folder, training__steps=2), folder / "run")
-    start(table(folder, "rnnsearch", training__steps=2), folder / "other")
-    start(table(folder, "rnn", training__steps=2), folder / "rnn")
-    start(caption_table(folder / "data"), folder / "captions")
-    start(document_table(folder / "data"), folder / "reviews")
-    torch.set_num_threads(threads)
+    folder = furnish(run="transformer", other="rnnsearch", rnn="rnn", captions="captioner", reviews="han")
     (folder / "photos").mkdir()
     for i in (0, 1):
         shutil.copy(folder / "data" / "captioned" / "pictures" / f"{i}.png", folder / "photos" / f"{i}.png")

@@ -24,9 +24,8 @@ def said(*arguments) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Path:
-    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
-    start(table(folder / "data", training__steps=2), folder / "run")
+def desk(furnish) -> Path:
+    folder, threads = furnish(run="transformer"), torch.get_num_threads()
     model = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
     start(table(folder / "data", task="language-model", model=model, training__steps=30), folder / "lm")
     torch.set_num_threads(threads)

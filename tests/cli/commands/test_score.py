@@ -27,15 +27,11 @@ def said(*arguments, stdin=None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Path:
-    folder, threads = tmp_path_factory.mktemp("desk"), torch.get_num_threads()
-    start(table(folder / "data", training__steps=2), folder / "run")
-    start(table(folder / "data", "rnnsearch", training__steps=2), folder / "other")
+def desk(furnish) -> Path:
+    folder, threads = furnish(run="transformer", other="rnnsearch", lm="language-model"), torch.get_num_threads()
     short = table(folder / "data", training__steps=2, data__longest=6)
     short["model"] |= {"positions": "learned", "length": 7}
     start(short, folder / "short")
-    model = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
-    start(table(folder / "data", task="language-model", model=model, training__steps=2), folder / "lm")
     torch.set_num_threads(threads)
     for name, lines in (("source.txt", SOURCES), ("target.txt", TARGETS), ("two.txt", ["1", "2"])):
         (folder / name).write_text("".join(f"{line}\n" for line in lines))

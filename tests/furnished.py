@@ -1,0 +1,62 @@
+"""Tiny trained runs that many tests read: each is made once, by the process that comes first, and copied for all.
+
+`furnish(run="transformer", other="rnn")`, a fixture, gives a new folder with such runs under these names, and in its
+folder `data` what they were trained on. What is in the folder belongs to the tests that asked for it.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import portalocker
+import pytest
+import torch
+from tiny import caption_table, document_table, question_table, table
+
+from regard.tasks.start import start
+
+ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
+# A run's name: its configuration, given a folder for the data, and which folder of data it is trained on.
+RECIPES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
+    "transformer": (lambda home: table(home, training__steps=2), "pairs"),
+    "rnnsearch": (lambda home: table(home, "rnnsearch", training__steps=2), "pairs"),
+    "rnn": (lambda home: table(home, "rnn", training__steps=2), "pairs"),
+    "luong": (lambda home: table(home, "luong", training__steps=2), "pairs"),
+    "language-model": (lambda home: table(home, task="language-model", model=ENCODER, training__steps=2), "pairs"),
+    "captioner": (caption_table, "captioned"),
+    "convnet": (question_table, "questions"),
+    "han": (lambda home: document_table(home, "han"), "documents"),
+    "encoder": (lambda home: document_table(home, "encoder"), "documents"),
+    "lstmn": (lambda home: document_table(home, "lstmn"), "documents"),
+}
+
+
+def shared_root(factory: pytest.TempPathFactory) -> Path:
+    """A folder that every process of this test run knows."""
+    base = factory.getbasetemp()
+    root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "furnished"
+    root.mkdir(exist_ok=True)
+    return root
+
+
+def trained(root: Path, name: str) -> Path:
+    """A run that was trained by the first that asked for it; to be read and copied, not to be written into."""
+    with portalocker.Lock(root / f"{name}.lock", timeout=240):
+        if not (root / f"{name}.ready").exists():
+            threads = torch.get_num_threads()
+            start(RECIPES[name][0](root / "data" / name), root / name)
+            torch.set_num_threads(threads)
+            (root / f"{name}.ready").touch()
+    return root / name
+
+
+def furnish_in(root: Path, folder: Path, **runs: str) -> Path:
+    """Put copies of runs into a folder under the names given, and what they were trained on into its `data`."""
+    for name, recipe in runs.items():
+        shutil.copytree(trained(root, recipe), folder / name, symlinks=True)
+        data = RECIPES[recipe][1]
+        if not (folder / "data" / data).exists():
+            shutil.copytree(root / "data" / recipe / data, folder / "data" / data)
+    return folder
