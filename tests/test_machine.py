@@ -10,7 +10,9 @@ from tiny import records, table
 from regard import load
 from regard.decoding.processes import Processes
 from regard.errors import CommandError, ConfigError, TrainingError
-from regard.kernels.backends import BACKENDS, Request
+from regard.kernels.backends import BACKENDS, choose
+from regard.kernels.features import BILINEAR, CAUSAL, SOFTMAX
+from regard.kernels.table import Request
 from regard.machine import amount, auto_device, memory, wide_dtype
 from regard.tasks.start import start
 from regard.training.distributed import Group
@@ -85,10 +87,10 @@ def test_one_process_and_float32(with_apple, monkeypatch):
 
 
 def test_kernels_of_other_devices_are_not_asked():
-    request = Request("bilinear", "softmax", "mps", torch.float32, 8, 64, 64, 64, 64, causal="zero")
+    sizes = {"rows": 8, "queries": 64, "keys": 64, "width": 64, "value width": 64, "radius": 0}
+    request = Request("mps", (torch.float32,), (BILINEAR, SOFTMAX, CAUSAL), sizes)
     known = {each.name: each for each in BACKENDS}
-    (chosen, *_) = [each.name for each in BACKENDS if each.refusal(request) is None and each.wins(request)]
-    assert chosen == "sdpa"
+    assert choose(request).name == "sdpa"
     assert "not on mps" in known["flex"].refusal(request)
 
 

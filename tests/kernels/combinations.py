@@ -9,7 +9,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import torch
@@ -23,6 +23,7 @@ from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packe
 from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
 from regard.errors import ArgumentError, BackendError
 from regard.kernels import backends
+from regard.kernels.features import describe
 
 # ---- the features
 
@@ -207,8 +208,7 @@ class Built:
             call = inner.packed_call(asked, prepared, packed, rest)
         else:
             call = inner.call(*inner.padded(asked, prepared, seen, packed, rest, heads), heads)
-        request = inner.request(call, packed=native, spans=rest if native else ())
-        if refused := backend.refusal(replace(request, device="cuda")):
+        if refused := backend.refusal(describe(call)._replace(device="cuda")):
             raise BackendError(refused)
         context = backend.attend(call)
         if packed is not None and not native:

@@ -1,20 +1,27 @@
 """Every backend that claims a combination equals dense, forward and gradients; one that cannot serve says why."""
 
+import contextlib
 import math
+import random
+import re
 import threading
 from unittest import mock
 
 import pytest
 import torch
+from conftest import SEED
 from hypothesis import HealthCheck, given, settings
 from kernels.cases import TOLERANCE, calls, evaluate, recorded
 
 from regard.attention import Attention, use_backend
 from regard.attention.score import Additive, Cosine, Dot, General, Location
-from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed, Predictive
+from regard.attention.span import Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span
 from regard.attention.weighting import Gumbel, Hard, Plain, Sparsemax
 from regard.errors import ArgumentError, BackendError
+from regard.kernels import backends, features, triton
 from regard.kernels.additive import chunked
+from regard.kernels.span_limits import Window
+from regard.kernels.table import Request
 from regard.kernels.window import cpu as window_cpu
 
 
@@ -83,13 +90,13 @@ def test_packed_goes_through_padding_on_a_cpu():
     assert attention.backend(x, x, span=packed) == "sdpa"
     with use_backend("dense"):
         assert attention.backend(x, x, span=packed) == "dense"
-    with use_backend("varlen"), pytest.raises(BackendError, match="varlen.*CUDA"):
+    with use_backend("varlen"), pytest.raises(BackendError, match="varlen.*it runs on cuda, not on cpu"):
         attention(x, x, span=packed)
 
 
 def test_a_few_queries_are_served_by_two_products():
     attention, keys, values = Attention(Dot(scaled=True)), torch.randn(3, 9, 8), torch.randn(3, 9, 5)
-    for count, served in ((1, "sdpa"), (2, "few"), (16, "few"), (17, "sdpa")):
+    for count, served in ((1, "sdpa"), (2, "few-queries"), (16, "few-queries"), (17, "sdpa")):
         query = torch.randn(3, count, 8)
         for span in (None, Lengths([9, 4, 0]), Mask(torch.rand(3, count, 9) < 0.5)):
             assert attention.backend(query, keys, values, span=span) == served
@@ -118,6 +125,16 @@ def test_a_forced_backend_ends_with_its_block_and_stays_in_its_thread():
     assert attention.backend(x, x) == "sdpa"
 
 
+@pytest.mark.parametrize(("old", "name"), backends.ALIASES.items())
+def test_old_names_are_still_taken(old, name):
+    assert {*backends.ALIASES} == {"step", "short", "few", "few-additive"}
+    with use_backend(old):
+        assert backends.forced_backend() == name
+    x = torch.randn(3, 5, 8)
+    with use_backend("few"):
+        assert Attention(Dot()).backend(x, x) == "few-queries"
+
+
 def test_an_unknown_backend_is_named():
     with (
         pytest.raises(ArgumentError, match="'fast' is not a backend; choose one of .*varlen, flex"),
@@ -129,7 +146,7 @@ def test_an_unknown_backend_is_named():
 @pytest.mark.parametrize("weighting", [Hard(), Sparsemax(), Plain()])
 def test_a_forced_backend_never_falls_back(weighting):
     x = torch.randn(1, 3, 8)
-    with use_backend("sdpa"), recorded() as ran, pytest.raises(BackendError, match=f"not {weighting.name}"):
+    with use_backend("sdpa"), recorded() as ran, pytest.raises(BackendError, match=f"not serve {weighting.name}"):
         Attention(Dot(), weighting=weighting)(x, x)
     assert not ran
 
@@ -149,3 +166,155 @@ def test_dropout_falls_on_weights_that_are_not_renormalised(name):
     deviation = math.sqrt(p / (1 - p) / keys)
     assert abs(float(sums.mean()) - 1) < 5 * deviation / math.sqrt(2000)
     assert abs(float(sums.std()) / deviation - 1) < 0.15
+
+
+# ---- the table as a list of what is served
+
+
+def requests(count, seed):
+    """Calls of every kind, on devices that need not be there."""
+    rng = random.Random(seed)
+    known = sorted({feature for backend in backends.BACKENDS for feature in backend.features or ()})
+    dtypes = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    for _ in range(count):
+        extra = rng.sample(known, rng.choice([0, 0, 1, 1, 2, 3]))
+        wanted = {rng.choice([features.BILINEAR, features.ADDITIVE]), features.SOFTMAX, *extra}
+        sizes = {name: rng.choice([0, 1, 8, 16, 17, 64, 128, 129, 256, 4000]) for name in SIZES}
+        yield Request(rng.choice(["cpu", "cuda", "cuda", "mps"]), (rng.choice(dtypes),), tuple(sorted(wanted)), sizes)
+
+
+SIZES = {"rows": 8, "queries": 5, "keys": 40, "width": 64, "value width": 64, "radius": 0}
+
+
+def test_what_no_row_knows_only_dense_serves():
+    """So will a feature that is added to calls tomorrow be, until a row lists it."""
+    served = set()
+    for request in requests(4000, SEED):
+        for backend in backends.BACKENDS:
+            assert backend.serves(request) == (backend.refusal(request) is None)
+            if backend.serves(request):
+                served.add(backend.name)
+            strange = request._replace(features=(*request.features, "something new"))
+            assert backend.serves(strange) == (backend.name == "dense")
+            if backend.name != "dense":
+                assert re.search(r"it does not serve .*something new", backend.refusal(strange))
+        assert backends.choose(strange).name == "dense"
+    assert served == {*backends.NAMES}
+
+
+def test_rows_list_features_that_calls_have():
+    words = {value for name, value in vars(features).items() if name.isupper() and isinstance(value, str)}
+    words |= {*features.WEIGHTS.values()}
+    for backend in backends.BACKENDS:
+        assert (backend.features is None) == (backend.name == "dense")
+        assert backend.features is None or backend.features <= words
+        assert {*(backend.most or ())} <= {*SIZES}
+    assert backends.BACKENDS[-1].name == "dense"
+
+
+B, A, S = features.BILINEAR, features.ADDITIVE, features.SOFTMAX
+HALF, SINGLE, DOUBLE = torch.bfloat16, torch.float32, torch.float64
+ON_CUDA = {
+    "a decoding step": ((B, S, features.LENGTHS), HALF, {}, "decode-step"),
+    "a step in single precision": ((B, S), SINGLE, {}, "decode-step"),
+    "a step in double precision": ((B, S), DOUBLE, {}, "sdpa"),
+    "a step of wide heads": ((B, S), HALF, {"width": 264, "value width": 264}, "sdpa"),
+    "a short sentence": ((B, S, features.LENGTHS), HALF, {"queries": 40}, "one-tile"),
+    "a short sentence in training": ((B, S, features.GRADIENT, features.DROPOUT), HALF, {}, "one-tile"),
+    "128 keys, nothing else": ((B, S), HALF, {"queries": 128, "keys": 128}, "sdpa"),
+    "128 keys in training": ((B, S, features.GRADIENT), HALF, {"queries": 128, "keys": 128}, "one-tile"),
+    "129 keys": ((B, S, features.GRADIENT), HALF, {"queries": 129, "keys": 129}, "sdpa"),
+    "values of another width": ((B, S, features.GRADIENT), HALF, {"value width": 32}, "sdpa"),
+    "packed": ((B, S, features.GRADIENT, features.PACKED), HALF, {}, "one-tile"),
+    "packed, long": ((B, S, features.PACKED), HALF, {"keys": 300}, "varlen"),
+    "packed, long, causal": ((B, S, features.PACKED, features.CAUSAL), HALF, {"keys": 300}, "varlen"),
+    "packed, long, across": ((B, S, features.PACKED, features.PACKED_KEYS), HALF, {"keys": 300}, "varlen"),
+    "packed, long, causal, across": (
+        (B, S, features.PACKED, features.PACKED_KEYS, features.CAUSAL),
+        HALF,
+        {"keys": 300},
+        "dense",  # who is not one of those that serve it as it lies: it is padded
+    ),
+    "packed beside another span": ((B, S, features.PACKED, features.BESIDE_PACKED), HALF, {}, "dense"),
+    "packed in odd widths": ((B, S, features.PACKED), HALF, {"keys": 300, "width": 65, "value width": 65}, "dense"),
+    "a window": ((B, S, features.WINDOW), SINGLE, {"queries": 40, "radius": 3}, "flex"),
+    "a window a row": ((B, S, features.WINDOW, features.WINDOW_ROWS), SINGLE, {"queries": 40, "radius": 3}, "sdpa"),
+    "a window of odd widths": ((B, S, features.WINDOW), SINGLE, {"width": 60, "radius": 3, "keys": 90}, "window"),
+    "ALiBi": ((B, S, features.ALIBI, features.GRADIENT), SINGLE, {"queries": 40}, "flex"),
+    "ALiBi a row": ((B, S, features.ALIBI, features.ALIBI_ROWS), SINGLE, {"queries": 40}, "sdpa"),
+    "ALiBi twice": ((B, S, features.ALIBI, features.ALIBIS), SINGLE, {"queries": 40}, "sdpa"),
+    "local-p": ((B, S, features.WINDOW, features.CENTRES, features.GAUSSIAN), SINGLE, {"radius": 5}, "triton"),
+    "predicted centres without a Gaussian": (
+        (B, S, features.WINDOW, features.CENTRES),
+        SINGLE,
+        {"radius": 5},
+        "triton",
+    ),
+    "additive local-p": ((A, S, features.WINDOW, features.CENTRES, features.GAUSSIAN), HALF, {"radius": 5}, "triton"),
+    "local-p and a mask": (
+        (B, S, features.WINDOW, features.CENTRES, features.GAUSSIAN, features.MASK),
+        SINGLE,
+        {"radius": 5},
+        "dense",
+    ),
+    "additive": ((A, S, features.GRADIENT, features.LENGTHS), SINGLE, {"queries": 40}, "triton"),
+    "additive, one query in training": (
+        (A, S, features.GRADIENT),
+        SINGLE,
+        {"queries": 1, "keys": 5, "rows": 2},
+        "dense",
+    ),
+    "additive step": ((A, S, features.LENGTHS), HALF, {}, "few-queries-additive"),
+    "additive with a bias": ((A, S, features.BIAS), SINGLE, {"queries": 100, "keys": 100}, "chunked"),
+    "additive in double precision": ((A, S), DOUBLE, {"queries": 100, "keys": 100}, "chunked"),
+    "additive, sparsemax": ((A, "sparsemax"), SINGLE, {"queries": 100, "keys": 100}, "chunked"),
+    "a learned bias": ((B, S, features.BIAS, features.BIAS_GRADIENT), SINGLE, {"queries": 40}, "dense"),
+    "a gate": ((B, S, features.GATE), SINGLE, {"queries": 40}, "dense"),
+}
+
+
+@pytest.mark.parametrize("row", ON_CUDA)
+def test_the_table_says_who_serves_what_on_cuda(row, monkeypatch):
+    wanted, dtype, sizes, name = ON_CUDA[row]
+    monkeypatch.setattr(triton, "INSTALLED", True)
+    request = Request("cuda", (dtype,), wanted, {**SIZES, **sizes})
+    assert backends.choose(request).name == name
+    assert backends.packed_natively(request) == (name in backends.NATIVE)
+
+
+def test_without_triton_torch_serves(monkeypatch):
+    monkeypatch.setattr(triton, "INSTALLED", False)
+    for wanted, name in (((B, S), "sdpa"), ((A, S), "dense"), ((B, S, features.WINDOW, features.CENTRES), "window")):
+        request = Request("cuda", (HALF,), wanted, {**SIZES, "radius": 5})
+        assert backends.choose(request).name == name
+        with use_backend("one-tile"), pytest.raises(BackendError, match="Triton is not installed"):
+            backends.choose(request)
+
+
+# ---- windows of one's own
+
+
+class Around(Span):
+    """A window around centres that nobody predicted, with or without a Gaussian."""
+
+    def __init__(self, **window):
+        self.window = window
+
+    def narrow(self, limits, query):
+        return limits.with_window(Window(2, **self.window))
+
+
+@pytest.mark.parametrize("score", [Dot, lambda: Additive(8, 8, hidden=5)])
+@pytest.mark.parametrize("window", [{"centre": torch.rand(2, 33) * 40}, {"sigma": 1.5}, {"start": 3, "sigma": 0.5}])
+def test_every_backend_that_takes_a_window_of_ones_own_is_right(window, score):
+    """FlexAttention knows no centres, and tiles no Gaussian."""
+    query, keys, attention, ran = torch.randn(2, 33, 8), torch.randn(2, 40, 8), Attention(score()), []
+    with torch.no_grad():
+        with use_backend("dense"):
+            wanted = attention(query, keys, span=Around(**window))
+        for name in backends.NAMES:
+            with use_backend(name), contextlib.suppress(BackendError):
+                torch.testing.assert_close(attention(query, keys, span=Around(**window)), wanted)
+                ran.append(name)
+    assert {"window", "dense"} <= {*ran}
+    assert "flex" not in ran

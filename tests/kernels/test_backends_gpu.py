@@ -104,8 +104,8 @@ def test_varlen_across_sequences_of_other_lengths_and_in_heads(dtype):
     twin = {dtype: Heads(128, heads=2).to(DEVICE, dtype), torch.float64: Heads(128, heads=2).to(DEVICE, torch.float64)}
     for module in twin.values():
         module.load_state_dict(heads.state_dict())
-    assert twin[dtype].backend(*[x.to(dtype) for x in inputs], span=span) == "short"
-    for name in ("varlen", "short"):
+    assert twin[dtype].backend(*[x.to(dtype) for x in inputs], span=span) == "one-tile"
+    for name in ("varlen", "one-tile"):
         found, expected = both(lambda kind, x, memory: twin[kind](x, memory, span=span), inputs, dtype, name)
         compare(found, expected, TOLERANCE[dtype])
 

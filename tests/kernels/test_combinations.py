@@ -20,7 +20,12 @@ WAYS = {
         EASY,
         {*DOTS, *SOFT, *KINDS, *LIMITS, *TEMPERED, "mask", "monotonic", "gradients"},
     ),
-    "few": (forced("few"), SCORES, EASY, {*DOTS, *SOFT, *KINDS, *LIMITS, *TEMPERED, "mask", "monotonic"}),
+    "few-queries": (
+        forced("few-queries"),
+        SCORES,
+        EASY,
+        {*DOTS, *SOFT, *KINDS, *LIMITS, *TEMPERED, "mask", "monotonic"},
+    ),
     "window": (
         forced("window"),
         [*DOTS, "additive", "location"],
@@ -59,8 +64,15 @@ def test_flex_equals_dense():
 
 # by kernel: dtype, scores, spans and sizes to draw from, and what must be among the calls: in short, and in full
 KERNELS = {
-    "step": (torch.float32, sorted(DOTS), ["lengths"], (1, 5), {"warm", "lengths", "heads"}, {*DOTS, *KINDS, *SOFT}),
-    "short": (
+    "decode-step": (
+        torch.float32,
+        sorted(DOTS),
+        ["lengths"],
+        (1, 5),
+        {"warm", "lengths", "heads"},
+        {*DOTS, *KINDS, *SOFT},
+    ),
+    "one-tile": (
         torch.float16,
         sorted(DOTS),
         ["lengths", "causal"],
@@ -68,7 +80,7 @@ KERNELS = {
         {"warm", "packed", "gradients"},
         {*DOTS, *KINDS, *SOFT, "lengths", "causal"},
     ),
-    "few-additive": (torch.float32, ["additive"], ["lengths"], (1, 3), {"warm", "lengths"}, {*KINDS, *SOFT}),
+    "few-queries-additive": (torch.float32, ["additive"], ["lengths"], (1, 3), {"warm", "lengths"}, {*KINDS, *SOFT}),
     "triton": (
         torch.float32,
         ["additive"],

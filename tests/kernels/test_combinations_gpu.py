@@ -14,8 +14,16 @@ ALIBI = {"alibi", "alibi from"}
 HALF = (torch.float16, torch.bfloat16)
 # by backend: dtypes, scores, spans, widths, sizes, how many calls, and what must be among them
 CASES = {
-    "step": ((torch.float32, *HALF), DOTS, {"lengths"}, (7, 16), (1, 5, 16), 60, {*DOTS, *KINDS, *SOFT, "lengths"}),
-    "short": (
+    "decode-step": (
+        (torch.float32, *HALF),
+        DOTS,
+        {"lengths"},
+        (7, 16),
+        (1, 5, 16),
+        60,
+        {*DOTS, *KINDS, *SOFT, "lengths"},
+    ),
+    "one-tile": (
         HALF,
         DOTS,
         {"lengths", "causal"},
@@ -52,7 +60,7 @@ CASES = {
         40,
         {"additive", *SOFT, *LIMITS, *WINDOWS, "gradients"},
     ),
-    "few": (
+    "few-queries": (
         (torch.float32, *HALF),
         DOTS,
         {*LIMITS, *BIASES, "mask"},
@@ -61,7 +69,15 @@ CASES = {
         60,
         {*DOTS, *SOFT, *LIMITS, *BIASES, "mask", "bias with temperature"},
     ),
-    "few-additive": ((torch.float32, *HALF), {"additive"}, {"lengths"}, (7, 16), (1, 5, 16), 40, {*SOFT, "lengths"}),
+    "few-queries-additive": (
+        (torch.float32, *HALF),
+        {"additive"},
+        {"lengths"},
+        (7, 16),
+        (1, 5, 16),
+        40,
+        {*SOFT, "lengths"},
+    ),
     "sdpa": (
         (torch.float32, *HALF),
         DOTS,
@@ -107,7 +123,7 @@ def test_every_backend_equals_dense(name, dtype):
     agree(look if name == "look" else forced(name), features, count=count, **drawn(name, dtype))
 
 
-@pytest.mark.parametrize("name", ["short", "varlen"])
+@pytest.mark.parametrize("name", ["one-tile", "varlen"])
 def test_half_precision_alone(name):
     with pytest.raises(AssertionError, match="0 of 200 calls were served"):
         agree(forced(name), set(), count=1, most=200, **drawn(name, torch.float32))

@@ -44,14 +44,14 @@ def fold_prepared(built: Built, gradients: bool) -> list[Tensor]:
 
 WAYS = {
     "sdpa": (forced("sdpa"), DOTS, SPANS, {*DOTS, "alibi", "warm"}),
-    "few": (forced("few"), DOTS, SPANS, {*DOTS, "alibi", "warm"}),
+    "few-queries": (forced("few-queries"), DOTS, SPANS, {*DOTS, "alibi", "warm"}),
     "window": (forced("window"), [*DOTS, "additive"], ["monotonic", "causal"], {*DOTS, "additive", "warm"}),
     "chunked": (forced("chunked"), ["additive"], SPANS, {"additive", *SOFT}),
     "look": (look, [*DOTS, "additive", "location"], SPANS, {*DOTS, "additive", "location", *WEIGHTINGS}),
     "fold": (fold_prepared, [*DOTS, "additive", "location"], SPANS, {*DOTS, "additive", "location", *SOFT}),
-    "step": (interpreted("step"), DOTS, ["lengths"], {*DOTS, "warm"}),
-    "short": (interpreted("short"), DOTS, ["lengths", "causal"], {*DOTS, "warm"}),
-    "few-additive": (interpreted("few-additive"), ["additive"], ["lengths"], {"additive", "warm"}),
+    "decode-step": (interpreted("decode-step"), DOTS, ["lengths"], {*DOTS, "warm"}),
+    "one-tile": (interpreted("one-tile"), DOTS, ["lengths", "causal"], {*DOTS, "warm"}),
+    "few-queries-additive": (interpreted("few-queries-additive"), ["additive"], ["lengths"], {"additive", "warm"}),
 }
 
 
@@ -92,7 +92,7 @@ def contexts(attention, query, keys, values):
     """Of the backend that is chosen, of all that can be forced on a CPU, of look and of fold."""
     span = Monotonic(6) & Causal(4)
     found = {"chosen": attention(query, keys, values, span=span)}
-    for name in ("dense", "sdpa", "few", "window", "chunked"):
+    for name in ("dense", "sdpa", "few-queries", "window", "chunked"):
         with use_backend(name), torch.no_grad(), contextlib.suppress(BackendError):
             found[name] = attention(query, keys, values, span=span)
     found["look"] = attention.look(query, keys, values, span=span).context
@@ -157,7 +157,7 @@ def test_plain_sums_in_float32_and_rounds_once():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["dense", "sdpa", "few"])
+@pytest.mark.parametrize("name", ["dense", "sdpa", "few-queries"])
 def test_a_bias_beyond_the_range_is_not_nothing_at_all(name, dtype):
     """-1e9 on every key is the same weight for each: in float16 that number is -inf, and a row of those was NaN."""
 

@@ -22,7 +22,8 @@ from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
 from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
-from regard.kernels.backends import LARGE, Backend, Request, choose, packed_natively
+from regard.kernels.backends import LARGE, Backend, choose, packed_natively
+from regard.kernels.features import describe
 from regard.kernels.precision import product
 from regard.kernels.reference import Call, biased
 from regard.kernels.span_limits import SpanLimits, broadcast
@@ -197,8 +198,8 @@ class Attention(Attentive):
             return self.choice(call).attend(call)
         packed = packed.to(projected_query.device)
         call = self.packed_call(projected_query, prepared, packed, rest)
-        if packed_natively(self.request(call, packed=True, spans=rest)):
-            return self.choice(call, packed=True, spans=rest).attend(call)
+        if packed_natively(describe(call)):
+            return self.choice(call).attend(call)
         call = self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads)
         return packed.unpad(self.choice(call).attend(call), heads)
 
@@ -239,8 +240,8 @@ class Attention(Attentive):
             return self.choice(self.call(projected_query, prepared, query, join(*rest), heads)).name
         packed = packed.to(projected_query.device)
         call = self.packed_call(projected_query, prepared, packed, rest)
-        if packed_natively(self.request(call, packed=True, spans=rest)):
-            return self.choice(call, packed=True, spans=rest).name
+        if packed_natively(describe(call)):
+            return self.choice(call).name
         return self.choice(self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads)).name
 
     def call(self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool) -> Call:
@@ -270,13 +271,13 @@ class Attention(Attentive):
         """A call on sequences as they lie."""
         packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
-        causal = 0 if any(is_plain(part, Causal) for part in rest) else None
         limits = SpanLimits(
             projected_query.shape[-2],
             prepared.keys.shape[-2],
             projected_query.device,
-            causal=causal,
+            causal=0 if any(is_plain(part, Causal) for part in rest) else None,
             layout=packed.layout,
+            incomplete=any(not is_causal_from_zero(part) for part in rest),
         )
         return self.build_call(projected_query, prepared.keys, prepared.values, limits)
 
@@ -311,50 +312,17 @@ class Attention(Attentive):
             limits,
             compare=self.score.compare,
             weigh=self.weighting,
+            score=form,
+            weighting=self.weighting.fused_name,
             scale=self.score.scale(query.shape[-1]) if form == "bilinear" else 1.0,
             vector=self.score.vector if form == "additive" else None,
             temperature=self.weighting.temperature if self.weighting.fused_name == "softmax" else 1.0,
             dropout=self.dropout if self.training else 0.0,
         )
 
-    def request(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Request:
-        """The call in plain words, for the table of backends."""
-        limits, window, layout = call.limits, call.limits.window, call.limits.layout
-        biases = [bias.requires_grad for bias in limits.biases]
-        return Request(
-            score=self.score.fused_form,
-            weighting=self.weighting.fused_name,
-            device=call.query.device.type,
-            dtype=call.query.dtype,
-            rows=math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2])),
-            queries=limits.queries if layout is None else layout.longest,
-            keys=limits.keys if layout is None else layout.longest_key,
-            width=call.keys.shape[-1],
-            value_width=call.values.shape[-1],
-            dropout=call.dropout > 0,
-            gradient=torch.is_grad_enabled()
-            and (call.query.requires_grad or call.keys.requires_grad or call.values.requires_grad),
-            causal=None if limits.causal is None else given(limits.causal),
-            lengths=limits.lengths is not None,
-            window=None if window is None else "predicted" if window.centre is not None else given(window.start),
-            windows=len(limits.all_windows),
-            gaussian=any(one.sigma is not None for one in limits.all_windows),
-            radius=0 if window is None else window.radius,
-            # Beside Packed, only causality from 0 is known as it lies; whatever else there is counts as a mask.
-            # (len, not bool: torch 2.11 cannot trace the bool of a tuple.)
-            mask=len(limits.masks) > 0
-            or any(not is_plain(part, Causal) or given(cast(Causal, part).start) != "zero" for part in spans),
-            bias=len(biases) > 0,
-            slopes=None if not limits.slopes else "several" if len(limits.slopes) > 1 else given(limits.slopes[0][1]),
-            bias_gradient=any(biases),
-            gate=len(limits.gates) > 0,
-            packed=packed,
-            across=layout is not None and layout.key_offsets is not layout.offsets,
-        )
-
-    def choice(self, call: Call, packed: bool = False, spans: Iterable[Span] = ()) -> Backend:
+    def choice(self, call: Call) -> Backend:
         """The backend for a call."""
-        return choose(self.request(call, packed, spans))
+        return choose(describe(call))
 
     def dense_look(self, call: Call, span: Span | None) -> Look:
         """Every stage by its definition."""
@@ -394,6 +362,6 @@ def one_line(part: object) -> str:
     return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
 
 
-def given(start: int | Tensor) -> str:
-    """How a start is given, in the words of a Request."""
-    return "rows" if isinstance(start, Tensor) else "number" if start else "zero"
+def is_causal_from_zero(part: Span) -> bool:
+    """Whether a span is the one that kernels know beside Packed sequences as they lie."""
+    return is_plain(part, Causal) and isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0

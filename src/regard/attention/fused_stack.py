@@ -20,7 +20,7 @@ from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
 from regard.attention.watch import has_hooks
 from regard.attention.weighting import Softmax
-from regard.kernels.backends import forced
+from regard.kernels.backends import forced_backend
 from regard.kernels.linear import Linear
 from regard.kernels.linear.mixed_precision import handed_on, product, products
 from regard.kernels.residual import residual
@@ -55,7 +55,7 @@ def serves(
         and x.ndim == 2
         and torch.is_autocast_enabled("cuda")
         and not torch.compiler.is_compiling()
-        and getattr(forced, "name", None) is None
+        and forced_backend() is None
         and installed()
         and short(span, windows=memory is None)
         and (memory is None or (memory.is_cuda and memory.ndim == 2 and short(across)))

@@ -23,7 +23,7 @@ from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.backends import forced
+from regard.kernels.backends import forced_backend
 from regard.kernels.linear import Linear
 from regard.kernels.linear import linear as apply_linear
 
@@ -169,7 +169,7 @@ class Heads(Attentive):
             and self.attention.weighting.fused_name == "softmax"
             and self.attention.span is None
             and not self.training
-            and getattr(forced, "name", None) in (None, "step")
+            and forced_backend() in (None, "decode-step")
         )
 
     def look(

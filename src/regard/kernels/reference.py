@@ -24,6 +24,8 @@ class Call:
     limits: SpanLimits
     compare: Callable[[Tensor, Tensor], Tensor]  # scores [*b n m] of query and keys
     weigh: Callable[[Tensor, Tensor | None], Tensor]  # weights [*b n m] of scores under a mask
+    score: str = "other"  # what `compare` is, where kernels may compute it themselves: "bilinear" or "additive"
+    weighting: str = "other"  # what `weigh` is: "softmax" where kernels may
     scale: float = 1.0  # bilinear scores are scale · q·k
     vector: Tensor | None = None  # additive scores are vector · tanh(q + k); [h] or [heads h]
     temperature: float = 1.0  # of a softmax that kernels know

@@ -61,6 +61,7 @@ class SpanLimits:
     gates: tuple[Tensor, ...] = ()  # multiplied after the weighting
     slopes: tuple[tuple[Tensor, int | Tensor], ...] = ()  # ALiBi's, [heads], each with its start
     layout: Layout | None = None  # set for a backend that serves Packed sequences as they lie
+    incomplete: bool = False  # beside the layout there are spans that stand nowhere here: only padding serves them
 
     # ---- what spans add
 

@@ -9,7 +9,9 @@ from regard.attention.score import Additive
 from regard.attention.span import Lengths
 from regard.kernels import backends
 from regard.kernels.additive import few_queries, reference
+from regard.kernels.features import ADDITIVE, BILINEAR, DROPOUT, GRADIENT, LENGTHS, MASK, SOFTMAX
 from regard.kernels.reference import softmax
+from regard.kernels.table import Request
 
 pytest.importorskip("triton")
 DEVICES = ["cuda" if torch.cuda.is_available() else "cpu"]
@@ -114,29 +116,19 @@ def test_a_call_with_heads_and_a_batch():
 
 
 def test_what_the_table_says():
-    request = backends.Request(
-        "additive",
-        "softmax",
-        "cuda",
-        torch.bfloat16,
-        rows=256,
-        queries=5,
-        keys=25,
-        width=512,
-        value_width=1024,
-        lengths=True,
-    )
-    assert backends.choose(request).name == "few-additive"
-    for change, word in (
-        ({"queries": 17}, "16"),
-        ({"gradient": True}, "backward"),
-        ({"device": "cpu"}, "CUDA"),
-        ({"mask": True}, "Lengths"),
-        ({"dropout": True}, "dropout"),
-        ({"score": "bilinear"}, "additive"),
-        ({"weighting": "sparsemax"}, "Softmax"),
-        ({"dtype": torch.float64}, "float64"),
+    sizes = {"rows": 256, "queries": 5, "keys": 25, "width": 512, "value width": 1024, "radius": 0}
+    request = Request("cuda", (torch.bfloat16,), (ADDITIVE, SOFTMAX, LENGTHS), sizes)
+    assert backends.choose(request).name == "few-queries-additive"
+    for change, words in (
+        ({"sizes": {**sizes, "queries": 17}}, "queries: 17 given, expected at most 16"),
+        ({"features": (ADDITIVE, SOFTMAX, GRADIENT)}, "it does not serve a backward pass"),
+        ({"device": "cpu"}, "it runs on cuda, not on cpu"),
+        ({"features": (ADDITIVE, SOFTMAX, LENGTHS, MASK)}, "it does not serve a mask"),
+        ({"features": (ADDITIVE, SOFTMAX, DROPOUT)}, "it does not serve dropout on the weights"),
+        ({"features": (BILINEAR, SOFTMAX)}, "it does not serve bilinear scores"),
+        ({"features": (ADDITIVE, "sparsemax")}, "it does not serve sparsemax"),
+        ({"dtypes": (torch.float64,)}, "it takes float32, float16 and bfloat16, not float64"),
     ):
-        changed = backends.Request(**{**vars(request), **change})
-        assert word in (backends.few_additive_refusal(changed) or "")
-        assert backends.choose(changed).name != "few-additive"
+        changed = request._replace(**change)
+        assert backends.FEW_QUERIES_ADDITIVE.refusal(changed) == words
+        assert backends.choose(changed).name != "few-queries-additive"

@@ -37,7 +37,7 @@ def test_it_serves_an_attention_and_replays():
     with torch.no_grad():
         made = attention.prepare(keys)
         prepared = Prepared(made.keys, made.values, attention, length)
-        assert attention.backend(query, prepared) == "few-additive"
+        assert attention.backend(query, prepared) == "few-queries-additive"
         attention(query, prepared)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

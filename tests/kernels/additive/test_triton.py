@@ -13,8 +13,10 @@ from regard.kernels import backends
 from regard.kernels import reference as specification
 from regard.kernels.additive import reference
 from regard.kernels.additive import triton as fused
+from regard.kernels.features import ADDITIVE, ALIBI, BIAS, BILINEAR, DROPOUT, SOFTMAX
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import SpanLimits, Window
+from regard.kernels.table import Request
 
 pytest.importorskip("triton")
 CUDA = torch.cuda.is_available()
@@ -192,24 +194,28 @@ def test_the_operations_say_their_shapes_to_a_compiler():
         )
 
 
+SIZES = {"rows": 2, "queries": 64, "keys": 64, "width": 8, "value width": 8, "radius": 0}
 REFUSALS = {
-    "device": ({}, "CUDA" if not CUDA else None),
-    "dropout": ({"dropout": True}, "dropout"),
-    "bias": ({"bias": True}, "bias"),
-    "dtype": ({"dtype": torch.float64}, "float64"),
-    "score": ({"score": "bilinear"}, "bilinear"),
-    "weighting": ({"weighting": "sparsemax"}, "sparsemax"),
-    "rows": ({"rows": 70_000}, "rows"),
+    "nothing": ({}, None),
+    "device": ({"device": "cpu"}, "it runs on cuda, not on cpu"),
+    "dropout": ({"features": (ADDITIVE, SOFTMAX, DROPOUT)}, "it does not serve dropout on the weights"),
+    "bias": ({"features": (ADDITIVE, SOFTMAX, BIAS, ALIBI)}, "it does not serve a bias or ALiBi"),
+    "dtype": ({"dtypes": (torch.float64,)}, "it takes float32, float16 and bfloat16, not float64"),
+    "score": (
+        {"features": (BILINEAR, SOFTMAX)},
+        "it serves additive scores, and bilinear scores around predicted centres only",
+    ),
+    "weighting": ({"features": (ADDITIVE, "sparsemax")}, "it does not serve sparsemax"),
+    "rows": ({"sizes": {**SIZES, "rows": 70_000}}, "rows: 70000 given, expected at most 65535"),
 }
 
 
-@pytest.mark.parametrize(("change", "word"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_refusals_are_plain(change, word):
-    device = "cpu" if word == "CUDA" else "cuda"
-    request = {"score": "additive", "weighting": "softmax", "device": device, "dtype": torch.float32, "rows": 2}
-    sizes = {"queries": 64, "keys": 64, "width": 8, "value_width": 8}
-    refused = backends.triton_refusal(backends.Request(**{**request, **sizes, **change}))
-    assert refused is None if word is None else refused is not None and word in refused
+@pytest.mark.parametrize(("change", "words"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_refusals_are_plain(change, words):
+    request = Request("cuda", (torch.float32,), (ADDITIVE, SOFTMAX), SIZES)._replace(**change)
+    (backend,) = [each for each in backends.BACKENDS if each.name == "triton"]
+    assert backend.refusal(request) == words
+    assert backend.serves(request) == (words is None)
 
 
 @pytest.mark.gpu

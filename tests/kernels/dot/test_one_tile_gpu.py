@@ -62,7 +62,7 @@ def test_heads_over_packed_sentences_equal_dense(dtype, causal, across):
                     out = module(*given, span=span)
             else:
                 out = module(*given, span=span)
-        assert ran == [name or "short"]
+        assert ran == [name or "one-tile"]
         answers.append([out, *torch.autograd.grad(out, [*given, *module.parameters()], grad.to(kind))])
     close(
         [x for x in answers[0] if x.ndim > 1], [x for x in answers[1] if x.ndim > 1], dtype
@@ -70,10 +70,10 @@ def test_heads_over_packed_sentences_equal_dense(dtype, causal, across):
 
 
 SERVED = {
-    "none": (lambda: None, "short"),
-    "causal": (lambda: Causal(), "short"),
-    "lengths": (lambda: Lengths(torch.tensor([[64], [0], [13], [1]], device=DEVICE)), "short"),
-    "causal lengths": (lambda: Causal() & Lengths(torch.tensor([[64], [0], [13], [1]], device=DEVICE)), "short"),
+    "none": (lambda: None, "one-tile"),
+    "causal": (lambda: Causal(), "one-tile"),
+    "lengths": (lambda: Lengths(torch.tensor([[64], [0], [13], [1]], device=DEVICE)), "one-tile"),
+    "causal lengths": (lambda: Causal() & Lengths(torch.tensor([[64], [0], [13], [1]], device=DEVICE)), "one-tile"),
     "mask": (lambda: Mask(torch.ones(64, 64, dtype=torch.bool, device=DEVICE)), "sdpa"),
     "causal from 3": (lambda: Causal(3), "sdpa"),
     "monotonic": (lambda: Monotonic(20), "flex"),
@@ -86,7 +86,7 @@ def test_who_serves_short_padded_rows(span):
     span, attention = make(), Attention(Dot(scaled=True))
     inputs = [torch.randn(4, 16, 64, 64, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
     assert attention.backend(*inputs, span=span) == name
-    if name != "short":
+    if name != "one-tile":
         return
     found = attention(*inputs, span=span)
     exact = [x.detach().double().requires_grad_() for x in inputs]
@@ -145,7 +145,7 @@ def test_compiled_whole():
     heads = Heads(128, heads=4).to(DEVICE, torch.bfloat16)
     x = torch.randn(3, 40, 128, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
     span = Lengths(torch.tensor([40, 3, 11], device=DEVICE))
-    assert heads.backend(x, span=span) == "short"
+    assert heads.backend(x, span=span) == "one-tile"
     answers = []
     for module in (torch.compile(heads, fullgraph=True), heads):
         out = module(x, span=span)

@@ -7,12 +7,15 @@ import torch
 from regard.attention import Attention
 from regard.attention.score import Additive, General
 from regard.attention.span import Lengths, Predictive
+from regard.errors import BackendError
 from regard.kernels import backends
 from regard.kernels import reference as specification
 from regard.kernels.additive import reference as additive
 from regard.kernels.dot import reference as dot
+from regard.kernels.features import BILINEAR, CENTRES, SOFTMAX, WINDOW
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import SpanLimits, Window
+from regard.kernels.table import Request
 from regard.kernels.window import triton as predicted
 
 pytest.importorskip("triton")
@@ -149,18 +152,13 @@ def test_the_operation_says_its_shapes_to_a_compiler():
 
 
 def test_a_wide_radius_is_refused_in_plain_words():
-    sizes = {"rows": 2, "queries": 64, "keys": 640, "width": 8, "value_width": 8}
-    request = {
-        "score": "bilinear",
-        "weighting": "softmax",
-        "device": "cuda",
-        "dtype": torch.float32,
-        "window": "predicted",
-    }
-    assert backends.triton_refusal(backends.Request(**request, **sizes, radius=10)) is None
-    refused = backends.triton_refusal(backends.Request(**request, **sizes, radius=200))
-    assert refused is not None
-    assert "126" in refused
+    sizes = {"rows": 2, "queries": 64, "keys": 640, "width": 8, "value width": 8, "radius": predicted.RADIUS}
+    request = Request("cuda", (torch.float32,), (BILINEAR, SOFTMAX, WINDOW, CENTRES), sizes)
+    assert backends.choose(request).name == "triton"
+    wide = request._replace(sizes={**sizes, "radius": predicted.RADIUS + 1})
+    with backends.use_backend("triton"), pytest.raises(BackendError, match="up to a radius of 126"):
+        backends.choose(wide)
+    assert backends.choose(wide).name == "window"
 
 
 @pytest.mark.gpu

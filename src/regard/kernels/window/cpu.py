@@ -40,7 +40,8 @@ def kernel(call: Call):  # type: ignore[no-untyped-def]
     assert window is not None
     if call.vector is not None:
         return gathered
-    if window.centre is None and isinstance(window.start, int) and call.limits.queries >= TILE:
+    steady = window.centre is None and window.sigma is None and isinstance(window.start, int)
+    if steady and call.limits.queries >= TILE:
         nearest, furthest = window.start - window.radius, window.start + call.limits.queries + window.radius
         if nearest < call.limits.keys and furthest > 0:  # tiles must touch a key
             return tiled

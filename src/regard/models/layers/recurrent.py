@@ -11,7 +11,7 @@ from regard.attention.score import Additive, Dot, General
 from regard.attention.span import Packed, Span
 from regard.attention.state import State
 from regard.attention.weighting import Gumbel, Hard, Softmax
-from regard.kernels.backends import forced
+from regard.kernels.backends import forced_backend
 from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Tokens
 
@@ -74,7 +74,7 @@ def unwatched(*parts: nn.Module) -> bool:
 
     That code knows attentions as models make them: with a part of one's own in them, they do their work themselves.
     """
-    return getattr(forced, "name", None) is None and not any(
+    return forced_backend() is None and not any(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks

@@ -25,7 +25,7 @@ from regard.attention.score import Additive, Dot, Score
 from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join, split_packed
 from regard.attention.watch import has_hooks
 from regard.errors import ArgumentError
-from regard.kernels.backends import SHORT_WIDTH, WIDEST
+from regard.kernels.backends import ONE_TILE_WIDTH, VARLEN_WIDTH
 from regard.kernels.dropout.cpu import dropout
 from regard.kernels.linear import Linear
 from regard.kernels.triton import installed
@@ -134,7 +134,7 @@ class TransformerModel(Model):
         config, width = self.config, self.config.size // self.config.heads
         if config.positions == "alibi" or config.score != "dot" or config.depth not in (None, width):
             return False
-        return width <= SHORT_WIDTH or (width <= WIDEST and width % 8 == 0 and not config.attention_dropout)
+        return width <= ONE_TILE_WIDTH or (width <= VARLEN_WIDTH and width % 8 == 0 and not config.attention_dropout)
 
     def bias(self, start: Start = 0) -> Span | None:
         """ALiBi's, where positions are told that way."""

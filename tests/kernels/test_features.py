@@ -1,0 +1,143 @@
+"""A call in plain data: every field of it that a kernel could overlook is a feature or a size."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from regard.attention import Attention
+from regard.attention.score import Additive, Dot, Location
+from regard.attention.span import Causal, Monotonic, Packed
+from regard.attention.weighting import Sparsemax
+from regard.kernels import features
+from regard.kernels.features import describe
+from regard.kernels.reference import Call, softmax
+from regard.kernels.span_limits import Layout, SpanLimits, Window
+
+CPU = torch.device("cpu")
+OFFSETS, OTHERS, STARTS = torch.tensor([0, 2, 5]), torch.tensor([0, 3, 7]), torch.tensor([1, 2])
+LAYOUT = Layout(OFFSETS, OFFSETS, 3, 3)
+BIAS = torch.zeros(5, 7)
+
+LIMITS = SpanLimits(5, 7, CPU, (2,))
+CALL = Call(
+    torch.zeros(2, 5, 4),
+    torch.zeros(2, 7, 4),
+    torch.zeros(2, 7, 3),
+    LIMITS,
+    compare=lambda query, keys: query @ keys.mT,
+    weigh=softmax,
+)
+WINDOW = Window(2)
+
+# What each field is changed to, each of which must change the description.
+OF_CALL = {
+    "query": [torch.zeros(3, 2, 5, 4), torch.zeros(2, 5, 4).double(), torch.zeros(2, 5, 4).requires_grad_()],
+    "keys": [torch.zeros(2, 7, 6), torch.zeros(3, 2, 7, 4), torch.zeros(2, 7, 4).requires_grad_()],
+    "values": [torch.zeros(2, 7, 9), torch.zeros(2, 7, 3).requires_grad_()],
+    "limits": [replace(LIMITS, lengths=torch.tensor([7, 3]))],
+    "score": ["bilinear", "additive"],
+    "weighting": ["softmax", "hard", "gumbel", "sparsemax", "plain"],
+    "vector": [torch.zeros(4, requires_grad=True)],
+    "temperature": [0.5, 2.0],
+    "dropout": [0.1],
+}
+OF_LIMITS = {
+    "queries": [6],
+    "keys": [8],
+    "lengths": [torch.tensor([7, 3])],
+    "causal": [0, 3, -1, STARTS],
+    "window": [WINDOW],
+    "windows": [(WINDOW,)],
+    "masks": [(BIAS > 0,)],
+    "biases": [(BIAS,), (BIAS.clone().requires_grad_(),)],
+    "gates": [(BIAS,)],
+    "slopes": [((STARTS, 0),), ((STARTS, 3),), ((STARTS, STARTS),), ((STARTS, 0), (STARTS, 0))],
+    "layout": [LAYOUT],
+}
+OF_WINDOW = {"radius": [3], "centre": [torch.zeros(2, 5)], "start": [1, STARTS], "sigma": [1.5]}
+OF_LAYOUT = {"key_offsets": [OTHERS], "longest": [4], "longest_key": [4]}
+# What no kernel can overlook: functions that `score` and `weighting` name, shapes that tensors have, and what is only
+# known sooner than the device would say it.
+ELSEWHERE = {
+    Call: {"compare": "score", "weigh": "weighting", "scale": "part of a bilinear score"},
+    SpanLimits: {
+        "device": "the query's",
+        "batch": "the tensors'",
+        "heads": "the tensors'",
+        "fewest": "known of lengths",
+        "incomplete": "beside a layout alone",
+    },
+    Window: {},
+    Layout: {"offsets": "whoever serves packed sequences reads them"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"), [(Call, OF_CALL), (SpanLimits, OF_LIMITS), (Window, OF_WINDOW), (Layout, OF_LAYOUT)]
+)
+def test_every_field_is_described(kind, table):
+    """A new field fails here until a change of it is described, and so until the rows that serve it say so."""
+    assert {field.name for field in fields(kind)} == {*table, *ELSEWHERE[kind]}
+
+    def described(**change):
+        if kind is Call:
+            return describe(replace(CALL, **change))
+        if kind is SpanLimits:
+            return describe(replace(CALL, limits=replace(LIMITS, **change)))
+        part = {"window": replace(WINDOW, **change)} if kind is Window else {"layout": replace(LAYOUT, **change)}
+        return describe(replace(CALL, limits=replace(LIMITS, **part)))
+
+    seen = [described()]
+    for name, values in table.items():
+        for value in values:
+            found = described(**{name: value})
+            assert found != seen[0], (name, value)
+            assert {*found.features} <= NAMED
+            assert len({*found.features}) == len(found.features)
+        changes = [described(**{name: value}) for value in values]
+        if name not in ("temperature", "causal", "keys", "values", "query"):  # whose values may be one feature
+            assert len({(each.features, *each.sizes.values()) for each in changes}) == len(changes), name
+
+
+NAMED = {
+    word
+    for name, value in vars(features).items()
+    if name.isupper()
+    for word in ([value] if isinstance(value, str) else value.values() if isinstance(value, dict) else value)
+}
+
+
+def test_spans_that_a_layout_does_not_say():
+    x, attention = torch.zeros(5, 4), Attention(Dot())
+    packed, prepared = Packed([0, 2, 5]), attention.prepare(x)
+    for rest, wanted in (
+        ([], ()),
+        ([Causal()], (features.CAUSAL,)),
+        ([Causal(2)], (features.CAUSAL, features.BESIDE_PACKED)),
+        ([Monotonic(1)], (features.BESIDE_PACKED,)),
+    ):
+        found = describe(attention.packed_call(x, prepared, packed, rest))
+        assert {*found.features} == {features.BILINEAR, features.SOFTMAX, features.PACKED, *wanted}
+        assert (found.sizes["queries"], found.sizes["keys"]) == (3, 3)
+
+
+def test_scores_and_weightings_by_name():
+    x = torch.zeros(2, 5, 4)
+    for attention, score, weights in (
+        (Attention(Dot()), features.BILINEAR, features.SOFTMAX),
+        (Attention(Additive(4, 4, hidden=3)), features.ADDITIVE, features.SOFTMAX),
+        (Attention(Location(4, 5)), features.OTHER_SCORES, features.SOFTMAX),
+        (Attention(Dot(), weighting=Sparsemax()), features.BILINEAR, "sparsemax"),
+    ):
+        with torch.no_grad():
+            found = describe(attention.call(attention.score.ask(x), attention.prepare(x), x, None, False))
+        assert found.features == (score, weights)
+        assert (found.device, found.dtypes) == ("cpu", (torch.float32,))
+
+
+def test_a_gradient_of_the_vector_alone_counts():
+    call = replace(CALL, score="additive", vector=torch.zeros(4, requires_grad=True))
+    assert features.GRADIENT in describe(call).features
+    with torch.no_grad():
+        assert features.GRADIENT not in describe(call).features
