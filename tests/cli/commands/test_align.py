@@ -119,7 +119,7 @@ def test_two_runs_choose_each_other(at_desk):
 
 
 def test_heads_of_words(at_desk, monkeypatch):
-    monkeypatch.setattr("regard.cli.commands.align.EXAMPLES", 7)
+    monkeypatch.setattr("regard.inspection.alignments.dependencies.EXAMPLES", 7)
     lines = said("run", "--dependencies")
     assert lines[0].startswith("encoder: words that look at their head most, of ")
     assert lines[1].split() == ["attention", "head", "0", "head", "1"]

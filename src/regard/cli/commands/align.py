@@ -1,10 +1,7 @@
 """`regard align`."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,45 +19,55 @@ from regard.cli.options import (
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
-    from regard.inspection.alignments.extraction import Links
+    from collections.abc import Sequence
+
     from regard.inspection.alignments.selection import Reading
-    from regard.inspection.alignments.settings import AlignmentSettings
     from regard.run import Run
-
-    Triple = tuple[str, str, Links | None]  # source, target, and links where they are known already
-
-EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
 
 
 def align(
     run: RunArgument,
-    source: Annotated[str | None, text_option("Text file of sources, a sentence a line; - is standard input.")] = None,
+    source: Annotated[str | None, text_option("Text file of sources, one a line; - is standard input.")] = None,
     target: Annotated[
-        str | None, text_option("Their translations; without it the sources are translated first.")
+        str | None, text_option("Text file of translations, one a line; without it the sources are translated first.")
     ] = None,
     output: OutOption = None,
-    translations: Annotated[Path | None, text_option("Without --target: keep the translations here.")] = None,
-    reverse: Annotated[str | None, text_option("A run of the other direction, asked as well.")] = None,
+    translations: Annotated[Path | None, text_option("File to write translations to, without --target.")] = None,
+    reverse: Annotated[str | None, text_option("Run folder of the other direction, to join its links.")] = None,
     symmetrise: Annotated[
-        str, typer.Option(help="With --reverse: intersection, union, grow-diag, grow-diag-final(-and).")
+        str,
+        typer.Option(
+            help="Method to join links with --reverse: intersection, union, grow-diag, grow-diag-final or "
+            "grow-diag-final-and."
+        ),
     ] = "grow-diag",
-    alignment: Annotated[Path | None, text_option("Gold links of the pairs: the error rate is said, too.")] = None,
+    alignment: Annotated[
+        Path | None, text_option("File of gold links of the pairs: prints the alignment error rate.")
+    ] = None,
     choose: Annotated[
-        Path | None, text_option("Gold links: the layer, head and offset are chosen by them, and kept with the run.")
+        Path | None,
+        text_option("File of gold links to choose the layer, head and offset by; the choice is kept with the run."),
     ] = None,
     agree: Annotated[
-        bool, flag_option("--agree", "Choose by agreement with --reverse, for both runs, without gold.")
+        bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
     ] = False,
-    from_one: Annotated[bool, flag_option("--from-one", "Words of the gold links are counted from 1.")] = False,
-    view: Annotated[str | None, text_option("The attention to read: its name, or its number from 0.")] = None,
-    head: Annotated[str | None, text_option("The head, from 0, or mean.")] = None,
-    offset: Annotated[int | None, number_option("1: rows are of the word read.", least=0, most=1)] = None,
+    from_one: Annotated[bool, flag_option("--from-one", "Count words of the gold links from 1.")] = False,
+    view: Annotated[str | None, text_option("Attention to read: its name, or its number from 0.")] = None,
+    head: Annotated[str | None, text_option("Head to read: its number from 0, or mean.")] = None,
+    offset: Annotated[
+        int | None,
+        number_option(
+            "Word that a row belongs to: 0, the one that is written; 1, the one that is read.", least=0, most=1
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
-        number_option("Link all weights from here on; 0: the largest alone.", least=0, most=1, kind="fraction"),
+        number_option("Smallest weight that is a link; 0: only the largest is.", least=0, most=1, kind="fraction"),
     ] = None,
-    join: Annotated[str | None, text_option("Link source words, too: intersection, union, grow-diag or none.")] = None,
-    balance: Annotated[int | None, number_option("Rounds in which weights are balanced.", least=0, most=1000)] = None,
+    join: Annotated[
+        str | None, text_option("Method to join links of source words: intersection, union, grow-diag or none.")
+    ] = None,
+    balance: Annotated[int | None, number_option("Number of rounds to balance weights in.", least=0, most=1000)] = None,
     dependencies: Annotated[
         bool, flag_option("--dependencies", "Show which heads look at the head of a word, on the phrasebook.")
     ] = False,
@@ -68,9 +75,9 @@ def align(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Write which words belong together, in Pharaoh's format: a line a pair, source-target, from 0.
+    """Write word alignments in Pharaoh's format: a line a pair, links source-target, words counted from 0.
 
-    regard align runs/en-de --source test.en --target test.de; without --target for what is translated just now.
+    regard align runs/en-de --source test.en --target test.de; without --target the sources are translated first.
     """
     from regard.evaluation.alignment import read_links
     from regard.inspection.alignments.symmetry import METHODS
@@ -94,174 +101,66 @@ def align(
     judges = None if choose is None else read_links(choose, first=int(from_one), say=print_message)
 
     from regard.decoding.processes import Processes
+    from regard.inspection.alignments.corpus import (
+        AlignedPair,
+        align_pairs,
+        change_settings,
+        choose_settings,
+        describe_score,
+        read_pairs,
+    )
     from regard.io.output import progress_bar
     from regard.run import load
 
     place = Processes().device(device)
     opened = load(run, checkpoint=checkpoint, device=place)
     other = None if reverse is None else load(reverse, checkpoint=checkpoint, device=place)
-    asked = chosen_of(opened, view, head, offset, threshold, join, balance)
+    for each in (opened, other):
+        if each is not None:
+            each.check_task("translate")
+    opened.chosen = change_settings(
+        opened.chosen,
+        opened.aligning.crossings,
+        view=view,
+        head=head,
+        offset=offset,
+        threshold=threshold,
+        join=join,
+        balance=balance,
+    )
     if dependencies:
-        show_dependencies(opened)
+        print_dependencies(opened)
         return
     assert source is not None
     if judges is not None or agree:
-        choose_readings(opened, other, source, str(target), judges, choose)
+        for each, settings, readings in choose_settings(
+            opened, other, source, str(target), judges, choose, print_message
+        ):
+            print_readings(readings)
+            print(f"\n{each.folder}: {settings}: AER {settings.aer:.2%}, by {settings.by}")
+            print_message(f"{settings.write(each.folder)} written")
         return
-    found: list[tuple[str, str, Links]] = []
-    done, (total, triples) = 0, given(opened, source, target, beam)
+    scored, done = list[AlignedPair](), 0
+    total, chunks = read_pairs(opened, source, target, print_message, beam=beam)
     with (
         open_output(output) as write,
         open_output(translations, translations is not None) as keep,
         progress_bar(total, output is not None) as advance,
     ):
-        for chunk in triples:
-            linked = links_of(opened, other, chunk, symmetrise)
-            write("".join(f"{pharaoh(links)}\n" for links in linked))
-            keep("".join(f"{BREAKS.sub(' ', each[1])}\n" for each in chunk))
-            advance(len(chunk))
-            done += len(chunk)
-            if gold is not None:
-                found += [(one, two, each) for (one, two, _), each in zip(chunk, linked, strict=True)]
-    print_message(f"{done:,} pair{'s' * (done != 1)}, read from {asked}")
+        for chunk in chunks:
+            pairs = align_pairs(opened, other, chunk, symmetrise)
+            write("".join(f"{pharaoh(pair.links or [])}\n" for pair in pairs))
+            keep("".join(f"{BREAKS.sub(' ', pair.target)}\n" for pair in pairs))
+            advance(len(pairs))
+            done += len(pairs)
+            scored += pairs if gold is not None else []
+    print_message(f"{done:,} pair{'s' * (done != 1)}, read from {opened.chosen}")
     if gold is not None:
-        judge(alignment, gold, found)
+        print_message(describe_score(alignment, gold, scored, print_message))
 
 
-def chosen_of(
-    run: "Run",
-    view: str | None,
-    head: str | None,
-    offset: int | None,
-    threshold: float | None,
-    join: str | None,
-    balance: int | None,
-) -> "AlignmentSettings":
-    """What is read, with what a person wants otherwise."""
-    from regard.inspection.alignments.settings import JOINS
-
-    run.check_task("translate")
-    names, changes = run.aligning.crossings, dict[str, Any]()
-    if view is not None:
-        named = names[int(view)] if view.isdecimal() and len(view) < 9 and int(view) < len(names) else view
-        if named not in names:
-            raise CommandError(f"--view: {view} given, expected one of {', '.join(names)}, or a number from 0")
-        changes["view"] = named
-    if head is not None:
-        if head != "mean" and not (head.isdecimal() and len(head) < 9):
-            raise CommandError(f"--head: {head} given, expected a number from 0, or mean")
-        changes["head"] = None if head == "mean" else int(head)
-    changes |= {name: value for name, value in (("offset", offset), ("balance", balance)) if value is not None}
-    if threshold is not None:
-        changes["threshold"] = threshold or None
-    if join is not None:
-        if join not in (*JOINS, "none"):
-            raise CommandError(f"--join: {join} given, expected one of {', '.join(JOINS)} or none")
-        changes["join"] = None if join == "none" else join
-    run.chosen = replace(run.chosen, **changes)
-    return run.chosen
-
-
-def given(run: "Run", source: str, target: str | None, beam: int) -> "tuple[int | None, Iterator[list[Triple]]]":
-    """How many pairs there are, where that is known, and chunk by chunk the pairs; translated first if need be."""
-    import sys
-
-    from regard.decoding.translate_file import Fit
-    from regard.io.inputs import LinePairs, SourceLines, check_lengths
-    from regard.io.lines import name_of
-
-    most = run.model.limit
-    if target is not None:
-        pairs = LinePairs(source, target, print_message)
-
-        def read() -> "Iterator[list[Triple]]":
-            done, some = 0, list["Triple"]()
-            for sources, targets in pairs.chunks():
-                if most is not None:
-                    check_lengths(source, run.tokenizers.source.encode_batch(sources or []), most, done)
-                    check_lengths(target, run.tokenizers.target.encode_batch(targets), most - 1, done)
-                done += len(targets)
-                some += [(one, two, None) for one, two in zip(sources or [], targets, strict=True)]
-                if len(some) >= 8192:
-                    yield some
-                    some = []
-            yield some
-
-        return pairs.total, read()
-    lines = SourceLines(source, say=print_message)
-    longest = min(run.settings.data.longest, most or sys.maxsize)
-    fit = Fit(
-        lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=print_message
-    )
-
-    def translate() -> "Iterator[list[Triple]]":
-        for block in lines.blocks():
-            texts = [each[0].text for each in fit.parts(block.lines, name_of(source), block.first)]
-            outputs = [each[0] for each in run.stream(texts, alignment=True, beam=beam)]
-            yield [(one, two.text, list(two.alignment or ())) for one, two in zip(texts, outputs, strict=True)]
-
-    return lines.total, translate()
-
-
-def links_of(run: "Run", reverse: "Run | None", chunk: "Sequence[Triple]", method: str) -> "list[Links]":
-    """The links of some pairs, of both directions where there are two runs."""
-    from regard.inspection.alignments.symmetry import flip_links, symmetrise
-
-    known = [each[2] for each in chunk if each[2] is not None]
-    forward = known if len(known) == len(chunk) else list(run.links([each[:2] for each in chunk]))
-    if reverse is None:
-        return forward
-    backward = reverse.links([(two, one) for one, two, _ in chunk])
-    return [symmetrise(links, flip_links(back), method) for links, back in zip(forward, backward, strict=True)]
-
-
-def judge(path: Path | None, gold: Any, found: "list[tuple[str, str, Links]]") -> None:
-    """Say how the links fare."""
-    from regard.evaluation.alignment import check_links, measure_links
-
-    for slip in check_links(str(path), gold, [each[0] for each in found], [each[1] for each in found]):
-        print_message(slip)
-    scores = [each.score() for each in measure_links([each[2] for each in found], gold).values()]
-    print_message(", ".join(f"{score.name} {score}" for score in scores))
-
-
-def choose_readings(run: "Run", reverse: "Run | None", source: str, target: str, gold: Any, path: Path | None) -> None:
-    """Choose what is read, by gold links or by agreement; show what was tried, and keep it with the run."""
-    from regard.evaluation.alignment import check_links
-    from regard.inspection.alignments.selection import choose_by_agreement, choose_by_gold
-
-    triples = list(chain.from_iterable(given(run, source, target, 1)[1]))
-    if gold is not None:
-        for slip in check_links(str(path), gold, [each[0] for each in triples], [each[1] for each in triples]):
-            print_message(slip)
-    full = [number for number, (one, two, _) in enumerate(triples) if one.split() and two.split()]
-    texts = [triples[number][:2] for number in full]
-    forward = encoded(run, texts)
-    if gold is not None:
-        chosen, readings = choose_by_gold(run.aligning, run.tokenizers, forward, [gold[number] for number in full])
-        results = [(run, chosen, readings)]
-    else:
-        assert reverse is not None
-        reverse.check_task("translate")
-        backward = encoded(reverse, [(two, one) for one, two in texts])
-        both, tried = choose_by_agreement(
-            (run.aligning, run.tokenizers, forward), (reverse.aligning, reverse.tokenizers, backward)
-        )
-        results = list(zip((run, reverse), both, tried, strict=True))
-    for each, chosen, readings in results:
-        show_readings(readings)
-        print(f"\n{each.folder}: {chosen}: AER {chosen.aer:.2%}, by {chosen.by}")
-        print_message(f"{chosen.write(each.folder)} written")
-
-
-def encoded(run: "Run", texts: "Sequence[tuple[str, str]]") -> list[tuple[list[int], list[int]]]:
-    """Pairs of texts as token numbers."""
-    one = run.tokenizers.source.encode_batch([each[0] for each in texts])
-    return list(zip(one, run.tokenizers.target.encode_batch([each[1] for each in texts]), strict=True))
-
-
-def show_readings(readings: "Sequence[Reading]") -> None:
-    """A table by layer and head."""
+def print_readings(readings: "Sequence[Reading]") -> None:
+    """Print how each head fares, by layer and head."""
 
     def share(value: float | None) -> str:
         return "–" if value is None else f"{value:.2%}"
@@ -281,13 +180,11 @@ def show_readings(readings: "Sequence[Reading]") -> None:
     )
 
 
-def show_dependencies(run: "Run") -> None:
-    """A table of the share of words that look at their head, by layer and head."""
-    from regard.data.builtin import generate
-    from regard.inspection.alignments.dependencies import best_distance, measure_dependencies
+def print_dependencies(run: "Run") -> None:
+    """Print the share of words that look at their head, by layer and head, on the phrasebook."""
+    from regard.inspection.alignments.dependencies import best_distance, measure_dependencies, phrasebook_examples
 
-    pair = run.settings.data.pair if run.settings.data.builtin == "phrasebook" else "en-de"
-    examples = list(generate("phrasebook", EXAMPLES, split="test", pair=pair))
+    examples = phrasebook_examples(run.settings.data)
     found = measure_dependencies(run.aligning, run.tokenizers, examples)
     for side in dict.fromkeys(each.side for each in found):
         own = [each for each in found if each.side == side]

@@ -13,15 +13,18 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from regard.data.builtin import generate
 from regard.data.builtin.example import Example
+from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
 from regard.errors import ArgumentError
 from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models.contract import Model
 
-__all__ = ["DependencyShare", "FixedDistance", "measure_dependencies", "best_distance"]
+__all__ = ["DependencyShare", "FixedDistance", "best_distance", "measure_dependencies", "phrasebook_examples"]
 
 SIDES = ("encoder", "decoder")
+EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ class FixedDistance:
     distance: int
     share: float
     words: int
+
+
+def phrasebook_examples(data: DataSettings) -> list[Example]:
+    """Examples with the heads of their words, in the languages of a run that was trained on the phrasebook."""
+    pair = data.pair if data.builtin == "phrasebook" else "en-de"
+    return list(generate("phrasebook", EXAMPLES, split="test", pair=pair))
 
 
 def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[DependencyShare]:

@@ -1,0 +1,188 @@
+"""A corpus aligned by a run: its pairs, read or translated first, and their links, in one direction or in both.
+
+What `regard align` does: `read_pairs` and `align_pairs` write links, `choose_settings` finds out which head to read.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from regard.data.tokenizer import Tokenizers
+from regard.decoding.translate_file import Fit
+from regard.errors import CommandError
+from regard.evaluation.alignment import Gold, check_links, measure_links
+from regard.inspection.alignments.extraction import Links
+from regard.inspection.alignments.selection import Reading, choose_by_agreement, choose_by_gold
+from regard.inspection.alignments.settings import JOINS, AlignmentSettings
+from regard.inspection.alignments.symmetry import flip_links, symmetrise
+from regard.inspection.collect.open_run import OpenRun
+from regard.io.inputs import LinePairs, SourceLines, check_lengths
+from regard.io.lines import name_of
+
+__all__ = [
+    "AlignedPair",
+    "Translator",
+    "align_pairs",
+    "change_settings",
+    "choose_settings",
+    "describe_score",
+    "read_pairs",
+]
+
+CHUNK = 8192  # pairs that are aligned together
+Say = Callable[[str], None]
+
+
+class AlignedPair(NamedTuple):
+    """A source, its translation, and the links between their words where they are known."""
+
+    source: str
+    target: str
+    links: Links | None = None
+
+
+class Translator(OpenRun, Protocol):
+    """What is asked of a run that translates: `regard.run.Run` is one."""
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of source and target."""
+
+    def links(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Links]:
+        """The links of each pair of texts."""
+
+    def stream(self, texts: Iterable[str], *, alignment: bool, **options: Any) -> Iterator[Any]:
+        """The translations of each text, best first, with their links."""
+
+
+R = TypeVar("R", bound=Translator)
+
+
+def change_settings(
+    settings: AlignmentSettings,
+    crossings: Sequence[str],
+    *,
+    view: str | None = None,
+    head: str | None = None,
+    offset: int | None = None,
+    threshold: float | None = None,
+    join: str | None = None,
+    balance: int | None = None,
+) -> AlignmentSettings:
+    """The settings with what a person wants otherwise, as it is typed: a view's name or number, a head or "mean"."""
+    changes = dict[str, Any]()
+    if view is not None:
+        numbered = view.isdecimal() and len(view) < 9 and int(view) < len(crossings)
+        name = crossings[int(view)] if numbered else view
+        if name not in crossings:
+            raise CommandError(f"--view: {view} given, expected one of {', '.join(crossings)}, or a number from 0")
+        changes["view"] = name
+    if head is not None:
+        if head != "mean" and not (head.isdecimal() and len(head) < 9):
+            raise CommandError(f"--head: {head} given, expected a number from 0, or mean")
+        changes["head"] = None if head == "mean" else int(head)
+    changes |= {name: value for name, value in (("offset", offset), ("balance", balance)) if value is not None}
+    if threshold is not None:
+        changes["threshold"] = threshold or None
+    if join is not None:
+        if join not in (*JOINS, "none"):
+            raise CommandError(f"--join: {join} given, expected one of {', '.join(JOINS)} or none")
+        changes["join"] = None if join == "none" else join
+    return replace(settings, **changes)
+
+
+def read_pairs(
+    run: Translator, source: str, target: str | None, say: Say, *, beam: int = 5
+) -> tuple[int | None, Iterator[list[AlignedPair]]]:
+    """The number of pairs where it is known, and the pairs chunk by chunk; without a target they are translated."""
+    if target is not None:
+        pairs = LinePairs(source, target, say)
+        return pairs.total, read_translations(run, pairs, source, target)
+    lines = SourceLines(source, say=say)
+    return lines.total, translate_lines(run, lines, source, beam, say)
+
+
+def read_translations(run: Translator, pairs: LinePairs, source: str, target: str) -> Iterator[list[AlignedPair]]:
+    """The pairs of two files, none of them longer than the model can be."""
+    limit, done, chunk = run.model.limit, 0, list[AlignedPair]()
+    for sources, targets in pairs.chunks():
+        if limit is not None:
+            check_lengths(source, run.tokenizers.source.encode_batch(sources or []), limit, done)
+            check_lengths(target, run.tokenizers.target.encode_batch(targets), limit - 1, done)
+        done += len(targets)
+        chunk += map(AlignedPair, sources or [], targets)
+        if len(chunk) >= CHUNK:
+            yield chunk
+            chunk = []
+    yield chunk
+
+
+def translate_lines(
+    run: Translator, lines: SourceLines, source: str, beam: int, say: Say
+) -> Iterator[list[AlignedPair]]:
+    """The lines of a file with their translations and links; what is longer than the run takes is cut."""
+    longest = min(run.settings.data.longest, run.model.limit or sys.maxsize)
+    fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=say)
+    for block in lines.blocks():
+        texts = [each[0].text for each in fit.parts(block.lines, name_of(source), block.first)]
+        outputs = [each[0] for each in run.stream(texts, alignment=True, beam=beam)]
+        yield [
+            AlignedPair(text, output.text, list(output.alignment or ()))
+            for text, output in zip(texts, outputs, strict=True)
+        ]
+
+
+def align_pairs(
+    run: Translator, reverse: Translator | None, pairs: Sequence[AlignedPair], method: str
+) -> list[AlignedPair]:
+    """The pairs with their links, of both directions made one by `method` where there is a reverse run."""
+    known = [pair.links for pair in pairs if pair.links is not None]
+    texts = [(pair.source, pair.target) for pair in pairs]
+    links = known if len(known) == len(pairs) else list(run.links(texts))
+    if reverse is not None:
+        backward = reverse.links([(target, source) for source, target in texts])
+        links = [symmetrise(each, flip_links(back), method) for each, back in zip(links, backward, strict=True)]
+    return [pair._replace(links=each) for pair, each in zip(pairs, links, strict=True)]
+
+
+def describe_score(path: Path | None, gold: Sequence[Gold], pairs: Sequence[AlignedPair], say: Say) -> str:
+    """How the links of the pairs fare against gold links, in one line; `say` is told of links that cannot be."""
+    say_slips(path, gold, pairs, say)
+    scores = [each.score() for each in measure_links([pair.links or [] for pair in pairs], gold).values()]
+    return ", ".join(f"{score.name} {score}" for score in scores)
+
+
+def choose_settings(
+    run: R, reverse: R | None, source: str, target: str, gold: Sequence[Gold] | None, path: Path | None, say: Say
+) -> list[tuple[R, AlignmentSettings, list[Reading]]]:
+    """What reads best in each run on the pairs of two files: by gold links, or by agreement with the reverse run."""
+    pairs = list(chain.from_iterable(read_pairs(run, source, target, say)[1]))
+    if gold is not None:
+        say_slips(path, gold, pairs, say)
+    full = [number for number, pair in enumerate(pairs) if pair.source.split() and pair.target.split()]
+    texts = [(pairs[number].source, pairs[number].target) for number in full]
+    forward = encode_pairs(run.tokenizers, texts)
+    if gold is not None:
+        settings, readings = choose_by_gold(run.aligning, run.tokenizers, forward, [gold[number] for number in full])
+        return [(run, settings, readings)]
+    assert reverse is not None
+    backward = encode_pairs(reverse.tokenizers, [(target, source) for source, target in texts])
+    both, tried = choose_by_agreement(
+        (run.aligning, run.tokenizers, forward), (reverse.aligning, reverse.tokenizers, backward)
+    )
+    return list(zip((run, reverse), both, tried, strict=True))
+
+
+def say_slips(path: Path | None, gold: Sequence[Gold], pairs: Sequence[AlignedPair], say: Say) -> None:
+    """Say which gold links are of words that a pair does not have."""
+    for slip in check_links(str(path), gold, [pair.source for pair in pairs], [pair.target for pair in pairs]):
+        say(slip)
+
+
+def encode_pairs(tokenizers: Tokenizers, texts: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+    """Pairs of texts as token numbers."""
+    sources = tokenizers.source.encode_batch([source for source, _ in texts])
+    return list(zip(sources, tokenizers.target.encode_batch([target for _, target in texts]), strict=True))
