@@ -13,7 +13,7 @@ SOURCE = Path(regard.__file__).parent
 LAYERS = [
     {"cli", "__main__"},
     {"report", "demo", "studies", "serving", "interop", "bench"},
-    {"run", "measured"},
+    {"run"},
     {"tasks"},
     {"inspection"},
     {"training", "decoding", "evaluation"},

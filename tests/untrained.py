@@ -13,7 +13,7 @@ from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
 from regard.tasks.settings import read_settings
 from regard.tasks.start import write_config
-from regard.tasks.translate import model_of
+from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, canonical, read_manifest, weights_of
 from regard.training.objective import Prediction
 from regard.training.trainer_state import Counters
@@ -51,7 +51,7 @@ def make_run(folder: Path, kind: str, task: str | None = None, **model: Any) -> 
     tokenizers = None if kind == "convnet" else Tokenizers(train(TEXTS, "word"))
     labels = LABELS if task == "classify" else []
     torch.manual_seed(3)
-    built = model_of(settings, tokenizers, labels)
+    built = build_model(settings, tokenizers, labels)
     folder.mkdir(parents=True)
     write_config(folder / "config.toml", settings)
     if tokenizers is not None:

@@ -7,32 +7,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import regard
 from regard.errors import CheckpointError, RegardError
 from regard.inspection.draw.report_page import LookPicture, write
 from regard.run import Run, load
+from regard.tasks.settings import Settings
 from regard.tasks.start import Started, start
+from regard.tasks.task import RunTask
 from regard.training.folder import check_content, claim
 from regard.training.loop import Result
 from regard.training.progress import Progress, progress
 
 __all__ = ["train_and_report"]
 
-SEEN = {
-    "translate": "A row is a word of the translation: the stronger a cell's colour, the more that word looked at the "
-    "source word above it.",
-    "caption": "What each word looked at stays bright. The caption:",
-    "classify": "The stronger a colour, the more the label hangs on a word, and on a sentence. The label:",
-}
 LOOKED = {"text": '"A SENTENCE"', "documents": '"A TEXT"', "pictures": "PICTURE"}
 OTHER = {"text": "--source A --target B", "documents": "--documents A.tsv", "pictures": "--images A --captions B"}
 
 
 def train_and_report(
-    table: Mapping[str, Any], out: Path, *, resume: bool = False, base: Path | None = None, choose: bool = False
+    config: Mapping[str, Any] | Settings,
+    out: Path,
+    *,
+    resume: bool = False,
+    base: Path | None = None,
+    choose: bool = False,
 ) -> Result:
     """Train into `out`, say how it went and how to go on, and write the run's report.html."""
     first = os.environ.get("RANK", "0") == "0"
@@ -42,7 +42,7 @@ def train_and_report(
         else:  # those that wait for the first would wait for long where it is refused
             check_content(out, resume)
         shown = stack.enter_context(progress(out) if first else Progress())
-        started = start(table, out, resume=resume, base=base, progress=shown, choose=choose, claimed=True)
+        started = start(config, out, resume=resume, base=base, progress=shown, choose=choose, claimed=True)
         result = started.result
         ended = {
             "finished": f"finished after {result.step:,} steps",
@@ -99,24 +99,17 @@ def report(out: Path, started: Started) -> Path:
     )
 
 
-def picture_of(run: Run, task: Any) -> LookPicture | None:
+def picture_of(run: Run, task: RunTask) -> LookPicture | None:
     """What the best checkpoint looks at, in an example of the validation; None where it looks at nothing."""
     from regard.inspection.collect.from_run import exhibit_of
     from regard.inspection.draw.picture import picture
 
-    item, target, samples = None, None, task.samples()
-    what, reads = run.settings.task, run.settings.data.reads
-    if what == "translate" and samples:
-        item, target = samples[len(samples) // 2].source, samples[len(samples) // 2].reference
-    elif what == "caption" and len(task.prepared.valid):
-        item = task.load(task.prepared.valid, np.array([len(task.prepared.valid) // 2]), train=False).pixels[0]
-    elif what == "classify" and reads == "documents" and task.prepared.valid_pairs:
-        texts = sorted((text for text, _ in task.prepared.valid_pairs), key=len)
-        item = texts[len(texts) // 4]  # a short one
-    if item is None:
+    example = task.example()
+    if example is None:
         return None
+    item, target = example
     exhibit = exhibit_of(run, item, target=target, tree=False)
     if not exhibit.views:
         return None
-    caption = SEEN[what] if what == "translate" else f"{SEEN[what]} {exhibit.output}"
+    caption = run.settings.row.picture.format(output=exhibit.output)
     return LookPicture(picture(exhibit), caption, f"What it looked at: {exhibit.title} → {exhibit.output}")

@@ -12,7 +12,7 @@ from regard.data.vocabulary import train
 from regard.models.kinds import KINDS
 from regard.run import Run
 from regard.tasks.settings import read_settings
-from regard.tasks.translate import model_of
+from regard.tasks.task import build_model
 
 PAIRS = list(generate("phrasebook", 60, longest=8))
 REVIEWS = list(generate("reviews", 40))
@@ -105,7 +105,7 @@ def subject(name: str, words: str = "bpe") -> Run:
     labels = ("bad", "good", "neither") if task == "classify" else ()
     texts = None if name in CONVNETS else tokenizers(words)
     torch.manual_seed(sum(map(ord, name)))
-    model = model_of(settings, texts, labels).eval()
+    model = build_model(settings, texts, labels).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.5)

@@ -18,7 +18,7 @@ from regard.models.contract import Pictures, Tokens
 from regard.tasks.caption import Caption, Captioning, doubly_stochastic
 from regard.tasks.settings import read_settings
 from regard.tasks.start import start
-from regard.tasks.table import prepare_for
+from regard.tasks.task import prepare_data
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, weights_of
 from regard.training.task import Position
 
@@ -235,7 +235,7 @@ def test_a_run_is_trained_measured_and_loaded(tmp_path):
 def test_a_plan_counts_the_tokens_of_its_batch(tmp_path):
     table = caption_table(tmp_path)
     settings = read_settings(table)
-    task = Caption(settings, prepare_for(settings), 4096)
+    task = Caption(settings, prepare_data(settings), 4096)
     for position, plan in itertools.islice(task.stream(Position(0, 0)), 5):
         batch = task.batch(plan, position)
         assert task.count(plan) == batch.tokens
@@ -268,6 +268,6 @@ def test_hard_attention_resumes_where_it_was(tmp_path, attention):
 
 def test_one_picture_that_does_not_fit_says_so(tmp_path):
     settings = read_settings(caption_table(tmp_path))
-    task = Caption(settings, prepare_for(settings), 4096)
+    task = Caption(settings, prepare_data(settings), 4096)
     with pytest.raises(TrainingError, match="one picture of 32 pixels"):
         task.halves(batch_of([[4]], [0]))

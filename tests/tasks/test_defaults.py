@@ -27,11 +27,11 @@ def corpus(source, target, count):
 
 
 def model(given, tokens, examples=30_000, device="cuda", spelled=False):
-    return model_defaults(given, read_settings(given), Corpus(examples, tokens, spelled), device)
+    return model_defaults(read_settings(given), Corpus(examples, tokens, spelled), device)
 
 
 def steps(given, *of, **more):
-    return training_defaults(given, read_settings(given), *of, **more)["training"]["steps"]
+    return training_defaults(read_settings(given), *of, **more).training.steps
 
 
 def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
@@ -43,8 +43,8 @@ def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
     assert found.tokens == sum(len(prepared.train.pair(i)[1]) + 1 for i in range(len(prepared.train)))
 
     def chosen(given):
-        with_model = model_defaults(given, read_settings(given), found, "cpu")
-        return read_settings(training_defaults(with_model, read_settings(with_model), prepared.train.lengths, 4096, 1))
+        with_model = model_defaults(read_settings(given), found, "cpu")
+        return training_defaults(with_model, prepared.train.lengths, 4096, 1)
 
     plain = chosen(bare)
     assert (plain.model.size, plain.model.positions, plain.training.schedule) == (128, "rotary", "cosine")
@@ -69,29 +69,30 @@ def test_what_is_left_open_is_chosen_and_what_is_said_is_kept(tmp_path):
     ],
 )
 def test_larger_corpora_get_larger_models(tokens, examples, device, size):
-    chosen = read_settings(model(BARE, tokens, examples, device)).model
-    assert chosen.size == size
+    assert model(BARE, tokens, examples, device).model.size == size
 
 
 def test_long_lines_get_positions_that_source_and_target_share():
-    assert model(BARE, 300_000, 1_500)["model"]["positions"] == "sinusoidal"
-    assert model(BARE, 300_000, 15_000)["model"]["positions"] == "rotary"
+    assert model(BARE, 300_000, 1_500).model.positions == "sinusoidal"
+    assert model(BARE, 300_000, 15_000).model.positions == "rotary"
 
 
 def test_symbols_get_less_dropout():
-    assert model(BARE, 400_000)["model"]["dropout"] == 0.3
-    assert model(BARE, 400_000, spelled=True)["model"]["dropout"] == 0.1
+    assert model(BARE, 400_000).model.dropout == 0.3
+    assert model(BARE, 400_000, spelled=True).model.dropout == 0.1
 
 
 def test_every_kind_of_text_takes_its_defaults():
     for kind in ("rnn", "rnnsearch", "luong", "lstmn", "pointer", "ntm", "transformer"):
         given = {**BARE, "model": {"kind": kind}}
         for tokens in (1_000, 400_000):
-            chosen = read_settings(model(given, tokens))
+            chosen = model(given, tokens)
             assert chosen.kind == kind
+            assert read_settings(chosen.table()) == chosen
     for data in ({"documents": "a.tsv"}, {"images": "a", "captions": "b"}, {"images": "a", "labels": "b"}):
         for device in ("cpu", "cuda"):
-            read_settings(model({"data": data}, 1_000, 20_000, device))
+            chosen = model({"data": data}, 1_000, 20_000, device)
+            assert read_settings(chosen.table()) == chosen
 
 
 def test_as_many_passes_whatever_the_batch():
@@ -113,21 +114,24 @@ def test_pictures_are_counted_and_documents_by_what_is_read():
 
 def test_a_run_to_begin_with_is_changed_gently():
     for base, rate in ((False, 1e-3), (True, 3e-4)):
-        chosen = training_defaults(BARE, read_settings(BARE), corpus(10, 10, 5_000), 4096, 1, base=base)
-        assert read_settings(chosen).training.rate == rate
+        chosen = training_defaults(read_settings(BARE), corpus(10, 10, 5_000), 4096, 1, base=base)
+        assert chosen.training.rate == rate
 
 
 def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():
-    found = data_defaults(BARE)
+    def chosen(given):
+        return data_defaults(read_settings(given)).given
+
+    found = chosen(BARE)
     assert found["data"] == {**BARE["data"], "held_out": "auto", "longest": 1000}
     assert found["tokenizer"] == {"kind": "auto", "joint": "auto"}
     said = {"data": {**BARE["data"], "held_out": 0.2, "longest": 50}, "tokenizer": {"kind": "unigram"}}
-    assert data_defaults(said) == said
-    assert "joint" not in data_defaults({**BARE, "model": {"kind": "pointer"}})["tokenizer"]
-    assert data_defaults({**BARE, "tokenizer": {"file": "t.json"}})["tokenizer"] == {"file": "t.json"}
-    assert data_defaults({"data": {"documents": "a.tsv"}})["data"]["held_out"] == "auto"
-    assert data_defaults({"data": {"builtin": "reviews"}})["data"]["held_out"] == 0.05
-    assert data_defaults({"data": {"documents": "a.tsv", "held_out": 0.2}})["data"]["held_out"] == 0.2
+    assert chosen(said) == said
+    assert "joint" not in chosen({**BARE, "model": {"kind": "pointer"}})["tokenizer"]
+    assert chosen({**BARE, "tokenizer": {"file": "t.json"}})["tokenizer"] == {"file": "t.json"}
+    assert chosen({"data": {"documents": "a.tsv"}})["data"]["held_out"] == "auto"
+    assert chosen({"data": {"builtin": "reviews"}})["data"]["held_out"] == 0.05
+    assert chosen({"data": {"documents": "a.tsv", "held_out": 0.2}})["data"]["held_out"] == 0.2
 
 
 def test_pictures_are_mirrored_unless_captions_name_a_side():
@@ -137,14 +141,17 @@ def test_pictures_are_mirrored_unless_captions_name_a_side():
     assert not mirrored([*plain, "der Ball liegt rechts"])
     assert mirrored([*plain, "a man is leftover from the bright party"])
     given = {"data": {"images": "a", "captions": "b"}}
-    assert picture_defaults(given, [plain])["data"]["flip"] is True
-    assert picture_defaults(given, [plain, sided])["data"]["flip"] is False
-    kept = {"data": {**given["data"], "flip": False}}
+    assert picture_defaults(read_settings(given), [plain]).data.flip is True
+    assert picture_defaults(read_settings(given), [plain, sided]).data.flip is False
+    kept = read_settings({"data": {**given["data"], "flip": False}})
     assert picture_defaults(kept, [plain]) == kept
-    assert picture_defaults(given, []) == given  # labels: a mirrored letter is another one
+    assert picture_defaults(read_settings(given), []) == read_settings(
+        given
+    )  # labels: a mirrored letter is another one
 
 
 def test_every_choice_is_a_key_that_there_is():
-    chosen = training_defaults(data_defaults(BARE), read_settings(BARE), corpus(10, 10, 5_000), 4096, 1)["training"]
+    settings = data_defaults(read_settings(BARE))
+    chosen = training_defaults(settings, corpus(10, 10, 5_000), 4096, 1).given["training"]
     names = {field.name for field in dataclasses.fields(read_settings(BARE).training)}
     assert set(chosen) <= names

@@ -6,16 +6,17 @@ from tiny import first, table
 
 from regard.data.prepare import prepare
 from regard.errors import TrainingError
+from regard.tasks.language_model import LanguageModel
 from regard.tasks.settings import read_settings
-from regard.tasks.table import task_of
-from regard.tasks.translate import LanguageModel, Translate
+from regard.tasks.task import make_task
+from regard.tasks.translate import Translate
 from regard.training.task import Position
 
 
 @pytest.fixture
 def task(tmp_path):
     settings = read_settings(table(tmp_path))
-    return task_of(settings, prepare(settings.data, settings.tokenizer), 64)
+    return make_task(settings, prepare(settings.data, settings.tokenizer), 64)
 
 
 def test_counts_are_the_tokens_that_are_predicted(task):
@@ -72,7 +73,7 @@ def test_the_seed_makes_the_weights(tmp_path):
     def weight(seed):
         settings = read_settings(table(tmp_path, training__seed=seed))
         torch.rand(seed)
-        made = task_of(settings, prepare(settings.data, settings.tokenizer), 64)
+        made = make_task(settings, prepare(settings.data, settings.tokenizer), 64)
         return next(made.model.parameters())
 
     assert torch.equal(weight(1), weight(1))
@@ -84,7 +85,7 @@ def test_tasks_by_name(tmp_path, task):
     given = table(tmp_path, task="language-model")
     given["model"] = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
     settings = read_settings(given)
-    model = task_of(settings, prepare(settings.data, settings.tokenizer), 64)
+    model = make_task(settings, prepare(settings.data, settings.tokenizer), 64)
     assert type(model) is LanguageModel
     model.objective.eval()
     figures = model.validate()

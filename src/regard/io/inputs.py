@@ -109,11 +109,11 @@ class LinePairs:
             raise unequal_lines(source, counts[0], target, counts[1])
         self.total = counts[0] if counts else None
 
-    def check(self, run: str, task: str) -> None:
-        """Refuse a source that nobody reads, and a translation without its source."""
-        if task == "language-model" and self.source is not None:
+    def check(self, run: str, alone: bool, reads: Sequence[str] = ("text",)) -> None:
+        """Refuse a source that nobody reads, as it writes `alone`, and a translation without its source."""
+        if alone and self.source is not None:
             raise CommandError(f"--source: {run} is a language model, which reads none; give --target alone")
-        if task == "translate" and self.source is None:
+        if not alone and "text" in reads and self.source is None:
             raise CommandError(f"--source: missing, and {run} translates; expected the text file of the sources")
 
     def chunks(self) -> Iterator[tuple[list[str] | None, list[str]]]:

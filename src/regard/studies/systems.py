@@ -18,7 +18,7 @@ from regard.run import Run, load
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 from regard.tasks.start import start
-from regard.tasks.table import prepare_for
+from regard.tasks.task import prepare_data
 from regard.training.checkpoint import Checkpoints, read_manifest
 
 __all__ = ["Trained", "by_name", "taught", "taught_all"]
@@ -112,7 +112,7 @@ def share_data(tables: Tables) -> None:
     for settings in every:
         what = (settings.task, settings.data, settings.tokenizer)
         if what not in done:
-            prepare_for(settings)
+            prepare_data(settings)
             done.append(what)
 
 

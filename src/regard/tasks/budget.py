@@ -6,7 +6,7 @@ from regard.data.batching import Batch, collate
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import UNKNOWN
 from regard.tasks.settings import Settings
-from regard.tasks.table import task_of
+from regard.tasks.task import make_task
 from regard.training.distributed import Group
 from regard.training.memory import out_of_memory
 
@@ -38,7 +38,7 @@ def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
 
 def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:
     """The largest power of two whose step fits into its share of the device's memory."""
-    objective = task_of(settings, prepared, LEAST).objective.to(device)
+    objective = make_task(settings, prepared, LEAST).objective.to(device)
     # The optimiser's two tensors and the averages are not there yet.
     later = 3 * sum(parameter.numel() * parameter.element_size() for parameter in objective.parameters())
     room = SHARE * torch.cuda.mem_get_info(device)[0] - later

@@ -15,8 +15,8 @@ batch's. A share of the captions takes the expected context in place of a drawn 
 """
 
 # b pictures of a batch · r captions of all of them · n words · m places · t real tokens · d width
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -25,27 +25,45 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.config import parse
 from regard.data.batching import Order, Position
 from regard.data.cache import Encoded
-from regard.data.images.prepare import PictureBatch, load_pictures
+from regard.data.images.batching import PictureBatch, load_pictures
+from regard.data.images.caption_files import Captions, read_captions, read_list
+from regard.data.images.prepare import prepare_images
 from regard.data.prepare import Prepared
-from regard.data.tokenizer import Tokenizer
-from regard.decoding.batches import search_pictures
-from regard.decoding.options import GREEDY
-from regard.errors import ArgumentError, NotFiniteError, TrainingError
-from regard.evaluation.captions import caption_scores
+from regard.data.tokenizer import Tokenizers
+from regard.decoding.batches import search_pictures, search_pictures_lazily
+from regard.decoding.options import GREEDY, Options
+from regard.decoding.search import search
+from regard.errors import DataError
+from regard.evaluation.captions import caption_scores, measure_bleu_n, measure_cider, measure_rouge
+from regard.evaluation.metric import finite
+from regard.evaluation.text import measure_exact
+from regard.inspection.collect.teacher_forcing import (
+    ForcedExample,
+    Item,
+    encode_text,
+    name_item,
+    output_sides,
+    read_pixels,
+    search_tree,
+)
 from regard.models.captioner.lstm import LSTMDecoder
 from regard.models.captioner.model import CaptionerModel
 from regard.models.contract import Pictures, Tokens
-from regard.models.kinds import build
+from regard.tasks.evaluation import EvaluationReport, Table, describe_search
 from regard.tasks.metric_choice import caption_metric
+from regard.tasks.next_token import NextToken
+from regard.tasks.pictures import read_pictures, read_test_pictures
+from regard.tasks.results import Translation, to_translation
 from regard.tasks.settings import Settings
-from regard.tasks.translate import Translate
+from regard.tasks.task import TrainedRun, halve, spread_out
 from regard.training.objective import next_token
 from regard.training.sample import Sample
 from regard.training.task import Loss
 
-__all__ = ["Caption", "Captioning", "doubly_stochastic"]
+__all__ = ["Caption", "Captioning", "caption", "doubly_stochastic"]
 
 PICTURES = 64  # of a batch
 OLD, NEW = 0.9, 0.1  # of the baseline
@@ -115,30 +133,34 @@ def doubly_stochastic(weights: Float[Tensor, "r n m"], real: Bool[Tensor, "r n"]
     return (1 - looked).square().sum(-1)
 
 
-class Caption(Translate):
+class Caption(NextToken):
     """From pictures to captions."""
 
-    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
-        self.settings, self.prepared = settings, prepared
-        training = settings.training
-        torch.manual_seed(training.seed)
-        self.model = build(settings.kind, settings.model, 0, self.tokenizer.size)
-        self.objective = Captioning(cast(CaptionerModel, self.model), training.smoothing)
-        self.metric = training.metric or self.suitable_metric()
-        # Pictures of any captions go together: were those of like length in a batch, its norms would tell how long.
-        alike = np.ones((len(prepared.train), 2), np.int32)
-        rows = training.batch_rows or PICTURES
-        self.order = Order(alike, max(budget, 2 * rows), seed=training.seed, rows=rows)
+    @classmethod
+    def prepare(
+        cls,
+        settings: Settings,
+        *,
+        say: Any = lambda line: None,
+        tokenizers: Tokenizers | None = None,
+        labels: Sequence[str] = (),
+    ) -> Prepared:
+        """Pictures and all their captions."""
+        return prepare_images(settings.data, settings.tokenizer, "caption", say=say, tokenizers=tokenizers)
+
+    def make_objective(self) -> Captioning:
+        """The captions, with soft or hard attention."""
+        return Captioning(cast(CaptionerModel, self.model), self.settings.training.smoothing)
 
     def suitable_metric(self) -> str:
-        """What says which checkpoint is best, where nothing else is said."""
+        """What suits the captions that are held out."""
         return caption_metric(self.prepared.references) if self.settings.training.validate_rows else "loss"
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Of the captions."""
-        assert self.prepared.tokenizers is not None
-        return self.prepared.tokenizers.target
+    def make_order(self, budget: int) -> Order:
+        """Pictures of any captions together: were those of like length in a batch, its norms would tell how long."""
+        alike = np.ones((len(self.prepared.train), 2), np.int32)
+        rows = self.settings.training.batch_rows or PICTURES
+        return Order(alike, max(budget, 2 * rows), seed=self.settings.training.seed, rows=rows)
 
     def batch(self, plan: Any, position: Position) -> PictureBatch:
         """The pictures' pixels, cut and mirrored anew every epoch, and all their captions."""
@@ -153,70 +175,39 @@ class Caption(Translate):
 
     def halves(self, batch: Any) -> Sequence[PictureBatch]:
         """Half of the pictures each."""
-        try:
-            halves: tuple[PictureBatch, PictureBatch] = batch.halves()
-        except ArgumentError:
-            side = self.settings.data.image_size
-            raise TrainingError(
-                f"out of memory with one picture of {side} pixels: set data.image_size or the model's size lower"
-            ) from None
-        return halves
+        side = self.settings.data.image_size
+        lower = "set data.image_size or the model's size lower"
+        return halve(batch, lambda: f"out of memory with one picture of {side} pixels: {lower}")
 
-    def validate(self) -> dict[str, float]:
-        """The loss a token over all validation pictures, and scores of the first ones' captions."""
-        figures = self.loss()
-        rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
-        self.translated: list[tuple[str, str, str]] = []
-        if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
-            references = [[self.tokenizer.normalise(each) for each in given] for given in self.references[:rows]]
-            try:
-                outputs = self.describe(rows)
-            except NotFiniteError:  # though what is told to it has a finite loss
-                return figures
-            figures |= caption_scores(outputs, references)
-            names = [name for name, _ in self.prepared.valid_pairs[:rows]]
-            self.translated = list(zip(names, (given[0] for given in references), outputs, strict=True))
-        return figures
-
-    @property
-    def references(self) -> Sequence[Sequence[str]]:
-        """All captions of each validation picture."""
-        return self.prepared.references
-
-    def loss(self) -> dict[str, float]:
-        """The negative log-likelihood of a validation token, without smoothing and dropout."""
+    def valid_batches(self) -> Iterator[PictureBatch]:
+        """The validation pictures, whole."""
         valid = self.prepared.valid
-        if not len(valid):
-            return {}
-        total, count = 0.0, 0
-        for plan in Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0):
-            batch = self.load(valid, plan, train=False)
-            total += float(self.objective(batch.to(self.device)).parts["nll"])
-            count += batch.tokens
-        return {"loss": total / count}
+        plans = Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0)
+        return (self.load(valid, plan, train=False) for plan in plans)
 
-    def describe(self, rows: int) -> list[str]:
-        """Greedy captions of the first validation pictures."""
-        valid = self.prepared.valid
+    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
+        """Captions, compared with all those of a picture; the first stands beside it."""
+        given, valid = self.prepared.references[:rows], self.prepared.valid
+        references = [[self.tokenizer.normalise(each) for each in captions] for captions in given]
         chunks = (range(i, min(i + PICTURES, rows)) for i in range(0, rows, PICTURES))
         pixels = (one for chunk in chunks for one in self.load(valid, chunk, train=False).pixels)
         found = search_pictures(self.model, pixels, GREEDY, device=self.device, rows=PICTURES)
-        return [self.tokenizer.decode(each.outputs[0].tokens) for each in found]
+        outputs = [self.tokenizer.decode(each.outputs[0].tokens) for each in found]
+        names = [name for name, _ in self.prepared.valid_pairs[:rows]]
+        samples = zip(names, (each[0] for each in references), outputs, strict=True)
+        return [Sample(*each) for each in samples], caption_scores(outputs, references)
 
     def samples(self) -> list[Sample]:
         """Three captions of the last validation: the same three pictures every time."""
-        translated = getattr(self, "translated", [])
-        chosen = sorted({len(translated) * part // 4 for part in (1, 2, 3)}) if translated else []
-        return [Sample(*translated[i]) for i in chosen]
+        return [self.written[i] for i in spread_out(range(len(self.written)))]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and vocabulary."""
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
         counts, side = self.prepared.counts, self.settings.data.image_size
-        held = f"{len(self.prepared.valid):,} for validation"
+        held_out = f"{len(self.prepared.valid):,} for validation"
         return [
-            ("model", f"{self.settings.kind}, {parameters:,} parameters"),
-            ("data", f"{counts['pairs']:,} pictures of {side} × {side} pixels, {held}"),
+            ("model", f"{self.settings.kind}, {self.parameters:,} parameters"),
+            ("data", f"{counts['pairs']:,} pictures of {side} × {side} pixels, {held_out}"),
             ("captions", f"{counts['train_texts']:,}, {self.tokenizer.size:,} pieces ({self.tokenizer.kind})"),
             ("batch", f"up to {self.order.rows:,} pictures"),
         ]
@@ -225,3 +216,88 @@ class Caption(Translate):
         """The model's options, the tokenizer, the data and how pictures are cut."""
         data = self.settings.data
         return {**super().fingerprint(), "image_size": data.image_size, "crop": data.crop, "flip": data.flip}
+
+    def example(self) -> tuple[Item, str | None] | None:
+        """The picture in the middle of the validation."""
+        valid = self.prepared.valid
+        if not len(valid):
+            return None
+        return self.load(valid, np.array([len(valid) // 2]), train=False).pixels[0], None
+
+    @classmethod
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+        """A picture and its caption."""
+        pixels, tokenizer = read_pixels(run, item), run.tokenizers.target
+        source = Pictures(pixels[None].to(run.device))
+        if target is not None:
+            output, shown = encode_text(tokenizer, target, "target", run.model.limit), None
+        else:
+            (found,) = search(run.model, source, options, trace=tree)
+            output, shown = found.outputs[0].tokens, search_tree(found, tokenizer, options)
+        sides = output_sides(tokenizer, output, target)
+        text = tokenizer.decode(output)
+        return ForcedExample(source, sides, name_item(item), text, tuple(output), picture=pixels, tree=shown)
+
+    @classmethod
+    def evaluate(  # type: ignore[override]
+        cls,
+        run: TrainedRun,
+        *,
+        images: str | Path,
+        captions: str | Path,
+        names: str | Path | None = None,
+        **options: Any,
+    ) -> EvaluationReport:
+        """Caption the pictures of a test set and compare with all their captions.
+
+        Which ones: those that the file `names` lists; else the test split of Karpathy's JSON; else all that have
+        captions. `options` are those of the search, such as beam=5.
+        """
+        parse(Options, options)
+        notes: list[str] = []
+        read = read_captions(captions, notes.append)
+        pictures, unread = read_test_pictures(run.settings.data, images, choose_pictures(read, names))
+        notes += unread
+        if not pictures:
+            why = "; ".join(notes[:3])
+            raise DataError(f"{images}: none of the pictures of {names or captions} can be read ({why})")
+        found = caption(run, pictures.values(), **options)
+        outputs = {name: best[0].text for name, best in zip(pictures, found, strict=True)}
+        texts, references = list(outputs.values()), [read.captions[picture] for picture in outputs]
+        measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
+        measured += [measure_cider(texts, references), measure_rouge(texts, references)]
+        scores = [each.score() for each in (*measured, measure_exact(texts, references))]
+        return EvaluationReport(
+            f"{run.folder}{describe_search(options)}: {len(outputs):,} pictures",
+            [Table.of_scores(scores)],
+            {
+                "system": str(run.folder),
+                "search": options,
+                "pictures": len(outputs),
+                "scores": {
+                    score.name: {"value": finite(score.value), "signature": score.signature, "shown": str(score)}
+                    for score in scores
+                },
+            },
+            outputs,
+            notes,
+        )
+
+
+def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
+    """The captions of each picture, best first, as they are asked for."""
+    pixels = read_pictures(run.settings.data, pictures)
+    found = search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
+    return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in found)
+
+
+def choose_pictures(captions: Captions, names: str | Path | None) -> list[str]:
+    """The pictures of a test set that are captioned."""
+    if names is not None:
+        listed = read_list(names)
+        found = [picture for picture in captions.captions if picture in listed]
+        if not found:
+            raise DataError(f"{names}: none of its {len(listed):,} pictures has a caption")
+        return found
+    test = [picture for picture in captions.captions if captions.splits.get(picture) == "test"]
+    return test or list(captions.captions)

@@ -1,8 +1,9 @@
 """Classification: documents or pictures to one of a few labels."""
 
 # b documents or pictures · k labels · h w height and width
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,24 +15,38 @@ from torch import Tensor, nn
 from regard.data.batching import Order, Position
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
+from regard.data.corpus import pairs
+from regard.data.documents import encode_documents, prepare_documents, splitter_of
 from regard.data.images.batching import load_pictures
-from regard.data.images.caption_files import named
+from regard.data.images.caption_files import named, read_labels, survey
+from regard.data.images.corpus import folders
+from regard.data.images.prepare import prepare_images
 from regard.data.prepare import Prepared
+from regard.data.tokenizer import Tokenizers
+from regard.decoding.batches import label_in_batches, label_log_probs, label_pictures
+from regard.decoding.options import Options
 from regard.decoding.sources import source_of
-from regard.errors import ArgumentError, TrainingError
+from regard.errors import ArgumentError, DataError
 from regard.evaluation.labels import measure_labels
+from regard.inspection.collect.exhibit import Side
+from regard.inspection.collect.sides import document_sides
+from regard.inspection.collect.teacher_forcing import ForcedExample, Item, check_length, name_item, read_pixels
 from regard.models.contract import Documents, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
 from regard.tasks.defaults import PICTURES
+from regard.tasks.evaluation import EvaluationReport, Table
 from regard.tasks.metric_choice import label_metric
+from regard.tasks.pictures import read_pictures, read_test_pictures
+from regard.tasks.results import Classified
 from regard.tasks.settings import Settings
-from regard.tasks.translate import model_of
+from regard.tasks.task import RunTask, TrainedRun, build_model, halve, spread_out
 from regard.training.sample import Sample
-from regard.training.task import Loss, Task
+from regard.training.task import Loss
 
-__all__ = ["Classification", "Classify", "LabelBatch"]
+__all__ = ["Classification", "Classify", "LabelBatch", "classify"]
 
 SHOWN = 240  # characters of a document that is shown
+MOST = 12  # labels of a table across
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +132,7 @@ class Classification(nn.Module):
         return scores if scores.dtype == torch.float64 else scores.float()
 
 
-class Classify(Task):
+class Classify(RunTask):
     """From documents or pictures to labels."""
 
     objective: Classification
@@ -127,7 +142,7 @@ class Classify(Task):
         self.settings, self.prepared = settings, prepared
         training = settings.training
         torch.manual_seed(training.seed)
-        self.model = model_of(settings, prepared.tokenizers, prepared.labels)
+        self.model = build_model(settings, prepared.tokenizers, prepared.labels)
         balanced = training.class_weights == "balanced"
         weights = balanced_weights(prepared.train, len(prepared.labels)) if balanced else None
         self.objective = Classification(self.model, training.smoothing, weights)
@@ -138,6 +153,24 @@ class Classify(Task):
         if settings.tokenizer.dropout and prepared.tokenizers is not None:
             self.dropout = BpeDropout(prepared.tokenizers, settings.tokenizer.dropout, seed=training.seed)
         self.said: list[str] = []  # of the last validation
+
+    @classmethod
+    def prepare(
+        cls,
+        settings: Settings,
+        *,
+        say: Any = lambda line: None,
+        tokenizers: Tokenizers | None = None,
+        labels: Sequence[str] = (),
+    ) -> Prepared:
+        """Documents or pictures, and the label of each."""
+        data, known = settings.data, tuple(labels) or None
+        if data.reads == "pictures":
+            task = settings.row.name
+            return prepare_images(data, settings.tokenizer, task, say=say, tokenizers=tokenizers, labels=known)
+        if data.reads == "documents":
+            return prepare_documents(data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=known)
+        return super().prepare(settings, say=say, tokenizers=tokenizers)  # of no data: it says so
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
         """Batches by a token budget, as indices of documents."""
@@ -167,22 +200,8 @@ class Classify(Task):
 
     def halves(self, batch: Any) -> Sequence[LabelBatch]:
         """Half of the documents or pictures each."""
-        try:
-            halves: tuple[LabelBatch, LabelBatch] = batch.halves()
-        except ArgumentError:
-            what = "picture: set data.image_size" if self.prepared.pictures else "document: set data.document_tokens"
-            raise TrainingError(f"out of memory with one {what} or the model's size lower") from None
-        return halves
-
-    def move(self, batch: Any, device: torch.device) -> LabelBatch:
-        """The batch on a device."""
-        moved: LabelBatch = batch.to(device, non_blocking=device.type == "cuda")
-        return moved
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
+        what = "picture: set data.image_size" if self.prepared.pictures else "document: set data.document_tokens"
+        return halve(batch, lambda: f"out of memory with one {what} or the model's size lower")
 
     def validate(self) -> dict[str, float]:
         """The loss of a document or picture, accuracy and macro-F1, over all that are held out."""
@@ -205,18 +224,16 @@ class Classify(Task):
         """Three documents or pictures of the last validation, the same three every time, of different lengths."""
         shown = [(text, label, said) for (text, label), said in zip(self.prepared.valid_pairs, self.said, strict=False)]
         by_length = sorted(range(len(shown)), key=lambda i: (len(shown[i][0]), i))
-        chosen = sorted({by_length[len(by_length) * part // 4] for part in (1, 2, 3)}) if shown else []
-        return [Sample(beginning(shown[i][0]), *shown[i][1:]) for i in chosen]
+        return [Sample(beginning(shown[i][0]), *shown[i][1:]) for i in spread_out(by_length)]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
         counts, labels, tokenizers = self.prepared.counts, self.prepared.labels, self.prepared.tokenizers
         pictured = self.prepared.pictures is not None
         what = "pictures" if pictured else "documents"
         listed = ", ".join(labels[:5]) + (", …" if len(labels) > 5 else "")
         facts = [
-            ("model", f"{self.settings.kind}, {parameters:,} parameters"),
+            ("model", f"{self.settings.kind}, {self.parameters:,} parameters"),
             ("data", f"{counts['pairs']:,} {what}, {len(self.prepared.valid):,} for validation"),
             ("labels", f"{len(labels):,}: {listed}"),
         ]
@@ -244,6 +261,135 @@ class Classify(Task):
             "pictures": [data.image_size, data.crop, data.flip] if self.prepared.pictures is not None else None,
             "seed": settings.training.seed,
         }
+
+    def example(self) -> tuple[Item, str | None] | None:
+        """A short document of the validation."""
+        if self.settings.data.reads != "documents" or not self.prepared.valid_pairs:
+            return None
+        texts = sorted((text for text, _ in self.prepared.valid_pairs), key=len)
+        return texts[len(texts) // 4], None
+
+    @classmethod
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+        """A document or a picture, and its label."""
+        if target is not None and target not in run.labels:
+            raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
+        source: Source
+        pixels, reads = None, KINDS[run.settings.kind].reads
+        if reads == "pictures":
+            pixels, sides = read_pixels(run, item), dict[str, Side]()
+            source = Pictures(pixels[None].to(run.device))
+        else:
+            tokenizer = run.tokenizers.source
+            (row,), _ = encode_documents([str(item)], tokenizer, run.settings.data)
+            check_length(row, "text")
+            sides = document_sides(tokenizer, row, ends=reads == "text")
+            source = source_of([row], reads).to(run.device)
+        likely = label_log_probs(run.model, source)[0].exp().tolist()
+        labels = dict(zip(run.labels, likely, strict=True))
+        label = target if target is not None else max(labels, key=lambda name: labels[name])
+        title = str(item) if pixels is None else name_item(item)
+        return ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
+
+    @classmethod
+    def evaluate(  # type: ignore[override]
+        cls,
+        run: TrainedRun,
+        *,
+        documents: str | Path | None = None,
+        images: str | Path | None = None,
+        labels: str | Path | None = None,
+    ) -> EvaluationReport:
+        """Classify the documents of a file, or the pictures of a folder whose labels stand in a file or are folders."""
+        if documents is not None:
+            return evaluate_documents(run, str(documents))
+        if images is None:
+            raise ArgumentError("documents: missing, expected a file of labelled documents, or a folder of images")
+        return evaluate_pictures(run, images, labels)
+
+
+def classify(
+    run: TrainedRun, items: Iterable[Item], splitter: Callable[[str], Sequence[str]] | None = None
+) -> list[Classified | None]:
+    """The label of each document or picture: what `Run.classify` describes."""
+    if isinstance(items, str):
+        raise ArgumentError("items: one text given, expected a list of them")
+    data = run.settings.data
+    if data.reads == "pictures":
+        found = label_pictures(run.model, read_pictures(data, items), device=run.device)
+        return [likeliest_label(run.labels, row) for row in found]
+    rows, _ = encode_documents([str(item) for item in items], run.tokenizers.source, data, splitter_of(data, splitter))
+    found = label_in_batches(run.model, rows, KINDS[run.settings.kind].reads, run.device)
+    return [likeliest_label(run.labels, each) if row else None for row, each in zip(rows, found, strict=True)]
+
+
+def likeliest_label(labels: Sequence[str], log_probs: Tensor) -> Classified:
+    """The likeliest label, and how likely each is."""
+    each = dict(zip(labels, log_probs.exp().tolist(), strict=True))
+    label = max(each, key=lambda name: each[name])
+    return Classified(label, each[label], each)
+
+
+def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | None = None) -> EvaluationReport:
+    """Classify the pictures of a test set: labels from a file, or from the folders that they are in."""
+    notes: list[str] = []
+    right = read_labels(labels, notes.append) if labels is not None else folders(survey(images))
+    known, unknown = split_labels(run, right)
+    pictures, unread = read_test_pictures(run.settings.data, images, list(known))
+    if not pictures:
+        raise DataError(f"{images}: no picture with a known label in it can be read")
+    found = dict(zip(pictures, classify(run, pictures.values()), strict=True))
+    return compare_labels(run, "pictures", known, found, notes + unknown + unread)
+
+
+def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
+    """Classify the documents of a file in the form that the run was trained on."""
+    notes: list[str] = []
+    stream = pairs(run.settings.data.labelled(path), labelled=True, say=notes.append)
+    rows = {f"{path}, line {i:,}": row for i, row in enumerate(stream, 1)}
+    unlabelled = [place for place, (text, label) in rows.items() if text and not label]
+    if unlabelled:
+        notes.append(f"{len(unlabelled):,} documents have no label: {named(unlabelled)}")
+    known, unknown = split_labels(run, {place: label for place, (_, label) in rows.items() if label})
+    found = dict(zip(known, classify(run, [rows[place][0] for place in known]), strict=True))
+    lost = notes + unknown
+    if empty := [place for place, each in found.items() if each is None]:
+        lost.append(f"{len(empty):,} documents have no words: {named(empty)}")
+    if len(empty) == len(found):
+        why = f"{': ' * bool(notes)}{'; '.join(notes)}"
+        raise DataError(f"{path}: no document with words and a known label in it{why}")
+    return compare_labels(run, "documents", known, found, lost)
+
+
+def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Those whose label the run knows, and a word about the others."""
+    strange = {label for label in right.values() if label not in run.labels}
+    known = {place: label for place, label in right.items() if label not in strange}
+    if not strange:
+        return known, []
+    count = len(right) - len(known)
+    return known, [f"{count:,} of {len(right):,} have a label that training had not: {named(strange)}"]
+
+
+def compare_labels(
+    run: TrainedRun, what: str, known: dict[str, str], found: dict[str, Classified | None], notes: list[str]
+) -> EvaluationReport:
+    """What was said beside what is right."""
+    said = {place: each.label for place, each in found.items() if each is not None}
+    report = measure_labels(list(said.values()), [known[place] for place in said], run.labels)
+    facts = report.table()
+    each = [
+        (name, f"{row['count']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")))
+        for name, row in facts["labels"].items()
+    ]
+    shares = f"accuracy {report.accuracy:.2%}, macro-F1 {report.macro_f1:.2%}"
+    tables = [Table(shares, ("label", what, "precision", "recall", "F1"), each, apart=True)]
+    if len(each) <= MOST:
+        counts = zip(run.labels, facts["confusion"], strict=True)
+        rows = [(name, *(f"{count:,}" for count in row)) for name, row in counts]
+        tables.append(Table("said (across) for what is right (down)", ("", *run.labels), rows))
+    heading = f"{run.folder}: {len(said):,} {what}"
+    return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(said), **facts}, said, notes)
 
 
 def labels_in(encoded: Encoded) -> Int[np.ndarray, " n"]:

@@ -6,7 +6,7 @@ What a person has set is never changed.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from regard.data.prepare import Prepared
 from regard.models.kinds import KINDS
-from regard.tasks.settings import Settings, read_settings
+from regard.tasks.settings import Settings
 
 __all__ = [
     "PICTURES",
@@ -37,24 +37,24 @@ SIDES = re.compile(r"\b(left|right|link[es]n?|rechts|rechten?|gauche|droite|izqu
 NAMED = 0.02  # share of captions that may name a side where pictures are mirrored
 
 
-def data_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables, with what is held out and the pieces of texts left to the corpus."""
-    data, tokenizer = dict(table.get("data", {})), dict(table.get("tokenizer", {}))
-    settings = read_settings(table)
-    if settings.data.builtin:  # it draws as many for validation as it is asked for
+def data_defaults(settings: Settings) -> Settings:
+    """The settings, with what is held out and the pieces of texts left to the corpus."""
+    data: dict[str, Any] = {}
+    tokenizer: dict[str, Any] = {}
+    if settings.data.builtin:  # it generates as many for validation as it is asked for
         if settings.data.reads in ("documents", "pictures"):
-            data.setdefault("held_out", HELD_OUT)
+            data["held_out"] = HELD_OUT
     else:
-        data.setdefault("held_out", "auto")
+        data["held_out"] = "auto"
         if settings.data.reads == "text":
-            data.setdefault("longest", LONGEST)
+            data["longest"] = LONGEST
         if settings.data.reads == "pictures":
-            data.setdefault("crop", 0.1)
-    if not {"file", "source_file", "kind"} & tokenizer.keys():
+            data["crop"] = 0.1
+    if not {"file", "source_file", "kind"} & settings.given.get("tokenizer", {}).keys():
         tokenizer["kind"] = "auto"
-        if settings.task == "translate" and not KINDS[settings.kind].shares_vocabulary:
-            tokenizer.setdefault("joint", "auto")
-    return {**table, "data": data, "tokenizer": tokenizer}
+        if not KINDS[settings.kind].shares_vocabulary:
+            tokenizer |= settings.row.defaults.get("tokenizer", {})
+    return settings.suggest(data=data, tokenizer=tokenizer)
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ class Corpus:
         return cls(len(lengths), tokens, tokenizers is not None and tokenizers.target.kind in ("word", "character"))
 
 
-def model_defaults(table: Mapping[str, Any], settings: Settings, corpus: Corpus, device: str) -> dict[str, Any]:
-    """The tables, with a model for the corpus where they say no more than its kind."""
-    model = dict(table.get("model", {}))
-    if set(model) - {"kind"}:
-        return dict(table)
+def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
+    """The settings, with a model for the corpus where they say no more than its kind."""
+    if set(settings.given.get("model", {})) - {"kind"}:
+        return settings
+    model: dict[str, Any] = {}
     reads, few, gpu = settings.data.reads, corpus.examples < 2_000, device == "cuda"
     if reads == "pictures":
         model["preset"] = "tiny" if few else "base" if gpu else "small"
-        model["dropout"] = 0.5 if settings.task == "caption" else 0.2
+        model["dropout"] = 0.2
     elif reads == "documents":
         model |= {"preset": "tiny" if few else "small", "dropout": 0.5}
     else:
@@ -90,24 +90,23 @@ def model_defaults(table: Mapping[str, Any], settings: Settings, corpus: Corpus,
         # Symbols leave little to guess by heart, and large corpora too.
         model["dropout"] = 0.1 if corpus.spelled or corpus.tokens >= 2 * BASE else 0.3
         model |= settings.model.choose(corpus.tokens > LONG * corpus.examples, bool(settings.tokenizer.joint))
-    return {**table, "model": model}
+    return settings.suggest(model={**model, **settings.row.defaults.get("model", {})})
 
 
 def training_defaults(
-    table: Mapping[str, Any],
     settings: Settings,
     lengths: Int[np.ndarray, "n 2"],
     budget: int,
     processes: int,
     device: str = "cpu",
     base: bool = False,
-) -> dict[str, Any]:
-    """The tables, with what they leave open about training chosen from the corpus: tokens of each source and target.
+) -> Settings:
+    """The settings, with what they leave open about training chosen from the corpus: tokens of each source and target.
 
     `base`: a run's weights are the beginning, and are changed more gently.
     """
     examples, tokens = len(lengths), int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
-    training = dict(table.get("training", {}))
+    training = dict(settings.given.get("training", {}))
     reads = settings.data.reads
     least = 1_000
     if reads == "pictures":
@@ -135,16 +134,13 @@ def training_defaults(
     training.setdefault("ema", 0.999)
     training.setdefault("validate_every", max(min(50, steps), min(1_000, steps // 20)))
     training.setdefault("patience", 8)
-    return {**table, "training": training}
+    return settings.suggest(training=training)
 
 
-def picture_defaults(table: Mapping[str, Any], captions: Iterable[Sequence[str]]) -> dict[str, Any]:
-    """The tables, with pictures mirrored in training if their captions hardly ever name a side."""
+def picture_defaults(settings: Settings, captions: Iterable[Sequence[str]]) -> Settings:
+    """The settings, with pictures mirrored in training if their captions hardly ever name a side."""
     texts = [text for each in captions for text in each]
-    data = dict(table["data"])
-    if texts:
-        data.setdefault("flip", mirrored(texts))
-    return {**table, "data": data}
+    return settings.suggest(data={"flip": mirrored(texts)}) if texts else settings
 
 
 def mirrored(texts: Sequence[str]) -> bool:

@@ -1,53 +1,60 @@
 """The whole of a configuration file. Imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from regard.config import option, parse, plain, shown, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
 from regard.models.config import ModelConfig
 from regard.models.kinds import KINDS, Kind, kind_of, model_config
+from regard.tasks.table import TASKS, TaskRow, default_task, find_task
 from regard.training.settings import TrainingSettings
 
 __all__ = ["Settings", "base_table", "read_settings", "without_cache"]
-
-TASKS = ("translate", "language-model", "caption", "classify")
 
 
 @dataclass(frozen=True)
 class Settings:
     """A whole configuration: what a TOML file holds."""
 
-    task: Literal["translate", "language-model", "caption", "classify"] = option("translate", "what is learned")
+    task: str = option("translate", "what is learned")
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     kind: str = "transformer"
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)  # what a person set
+
+    @property
+    def row(self) -> TaskRow:
+        """What the table says of the task."""
+        return TASKS[self.task]
 
     def table(self) -> dict[str, Any]:
         """As TOML holds it; the model's kind stands in its table, and its preset is written out."""
-        table = plain(self)
+        table = plain(replace(self, given={}))
+        del table["given"]
         table["model"] = {"kind": table.pop("kind"), **table["model"]}
         return table
 
+    def suggest(self, **tables: Mapping[str, Any]) -> "Settings":
+        """The same with keys that nobody set, such as training={"rate": 1e-3}; what was given stays."""
+        merged = {name: {**tables.get(name, {}), **self.given.get(name, {})} for name in {*tables, *self.given}}
+        made = replace(self, given=merged)
+        for name in tables:
+            made = replace(made, **{name: read_part(made, name)})
+        return checked(made)
 
-METRICS = {
-    "translate": ("bleu", "chrf", "exact", "loss"),
-    "language-model": ("loss",),
-    "caption": ("cider", "bleu", "rouge", "chrf", "exact", "loss"),
-    "classify": ("accuracy", "f1", "loss"),
-}
-READ_BY = {
-    "translate": ("text",),
-    "language-model": ("text",),
-    "caption": ("pictures",),
-    "classify": ("documents", "pictures"),
-}
-USUAL = {"translate": "transformer", "language-model": "encoder", "caption": "captioner", "classify": "han"}
-SEARCHED = ("bleu", "chrf", "exact", "cider", "rouge")  # metrics of what was written by a search
+    def decide(self, **tables: Mapping[str, Any]) -> "Settings":
+        """The same with other values, whatever was given: what the corpus, or the machine, has decided."""
+        parts = {name: replace(getattr(self, name), **values) for name, values in tables.items()}
+        given = {name: {**self.given.get(name, {}), **values} for name, values in tables.items()}
+        return checked(replace(self, given={**self.given, **given}, **parts))
+
+
+PARTS: dict[str, Any] = {"data": DataSettings, "tokenizer": TokenizerSettings, "training": TrainingSettings}
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:
@@ -62,31 +69,41 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     known_options(table.get("model", {}))
     data = parse(DataSettings, table.get("data", {}), "data")
     task, kind = task_and_kind(table, data)
-    model = {**table.get("model", {}), "kind": kind.name}
-    if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", task) != task:
-        raise ConfigError("model.job", f'{shown(model["job"])} given with task = "{task}", expected "{task}"')
-    settings = Settings(
-        task=task,  # type: ignore[arg-type]
-        data=data,
-        tokenizer=parse(TokenizerSettings, table.get("tokenizer", {}), "tokenizer"),
-        kind=kind.name,
-        model=model_config(model),
-        training=parse(TrainingSettings, table.get("training", {}), "training"),
-    )
-    if settings.training.metric is not None and settings.training.metric not in METRICS[task]:
+    given = {key: dict(table[key]) for key in known[1:] if key in table}
+    settings = Settings(task=task, data=data, kind=kind.name, given=given)
+    for name in ("tokenizer", "model", "training"):
+        settings = replace(settings, **{name: read_part(settings, name)})
+    return checked(settings)
+
+
+def read_part(settings: Settings, name: str) -> Any:
+    """One table of the settings, from what is given."""
+    given = settings.given.get(name, {})
+    if name != "model":
+        return parse(PARTS[name], given, name)
+    model, kind, job = {**given, "kind": settings.kind}, KINDS[settings.kind], settings.row.job
+    if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", job) != job:
+        wrong = f'{shown(model["job"])} given with task = "{settings.task}", expected "{job}"'
+        raise ConfigError("model.job", wrong)
+    return model_config(model)
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings, if their tables go together."""
+    row, metric = settings.row, settings.training.metric
+    if metric is not None and metric not in row.metrics:
         raise ConfigError(
             "training.metric",
-            f'"{settings.training.metric}" given with task = "{task}", expected one of {", ".join(METRICS[task])}',
+            f'"{metric}" given with task = "{row.name}", expected one of {", ".join(row.metrics)}',
         )
     if getattr(settings.model, "tied", None) == "all" and not settings.tokenizer.joint:
         raise ConfigError(
             "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
         )
     check_guided(settings)
-    if settings.training.metric in SEARCHED and settings.training.validate_rows == 0:
+    if metric in row.searched and settings.training.validate_rows == 0:
         raise ConfigError(
-            "training.validate_rows",
-            f'0 given with training.metric = "{settings.training.metric}", which needs translations',
+            "training.validate_rows", f'0 given with training.metric = "{metric}", which needs translations'
         )
     return settings
 
@@ -96,7 +113,7 @@ def check_guided(settings: Settings) -> None:
     training = settings.training
     if not training.guided:
         return
-    if settings.task != "translate":
+    if not settings.row.linked:
         raise ConfigError("training.guided", f'{training.guided} given with task = "{settings.task}", expected 0')
     if not settings.data.linked:
         raise ConfigError("training.guided", f"{training.guided} given without links; give them with data.alignment")
@@ -117,24 +134,23 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
     """What is learned, and by which kind: as the tables say, else as the data and each other suggest."""
     named = table.get("model", {}).get("kind") is not None
     task = table.get("task")
-    if task is not None and task not in TASKS:
-        meant = suggestion(task if isinstance(task, str) else "", TASKS)
-        raise ConfigError("task", f"{shown(task)} given, no such task{meant}")
+    if task is not None:
+        find_task(task)
     reads = data.reads or (kind_of(table["model"]).reads if named else "text")
-    if task is None and reads == "pictures":
-        task = kind_of(table["model"]).tasks[0] if named else "caption" if data.captions or data.builtin else "classify"
-    task = task or ("classify" if reads == "documents" else "translate")
-    if data.reads is not None and data.reads not in READ_BY[task]:
-        expected = " or ".join(READ_BY[task])
+    if task is None:
+        task = kind_of(table["model"]).tasks[0] if named and reads == "pictures" else default_task(reads, data)
+    row = TASKS[task]
+    if data.reads is not None and data.reads not in row.reads:
+        expected = " or ".join(row.reads)
         raise ConfigError("task", f'"{task}" given with data that is {data.reads}, expected {expected}')
     if not named:
-        return task, KINDS["convnet" if task == "classify" and reads == "pictures" else USUAL[task]]
+        return task, KINDS[row.usual_kind(reads)]
     kind = kind_of(table["model"])
     # A classifier of text takes documents, whole.
     fitting = {data.reads, "text" if data.reads == "documents" else data.reads}
-    if task not in kind.tasks or (data.reads is not None and kind.reads not in fitting):
-        kinds = [each for each in KINDS.values() if task in each.tasks and (not data.reads or each.reads in fitting)]
-        of = f" and data that is {data.reads}" if task == "classify" and data.reads else ""
+    if row.job not in kind.tasks or (data.reads is not None and kind.reads not in fitting):
+        kinds = [each for each in KINDS.values() if row.job in each.tasks and (not data.reads or each.reads in fitting)]
+        of = f" and data that is {data.reads}" if len(row.kinds) > 1 and data.reads else ""
         names = ", ".join(each.name for each in kinds)
         raise ConfigError("model.kind", f'"{kind.name}" given with task = "{task}"{of}, expected one of {names}')
     return task, kind
@@ -156,7 +172,7 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
     """What a run takes from the configuration of another that it begins with; its own may say nothing else."""
     taken = {key: base[key] for key in ("task", "model", "tokenizer") if key in base}
     for key in taken:
-        own = {"task": taken.get("task", "translate"), **{key: table[key] for key in ("task", key) if key in table}}
+        own = {"task": taken.get("task", Settings.task), **{key: table[key] for key in ("task", key) if key in table}}
         if key in table and read_settings(own).table()[key] != read_settings(taken).table()[key]:
             raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
     return taken

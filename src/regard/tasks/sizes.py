@@ -19,7 +19,7 @@ from regard.data.prepare import Prepared
 from regard.errors import CheckpointError
 from regard.models.config import ModelConfig
 from regard.tasks.settings import Settings
-from regard.tasks.translate import model_of
+from regard.tasks.task import build_model
 from regard.training.manifest import FILES, read_manifest
 from regard.training.objective import Prediction
 from regard.training.trainer_state import check_same
@@ -98,7 +98,7 @@ def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoin
     path = checkpoint / FILES[0]
     shapes = {name: shape for name, shape in read_shapes(path).items() if name.startswith("model.")}
     check_sizes(
-        lambda: Prediction(model_of(settings, prepared.tokenizers, prepared.labels)),
+        lambda: Prediction(build_model(settings, prepared.tokenizers, prepared.labels)),
         settings.model,
         shapes,
         config_path=str(run / "config.toml"),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 import torch
@@ -31,8 +31,7 @@ from regard.tasks.defaults import (
 from regard.tasks.footprint import check_batches, check_weights
 from regard.tasks.settings import Settings, read_settings
 from regard.tasks.sizes import check_run_sizes
-from regard.tasks.table import prepare_for, task_of
-from regard.tasks.translate import vocabulary_sizes
+from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
 from regard.training.distributed import Group
 from regard.training.folder import claim
@@ -40,10 +39,6 @@ from regard.training.loop import Result, train
 from regard.training.precision import describe, in_bf16
 from regard.training.progress import Progress
 from regard.training.trainer_state import check_fits
-
-if TYPE_CHECKING:
-    from regard.tasks.classify import Classify
-    from regard.tasks.translate import Translate
 
 __all__ = ["Started", "labels_of", "start", "tokenizers_of", "write_config"]
 
@@ -56,13 +51,13 @@ class Started:
     """A run that was trained."""
 
     result: Result
-    task: "Translate | Classify"
+    task: RunTask
     settings: Settings
     facts: list[tuple[str, str]]
 
 
 def start(
-    table: Mapping[str, Any],
+    config: Mapping[str, Any] | Settings,
     out: Path,
     *,
     resume: bool = False,
@@ -71,15 +66,15 @@ def start(
     choose: bool = False,
     claimed: bool = False,
 ) -> Started:
-    """Train what a configuration's tables say into the folder `out`.
+    """Train what a configuration says into the folder `out`.
 
-    `resume` goes on where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning. With
-    `choose`, what the tables leave open about model and training is chosen from the corpus. `claimed` says
+    `resume` continues where the run in `out` stopped. `base` is a run whose weights and tokenizer are the beginning.
+    With `choose`, what the configuration leaves open about model and training is chosen from the corpus. `claimed` says
     that the caller holds the folder already (`regard.training.folder.claim`).
     """
+    settings = config if isinstance(config, Settings) else read_settings(config)
     if choose:
-        table = data_defaults(table)
-    settings = read_settings(table)
+        settings = data_defaults(settings)
     training = settings.training
     if training.threads:
         if training.threads > most_threads():
@@ -96,14 +91,13 @@ def start(
         quiet.say(MPS)
     try:
         with contextlib.nullcontext() if claimed else claim(out, resume, group):
-            return start_in(settings, table, out, resume, base, group, quiet, choose)
+            return start_in(settings, out, resume, base, group, quiet, choose)
     finally:
         group.leave()
 
 
 def start_in(
     settings: Settings,
-    table: Mapping[str, Any],
     out: Path,
     resume: bool,
     base: Path | None,
@@ -111,18 +105,17 @@ def start_in(
     progress: Progress,
     choose: bool,
 ) -> Started:
-    """The same in a folder that is claimed."""
+    """Train into a folder that is claimed."""
     last = Checkpoints(out).find("last") if resume else None
     manifest = read_manifest(best_of(base)) if base is not None else {} if last is None else read_manifest(last)
     run = base or (out if resume else None)
     tokenizers = None if run is None else tokenizers_of(run, manifest)
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
-    prepared = shared(settings, tokenizers, labels_of(manifest), group, progress)
-    table = resolved(table, settings, prepared)
+    prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
+    settings = decide_pieces(settings, prepared)
     if choose:
-        table = picture_defaults(table, prepared.references)
-        table = model_defaults(table, read_settings(table), Corpus.of(prepared), group.device.type)
-    settings = read_settings(table)
+        settings = picture_defaults(settings, prepared.references)
+        settings = model_defaults(settings, Corpus.of(prepared), group.device.type)
     check_lengths(settings, prepared)
     if run is not None:
         check_run_sizes(settings, prepared, run, last or best_of(run))
@@ -132,13 +125,11 @@ def start_in(
     check_batches(settings, group.device, prepared, budget, taken)
     if choose:
         lengths, device = prepared.train.lengths, group.device.type
-        table = training_defaults(table, settings, lengths, budget, group.world, device, base is not None)
-        settings = read_settings(table)
+        settings = training_defaults(settings, lengths, budget, group.world, device, base is not None)
         progress.say(chosen_words(settings))
-    settings = replace(settings, data=absolute(settings.data))
-    settings = replace(settings, training=replace(settings.training, batch_tokens=budget))
-    task = task_of(settings, prepared, budget)
-    settings = replace(settings, training=replace(settings.training, metric=task.metric))  # type: ignore[arg-type]
+    settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
+    task = make_task(settings, prepared, budget)
+    settings = settings.decide(training={"metric": task.metric})
     if base is None and not resume:
         task.model.inherit()
     if base is not None:
@@ -169,7 +160,7 @@ def check_best(out: Path, progress: Progress) -> None:
         progress.say(f"{error}. Training goes on from the last checkpoint; a better one takes its place")
 
 
-def shared(
+def prepare_shared(
     settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str], group: Group, progress: Progress
 ) -> Prepared:
     """The prepared data: encoded by the first process, found in the cache by the others."""
@@ -177,7 +168,7 @@ def shared(
     prepared = None
     if group.first:
         try:
-            prepared = prepare_for(settings, say=progress.say, tokenizers=tokenizers, labels=labels)
+            prepared = prepare_data(settings, say=progress.say, tokenizers=tokenizers, labels=labels)
         except RegardError as error:
             if group.world == 1:
                 raise
@@ -185,18 +176,18 @@ def shared(
     problem = group.same(problem)
     if problem is not None:
         raise TrainingError(problem)
-    return prepared or prepare_for(settings, tokenizers=tokenizers, labels=labels)
+    return prepared or prepare_data(settings, tokenizers=tokenizers, labels=labels)
 
 
-def resolved(table: Mapping[str, Any], settings: Settings, prepared: Prepared) -> dict[str, Any]:
-    """The tables, with what the corpus decided written out: pieces of texts, and whether pictures are mirrored."""
-    table, tokenizers = dict(table), prepared.tokenizers
-    if tokenizers is not None and not settings.tokenizer.given:
-        kinds = {tokenizers.source.kind, tokenizers.target.kind}
-        decided = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.joint}
-        given = dict(table.get("tokenizer", {}))
-        table["tokenizer"] = given | {key: value for key, value in decided.items() if given.get(key) == "auto"}
-    return table
+def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
+    """The settings, with the pieces of texts that the corpus decided written out."""
+    tokenizers = prepared.tokenizers
+    if tokenizers is None or settings.tokenizer.given:
+        return settings
+    kinds = {tokenizers.source.kind, tokenizers.target.kind}
+    decided = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.joint}
+    left_open = {key: value for key, value in decided.items() if getattr(settings.tokenizer, key) == "auto"}
+    return settings.decide(tokenizer=left_open)
 
 
 def check_lengths(settings: Settings, prepared: Prepared) -> None:

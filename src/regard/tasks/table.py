@@ -1,52 +1,121 @@
-"""The task that the settings name, and the data that it needs. What one task needs is loaded for no other."""
+"""The table of tasks: what can be said of each without torch, and where its class is.
+
+A task's own file has the rest: its data, objective, metrics, what a trained run does, and how that is measured and
+shown (`regard.tasks.task.RunTask`).
+"""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from regard.data.prepare import Prepared, prepare
-from regard.data.tokenizer import Tokenizers
-from regard.tasks.settings import Settings
+from regard.config import shown, suggestion
+from regard.data.settings import DataSettings
+from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.tasks.classify import Classify
-    from regard.tasks.translate import Translate
+    from regard.tasks.task import RunTask
 
-__all__ = ["prepare_for", "task_of"]
+__all__ = ["TASKS", "TaskRow", "default_task", "find_task"]
 
-TASKS = {
-    "translate": "translate.Translate",
-    "language-model": "translate.LanguageModel",
-    "caption": "caption.Caption",
-    "classify": "classify.Classify",
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A row of the table."""
+
+    name: str
+    file: str  # module and class
+    kinds: Mapping[str, str]  # what it reads (text, documents, pictures), and the usual kind of model for that
+    metrics: tuple[str, ...]  # that may say which checkpoint is best (training.metric)
+    command: str  # that uses a trained run
+    measured_on: tuple[str, ...] = ("source", "reference")  # files that `Run.evaluate` takes
+    searched: tuple[str, ...] = ()  # those of the metrics that compare what a search wrote
+    picture: str = "What the model looked at."  # under the picture in a run's report; {output} is what was written
+    alone: bool = False  # it has no source: it reads what it writes
+    labels: bool = False  # it says one of a few labels, and writes no text
+    linked: bool = False  # its pairs may have word links (data.alignment), by which a head is guided
+    like: str = ""  # the task whose kinds of model serve it, too; of a task of one's own
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table, for its data (defaults.py)
+
+    @property
+    def job(self) -> str:
+        """What the table of kinds (`Kind.tasks`) calls it."""
+        return self.like or self.name
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What the data may be."""
+        return tuple(self.kinds)
+
+    def usual_kind(self, reads: str) -> str:
+        """The kind of model that is taken where none is named."""
+        return self.kinds.get(reads) or next(iter(self.kinds.values()))
+
+    def load(self) -> "type[RunTask]":
+        """Its class; torch is imported."""
+        module, name = self.file.rsplit(".", 1)
+        found: type[RunTask] = getattr(importlib.import_module(module), name)
+        return found
+
+
+TASKS: dict[str, TaskRow] = {
+    row.name: row
+    for row in [
+        TaskRow(
+            "translate",
+            "regard.tasks.translate.Translate",
+            {"text": "transformer"},
+            ("bleu", "chrf", "exact", "loss"),
+            "regard translate",
+            searched=("bleu", "chrf", "exact"),
+            picture="A row is a word of the translation: the stronger a cell's colour, the more that word looked at "
+            "the source word above it.",
+            linked=True,
+            defaults={"tokenizer": {"joint": "auto"}},
+        ),
+        TaskRow(
+            "language-model",
+            "regard.tasks.language_model.LanguageModel",
+            {"text": "encoder"},
+            ("loss",),
+            "regard sample",
+            alone=True,
+        ),
+        TaskRow(
+            "caption",
+            "regard.tasks.caption.Caption",
+            {"pictures": "captioner"},
+            ("cider", "bleu", "rouge", "chrf", "exact", "loss"),
+            "regard caption",
+            ("images", "captions", "names"),
+            searched=("cider", "bleu", "rouge", "chrf", "exact"),
+            picture="What each word looked at stays bright. The caption: {output}",
+            defaults={"model": {"dropout": 0.5}},
+        ),
+        TaskRow(
+            "classify",
+            "regard.tasks.classify.Classify",
+            {"documents": "han", "pictures": "convnet"},
+            ("accuracy", "f1", "loss"),
+            "regard classify",
+            ("documents", "images", "labels"),
+            picture="The stronger a colour, the more the label hangs on a word, and on a sentence. The label: {output}",
+            labels=True,
+        ),
+    ]
 }
 
 
-def task_of(settings: Settings, prepared: Prepared, budget: int) -> "Translate | Classify":
-    """The task that the settings name."""
-    module, name = TASKS[settings.task].split(".")
-    task: Translate | Classify = getattr(importlib.import_module(f"regard.tasks.{module}"), name)(
-        settings, prepared, budget
-    )
-    return task
+def find_task(name: object) -> TaskRow:
+    """The row of a name, or a ConfigError that says what may be meant."""
+    if not isinstance(name, str) or name not in TASKS:
+        meant = suggestion(name if isinstance(name, str) else "", TASKS)
+        raise ConfigError("task", f"{shown(name)} given, no such task{meant}")
+    return TASKS[name]
 
 
-def prepare_for(
-    settings: Settings,
-    *,
-    say: Callable[[str], None] = lambda line: None,
-    tokenizers: Tokenizers | None = None,
-    labels: Sequence[str] = (),
-) -> Prepared:
-    """The encoded data of the task; `tokenizers` and `labels` are those of a run that is gone on with."""
-    data, given = settings.data, {"say": say, "tokenizers": tokenizers}
-    known: dict[str, Any] = {**given, "labels": tuple(labels) or None}
-    if data.reads == "pictures":
-        from regard.data.images.prepare import prepare_images
-
-        return prepare_images(data, settings.tokenizer, settings.task, **known)
-    if data.reads == "documents":
-        from regard.data.documents import prepare_documents
-
-        return prepare_documents(data, settings.tokenizer, **known)
-    return prepare(data, settings.tokenizer, **given)  # type: ignore[arg-type]
+def default_task(reads: str, data: DataSettings) -> str:
+    """The task that data suggests where none is named."""
+    if reads == "pictures":
+        return "caption" if data.captions or data.builtin else "classify"
+    return "classify" if reads == "documents" else "translate"

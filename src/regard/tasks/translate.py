@@ -1,67 +1,50 @@
-"""The tasks that predict the next token: translation, and the language model.
+"""Translation: the task as it is trained, and what a trained run does: translate, score, align, be looked into."""
 
-A language model reads the target side of its corpus; the source is not looked at.
-"""
-
-import math
-from collections.abc import Iterator, Sequence
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import torch
+from torch import Tensor
 
-from regard.data.alignments.links import Linking
-from regard.data.batching import Order, Position, load, read
-from regard.data.bpe_dropout import BpeDropout
-from regard.data.packing import PackedBatch, pack, pad_up, step_of
-from regard.data.prepare import Prepared
-from regard.data.tokenizer import Tokenizers
-from regard.decoding.batches import greedy_in_batches
-from regard.errors import ArgumentError, ConfigError, NotFiniteError, TrainingError
+from regard.config import parse
+from regard.data.tokenizer import UNKNOWN
+from regard.decoding.batches import Scored, greedy_in_batches, score_pairs, search_in_batches
+from regard.decoding.options import Options
+from regard.decoding.outputs import Output
+from regard.decoding.sources import tokens_of
+from regard.errors import ArgumentError, ConfigError
 from regard.evaluation.text import bleu, chrf, exact
-from regard.models.contract import Model
-from regard.models.kinds import KINDS, build
+from regard.inspection.alignments.extraction import Links, extract_links, link_words, word_weights
+from regard.inspection.collect.sides import text_side
+from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides, search_tree
+from regard.io.lines import CHUNK, CHUNK_CUDA
+from regard.models.kinds import KINDS
+from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.guided import Guided, guided_at
 from regard.tasks.metric_choice import translation_metric
-from regard.tasks.settings import Settings
+from regard.tasks.next_token import TextPairs
+from regard.tasks.results import Aligned, Translation, to_translation
+from regard.tasks.task import TrainedRun
 from regard.training.objective import Prediction
 from regard.training.sample import Sample
-from regard.training.task import Task
 
-__all__ = ["LanguageModel", "Translate", "model_of", "vocabulary_sizes"]
+__all__ = ["Translate", "align", "link_pairs", "score", "translate"]
+
+PAIRS = 8192  # pairs that are aligned together
 
 
-class Translate(Task):
+class Translate(TextPairs):
     """From source to target."""
 
-    ahead = True
-
-    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
-        self.settings, self.prepared = settings, prepared
-        tokenizers, training = prepared.tokenizers, settings.training
-        torch.manual_seed(training.seed)
-        self.model = model_of(settings, tokenizers)
-        self.objective, self.linking = self.objective_of(), Linking(tokenizers) if training.guided else None
-        self.metric = training.metric or self.suitable_metric()
-        self.order = Order(
-            prepared.train.lengths,
-            budget,
-            seed=training.seed,
-            rows=training.batch_rows,
-            starts=prepared.train.starts,
-            weights=prepared.weights,
-        )
-        self.form: str | None = None  # of batches, where it is not as it comes
-        dropout = settings.tokenizer.dropout
-        self.dropout = BpeDropout(tokenizers, dropout, seed=training.seed) if dropout else None
-
     def suitable_metric(self) -> str:
-        """What says which checkpoint is best, where nothing else is said."""
+        """What suits the references that are held out."""
         rows = self.settings.training.validate_rows
         return translation_metric([target for _, target in self.prepared.valid_pairs]) if rows else "loss"
 
-    def objective_of(self) -> Prediction:
-        """The next token, and where one head should look if it is told."""
+    def make_objective(self) -> Prediction:
+        """The next token, and where one head should look if it is guided."""
         training, train = self.settings.training, self.prepared.train
         if not training.guided:
             return Prediction(self.model, training.smoothing)
@@ -71,162 +54,192 @@ class Translate(Task):
             )
         return Guided(self.model, training.smoothing, training.guided, *guided_at(self.model, training))
 
-    def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
-        """Batches by a token budget, as indices of pairs."""
-        return self.order.stream(position)
-
-    def count(self, plan: Any) -> int:
-        """Target tokens, the END of each sentence among them."""
-        return int(self.prepared.train.lengths[plan, 1].sum()) + len(plan)
-
-    def batch(self, plan: Any, position: Position) -> Any:
-        """The pairs' tokens, with their links where a head is guided."""
-        train, longest = self.prepared.train, self.settings.data.longest
-        if self.form == "packed":
-            sides, lengths, _ = read(train, plan, self.dropout, position.epoch, longest)
-            return pack(sides[0], sides[1], lengths, step_of(self.order.budget))
-        batch = load(train, plan, self.dropout, position.epoch, longest, self.linking)
-        return batch if self.form is None else pad_up(batch)
-
-    def few_shapes(self, half: bool) -> None:
-        """Packed where the model serves such batches as they lie, otherwise padded by a little more."""
-        if self.linking is None:
-            self.form = "packed" if half and self.model.packs else "padded"
-
-    def halves(self, batch: Any) -> Sequence[Any]:
-        """Half of the sentences each."""
-        try:
-            halves: tuple[Any, Any] = batch.halves()
-        except ArgumentError:
-            size = (
-                batch.longest if isinstance(batch, PackedBatch) else max(batch.source.shape[1], batch.target.shape[1])
-            )
-            raise TrainingError(
-                f"out of memory with one sentence of {size} tokens: set data.longest or the model's size lower"
-            ) from None
-        return halves
-
-    def move(self, batch: Any, device: torch.device) -> Any:
-        """The batch on a device."""
-        return batch.to(device, non_blocking=device.type == "cuda")
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
-
-    def validate(self) -> dict[str, float]:
-        """The loss a token over all validation pairs, and scores of the first translations."""
-        figures = self.loss()
-        rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
-        self.translated: list[tuple[str, str, str]] = []
-        if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
-            sources, references = self.texts(rows)
-            try:
-                outputs = self.translate(sources)
-            except NotFiniteError:  # though what is told to it has a finite loss
-                return figures
-            figures |= {
-                "bleu": bleu(outputs, references),
-                "chrf": chrf(outputs, references),
-                "exact": exact(outputs, references),
-            }
-            self.translated = list(zip(sources, references, outputs, strict=True))
-        return figures
-
-    def loss(self) -> dict[str, float]:
-        """The negative log-likelihood of a validation token, without smoothing and dropout."""
-        valid = self.prepared.valid
-        if not len(valid):
-            return {}
-        total, count = 0.0, 0
-        for plan in Order(valid.lengths, self.order.budget).epoch(0):
-            batch = load(valid, plan)
-            total += float(self.objective(batch.to(self.device)).parts["nll"])
-            count += batch.tokens
-        return {"loss": total / count}
-
-    def texts(self, rows: int) -> tuple[list[str], list[str]]:
-        """The first validation pairs; references as the tokenizer writes text, since outputs can be no other."""
-        pairs, normalise = self.prepared.valid_pairs[:rows], self.prepared.tokenizers.target.normalise
-        return [source for source, _ in pairs], [normalise(target) for _, target in pairs]
+    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
+        """Translations; references as the tokenizer writes text, since outputs can be no other."""
+        pairs = self.prepared.valid_pairs[:rows]
+        sources, references = [one for one, _ in pairs], [self.tokenizer.normalise(two) for _, two in pairs]
+        outputs = self.translate(sources)
+        scores = {
+            "bleu": bleu(outputs, references),
+            "chrf": chrf(outputs, references),
+            "exact": exact(outputs, references),
+        }
+        return [Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Greedy translations."""
-        tokenizers = self.prepared.tokenizers
-        found = greedy_in_batches(self.model, tokenizers.source.encode_batch(list(texts)), self.device)
-        return [tokenizers.target.decode(ids) for ids in found]
+        ids = self.tokenizers.source.encode_batch(list(texts))
+        return [self.tokenizer.decode(each) for each in greedy_in_batches(self.model, ids, self.device)]
 
-    def samples(self) -> list[Sample]:
-        """Three translations of the last validation: the same three every time, of different lengths."""
-        translated = getattr(self, "translated", [])
-        if not translated:
-            return []
-        by_length = sorted(range(len(translated)), key=lambda i: (len(translated[i][0]), i))
-        chosen = sorted({by_length[len(by_length) * part // 4] for part in (1, 2, 3)})
-        return [Sample(*translated[i]) for i in chosen]
+    def example(self) -> tuple[Item, str | None] | None:
+        """A translation of the last validation, of middle length, with its reference."""
+        samples = self.samples()
+        return (samples[len(samples) // 2].source, samples[len(samples) // 2].reference) if samples else None
 
-    def facts(self) -> list[tuple[str, str]]:
-        """Model, data and vocabulary."""
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        tokenizers, counts = self.prepared.tokenizers, self.prepared.counts
-        size, kinds = f"{tokenizers.target.size:,}", (tokenizers.source.kind, tokenizers.target.kind)
-        vocabulary = f"{size} pieces, joint" if tokenizers.joint else f"{tokenizers.source.size:,} and {size} pieces"
-        return [
-            ("model", f"{self.settings.kind}, {parameters:,} parameters"),
-            ("data", f"{counts['pairs']:,} pairs, {len(self.prepared.valid):,} for validation"),
-            ("vocabulary", f"{vocabulary} ({' and '.join(dict.fromkeys(kinds))})"),
-            ("batch", f"up to {self.order.budget:,} tokens a side"),
-        ]
-
-    def fingerprint(self) -> dict[str, Any]:
-        """The model's options, the tokenizer and the data."""
-        return {
-            "task": self.settings.task,
-            "model": self.settings.table()["model"],
-            "tokenizer": self.prepared.tokenizers.hash,
-            "data": self.prepared.hash,
-            "batch_tokens": self.order.budget,
-            "batch_rows": self.order.rows,
-            "weights": list(self.prepared.weights),
-            "dropout": self.settings.tokenizer.dropout,
-            "seed": self.settings.training.seed,
+    @classmethod
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+        """A source and its translation."""
+        text, tokenizers = str(item), run.tokenizers
+        ids = encode_text(tokenizers.source, text, "text")
+        if target is not None:
+            output, shown = encode_text(tokenizers.target, target, "target", run.model.limit), None
+        else:
+            (found,) = search_in_batches(run.model, [ids], options, device=run.device, trace=tree)
+            output, shown = found.outputs[0].tokens, search_tree(found, tokenizers.target, options)
+        sides = {
+            "source": text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
+            **output_sides(tokenizers.target, output, target),
         }
+        source = tokens_of([ids], run.device)
+        return ForcedExample(source, sides, text, tokenizers.target.decode(output), tuple(output), tree=shown)
+
+    @classmethod
+    def evaluate(cls, run: TrainedRun, **given: Any) -> EvaluationReport:
+        """Translate the lines of `source`, and compare with those of `reference` (see `regard.tasks.evaluation`)."""
+        return evaluate_texts(run, **given)
 
 
-class LanguageModel(Translate):
-    """The target side alone."""
-
-    def suitable_metric(self) -> str:
-        """The loss: nothing is searched for."""
-        return "loss"
-
-    def validate(self) -> dict[str, float]:
-        """The loss a token, and its exponential."""
-        figures = self.loss()
-        return figures | {"perplexity": float(np.exp(min(figures["loss"], 700.0)))} if figures else figures
-
-    def samples(self) -> list[Sample]:
-        """None: there is nothing to compare with."""
-        return []
-
-
-def model_of(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> Model:
-    """A new model for these vocabularies: a language model reads what it writes, and a classifier says labels."""
-    source, target = vocabulary_sizes(settings, tokenizers, labels)
-    if tokenizers is not None and not tokenizers.joint and settings.task == "translate":
-        if getattr(settings.model, "tied", None) == "all":
-            raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both')
-        if KINDS[settings.kind].shares_vocabulary:
-            raise ConfigError(
-                "tokenizer.joint", f"two vocabularies given, expected one: a {settings.kind} says what it reads"
-            )
-    return build(settings.kind, settings.model, source, target)
+def translate(
+    run: TrainedRun,
+    texts: Iterable[str],
+    *,
+    prefixes: Iterable[str] | None = None,
+    alignment: bool = False,
+    replace_unknown: bool = False,
+    chunk: int | None = None,
+    batch_tokens: int | None = None,
+    **options: Any,
+) -> Iterator[list[Translation]]:
+    """The translations of each text, best first: what `Run.stream` describes."""
+    if chunk is None:
+        chunk = CHUNK_CUDA if run.device.type == "cuda" else CHUNK
+    if chunk < 1:
+        raise ArgumentError(f"chunk: {chunk} given, expected at least 1")
+    parsed = parse(Options, options)
+    if alignment or replace_unknown:
+        check_attention(run)
+    return translate_chunks(run, texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed)
 
 
-def vocabulary_sizes(settings: Settings, tokenizers: Tokenizers | None, labels: Sequence[str] = ()) -> tuple[int, int]:
-    """How many tokens a model reads, none where it reads pictures, and how many tokens or labels it says."""
-    if tokenizers is None:  # pictures, and labels
-        return 0, len(labels)
-    target = len(labels) if settings.task == "classify" else tokenizers.target.size
-    return target if settings.task == "language-model" else tokenizers.source.size, target
+def check_attention(run: TrainedRun) -> None:
+    """Refuse a model that has nothing to be aligned by."""
+    if not run.aligning.crossings:
+        raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} has no attention to its source")
+
+
+def translate_chunks(
+    run: TrainedRun,
+    texts: Iterable[str],
+    prefixes: Iterable[str] | None,
+    alignment: bool,
+    replace_unknown: bool,
+    chunk: int,
+    budget: int | None,
+    options: Options,
+) -> Iterator[list[Translation]]:
+    """The translations, as they are asked for."""
+    texts, given, done = iter(texts), None if prefixes is None else iter(prefixes), 0
+    while rows := list(itertools.islice(texts, chunk)):
+        begun = None
+        if given is not None:
+            begun = run.tokenizers.target.encode_batch(list(itertools.islice(given, len(rows))))
+            if len(begun) < len(rows):
+                raise ArgumentError("prefixes: fewer than texts given, expected one for each")
+            longest = sys.maxsize if options.longest is None else options.longest
+            for number, prefix in enumerate(begun, done + 1):
+                if len(prefix) > longest:
+                    raise ArgumentError(
+                        f"prefix {number:,}: {len(prefix)} tokens given, expected at most {longest} (longest)"
+                    )
+        done += len(rows)
+        sources = run.tokenizers.source.encode_batch(rows)
+        found = search_in_batches(
+            run.model,
+            sources,
+            options,
+            prefixes=begun,
+            device=run.device,
+            budget=budget,
+            replay=run.replay if run.device.type == "cuda" else None,
+        )
+        outputs = [each.outputs for each in found]
+        if alignment or replace_unknown:
+            yield from add_alignments(run, rows, sources, outputs, alignment, replace_unknown)
+        else:
+            yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)
+    if given is not None and next(given, None) is not None:
+        raise ArgumentError(f"prefixes: more than the {done:,} texts given, expected one for each")
+
+
+def add_alignments(
+    run: TrainedRun,
+    texts: Sequence[str],
+    sources: Sequence[list[int]],
+    outputs: Sequence[list[Output]],
+    alignment: bool,
+    replace_unknown: bool,
+) -> Iterator[list[Translation]]:
+    """Outputs as text, with what the model looked at."""
+    needed = [
+        (i, j)
+        for i, each in enumerate(outputs)
+        for j, output in enumerate(each)
+        if sources[i] and output.tokens and (alignment or UNKNOWN in output.tokens)
+    ]
+    pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
+    chosen = run.chosen
+    weights = dict(zip(needed, word_weights(run.aligning, run.tokenizers, pairs, chosen), strict=True))
+    for i, each in enumerate(outputs):
+        words = run.tokenizers.source.normalise(texts[i]).split()
+        translations = []
+        for j, output in enumerate(each):
+            made, weight = to_translation(output, run.tokenizers.target), weights.get((i, j))
+            if replace_unknown and weight is not None and UNKNOWN in output.tokens:
+                made = replace(made, text=replace_unknown_words(run, output, words, weight))
+            if alignment:
+                links = [] if weight is None else extract_links(weight[None], chosen)[0]
+                made = replace(made, alignment=tuple(links))
+            translations.append(made)
+        yield translations
+
+
+def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str], weights: Tensor) -> str:
+    """The text with the source words that unknown ones looked at most."""
+    target = run.tokenizers.target
+    written, belongs = target.decode(output.tokens).split(), target.words(output.tokens)
+    for token, word in zip(output.tokens, belongs, strict=True):
+        if token == UNKNOWN and word is not None and word < len(weights):
+            written[word] = words[int(weights[word].argmax())]
+    return " ".join(written)
+
+
+def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
+    """What the model thinks of each target given its source."""
+    second = run.tokenizers.target.encode_batch(list(targets))
+    return score_pairs(run.model, run.tokenizers.source.encode_batch(list(sources)), second, device=run.device)
+
+
+def align(run: TrainedRun, source: str, target: str) -> Aligned:
+    """Where the model looks for each word of a translation."""
+    check_attention(run)
+    tokenizers = run.tokenizers
+    ids = tokenizers.source.encode(source), tokenizers.target.encode(target)
+    if not ids[0] or not ids[1]:
+        raise ArgumentError("source and target: an empty text given, expected words to align")
+    words = tokenizers.source.decode(ids[0]).split(), tokenizers.target.decode(ids[1]).split()
+    return Aligned(*words, word_weights(run.aligning, tokenizers, [ids], run.chosen)[0])
+
+
+def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[Links]:
+    """The links (source word, target word) of each pair of texts, as they are asked for."""
+    check_attention(run)
+    rows = iter(pairs)
+    while some := list(itertools.islice(rows, chunk)):
+        sides = [
+            tokenizer.encode_batch([pair[side] for pair in some])
+            for side, tokenizer in enumerate((run.tokenizers.source, run.tokenizers.target))
+        ]
+        full = [number for number, (source, target) in enumerate(zip(*sides, strict=True)) if source and target]
+        ids = [(sides[0][number], sides[1][number]) for number in full]
+        found = dict(zip(full, link_words(run.aligning, run.tokenizers, ids, run.chosen), strict=True))
+        yield from (found.get(number, []) for number in range(len(some)))

@@ -24,7 +24,7 @@ def seen_by(name: str):
     """A pass, and its views."""
     run = subject(name)
     seen = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5))
-    return seen, views_of(seen, run.settings.kind, run.settings.task)
+    return seen, views_of(seen, run.settings.kind)
 
 
 def column(stage):
@@ -91,7 +91,7 @@ def test_heads_together_are_what_the_model_computed(name):
         forced.log_probs(run.model)
     for hook in hooks:
         hook.remove()
-    views = views_of(seen, run.settings.kind, run.settings.task)
+    views = views_of(seen, run.settings.kind)
     for view in views:
         row = view.weights.shape[1] - 1
         contexts = [stages_of(seen, views, Which(view.name, head, row)).stages[-1].values for head in range(2)]

@@ -23,7 +23,7 @@ from regard.studies.seed_statistics import Spread
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 from regard.tasks.start import start
-from regard.tasks.translate import model_of
+from regard.tasks.task import build_model
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_heads_are_counted_as_they_are_elsewhere(tmp_path, monkeypatch):
 
     opened = load(tmp_path / "run")
     torch.manual_seed(5)
-    model = model_of(opened.settings, opened.tokenizers).eval()
+    model = build_model(opened.settings, opened.tokenizers).eval()
     examples = list(generate("phrasebook", 30, split="test", pair="en-de", seed=0))
     found = count(model, opened.tokenizers, examples)
     for heed in measure_dependencies(model, opened.tokenizers, examples):

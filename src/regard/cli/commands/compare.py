@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.commands.eval import opened, translated, without_slow
-from regard.cli.messages import print_message, print_table
+from regard.cli.commands.eval import open_run
+from regard.cli.messages import print_message, print_table, show_progress
 from regard.cli.options import (
     SEED,
     AlternativesOption,
@@ -76,13 +76,18 @@ def compare(
     from regard.evaluation.metric import METRICS, choose_metrics, measure
     from regard.evaluation.significance import find_contrasts, paired_bootstrap
     from regard.evaluation.text import check_tokenizer
+    from regard.tasks.evaluation import drop_slow_metrics
 
     keys = list(METRICS) if metrics is None else choose_metrics(metrics, list(METRICS))
     check_tokenizer(tokenize)
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
-    keys = without_slow(keys, items.references) if metrics is None else keys
+    keys = drop_slow_metrics(keys, items.references, print_message) if metrics is None else keys
     search = {"beam": beam, "length_penalty": length_penalty}
-    runs = {each: opened([each], checkpoint, device, search, lowercase) for each in (a, b) if each.is_dir()}
+    runs = {
+        each: open_run([each], search, lowercase, checkpoint=checkpoint, device=device)
+        for each in (a, b)
+        if each.is_dir()
+    }
     outputs = outputs_of([a, b], runs, items, search, batch_tokens)
     first, second = (
         [measure(key, each, items.references, lowercase=lowercase, tokenize=tokenize) for key in keys]
@@ -102,8 +107,11 @@ def outputs_of(
     systems: list[Path], runs: "dict[Path, Run]", items: "Items", search: dict[str, Any], batch_tokens: int | None
 ) -> list[list[str]]:
     """What each system says; files are read, and found wrong, before any run translates."""
+    from regard.tasks.evaluation import translate_sources
+
     found = {system: items.read_outputs(system, print_message) for system in systems if system not in runs}
-    found |= {system: translated(run, items.sources or [], search, batch_tokens) for system, run in runs.items()}
+    how = batch_tokens, print_message, show_progress
+    found |= {system: translate_sources(run, items.sources or [], *how, **search) for system, run in runs.items()}
     return [found[system] for system in systems]
 
 

@@ -54,7 +54,7 @@ def sample(
     from regard.run import load
 
     run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
-    if run.settings.task == "translate":
+    if run.settings.row.command == "regard translate":
         raise CommandError(
             f"{run.folder}: it translates; draw translations with: regard translate {run.folder} --sample"
         )

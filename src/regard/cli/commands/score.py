@@ -45,7 +45,7 @@ def score(
     from regard.run import load
 
     run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
-    given.check(str(run.folder), run.settings.task)
+    given.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
     with open_output(out) as write, progress_bar(given.total, out is not None) as advance:
         for sources, targets in given.chunks():

@@ -37,7 +37,7 @@ Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced 
 def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
     """What each head is worth to the output; `options` are those of the search."""
     forced = force(run, item, target=target, tree=False, **options)
-    views = views_of(watch_forward(run.aligning, forced), run.settings.kind, run.settings.task)
+    views = views_of(watch_forward(run.aligning, forced), run.settings.kind)
     return ablation_of(run.aligning, forced, views)
 
 

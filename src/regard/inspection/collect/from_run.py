@@ -44,7 +44,7 @@ def exhibit_of(
     forced = force(run, item, target=target, tree=tree, **options)
     kind, task, model = run.settings.kind, run.settings.task, run.aligning
     forward = watch_forward(model, forced)
-    views = views_of(forward, kind, task)
+    views = views_of(forward, kind)
     aligned, chosen, offset = alignment_of(run, views)
     return Exhibit(
         kind=kind,

@@ -1,13 +1,17 @@
 """What inspection asks of an opened run: `regard.run.Run` is one, and stands above this layer."""
 
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
+from regard.decoding.options import Options
 from regard.models.contract import Model
+
+if TYPE_CHECKING:
+    from regard.inspection.collect.teacher_forcing import ForcedExample
 
 __all__ = ["OpenRun", "OpenedSettings"]
 
@@ -63,3 +67,6 @@ class OpenRun(Protocol):
     @property
     def device(self) -> torch.device:
         """Where the model is."""
+
+    def force(self, item: Any, target: str | None, options: Options, tree: bool) -> "ForcedExample":
+        """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""

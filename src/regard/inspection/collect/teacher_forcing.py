@@ -3,7 +3,7 @@
 # n pieces of the output, START or END among them · r rows: the same again, side by side · y x height and width
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,24 +12,31 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from regard.config import parse
-from regard.data.documents import encode_documents
 from regard.data.images.batching import read_for
-from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer, Tokenizers
-from regard.decoding.batches import label_log_probs, search_in_batches
+from regard.data.tokenizer import END, START, Tokenizer
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
-from regard.decoding.search import search
-from regard.decoding.sources import source_of, tokens_of
+from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Side, Tree
 from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.sides import document_sides, text_side
+from regard.inspection.collect.sides import text_side
 from regard.inspection.collect.tree import tree_of
 from regard.models.contract import Documents, Memory, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
 
-__all__ = ["ForcedExample", "Item", "force"]
+__all__ = [
+    "ForcedExample",
+    "Item",
+    "check_length",
+    "encode_text",
+    "force",
+    "name_item",
+    "output_sides",
+    "read_pixels",
+    "search_tree",
+]
 
 MOST = 1024  # pieces a side: weights of all heads are held, and they grow with the square
 Item = str | Path | np.ndarray | Tensor  # a text; of a model that reads pictures, a file or its pixels [3 y x]
@@ -48,6 +55,11 @@ class ForcedExample:
     labels: dict[str, float] = field(default_factory=dict)
     picture: UInt8[Tensor, "3 y x"] | None = None
     tree: Tree | None = None
+
+    @property
+    def reads(self) -> Literal["source", "picture"] | None:
+        """What the output is written from; a language model writes from nothing."""
+        return "picture" if isinstance(self.source, Pictures) else "source" if "source" in self.sides else None
 
     def memory(self, model: Model, rows: int = 1) -> Memory:
         """What the encoder leaves, `rows` times."""
@@ -84,101 +96,21 @@ def force(run: OpenRun, item: Item, *, target: str | None = None, tree: bool = T
     language model writes nothing of its own here: the item is its output.
     """
     parsed = parse(Options, options)
-    pictures = KINDS[run.settings.kind].reads == "pictures"
-    if not pictures and not isinstance(item, str):
+    if KINDS[run.settings.kind].reads != "pictures" and not isinstance(item, str):
         raise ArgumentError(f"item: {type(item).__name__} given, expected a text: {run.folder} reads no pictures")
     run.model.eval()
-    match run.settings.task:
-        case "classify":
-            return forced_label(run, item, target)
-        case "caption":
-            return forced_caption(run, item, target, parsed, tree)
-        case "language-model":
-            if target is not None:
-                raise ArgumentError("target: given to a language model, expected a text alone")
-            return forced_text(run, str(item))
-        case _:
-            return forced_pair(run, str(item), target, parsed, tree)
+    return run.force(item, target, parsed, tree)
 
 
-def forced_pair(run: OpenRun, text: str, target: str | None, options: Options, tree: bool) -> ForcedExample:
-    """A source and its translation."""
-    tokenizers = tokenizers_of(run)
-    ids = encoded(tokenizers.source, text, "text")
-    if target is not None:
-        said, shown = encoded(tokenizers.target, target, "target", run.model.limit), None
-    else:
-        (found,) = search_in_batches(run.model, [ids], options, device=run.device, trace=tree)
-        said, shown = found.outputs[0].tokens, grown(found, tokenizers.target, options)
-    ended = KINDS[run.settings.kind].reads_end
-    sides = {
-        "source": text_side(tokenizers.source, ids, text, end=ended),
-        **said_sides(tokenizers.target, said, target),
-    }
-    source = tokens_of([ids], run.device)
-    return ForcedExample(source, sides, text, tokenizers.target.decode(said), tuple(said), tree=shown)
-
-
-def forced_text(run: OpenRun, text: str) -> ForcedExample:
-    """A text that a language model is asked about."""
-    tokenizer = tokenizers_of(run).target
-    said = encoded(tokenizer, text, "text", run.model.limit)
-    sides = said_sides(tokenizer, said, text)
-    # A source is not looked at.
-    return ForcedExample(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(said), tuple(said))
-
-
-def forced_caption(run: OpenRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-    """A picture and its caption."""
-    pixels, tokenizer = pixels_of(run, item), tokenizers_of(run).target
-    source = Pictures(pixels[None].to(run.device))
-    if target is not None:
-        said, shown = encoded(tokenizer, target, "target", run.model.limit), None
-    else:
-        (found,) = search(run.model, source, options, trace=tree)
-        said, shown = found.outputs[0].tokens, grown(found, tokenizer, options)
-    sides = said_sides(tokenizer, said, target)
-    return ForcedExample(source, sides, named(item), tokenizer.decode(said), tuple(said), picture=pixels, tree=shown)
-
-
-def forced_label(run: OpenRun, item: Item, target: str | None) -> ForcedExample:
-    """A document or a picture, and its label."""
-    if target is not None and target not in run.labels:
-        raise ArgumentError(f"target: {target!r} given, expected a label of {run.folder}: {', '.join(run.labels)}")
-    source: Source
-    pixels, reads = None, KINDS[run.settings.kind].reads
-    if reads == "pictures":
-        pixels, sides = pixels_of(run, item), dict[str, Side]()
-        source = Pictures(pixels[None].to(run.device))
-    else:
-        tokenizer = tokenizers_of(run).source
-        (row,), _ = encode_documents([str(item)], tokenizer, run.settings.data)
-        check(row, "text")
-        sides = document_sides(tokenizer, row, ends=reads == "text")
-        source = source_of([row], reads).to(run.device)
-    likely = label_log_probs(run.model, source)[0].exp().tolist()
-    labels = dict(zip(run.labels, likely, strict=True))
-    label = target if target is not None else max(labels, key=lambda name: labels[name])
-    number = run.labels.index(label)
-    title = str(item) if pixels is None else named(item)
-    return ForcedExample(source, sides, title, label, None, number, labels, pixels)
-
-
-def tokenizers_of(run: OpenRun) -> Tokenizers:
-    """Of a run that reads or writes text."""
-    assert run.texts is not None
-    return run.texts
-
-
-def said_sides(tokenizer: Tokenizer, said: list[int], text: str | None) -> dict[str, Side]:
+def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> dict[str, Side]:
     """What is written, END at its end, and what is read, START at its beginning."""
     return {
-        "written": text_side(tokenizer, said, text, end=True),
-        "read": text_side(tokenizer, said, text, start=True),
+        "written": text_side(tokenizer, output, text, end=True),
+        "read": text_side(tokenizer, output, text, start=True),
     }
 
 
-def grown(found: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
+def search_tree(found: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
     """The tree of a search that noted its steps."""
     if found.steps is None:
         return None
@@ -186,16 +118,16 @@ def grown(found: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree |
     return tree_of(found.steps, found.outputs[0].tokens, tokenizer, rows)
 
 
-def encoded(tokenizer: Tokenizer, text: str, name: str, limit: int | None = None) -> list[int]:
+def encode_text(tokenizer: Tokenizer, text: str, name: str, limit: int | None = None) -> list[int]:
     """The tokens of a text that can be looked at."""
     ids = tokenizer.encode(text)
-    check(ids, name)
+    check_length(ids, name)
     if limit is not None and len(ids) >= limit:
         raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected fewer than {limit:,}, the model's length")
     return ids
 
 
-def check(ids: list[int], name: str) -> None:
+def check_length(ids: list[int], name: str) -> None:
     """Refuse what is empty, and what is too much to show."""
     if not ids:
         raise ArgumentError(f"{name}: nothing in it, expected words to look at")
@@ -203,7 +135,7 @@ def check(ids: list[int], name: str) -> None:
         raise ArgumentError(f"{name}: {len(ids):,} tokens given, expected at most {MOST:,} to look at")
 
 
-def pixels_of(run: OpenRun, item: Item) -> UInt8[Tensor, "3 y x"]:
+def read_pixels(run: OpenRun, item: Item) -> UInt8[Tensor, "3 y x"]:
     """A picture as the model sees it."""
     read = read_for(run.settings.data, item) if isinstance(item, str | Path) else item
     pixels = torch.as_tensor(read)
@@ -212,7 +144,7 @@ def pixels_of(run: OpenRun, item: Item) -> UInt8[Tensor, "3 y x"]:
     return pixels.cpu()
 
 
-def named(item: Item) -> str:
+def name_item(item: Item) -> str:
     """What a picture is called: by its file, where it has one."""
     return Path(item).name if isinstance(item, str | Path) else "picture"
 

@@ -1,6 +1,7 @@
 """What the attentions of a model are called: from the dotted name that `watch` has to words for people."""
 
 import re
+from typing import Literal
 
 from torch import nn
 
@@ -17,23 +18,26 @@ __all__ = ["Title", "describe_attention", "window_radius", "title_of"]
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 
-def title_of(name: str, kind: str, task: str) -> Title:
-    """The title of an attention of a model of some kind, trained for some task."""
+def title_of(name: str, kind: str, reads: Literal["source", "picture"] | None) -> Title:
+    """The title of an attention of a model of some kind, and of what it reads; a language model has no source."""
     own = KINDS[kind].titles
     if name in own:
         return own[name]
     layer = LAYER.search(name)
     number = f", layer {int(layer[1]) + 1}" if layer else ""
     if name == "attention" or name.endswith(".cross"):
-        pictures = task == "caption"
-        seen = "picture" if pictures else "source"
-        return Title(f"decoder{number}, to the {seen}", "cross", "written", "places" if pictures else "source")
-    writes = task == "language-model" or name.startswith("decoder")
-    part = "decoder" if name.startswith("decoder") and task != "language-model" else "encoder"
-    text = number.removeprefix(", ") if task == "language-model" and number else f"{part}{number}"
+        columns = "places" if reads == "picture" else "source"
+        return Title(f"decoder{number}, to the {reads or 'source'}", "cross", "written", columns)
+    alone = reads is None
+    part = "decoder" if name.startswith("decoder") and not alone else "encoder"
+    text = number.removeprefix(", ") if alone and number else f"{part}{number}"
     if name.endswith(".intra"):
         text += ", back at its own states"
-    return Title(text, "decoder", "read", "read") if writes else Title(text, "encoder", "source", "source")
+    return (
+        Title(text, "decoder", "read", "read")
+        if alone or name.startswith("decoder")
+        else Title(text, "encoder", "source", "source")
+    )
 
 
 def describe_attention(module: nn.Module, span: Span | None = None) -> str:

@@ -29,12 +29,12 @@ SLOTS = {
 
 
 @torch.no_grad()
-def views_of(forward: ForwardPass, kind: str, task: str) -> tuple[View, ...]:
+def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     """Every attention that was called, in the order of the calls."""
     counted = Counter[str]()
     found = []
     for name in forward.looks:
-        title, look = title_of(name, kind, task), forward.looks[name]
+        title, look = title_of(name, kind, forward.forced.reads), forward.looks[name]
         module, span = forward.module(name), span_of(forward.calls(name)[0])
         own = module.span if isinstance(module, Attention) else None
         weights, entropy = weights_of(look, forward, forward.sides[title.columns], name), heads_first(look.entropy)

@@ -62,7 +62,7 @@ def walk(
 ) -> Walk:
     """One row of a view through its attention, as `Which` says; `options` are those of the search."""
     forward = watch_forward(run.aligning, force(run, item, target=target, tree=False, **options))
-    views = views_of(forward, run.settings.kind, run.settings.task)
+    views = views_of(forward, run.settings.kind)
     return walk_of(forward, views, Which(view, head, row, word))
 
 

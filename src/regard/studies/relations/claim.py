@@ -34,7 +34,7 @@ from regard.studies.seed_statistics import Spread
 from regard.studies.setting import Setting
 from regard.studies.systems import Trained, taught_all
 from regard.studies.translation import margin
-from regard.tasks.translate import model_of
+from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
 
@@ -151,7 +151,7 @@ def course(system: Trained, halves: Halves) -> list[Counted]:
     run, found = system.run, []
     trainer = run.settings.training
     torch.manual_seed(trainer.seed)
-    found.append(both(model_of(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
+    found.append(both(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
     for folder in Checkpoints(run.folder).steps():
         load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
         found.append(both(run.model, run, halves))

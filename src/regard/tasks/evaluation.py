@@ -1,0 +1,248 @@
+"""A run measured on a test set: what every task gives back, and the test sets of those that read and write text."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regard.errors import ArgumentError
+from regard.evaluation.evaluate import Evaluation, Lengths, evaluate
+from regard.evaluation.items import Items, read_items
+from regard.evaluation.metric import Reference, Score, choose_metrics, finite, metric_names
+from regard.evaluation.text import check_tokenizer, ter_takes_minutes
+from regard.io.formats import BREAKS
+from regard.io.lines import Say, ignore
+
+if TYPE_CHECKING:
+    from regard.tasks.task import TrainedRun
+
+__all__ = [
+    "EvaluationReport",
+    "Table",
+    "TextTest",
+    "describe_search",
+    "drop_slow_metrics",
+    "evaluate_texts",
+    "measure_alignment",
+    "possible_metrics",
+    "translate_sources",
+]
+
+T = TypeVar("T")
+Watch = Callable[[Iterable[T], int, str], Iterable[T]]  # things, how many there are, and what is done with them
+CHUNK = 256  # sentences that are translated or scored together
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that people read."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    apart: bool = False  # an empty line stands between title and table
+
+    @classmethod
+    def of_scores(cls, scores: Iterable[Score]) -> "Table":
+        """Scores with their signatures."""
+        return cls("", ("metric", "score", "signature"), [(each.name, str(each), each.signature) for each in scores])
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """How well a run did: for people, and for programs."""
+
+    heading: str
+    tables: Sequence[Table]
+    json: Mapping[str, Any]
+    outputs: Mapping[str, str] = field(default_factory=dict)  # what the run said of each item
+    notes: Sequence[str] = ()  # what was left out, and why
+    lengths: Lengths | None = None  # BLEU by source length
+
+
+def describe_search(search: Mapping[str, Any] | None) -> str:
+    """How outputs were searched for, in words that follow a system's name."""
+    return f", beam {search['beam']}, length penalty {search['length_penalty']:g}" if search else ""
+
+
+def possible_metrics(metrics: str | None, *, outputs: bool, run: bool, source: bool) -> list[str]:
+    """The keys of the metrics that are named, or of all there can be."""
+    if metrics is not None:
+        return choose_metrics(metrics, metric_names())
+    can = {key: source if key == "lengths" else run if key == "perplexity" else outputs for key in metric_names()}
+    return [key for key in can if can[key]]
+
+
+def drop_slow_metrics(keys: list[str], references: Sequence[Reference], say: Say = ignore) -> list[str]:
+    """The metrics without TER, where nobody asked for it and it would take minutes."""
+    if "ter" not in keys or not ter_takes_minutes(references):
+        return keys
+    say("TER is left out: on text as long as this it takes minutes; --metrics ter asks for it")
+    return [key for key in keys if key != "ter"]
+
+
+def watch_nothing(things: Iterable[T], count: int, what: str) -> Iterable[T]:
+    """The things as they are: nobody watches."""
+    return things
+
+
+@dataclass(frozen=True)
+class TextTest:
+    """A test set of texts, read, and how outputs are compared with its references."""
+
+    items: Items
+    keys: list[str]  # of the metrics
+    outputs: list[str] | None = None  # of a system whose outputs are known
+    lowercase: bool = False
+    tokenize: str = "13a"
+
+    @classmethod
+    def read(
+        cls,
+        reference: str | Path,
+        source: str | Path | None = None,
+        hypothesis: str | Path | None = None,
+        *,
+        metrics: str | None = None,
+        alternatives: bool = False,
+        lowercase: bool = False,
+        tokenize: str = "13a",
+        run: bool = True,
+        lengths: bool = False,
+        say: Say = ignore,
+    ) -> "TextTest":
+        """From text files. `run`: there is one to ask; `lengths`: BLEU by source length, beside the `metrics`."""
+        keys = possible_metrics(metrics, outputs=bool(source or hypothesis), run=run, source=source is not None)
+        keys += ["lengths"] * (lengths and "lengths" not in keys)
+        check_tokenizer(tokenize)
+        items = read_items(source, reference, alternatives=alternatives, say=say)
+        keys = drop_slow_metrics(keys, items.references, say) if metrics is None else keys
+        outputs = None if hypothesis is None else items.read_outputs(hypothesis, say)
+        return cls(items, keys, outputs, lowercase, tokenize)
+
+    @property
+    def needs_run(self) -> bool:
+        """Whether a model has to be asked."""
+        return self.outputs is None or "perplexity" in self.keys
+
+    def measure(
+        self,
+        run: "TrainedRun | None",
+        system: str,
+        *,
+        batch_tokens: int | None = None,
+        keep: Callable[[Iterable[str]], None] | None = None,
+        say: Say = ignore,
+        watch: Watch[Any] = watch_nothing,
+        **search: Any,
+    ) -> EvaluationReport:
+        """Translate with the run where the outputs are not known, and compare; `keep` is given lines of outputs."""
+        items, outputs = self.items, self.outputs
+        if run is not None and items.sources is None and not run.settings.row.alone:
+            raise ArgumentError(f"source: missing, expected the text that {run.folder} is to translate")
+        if run is not None and outputs is None and (keep is not None or self.keys != ["perplexity"]):
+            outputs = translate_sources(run, items.sources or [], batch_tokens, say, watch, **search)
+            if keep is not None:
+                keep(BREAKS.sub(" ", text) for text in items.by_line(outputs))
+        tokens: Iterable[list[float]] = ()
+        if run is not None and "perplexity" in self.keys:
+            tokens = score_references(run, list(items.pairs()), say, watch)
+        kind = f"{run.settings.tokenizer.kind}[{run.tokenizers.target.size}]" if run is not None else ""
+        options: dict[str, Any] = {"lowercase": self.lowercase, "tokenize": self.tokenize}
+        found = evaluate(items, outputs, self.keys, **options, tokens=tokens, tokenizer=kind)
+        return describe_evaluation(found, system, search if self.outputs is None else None)
+
+
+def evaluate_texts(
+    run: "TrainedRun",
+    *,
+    test: TextTest | None = None,
+    system: str | None = None,
+    batch_tokens: int | None = None,
+    keep: Callable[[Iterable[str]], None] | None = None,
+    say: Say = ignore,
+    watch: Watch[Any] = watch_nothing,
+    search: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> EvaluationReport:
+    """Measure a run on a `test` that is read already, or on the files that `TextTest.read` takes.
+
+    `search` are the options of the search, by default a beam of 5 and a length penalty of 0.6.
+    """
+    search = {"beam": 5, "length_penalty": 0.6} if search is None else search
+    test = TextTest.read(**given, say=say) if test is None else test
+    name = str(run.folder) if system is None else system
+    return test.measure(run, name, batch_tokens=batch_tokens, keep=keep, say=say, watch=watch, **search)
+
+
+def describe_evaluation(found: Evaluation, system: str, search: Mapping[str, Any] | None) -> EvaluationReport:
+    """An evaluation of texts, for people and for programs."""
+    tables = [Table.of_scores(found.scores.values())] if found.scores else []
+    if found.lengths is not None:
+        rows = [
+            (each.name, f"{each.sentences:,}", f"{each.value:.2f}", describe_interval(each.interval))
+            for each in found.lengths.buckets
+        ]
+        columns = (found.lengths.unit, "sentences", found.lengths.metric, "95 % interval")
+        tables.append(Table(f"{found.lengths.metric} by source length", columns, rows))
+    heading = f"{system}{describe_search(search)}: {found.counted()}"
+    whole = {"system": system, "search": None if search is None else dict(search), **found.table()}
+    return EvaluationReport(heading, tables, whole, lengths=found.lengths)
+
+
+def describe_interval(interval: tuple[float, float] | None) -> str:
+    """An interval as people write it."""
+    return "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+
+
+def translate_sources(
+    run: "TrainedRun",
+    sources: Sequence[str],
+    batch_tokens: int | None = None,
+    say: Say = ignore,
+    watch: Watch[Any] = watch_nothing,
+    **search: Any,
+) -> list[str]:
+    """The best translation of each source; one that is longer than the run takes is cut, as `regard translate` does."""
+    from regard.decoding.translate_file import Fit  # torch: not for those who compare texts alone
+
+    most = min(run.settings.data.longest, run.model.limit or sys.maxsize)
+    fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], most)
+    starts = range(0, len(sources), CHUNK)
+    texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
+    chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together
+    stream = run.stream(texts, chunk=chunk, batch_tokens=batch_tokens, **search)
+    outputs = [best[0].text for best in watch(stream, len(sources), f"translating with {run.folder}")]
+    if fit.cut:
+        say(f"{fit.cut:,} of {len(sources):,} sources were cut to the {most:,} tokens that {run.folder} takes")
+    return outputs
+
+
+def score_references(
+    run: "TrainedRun", pairs: Sequence[tuple[str, str]], say: Say = ignore, watch: Watch[Any] = watch_nothing
+) -> Iterator[list[float]]:
+    """The log-probabilities of the tokens of each reference, but of pairs that are longer than the model can be."""
+    alone, most, left = run.settings.row.alone, run.model.limit, 0
+    starts = range(0, len(pairs), CHUNK)
+    for start in watch(starts, len(starts), f"scoring references with {run.folder}"):
+        chunk = pairs[start : start + CHUNK]
+        if most is not None:
+            source, target = run.tokenizers.source, run.tokenizers.target
+            fitting = [pair for pair in chunk if max(len(source.encode(pair[0])), len(target.encode(pair[1]))) < most]
+            left, chunk = left + len(chunk) - len(fitting), fitting
+        sources, references = [source for source, _ in chunk], [reference for _, reference in chunk]
+        yield from (each.tokens for each in (run.score(references) if alone else run.score(sources, references)))
+    if left:
+        say(f"perplexity: {left:,} pairs that are longer than the {most:,} tokens of {run.folder} are left out")
+
+
+def measure_alignment(system: str, found: Sequence[Any], gold: Sequence[Any]) -> EvaluationReport:
+    """Word links of a system against gold ones."""
+    from regard.evaluation.alignment import measure_links
+
+    scores = {key: each.score() for key, each in measure_links(found, gold).items()}
+    table = {key: {**asdict(score), "value": finite(score.value)} for key, score in scores.items()}
+    heading = f"{system}: {len(gold):,} sentence{'s' * (len(gold) != 1)}"
+    whole = {"system": system, "sentences": len(gold), "scores": table}
+    return EvaluationReport(heading, [Table.of_scores(scores.values())], whole)

@@ -1,0 +1,63 @@
+"""The language model: the target side of its corpus alone, token by token; the source is not looked at."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from regard.config import parse
+from regard.data.tokenizer import UNKNOWN
+from regard.decoding.batches import Scored, score_pairs, search_in_batches
+from regard.decoding.options import Options
+from regard.decoding.sources import tokens_of
+from regard.errors import ArgumentError
+from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides
+from regard.tasks.evaluation import EvaluationReport, evaluate_texts
+from regard.tasks.next_token import TextPairs
+from regard.tasks.results import Translation, to_translation
+from regard.tasks.task import TrainedRun
+
+__all__ = ["LanguageModel", "sample", "score_texts"]
+
+SAMPLE = 100  # tokens of a text at most, unless another number is asked for
+
+
+class LanguageModel(TextPairs):
+    """The target side alone."""
+
+    def validate(self) -> dict[str, float]:
+        """The loss a token, and its exponential; nothing is searched for."""
+        figures = self.loss()
+        return figures | {"perplexity": float(np.exp(min(figures["loss"], 700.0)))} if figures else figures
+
+    @classmethod
+    def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
+        """A text that the model is asked about: it writes nothing of its own here."""
+        if target is not None:
+            raise ArgumentError("target: given to a language model, expected a text alone")
+        text, tokenizer = str(item), run.tokenizers.target
+        output = encode_text(tokenizer, text, "text", run.model.limit)
+        sides = output_sides(tokenizer, output, text)
+        # A source is not looked at.
+        return ForcedExample(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output))
+
+    @classmethod
+    def evaluate(cls, run: TrainedRun, **given: Any) -> EvaluationReport:
+        """The perplexity of the lines of `reference` (see `regard.tasks.evaluation`)."""
+        return evaluate_texts(run, **given)
+
+
+def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) -> list[Translation]:
+    """Texts that the model writes, sampled at random; each continues the prefix."""
+    most = SAMPLE if run.model.limit is None else min(SAMPLE, run.model.limit - 1)
+    parsed = parse(Options, {"longest": most, **options, "sample": True, "nbest": 1})
+    # A source is not looked at; the number in it gives each text random numbers of its own.
+    sources, begun = [[number] for number in range(count)], run.tokenizers.target.encode(prefix)
+    found = search_in_batches(run.model, sources, parsed, prefixes=[begun] * count, device=run.device)
+    return [to_translation(each.outputs[0], run.tokenizers.target) for each in found]
+
+
+def score_texts(run: TrainedRun, texts: Sequence[str]) -> list[Scored]:
+    """What the model thinks of each text."""
+    encoded = run.tokenizers.target.encode_batch(list(texts))
+    return score_pairs(run.model, [[UNKNOWN]] * len(texts), encoded, device=run.device)  # no source is looked at

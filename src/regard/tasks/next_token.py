@@ -1,0 +1,189 @@
+"""What the tasks that predict the next token share: translation, the language model and captions."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.data.alignments.links import Linking
+from regard.data.batching import Batch, Order, Position, load, read
+from regard.data.bpe_dropout import BpeDropout
+from regard.data.packing import PackedBatch, pack, pad_up, step_of
+from regard.data.prepare import Prepared
+from regard.data.tokenizer import Tokenizer, Tokenizers
+from regard.errors import NotFiniteError
+from regard.tasks.settings import Settings
+from regard.tasks.task import RunTask, build_model, halve, spread_out
+from regard.training.objective import Prediction
+from regard.training.sample import Sample
+
+__all__ = ["NextToken", "TextPairs"]
+
+
+class NextToken(RunTask):
+    """A task whose model writes text, token by token, from a source or from nothing."""
+
+    ahead = True
+
+    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+        self.settings, self.prepared = settings, prepared
+        torch.manual_seed(settings.training.seed)
+        self.model = build_model(settings, prepared.tokenizers, prepared.labels)
+        self.objective = self.make_objective()
+        self.metric = settings.training.metric or self.suitable_metric()
+        self.order = self.make_order(budget)
+        self.written: list[Sample] = []  # of the last validation
+
+    def make_objective(self) -> nn.Module:
+        """The module around the model that turns a batch into a loss."""
+        raise NotImplementedError
+
+    def suitable_metric(self) -> str:
+        """What says which checkpoint is best, where nothing is set."""
+        return "loss"
+
+    def make_order(self, budget: int) -> Order:
+        """The batches of every epoch."""
+        raise NotImplementedError
+
+    def valid_batches(self) -> Iterable[Any]:
+        """The validation data in batches."""
+        raise NotImplementedError
+
+    def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
+        """Greedy outputs of the first validation examples, and what they score."""
+        raise NotImplementedError
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of what is written."""
+        assert self.prepared.tokenizers is not None
+        return self.prepared.tokenizers.target
+
+    def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
+        """Batches by a token budget, as indices of examples."""
+        return self.order.stream(position)
+
+    def count(self, plan: Any) -> int:
+        """Target tokens, the END of each sentence among them."""
+        return int(self.prepared.train.lengths[plan, 1].sum()) + len(plan)
+
+    def validate(self) -> dict[str, float]:
+        """The loss a token over all validation examples, and scores of the first ones' outputs."""
+        figures = self.loss()
+        rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
+        self.written = []
+        if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
+            try:
+                self.written, scores = self.write(rows)
+            except NotFiniteError:  # though what is given to it has a finite loss
+                return figures
+            figures |= scores
+        return figures
+
+    def loss(self) -> dict[str, float]:
+        """The negative log-likelihood of a validation token, without smoothing and dropout."""
+        if not len(self.prepared.valid):
+            return {}
+        total, count = 0.0, 0
+        for batch in self.valid_batches():
+            total += float(self.objective(batch.to(self.device)).parts["nll"])
+            count += batch.tokens
+        return {"loss": total / count}
+
+    def samples(self) -> list[Sample]:
+        """Three outputs of the last validation: the same three every time, of different lengths."""
+        by_length = sorted(range(len(self.written)), key=lambda i: (len(self.written[i].source), i))
+        return [self.written[i] for i in spread_out(by_length)]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The model's options, the tokenizer and the data."""
+        assert self.prepared.tokenizers is not None
+        return {
+            "task": self.settings.task,
+            "model": self.settings.table()["model"],
+            "tokenizer": self.prepared.tokenizers.hash,
+            "data": self.prepared.hash,
+            "batch_tokens": self.order.budget,
+            "batch_rows": self.order.rows,
+            "weights": list(self.prepared.weights),
+            "dropout": self.settings.tokenizer.dropout,
+            "seed": self.settings.training.seed,
+        }
+
+
+class TextPairs(NextToken):
+    """A task of pairs of texts, in batches by a token budget, packed or padded."""
+
+    def __init__(self, settings: Settings, prepared: Prepared, budget: int):
+        super().__init__(settings, prepared, budget)
+        training, dropout = settings.training, settings.tokenizer.dropout
+        self.linking = Linking(self.tokenizers) if training.guided else None
+        self.form: str | None = None  # of batches, where it is not as it comes
+        self.dropout = BpeDropout(self.tokenizers, dropout, seed=training.seed) if dropout else None
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """Of source and target."""
+        assert self.prepared.tokenizers is not None
+        return self.prepared.tokenizers
+
+    def make_objective(self) -> nn.Module:
+        """The next token."""
+        return Prediction(self.model, self.settings.training.smoothing)
+
+    def make_order(self, budget: int) -> Order:
+        """Pairs of like lengths together."""
+        training, train = self.settings.training, self.prepared.train
+        return Order(
+            train.lengths,
+            budget,
+            seed=training.seed,
+            rows=training.batch_rows,
+            starts=train.starts,
+            weights=self.prepared.weights,
+        )
+
+    def batch(self, plan: Any, position: Position) -> Batch | PackedBatch:
+        """The pairs' tokens, with their links where a head is guided."""
+        train, longest = self.prepared.train, self.settings.data.longest
+        if self.form == "packed":
+            sides, lengths, _ = read(train, plan, self.dropout, position.epoch, longest)
+            return pack(sides[0], sides[1], lengths, step_of(self.order.budget))
+        batch = load(train, plan, self.dropout, position.epoch, longest, self.linking)
+        return batch if self.form is None else pad_up(batch)
+
+    def few_shapes(self, half: bool) -> None:
+        """Packed where the model serves such batches as they lie, otherwise padded by a little more."""
+        if self.linking is None:
+            self.form = "packed" if half and self.model.packs else "padded"
+
+    def halves(self, batch: Any) -> Sequence[Any]:
+        """Half of the sentences each."""
+
+        def explain() -> str:
+            packed = isinstance(batch, PackedBatch)
+            size = batch.longest if packed else max(batch.source.shape[1], batch.target.shape[1])
+            return f"out of memory with one sentence of {size} tokens: set data.longest or the model's size lower"
+
+        return halve(batch, explain)
+
+    def valid_batches(self) -> Iterator[Batch]:
+        """The validation pairs, padded."""
+        valid = self.prepared.valid
+        return (load(valid, plan) for plan in Order(valid.lengths, self.order.budget).epoch(0))
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Model, data and vocabulary."""
+        tokenizers = self.tokenizers
+        size, kinds = f"{tokenizers.target.size:,}", (tokenizers.source.kind, tokenizers.target.kind)
+        vocabulary = f"{size} pieces, joint" if tokenizers.joint else f"{tokenizers.source.size:,} and {size} pieces"
+        held_out = f"{len(self.prepared.valid):,} for validation"
+        return [
+            ("model", f"{self.settings.kind}, {self.parameters:,} parameters"),
+            ("data", f"{self.prepared.counts['pairs']:,} pairs, {held_out}"),
+            ("vocabulary", f"{vocabulary} ({' and '.join(dict.fromkeys(kinds))})"),
+            ("batch", f"up to {self.order.budget:,} tokens a side"),
+        ]

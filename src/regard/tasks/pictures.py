@@ -1,0 +1,42 @@
+"""Pictures as a run reads them: files, or their pixels, and those of a test set."""
+
+# h w height and width
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from regard.data.images.batching import read_for
+from regard.data.images.caption_files import survey
+from regard.data.images.corpus import spelt
+from regard.data.settings import DataSettings
+from regard.errors import ArgumentError, DataError
+from regard.inspection.collect.teacher_forcing import Item
+
+__all__ = ["read_pictures", "read_test_pictures"]
+
+
+def read_pictures(data: DataSettings, pictures: Iterable[Item]) -> Iterator[np.ndarray | Tensor]:
+    """The pixels of each picture as a model wants them, [3 h w]."""
+    if isinstance(pictures, str | Path):
+        raise ArgumentError("pictures: one path given, expected a list of them")
+    for each in pictures:
+        yield read_for(data, each) if isinstance(each, str | Path) else each
+
+
+def read_test_pictures(
+    data: DataSettings, images: str | Path, names: Sequence[str]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The pixels of pictures in a folder by their names, and what is wrong with those that cannot be read."""
+    found, lost = {}, list[str]()
+    files = survey(images, lost.append)
+    for each in names:
+        file = spelt(each, files)
+        try:
+            if file is None:
+                raise DataError(f"{each}: no such picture in {images}")
+            found[each] = read_for(data, Path(images) / file)
+        except DataError as error:
+            lost.append(str(error))
+    return found, lost

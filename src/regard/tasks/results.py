@@ -1,0 +1,47 @@
+"""What a trained run gives back: translations, alignments, labels."""
+
+# n target words · m source words
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.data.tokenizer import Tokenizer
+from regard.decoding.outputs import Output
+
+__all__ = ["Aligned", "Classified", "Translation", "to_translation"]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One output for a text."""
+
+    text: str
+    score: float  # what outputs of a text are sorted by: the log-probability with the penalties
+    log_prob: float  # what the model thinks of it: the same as `Run.score` says of the pair
+    tokens: tuple[str, ...]  # its pieces
+    finished: bool  # it ended by itself, and not at the limit of its length
+    alignment: tuple[tuple[int, int], ...] | None = None  # links of a source word and a target word, from 0
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A pair of sentences in words, and how much each target word looked at each source word."""
+
+    source: list[str]
+    target: list[str]
+    weights: Tensor  # [n m]
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What a document or a picture is said to be."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]  # of every label
+
+
+def to_translation(output: Output, tokenizer: Tokenizer) -> Translation:
+    """An output of a search as text."""
+    pieces = tokenizer.pieces(output.tokens)
+    return Translation(tokenizer.decode(output.tokens), output.score, output.log_prob, tuple(pieces), output.finished)
