@@ -40,9 +40,9 @@ def by_places(model, sources, options, prefixes=None, count=3, together=1):
             for place, i in zip(chosen, numbers, strict=True):
                 inside[place] = i
         places.advance()
-        for place, going in enumerate(places.going.tolist()):
+        for place, going in enumerate(places.active.tolist()):
             if inside[place] is not None and not going:
-                found[inside[place]] = places.ended(torch.tensor([place])).found(options.nbest)[0]
+                found[inside[place]] = places.collect(torch.tensor([place])).results(options.nbest)[0]
                 inside[place] = None
     return [found[i] for i in range(len(sources))]
 
@@ -98,13 +98,13 @@ def test_a_place_that_is_done_waits_without_effect():
     model, options = small("transformer"), Options(beam=2, nbest=2, longest=4)
     with torch.no_grad():
         places = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, options)
-        assert not places.going.any()
+        assert not places.active.any()
         batch = tokens_of([[3, 4, 5]])
         places.put(slice(1, 2), model.encode(batch), output_limits(model, batch, options))
         for _ in range(30):  # many more steps than there is room for
             places.advance()
-        assert not places.going.any()
-        found = places.ended(slice(0, 2)).found(2)
+        assert not places.active.any()
+        found = places.collect(slice(0, 2)).results(2)
     assert found[0].outputs == []
     same(found[1:], search(model, batch, options))
 
@@ -118,6 +118,6 @@ def test_states_keep_their_addresses():
         batch = tokens_of([[3, 4, 5], [6]])
         places.put(torch.tensor([0, 1]), model.encode(batch), output_limits(model, batch, options))
         places.advance()
-        places.ended(torch.tensor([1]))
+        places.collect(torch.tensor([1]))
         after = {name: value.data_ptr() for name, value in vars(places).items() if isinstance(value, torch.Tensor)}
     assert before == after

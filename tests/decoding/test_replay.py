@@ -1,6 +1,7 @@
 """Searches that are replayed: which they are, in what precision; on a GPU, that they find what `search` finds."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,20 @@ from regard.attention import watch
 from regard.decoding.batches import can_replay, search_in_batches
 from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.options import GREEDY, Options
-from regard.decoding.replay import CLASSES, FEW, Replay, class_of, serves
+from regard.decoding.replay import (
+    CLASSES,
+    FEW,
+    GRAPHS,
+    PLACES,
+    SHARE,
+    WIDER,
+    PlaceQueue,
+    Replay,
+    count_places,
+    length_class,
+    place_index,
+    serves,
+)
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
@@ -33,8 +47,152 @@ def test_which_searches_are_replayed():
 
 
 def test_classes_of_length():
-    assert [class_of(length) for length in (1, 16, 17, 1024, 1025)] == [16, 16, 32, 1024, 1025]
+    assert [length_class(length) for length in (1, 16, 17, 1024, 1025)] == [16, 16, 32, 1024, 1025]
     assert list(CLASSES) == sorted(CLASSES)
+
+
+# ---- the host's side: which search serves again, who shares one, who comes next
+
+
+def same(results, expected):
+    for one, other in zip(results, expected, strict=True):
+        assert [output.tokens for output in one.outputs] == [output.tokens for output in other.outputs]
+        for mine, theirs in zip(one.outputs, other.outputs, strict=True):
+            assert mine.finished == theirs.finished
+            assert mine.log_prob == pytest.approx(theirs.log_prob, abs=1e-9)
+            assert mine.score == pytest.approx(theirs.score, abs=1e-9)
+
+
+@pytest.mark.parametrize("places", [1, 3, 9, 100])
+@pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
+def test_through_places_is_searched(kind, places):
+    """Without graphs, on a CPU: more sentences than places, of two classes of length, with and without prefixes."""
+    model, beam = small(kind), random.choice([1, 3])
+    sources = [*sentences(12, 14), [], *(source + [3] * 16 for source in sentences(5, 14))]
+    options = Options(beam=beam, nbest=beam, longest=9, precision="fp32")
+    prefixes = [[random.randrange(3, WORDS) for _ in range(random.randint(0, 3))] for _ in sources]
+    replay = Replay(model, rows=places * beam)
+    for begun in (None, prefixes):
+        results = replay.search(sources, options, begun)
+        assert results.pop(12).outputs[0].tokens == []
+        some = [source for source in sources if source]
+        given = None if begun is None else begun[:12] + begun[13:]
+        same(results, search(model, tokens_of(some), options, prefixes=given))
+    assert {key[1] for key in replay.graphs} == {16, 32}
+    assert all(graph.places.count <= places for graph in replay.graphs.values())
+
+
+def test_a_budget_is_counted_for_each_hypothesis():
+    model, sources = small("transformer"), sentences(20, 7)
+    replay, options = Replay(model), Options(beam=2, longest=4, precision="fp32")
+    replay.search(sources, options, budget=17 * 2 * 5)
+    replay.search(sources, options, budget=1)
+    assert [graph.places.count for graph in replay.graphs.values()] == [5, 1]
+
+
+def test_an_earlier_search_serves_again_unless_it_is_much_too_large():
+    model, options = small("transformer"), Options(beam=1, longest=4, precision="fp32")
+    replay = Replay(model)
+    replay.search(sentences(16, 7), options)
+    (first,) = replay.graphs.values()
+    assert first.places.count == 16
+    for count in (9, 16, 16 // WIDER, 3):  # 4 are needed for three
+        replay.search(sentences(count, 7), options)
+        assert list(replay.graphs.values()) == [first], count
+    replay.search(sentences(16 // WIDER // 2, 7), options)  # too few for it
+    replay.search(sentences(17, 7), options)  # too many
+    assert [graph.places.count for graph in replay.graphs.values()] == [16, 2, 32]
+    replay.search(sentences(16, 7), replace(options, longest=5))  # and other options are another search
+    assert len(replay.graphs) == 4
+
+
+def test_the_oldest_search_is_let_go():
+    replay = Replay(small("transformer"))
+    for longest in range(1, GRAPHS + 3):
+        replay.search(sentences(2, 7), Options(beam=1, longest=longest, precision="fp32"))
+    assert [key[4].longest for key in replay.graphs] == list(range(3, GRAPHS + 3))
+
+
+def test_weights_that_change_are_copied_anew():
+    model = small("transformer", dtype=torch.float32)
+    replay, options = Replay(model), Options(beam=1, longest=4)
+    copy = replay.weights(True)
+    assert replay.weights(True) is copy
+    assert replay.weights(False) is model
+    replay.search(sentences(2, 7), options)
+    assert replay.graphs
+    with torch.no_grad():
+        model.readout.bias[7] += 1
+    assert replay.weights(False) is model
+    assert replay.graphs
+    assert replay.weights(True) is not copy
+    assert not replay.graphs  # they had the old copy
+
+
+@pytest.mark.parametrize(
+    ("most", "each", "free", "count"),
+    [(8, 10, None, 8), (8, 10, 10 * 8 * SHARE, 8), (8, 10, 10 * 8 * SHARE - 1, 7), (8, 10, 5, 1), (1, 10, 10**9, 1)],
+)
+def test_places_take_a_share_of_the_memory(most, each, free, count):
+    assert count_places(most, each, free) == count
+
+
+def test_there_are_no_more_places_than_allowed():
+    replay = Replay(small("transformer"), rows=10**9)
+    made = []
+
+    class Made:
+        def __init__(self, model, most, *rest):
+            made.append(most)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.decoding.replay.PlaceSearch", Made)
+        for count in (1, 2, 3, 1000, 10**6):
+            replay.graphs.clear()
+            replay.graph(replay.model, count, 16, 9, 0, Options(), 10**9)
+    assert made == [1, 2, 4, 1024, PLACES]
+
+
+def test_the_queue_fills_what_is_free():
+    queue = PlaceQueue(5, 2)
+    assert queue.fill() == ([0, 1], [0, 1])
+    queue.begin([0, 1], [0, 1], [9, 3])
+    assert queue.fill() == ([], [])
+    assert (queue.unfinished, queue.enough, queue.burst) == (True, 1, 4)
+    assert queue.advance(4, [True, False]) == [1]
+    assert queue.finish([1]) == [1]
+    assert queue.fill() == ([1], [2])
+    queue.begin([1], [2], [6])
+    assert queue.advance(4, [False, False]) == [0, 1]
+    assert queue.finish([0, 1]) == [0, 2]
+    assert queue.fill() == ([0, 1], [3, 4])
+    queue.begin([0, 1], [3, 4], [2, 2])
+    assert queue.burst == 2  # nobody takes more
+    queue.advance(2, [True, True])
+    assert queue.burst == 1
+    assert queue.advance(1, [False, False]) == [0, 1]
+    queue.finish([0, 1])
+    assert not queue.unfinished
+
+
+def test_a_few_that_are_done_are_not_enough_while_others_wait():
+    queue = PlaceQueue(30, 24)
+    assert queue.enough == 3
+    queue.begin(*queue.fill(), steps=[5] * 24)
+    assert queue.enough == 3
+    queue.finish([3, 7, 11, 13, 17, 19])
+    assert queue.fill() == ([3, 7, 11, 13, 17, 19], [24, 25, 26, 27, 28, 29])
+    assert queue.enough == 1  # nobody waits
+
+
+def test_neighbours_are_a_slice():
+    cpu = torch.device("cpu")
+    assert place_index([2, 3, 4], cpu) == slice(2, 5)
+    assert place_index([6], cpu) == slice(6, 7)
+    assert place_index([2, 4], cpu).tolist() == [2, 4]
+
+
+# ---- half precision
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])

@@ -17,6 +17,7 @@ from regard.decoding.batches import greedy_in_batches, score_pairs, search_in_ba
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.limits import output_limit, output_limits
 from regard.decoding.options import GREEDY, Options
+from regard.decoding.scoring import length_penalty
 from regard.decoding.search import greedy, search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
@@ -71,7 +72,7 @@ def test_a_wide_beam_finds_what_trying_everything_finds(kind, alpha):
     penalties = Options(length_penalty=alpha)
     best = sorted(
         (
-            (each.log_prob / penalties.penalty(len(target) + 1), target)
+            (each.log_prob / length_penalty(len(target) + 1, penalties.length_penalty), target)
             for each, target in zip(told, targets, strict=True)
         ),
         key=lambda each: -each[0],
@@ -138,7 +139,9 @@ def test_an_output_has_the_score_of_its_pair(kind, options):
         ):
             assert output.log_prob == pytest.approx(scored.log_prob, abs=1e-9)
             assert output.log_prob == pytest.approx(pair_log_prob(model, source, output.tokens), abs=1e-9)
-            assert output.score == pytest.approx(output.log_prob / options.penalty(len(output.tokens) + 1))
+            assert output.score == pytest.approx(
+                output.log_prob / length_penalty(len(output.tokens) + 1, options.length_penalty)
+            )
             assert len(scored.tokens) == len(output.tokens) + 1
 
 
@@ -214,7 +217,7 @@ def test_coverage_is_the_formula(kind):
             weights = weights.mean(0) if weights.ndim == 3 else weights
             penalty = 0.7 * float(weights.sum(0).clamp(1e-6, 1).log().sum())
             assert output.score == pytest.approx(
-                output.log_prob / options.penalty(len(output.tokens) + 1) + penalty, abs=1e-9
+                output.log_prob / length_penalty(len(output.tokens) + 1, options.length_penalty) + penalty, abs=1e-9
             )
 
 

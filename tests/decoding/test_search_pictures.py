@@ -13,6 +13,7 @@ from regard.decoding.batches import search_pictures
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.limits import CAPTION
 from regard.decoding.options import GREEDY, Options
+from regard.decoding.scoring import length_penalty
 from regard.decoding.search import greedy, search
 from regard.errors import ArgumentError
 from regard.models.contract import Pictures, Tokens
@@ -43,7 +44,10 @@ def test_a_wide_beam_finds_what_trying_everything_finds(name):
     options = Options(beam=len(targets), nbest=20, longest=longest)
     for pixels, found in zip(source.pixels, search(model, source, options), strict=True):
         each = log_probs(model, pixels, targets)
-        told = [total / options.penalty(len(said) + 1) for total, said in zip(each, targets, strict=True)]
+        told = [
+            total / length_penalty(len(said) + 1, options.length_penalty)
+            for total, said in zip(each, targets, strict=True)
+        ]
         best = sorted(zip(told, targets, strict=True), key=lambda each: -each[0])[:20]
         assert [output.tokens for output in found.outputs] == [said for _, said in best]
         assert [output.score for output in found.outputs] == pytest.approx([score for score, _ in best], abs=1e-9)

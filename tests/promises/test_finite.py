@@ -174,7 +174,7 @@ def test_places_on_a_device_say_so_too(runs):
         places.put(slice(0, 1), memory, torch.tensor([4]))
         for _ in range(5):
             places.advance()
-        found = places.ended(slice(0, 1)).found(1)
+        found = places.collect(slice(0, 1)).results(1)
     with pytest.raises(NotFiniteError, match="not finite"):
         check_outputs(found[0].outputs)  # as each answer of a replay is asked
 

@@ -1,7 +1,9 @@
-"""A beam search that never leaves its device: places for sentences, all stepped together, each at a step of its own.
+"""Search that never leaves its device: places for sentences, all stepped together, each at a step of its own.
 
-What `Searching` decides on the host is decided here by tensors of fixed shapes, so that a step can be captured once and
-replayed: which hypotheses end, which of them stay among the best, when a sentence is done. Nothing is read back. A
+What `regard.decoding.search` decides on the host after each step is decided here by tensors of fixed shapes, so that a
+step can be captured once and replayed: which hypotheses end, which of them stay among the best, when a sentence is
+done. It serves greedy and beam search of many sentences on a GPU, where `regard.decoding.replay` runs it; both searches
+score by `regard.decoding.scoring`, and find the same. Nothing is read back. A
 hypothesis is a row and a step; what it said is found again along the parents when its sentence is collected. A place
 that is done steps on without effect until another sentence is put there.
 """
@@ -16,19 +18,19 @@ from torch import Tensor
 
 from regard.attention.cache import Cache
 from regard.data.tokenizer import END, PAD, START
+from regard.decoding.limits import FREE
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult
+from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, length_penalty
 from regard.kernels.top_tokens import top_tokens
 from regard.models.contract import Memory, Model
 
-__all__ = ["Ended", "DeviceSearch"]
-
-FREE = -1  # behind a prefix
+__all__ = ["Hypotheses", "DeviceSearch"]
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
-    """What was found in some places, on its way to the host: hypotheses by rank, and everybody's past."""
+class Hypotheses:
+    """The finished hypotheses of some places, on their way to the host: by rank, with the past of all rows."""
 
     scores: Tensor  # [s r]; -∞ where there is none
     log_probs: Tensor
@@ -38,7 +40,7 @@ class Ended:
     parents: Tensor  # [s t r]
     words: Tensor  # [s t r]
 
-    def found(self, nbest: int) -> list[SearchResult]:
+    def results(self, nbest: int) -> list[SearchResult]:
         """The outputs of each place; this waits for the device."""
         scores, log_probs, natural = (x[:, :nbest].tolist() for x in (self.scores, self.log_probs, self.natural))
         lengths, row = self.lengths[:, :nbest].cpu().numpy(), self.rows[:, :nbest].cpu().numpy().astype(np.int64)
@@ -93,7 +95,7 @@ class DeviceSearch:
         self.first = torch.arange(0, count * self.rows, self.rows, device=device)[:, None]
 
     @property
-    def going(self) -> Bool[Tensor, " s"]:
+    def active(self) -> Bool[Tensor, " s"]:
         """The places that are not done."""
         return (self.total > -torch.inf).any(1)
 
@@ -115,24 +117,24 @@ class DeviceSearch:
             self.prefix[places, : prefix.shape[1]] = prefix
         self.scores[places] = -torch.inf
 
-    def ended(self, places: Int[Tensor, " k"] | slice) -> Ended:
-        """What was found in these places."""
+    def collect(self, places: Int[Tensor, " k"] | slice) -> Hypotheses:
+        """The finished hypotheses of these places."""
         parts = self.scores, self.log_probs, self.lengths, self.ends, self.natural, self.parents, self.words
-        return Ended(*(part[places] for part in parts))
+        return Hypotheses(*(part[places] for part in parts))
 
     def advance(self) -> None:
         """One step of every place. All shapes are fixed, and nothing is read."""
         logits, _ = self.model.step(self.tokens.flatten(), self.state)
         rows, step = self.rows, self.step
-        wanted = 1 if rows == 1 else 2 * rows
+        wanted = candidate_count(rows)
         each = min(wanted, logits.shape[-1])  # of a row
         forced = self.prefix.gather(1, step[:, None].clamp(max=self.prefix.shape[1] - 1))[:, 0]
         forced = torch.where(step >= self.most, END, forced).repeat_interleave(rows)
         early = (step < self.options.shortest).repeat_interleave(rows)
         best, tokens, norm = top_tokens(logits, each, never=(PAD, START), end=END, early=early, forced=forced)
-        totals = (best + (self.total.flatten() - norm)[:, None]).view(self.count, -1)
+        totals = add_log_probs(best, self.total.flatten(), norm).view(self.count, -1)
         tokens = tokens.view(self.count, -1)
-        penalty = ((6.0 + step.to(totals.dtype)) / 6.0).pow(self.options.length_penalty)[:, None]  # END counts
+        penalty = length_penalty((step + 1).to(totals.dtype), self.options.length_penalty)[:, None]  # END counts
         if rows == 1:
             parents = torch.zeros_like(tokens)
         else:
@@ -146,7 +148,7 @@ class DeviceSearch:
             totals, kept = totals.topk(min(rows, totals.shape[1]))
             parents, tokens = parents.gather(1, kept), tokens.gather(1, kept)
         full = self.scores[:, -1] > -torch.inf
-        over = full if rows == 1 else full & ((totals / penalty).amax(1) <= self.scores[:, -1])
+        over = full if rows == 1 else full & is_settled((totals / penalty).amax(1), self.scores[:, -1], rows)
         self.move(parents, tokens, totals.masked_fill(over[:, None], -torch.inf))
 
     def finish(self, finished: Tensor, totals: Tensor, parents: Tensor, penalty: Tensor) -> None:

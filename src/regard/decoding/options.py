@@ -50,9 +50,5 @@ class Options:
         if self.longest is not None and self.longest < self.shortest:
             raise ConfigError("longest", f"{self.longest} given, less than shortest, {self.shortest}")
 
-    def penalty(self, length: int) -> float:
-        """What the log-probability of this many tokens, END among them, is divided by (Wu et al. 2016, equation 14)."""
-        return float(((5 + length) / 6) ** self.length_penalty)
-
 
 GREEDY = Options(beam=1)

@@ -3,27 +3,31 @@
 Sentences of like length are searched in the same places. Between two bursts of steps the host looks which are done,
 takes what was found there and puts waiting sentences in their place; it writes results down while the GPU goes on.
 Products are in bfloat16 (`precision`), with a copy of the model's weights; scores of tokens, and sums, in float32.
+
+Which search serves again, which sentences share one, and who comes next, `Replay` and `PlaceQueue` decide on the host;
+`CudaSteps` alone is of the GPU, and `PlainSteps` stands for it elsewhere.
 """
 
 # s places · r rows of each · b sentences that begin · n tokens
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.state import buffers
 from regard.data.tokenizer import UNKNOWN
-from regard.decoding.device_search import DeviceSearch, Ended
+from regard.decoding.device_search import DeviceSearch, Hypotheses
 from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult, check_outputs
 from regard.decoding.sources import tokens_of
 from regard.kernels.garbage import uncollected
+from regard.machine import memory as machine_memory
 from regard.models.contract import Model
 
 __all__ = ["FEW", "Replay", "serves"]
@@ -45,12 +49,12 @@ def serves(options: Options) -> bool:
 
 
 class Replay:
-    """Searches with one model on its GPU; graphs are kept from call to call, and threads take turns."""
+    """Searches with one model on its device; graphs are kept from call to call, and threads take turns."""
 
     def __init__(self, model: Model, rows: int = ROWS):
         self.model, self.most_rows, self.turn = model, rows, threading.Lock()
         self.half: tuple[Any, Model] | None = None  # with the weights it was made of
-        self.graphs: dict[Any, Graph] = {}
+        self.graphs: dict[Any, PlaceSearch] = {}
 
     @torch.no_grad()
     def search(
@@ -63,28 +67,29 @@ class Replay:
         """What `search` finds for each of the sentences; `budget` limits source tokens, counted a hypothesis."""
         if prefixes is not None:
             self.check(sources, options, prefixes)
-        with self.turn, torch.cuda.device_of(next(self.model.parameters())):
-            return self.in_turn(sources, options, prefixes, budget)
+        weight = next(self.model.parameters())
+        with self.turn, torch.cuda.device_of(weight) if weight.is_cuda else contextlib.nullcontext():
+            return self.search_classes(sources, options, prefixes, budget)
 
-    def in_turn(
+    def search_classes(
         self,
         sources: Sequence[Sequence[int]],
         options: Options,
         prefixes: Sequence[Sequence[int]] | None,
         budget: int | None,
     ) -> list[SearchResult]:
-        """Class of length by class of length."""
+        """Class of length by class of length, the longest first; an empty source has an empty output."""
         answers: list[SearchResult | None] = [None] * len(sources)
-        groups: dict[int, list[int]] = {}
+        classes: dict[int, list[int]] = {}
         for i, source in enumerate(sources):
             if len(source):
-                groups.setdefault(class_of(len(source)), []).append(i)
-        for keys, group in sorted(groups.items(), reverse=True):
-            group.sort(key=lambda i: -len(sources[i]))
-            begun = None if prefixes is None else [prefixes[i] for i in group]
+                classes.setdefault(length_class(len(source)), []).append(i)
+        for keys, numbers in sorted(classes.items(), reverse=True):
+            numbers.sort(key=lambda i: -len(sources[i]))
+            begun = select_prefixes(prefixes, numbers)
             rows = self.most_rows if budget is None else max(options.beam, budget // (keys + 1))
-            found = self.grouped([sources[i] for i in group], keys, options, begun, rows)
-            for i, each in zip(group, found, strict=True):
+            results = self.search_class([sources[i] for i in numbers], keys, options, begun, rows)
+            for i, each in zip(numbers, results, strict=True):
                 answers[i] = each
         return [SearchResult([Output([], 0.0, 0.0, True)]) if each is None else each for each in answers]
 
@@ -98,7 +103,7 @@ class Replay:
         if isinstance(readout, nn.Linear):
             Constraints(most, begun).check(readout.out_features)
 
-    def grouped(
+    def search_class(
         self,
         sources: list[Sequence[int]],
         keys: int,
@@ -108,10 +113,9 @@ class Replay:
     ) -> list[SearchResult]:
         """The sentences of a class, the longest first."""
         model = self.weights(options.precision != "fp32")
-        device = next(model.parameters()).device
-        size, prefix = room(model, keys, options, prefixes), max((len(each) for each in prefixes or ()), default=0)
-        graph = self.graph(model, len(sources), keys, size, prefix, options, rows)
-        return graph.run(sources, prefixes, device)
+        longest = max((len(each) for each in prefixes or ()), default=0)
+        size = output_limit(model, keys, options, longest) + 1  # steps, END's among them
+        return self.graph(model, len(sources), keys, size, longest, options, rows).run(sources, prefixes)
 
     def weights(self, half: bool) -> Model:
         """The model, or its copy in bfloat16, made anew when the weights have changed."""
@@ -125,8 +129,8 @@ class Replay:
 
     def graph(
         self, model: Model, count: int, keys: int, size: int, prefix: int, options: Options, rows: int
-    ) -> "Graph":
-        """The graph of places that fit: an earlier one, if it is not much too large, or a new one."""
+    ) -> "PlaceSearch":
+        """A search with places that fit: an earlier one, if it is not much too large, or a new one."""
         most = max(1, min(rows // options.beam, PLACES, 1 << (count - 1).bit_length()))
         same = (id(model), keys, size, prefix, options)
         for key, graph in self.graphs.items():
@@ -134,137 +138,221 @@ class Replay:
                 return graph
         while len(self.graphs) >= GRAPHS:
             del self.graphs[next(iter(self.graphs))]
-        self.graphs[*same, most] = Graph(model, most, keys, size, prefix, options)
+        self.graphs[*same, most] = PlaceSearch(model, most, keys, size, prefix, options)
         return self.graphs[*same, most]
 
 
-class Graph:
-    """Places, and their step captured."""
+class PlaceSearch:
+    """Sentences of one class of length, searched in the places of a `DeviceSearch`: as one is done, another begins."""
 
     def __init__(self, model: Model, most: int, keys: int, size: int, prefix: int, options: Options):
-        self.model, self.options, self.size = model, options, size
-        device = next(model.parameters()).device
-        memory = model.encode(tokens_of([[UNKNOWN] * keys], device))
-        each = sum(
-            buffer.numel() * buffer.element_size()
-            for state in [model.start(memory, options.beam, size)]
-            for part in (*state.sentence.values(), *state.row.values())
-            for buffer in buffers(part)
-        )
-        free, _ = torch.cuda.mem_get_info(device)
-        self.places = DeviceSearch(model, memory, max(1, min(most, free // SHARE // each)), size, options, prefix)
-        self.flags = torch.zeros(self.places.count, dtype=torch.bool, pin_memory=True)
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # kernels are compiled, and workspaces made, before the capture
-            for _ in range(2):
-                self.places.advance()
-        torch.cuda.current_stream(device).wait_stream(side)
-        self.captured = torch.cuda.CUDAGraph()
-        with uncollected(), torch.cuda.graph(self.captured, capture_error_mode="thread_local"):
-            self.places.advance()
+        self.model, self.options = model, options
+        self.device = next(model.parameters()).device
+        memory = model.encode(tokens_of([[UNKNOWN] * keys], self.device))
+        state = model.start(memory, options.beam, size)
+        parts = (*state.sentence.values(), *state.row.values())
+        each = sum(buffer.numel() * buffer.element_size() for part in parts for buffer in buffers(part))
+        cuda = self.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.device)[0] if cuda else machine_memory()
+        self.places = DeviceSearch(model, memory, count_places(most, each, free), size, options, prefix)
+        self.steps: Steps = CudaSteps(self.places, self.device) if cuda else PlainSteps(self.places)
 
-    def run(
-        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None, device: torch.device
-    ) -> list[SearchResult]:
+    def run(self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None) -> list[SearchResult]:
         """All sentences, through the places that there are."""
         answers: list[Any] = [None] * len(sources)
-        waiting = deque(range(len(sources)))
-        inside: list[int | None] = [None] * self.places.count
-        left = [0] * self.places.count  # steps until a place is done at the latest
-        free = list(range(self.places.count))
-        written: Written | None = None
-        while waiting or len(free) < len(inside):
-            if waiting:
-                begin = [waiting.popleft() for _ in range(min(len(free), len(waiting)))]
-                taken, free = free[: len(begin)], free[len(begin) :]
-                steps = self.put(taken, [sources[i] for i in begin], pick(prefixes, begin), device)
-                for place, i, most in zip(taken, begin, steps, strict=True):
-                    inside[place], left[place] = i, most
-            enough = 1 if not waiting else max(1, len(inside) // CROWD)
+        queue = PlaceQueue(len(sources), self.places.count)
+        pending: PendingResults | None = None
+        while queue.unfinished:
+            places, numbers = queue.fill()
+            if places:
+                begun = select_prefixes(prefixes, numbers)
+                queue.begin(places, numbers, self.put(places, [sources[i] for i in numbers], begun))
             done: list[int] = []
-            while len(done) < enough:
-                latest = max(steps for steps, i in zip(left, inside, strict=True) if i is not None)
-                burst = max(1, min(BURST, latest))
-                for _ in range(burst):
-                    self.captured.replay()
-                self.flags.copy_(self.places.going, non_blocking=True)
-                looked = torch.cuda.Event()
-                looked.record()
-                if written is not None:  # while the GPU is busy
-                    written.into(answers, self.options.nbest)
-                    written = None
-                looked.synchronize()
-                left = [steps - burst for steps in left]
-                going = self.flags.tolist()
-                done = [place for place, i in enumerate(inside) if i is not None and not going[place]]
-            written = Written(self.places.ended(index_of(done, device)), [inside[place] for place in done])
-            for place in done:
-                inside[place] = None
-            free = sorted(free + done)
-        if written is not None:
-            written.into(answers, self.options.nbest)
+            while len(done) < queue.enough:
+                burst = queue.burst
+                self.steps.run(burst)
+                active = self.steps.read_active()
+                if pending is not None:  # while the GPU is busy
+                    pending.write_to(answers, self.options.nbest)
+                    pending = None
+                done = queue.advance(burst, active())
+            hypotheses = self.places.collect(place_index(done, self.device))
+            pending = PendingResults(hypotheses, queue.finish(done), self.device)
+        if pending is not None:
+            pending.write_to(answers, self.options.nbest)
         return answers
 
-    def put(
-        self,
-        places: list[int],
-        sources: list[Sequence[int]],
-        prefixes: list[Sequence[int]] | None,
-        device: torch.device,
-    ) -> list[int]:
+    def put(self, places: list[int], sources: list[Sequence[int]], prefixes: list[Sequence[int]] | None) -> list[int]:
         """Begin with sentences in these places; how many steps each may take."""
-        batch = tokens_of(sources, device)
+        batch = tokens_of(sources, self.device)
         lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
         pairs = zip(sources, lengths, strict=True)
         most = [output_limit(self.model, len(source), self.options, length) for source, length in pairs]
         begun = None
         if prefixes is not None and any(prefixes):
-            begun = tokens_of([*prefixes], device, fill=-1).ids
-        self.places.put(index_of(places, device), self.model.encode(batch), torch.tensor(most, device=device), begun)
+            begun = tokens_of([*prefixes], self.device, fill=-1).ids
+        limits = torch.tensor(most, device=self.device)
+        self.places.put(place_index(places, self.device), self.model.encode(batch), limits, begun)
         return [steps + 1 for steps in most]
 
 
-@dataclass
-class Written:
-    """What was found, on its way to the host."""
+class PlaceQueue:
+    """Which sentence is in which place, and which come next."""
 
-    ended: Ended
-    numbers: list[int | None]
+    def __init__(self, sentences: int, places: int):
+        self.waiting = deque(range(sentences))
+        self.inside: list[int | None] = [None] * places
+        self.left = [0] * places  # steps until a place is done at the latest
+        self.free = list(range(places))
 
-    def __post_init__(self) -> None:
-        parts = (part.to("cpu", non_blocking=True) for part in vars(self.ended).values())
-        self.ended, self.there = Ended(*parts), torch.cuda.Event()
-        self.there.record()
+    @property
+    def unfinished(self) -> bool:
+        """Whether a sentence waits, or is in a place."""
+        return bool(self.waiting) or len(self.free) < len(self.inside)
 
-    def into(self, answers: list[Any], nbest: int) -> None:
+    @property
+    def enough(self) -> int:
+        """How many places have to be done before others begin there, or one, when nobody waits any more."""
+        return 1 if not self.waiting else max(1, len(self.inside) // CROWD)
+
+    @property
+    def burst(self) -> int:
+        """Steps until the next look: no more than the longest of the sentences may still take."""
+        latest = max(steps for steps, i in zip(self.left, self.inside, strict=True) if i is not None)
+        return max(1, min(BURST, latest))
+
+    def fill(self) -> tuple[list[int], list[int]]:
+        """The places that are free, and the sentences that begin there: as many of both as there are."""
+        numbers = [self.waiting.popleft() for _ in range(min(len(self.free), len(self.waiting)))]
+        places, self.free = self.free[: len(numbers)], self.free[len(numbers) :]
+        return places, numbers
+
+    def begin(self, places: list[int], numbers: list[int], steps: list[int]) -> None:
+        """Note what has begun, and how many steps it may take."""
+        for place, i, most in zip(places, numbers, steps, strict=True):
+            self.inside[place], self.left[place] = i, most
+
+    def advance(self, steps: int, active: list[bool]) -> list[int]:
+        """The places that are done, so many steps later."""
+        self.left = [left - steps for left in self.left]
+        return [place for place, i in enumerate(self.inside) if i is not None and not active[place]]
+
+    def finish(self, places: list[int]) -> list[int]:
+        """The sentences of these places, which are free from now on."""
+        numbers = [i for place in places if (i := self.inside[place]) is not None]
+        for place in places:
+            self.inside[place] = None
+        self.free = sorted(self.free + places)
+        return numbers
+
+
+# ---- the device
+
+
+class Steps(Protocol):
+    """Steps of a `DeviceSearch`, ordered from the host."""
+
+    def run(self, count: int) -> None:
+        """Order so many steps."""
+
+    def read_active(self) -> Callable[[], list[bool]]:
+        """Order a look at which places are not done; calling what this gives waits for it."""
+
+
+class PlainSteps:
+    """Steps that are done as they are called, where there are no graphs."""
+
+    def __init__(self, places: DeviceSearch):
+        self.places = places
+
+    def run(self, count: int) -> None:
+        """So many steps."""
+        for _ in range(count):
+            self.places.advance()
+
+    def read_active(self) -> Callable[[], list[bool]]:
+        """Which places are not done."""
+        active: list[bool] = self.places.active.tolist()
+        return lambda: active
+
+
+class CudaSteps:
+    """Steps that are captured once, and replayed."""
+
+    def __init__(self, places: DeviceSearch, device: torch.device):
+        self.places = places
+        self.flags = torch.zeros(places.count, dtype=torch.bool, pin_memory=True)
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):  # kernels are compiled, and workspaces made, before the capture
+            for _ in range(2):
+                places.advance()
+        torch.cuda.current_stream(device).wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with uncollected(), torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            places.advance()
+
+    def run(self, count: int) -> None:
+        """Order the graph so many times."""
+        for _ in range(count):
+            self.graph.replay()
+
+    def read_active(self) -> Callable[[], list[bool]]:
+        """Copy the flags to the host behind the steps; what this gives waits for them."""
+        self.flags.copy_(self.places.active, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+
+        def read() -> list[bool]:
+            copied.synchronize()
+            flags: list[bool] = self.flags.tolist()
+            return flags
+
+        return read
+
+
+class PendingResults:
+    """Finished hypotheses on their way to the host, and the sentences that they are of."""
+
+    def __init__(self, hypotheses: Hypotheses, numbers: list[int], device: torch.device):
+        # A copy on every device: the places are written to before it is read.
+        parts = (part.to("cpu", non_blocking=True, copy=True) for part in vars(hypotheses).values())
+        self.hypotheses, self.numbers = Hypotheses(*parts), numbers
+        self.copied = torch.cuda.Event() if device.type == "cuda" else None
+        if self.copied is not None:
+            self.copied.record()
+
+    def write_to(self, answers: list[Any], nbest: int) -> None:
         """Put it among the answers."""
-        self.there.synchronize()
+        if self.copied is not None:
+            self.copied.synchronize()
         with uncollected():
-            for i, found in zip(self.numbers, self.ended.found(nbest), strict=True):
-                assert i is not None
+            for i, result in zip(self.numbers, self.hypotheses.results(nbest), strict=True):
                 # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
-                check_outputs(found.outputs)
-                answers[i] = found
+                check_outputs(result.outputs)
+                answers[i] = result
 
 
-def index_of(places: list[int], device: torch.device) -> Tensor | slice:
+# ---- sizes
+
+
+def count_places(most: int, each: int, free: int | None) -> int:
+    """Places for sentences whose states take `each` bytes: `most`, or what a share of the memory that is free holds."""
+    return most if free is None else max(1, min(most, free // SHARE // each))
+
+
+def place_index(places: list[int], device: torch.device) -> Tensor | slice:
     """Places as an index: neighbours, as they are when all are done at once, are a slice."""
     if places[-1] - places[0] + 1 == len(places):
         return slice(places[0], places[-1] + 1)
     return torch.tensor(places, device=device)
 
 
-def class_of(length: int) -> int:
+def length_class(length: int) -> int:
     """The most tokens of the sentences that are searched with one of this many."""
     return next((bound for bound in CLASSES if length <= bound), length)
 
 
-def pick(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]) -> list[Sequence[int]] | None:
+def select_prefixes(prefixes: Sequence[Sequence[int]] | None, numbers: list[int]) -> list[Sequence[int]] | None:
     """The prefixes of some sentences."""
     return None if prefixes is None else [prefixes[i] for i in numbers]
-
-
-def room(model: Model, keys: int, options: Options, prefixes: list[Sequence[int]] | None) -> int:
-    """Steps that the sentences of a class may take, END's among them."""
-    return output_limit(model, keys, options, max(map(len, prefixes or [()]))) + 1

@@ -1,20 +1,73 @@
-"""Scores that are no numbers: refused wherever they come out of a model, so that nothing is made of them.
+"""What both searches score hypotheses by: sums of log-probabilities, penalties, and when a sentence is done.
 
-Weights are finite when they are loaded; what is computed with them may still overflow.
+`regard.decoding.search` asks step by step, with the length as a number; `regard.decoding.device_search` asks for
+sentences that are each at a step of their own, with lengths as a tensor. The formulas are those of GNMT (Wu et al.
+2016, arXiv:1609.08144, equation 14): log P / ((5 + length) / 6)^α, the length with its END, and the coverage penalty
+β Σⱼ log min(Σᵢ aᵢⱼ, 1).
 """
 
+# s sentences · r rows of a sentence · k candidates · m source positions
+from typing import TypeVar, overload
+
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import NotFiniteError
 from regard.models.contract import Model
 
-__all__ = ["check_finite"]
+__all__ = [
+    "add_log_probs",
+    "candidate_count",
+    "check_finite",
+    "coverage_penalty",
+    "is_settled",
+    "length_penalty",
+]
+
+UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
+T = TypeVar("T", float, Tensor)
+
+
+@overload
+def length_penalty(length: int, alpha: float) -> float: ...
+@overload
+def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
+def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+    """What the log-probability of so many tokens, END among them, is divided by; lengths in a tensor are floats."""
+    return ((5 + length) / 6) ** alpha
+
+
+def coverage_penalty(coverage: Float[Tensor, "s r m"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s r"]:
+    """Σⱼ log min(cⱼ, 1) over the real source positions, of what each got of attention so far."""
+    real = torch.arange(coverage.shape[-1], device=coverage.device) < lengths[:, None, None]
+    return coverage.clamp(UNSEEN, 1.0).log().masked_fill(~real, 0.0).sum(-1)
+
+
+def add_log_probs(
+    scores: Float[Tensor, "*s k"], total: Float[Tensor, "*s"], log_sum: Float[Tensor, "*s"]
+) -> Float[Tensor, "*s k"]:
+    """The log-probability of each row's hypothesis with one token more, from the tokens' scores and their log Σ exp."""
+    return scores + (total - log_sum)[..., None]
+
+
+def candidate_count(rows: int) -> int:
+    """How many continuations of a sentence are looked at: of several rows, all may end at one step."""
+    return 1 if rows == 1 else 2 * rows
+
+
+def is_settled(best: T, last: T, rows: int) -> T | bool:
+    """Whether a sentence with `rows` finished hypotheses is done: none that goes on has a better score than the last.
+
+    Greedy search is done when its one hypothesis is.
+    """
+    return True if rows == 1 else best <= last
 
 
 def check_finite(model: Model, scores: Tensor, *, impossible: bool = True) -> None:
     """Refuse NaN and +∞; `impossible`: -∞ is the log-probability of what cannot be, and no fault.
 
-    It waits for the device.
+    Weights are finite when they are loaded; what is computed with them may still overflow. It waits for the device.
     """
     sound = ~(scores.isnan() | scores.isposinf()) if impossible else scores.isfinite()
     if bool(sound.all()):

@@ -1,4 +1,7 @@
-"""Search: a model's states, step by step, become outputs. One loop for every model and every way to search.
+"""Search, step by step: one loop for every model and every way to search, with the host deciding after each step.
+
+It runs everywhere, and serves everything: greedy, beam, groups, sampling, coverage, n-grams, a trace. For many
+sentences on a GPU `regard.decoding.device_search` does the same without the host, where the options allow it.
 
 A beam keeps the likeliest hypotheses of each sentence; greedy search keeps one. At each step every hypothesis is
 continued by every token. Of twice as many candidates as the beam has places, those that end and are among the first
@@ -31,7 +34,14 @@ from regard.decoding.limits import Constraints, check_prefixes, check_search, ou
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Candidate, Output, Pool, SearchResult, check_outputs, merge_pools
 from regard.decoding.sampling import draw, numbers
-from regard.decoding.scoring import check_finite
+from regard.decoding.scoring import (
+    add_log_probs,
+    candidate_count,
+    check_finite,
+    coverage_penalty,
+    is_settled,
+    length_penalty,
+)
 from regard.decoding.top_tokens import log_sum, top_tokens
 from regard.errors import ArgumentError
 from regard.kernels.linear import packed
@@ -40,7 +50,6 @@ from regard.models.contract import Model, Pictures, Tokens
 __all__ = ["SearchResult", "Output", "greedy", "search"]
 
 NONE = -1  # no token, and no row
-UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
 PACK = 16  # rows from which weights are worth packing for the steps to come
 MANY = 512  # rows from which, on a CPU, it is worth to ask what they take
 FAR = 4096  # steps from which it is worth to ask what they take before they are there
@@ -64,7 +73,7 @@ def search(
         return []
     rows = len(source.lengths) * (options.nbest if options.sample else options.beam)
     with packed() if rows >= PACK else nullcontext():
-        return Searching(model, source, options, prefixes, trace).run()
+        return StepSearch(model, source, options, prefixes, trace).run()
 
 
 def greedy(model: Model, source: Tokens | Pictures, limit: int | None = None) -> list[list[int]]:
@@ -80,7 +89,7 @@ class Choice(NamedTuple):
     total: Float[Tensor, "s k"]
 
 
-class Searching:
+class StepSearch:
     """A search under way: the rows of sentences that are not done, side by side, [s r]."""
 
     def __init__(
@@ -135,9 +144,8 @@ class Searching:
                     check_search(self.options, row, len(self.sentences), self.size, logits.shape[-1])
             norm = log_sum(logits)
             check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
-            shift = self.total - norm  # of a token's score to the log-probability of its hypothesis
             self.allowed.limit_(logits, self.said[..., :step])
-            chosen = (self.draw if self.options.sample else self.choose)(logits, shift, step)
+            chosen = (self.draw if self.options.sample else self.choose)(logits, norm, step)
             if not self.move(chosen, step):
                 break
             tokens = self.said[..., step].flatten()
@@ -151,15 +159,14 @@ class Searching:
 
     # ---- the next tokens
 
-    def choose(self, scores: Float[Tensor, "s r v"], shift: Float[Tensor, "s r"], step: int) -> Choice:
+    def choose(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
         """The hypotheses that go on, group by group."""
         groups, rows = self.options.groups, self.rows // self.options.groups
         if step < self.allowed.alike:  # within all prefixes there is but one hypothesis
             groups = rows = 1
-        # The search for a single one is over when it ends; of several, all that have a place may end at one step.
-        wanted = 1 if rows == 1 else 2 * rows
+        wanted = candidate_count(rows)
         best, tokens = top_tokens(scores, min(wanted + (groups - 1) * rows, scores.shape[-1]))
-        best = best + shift[..., None]
+        best = add_log_probs(best, self.total, norm)
         chosen: list[Choice] = []
         for group in range(groups):
             first, last = (group * rows, (group + 1) * rows) if best.shape[1] > 1 else (0, 1)
@@ -170,10 +177,10 @@ class Searching:
                 same = each[..., None] == torch.cat(said, 1)[:, None, None]
                 paid = totals - self.options.diversity * same.sum(-1)
             candidates, rank = rank_candidates(totals, each, paid, wanted, first)
-            chosen.append(self.settle(candidates, rank, rows, group, step))
+            chosen.append(self.select_next(candidates, rank, rows, group, step))
         return chosen[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*chosen, strict=True)))
 
-    def settle(self, candidates: Choice, rank: Float[Tensor, "s k"], rows: int, group: int, step: int) -> Choice:
+    def select_next(self, candidates: Choice, rank: Float[Tensor, "s k"], rows: int, group: int, step: int) -> Choice:
         """Of candidates in order: those that end and have a place are finished, the first `rows` others go on."""
         ends = candidates.tokens == END
         finished = ends & (candidates.total > -torch.inf)
@@ -192,17 +199,18 @@ class Searching:
                 F.pad(chosen.tokens, fill, value=PAD),
                 F.pad(chosen.total, fill, value=-torch.inf),
             )
-        self.close_(chosen, group, step)
+        self.stop_full(chosen, group, step)
         if self.trace:
             alive = (chosen.total > -torch.inf)[:, : kept.shape[1]]
             self.note(candidates, finished, kept.masked_fill(~alive, NONE), group * rows)
         return chosen
 
-    def draw(self, scores: Float[Tensor, "s r v"], shift: Float[Tensor, "s r"], step: int) -> Choice:
+    def draw(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
         """A token at random for each row; those that draw END are finished."""
         assert self.numbers is not None
-        s, r = shift.shape
-        scores, shift = scores.expand(-1, self.rows, -1), shift.expand(-1, self.rows)  # the first step is one for all
+        s, r = norm.shape
+        shift = (self.total - norm).expand(-1, self.rows)  # the first step is one for all
+        scores = scores.expand(-1, self.rows, -1)
         tokens = draw(scores, self.numbers[:, step], self.options)
         total = shift + scores.gather(-1, tokens[..., None])[..., 0]
         rows = torch.arange(self.rows, device=tokens.device).expand(s, -1)
@@ -232,23 +240,22 @@ class Searching:
                 self.pools[sentence][group].add(output)
 
     def scores(self, choice: Choice, step: int) -> Float[Tensor, "s k"]:
-        """With the penalties."""
-        scores = choice.total / self.options.penalty(step + 1)
+        """What hypotheses are ranked by: log-probabilities with the penalties."""
+        scores = choice.total / length_penalty(step + 1, self.options.length_penalty)
         if self.state.coverage is None:
             return scores
         coverage = self.state.coverage.view(len(self.sentences), -1, self.state.coverage.shape[-1]).to(scores)
-        there = torch.arange(coverage.shape[-1], device=coverage.device) < self.lengths[:, None, None]
-        penalty = coverage.clamp(UNSEEN, 1.0).log().masked_fill(~there, 0.0).sum(-1)
+        penalty = coverage_penalty(coverage, self.lengths)
         return scores + self.options.coverage_penalty * penalty.gather(1, choice.parents)
 
-    def close_(self, chosen: Choice, group: int, step: int) -> None:
+    def stop_full(self, chosen: Choice, group: int, step: int) -> None:
         """Where no hypothesis that goes on can enter the pool any more, none goes on."""
         full = [i for i, sentence in enumerate(self.sentences) if self.pools[sentence][group].full]
         if full:
             best = self.scores(chosen, step).amax(1).tolist()
             for i in full:
                 pool = self.pools[self.sentences[i]][group]
-                if pool.size == 1 or best[i] <= pool.outputs[-1].score:
+                if is_settled(best[i], pool.outputs[-1].score, pool.size):
                     chosen.total[i] = -torch.inf
 
     def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], kept: Int[Tensor, "s r"], first: int) -> None:
