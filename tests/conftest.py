@@ -50,6 +50,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 COMPILE = Path(__file__).parent / "compile"
+SHAPES = Path(__file__).parent / "attention", Path(__file__).parent / "kernels"
 TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference only
 hypothesis.register_random(TORCH_RANDOM)
 hypothesis.settings.register_profile("regard", deadline=None, derandomize=False, print_blob=True)
@@ -66,6 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if COMPILE in item.path.parents or item.path.name == "test_flex.py":  # FlexAttention compiles by itself
             item.add_marker("compile")
+        if any(folder in item.path.parents for folder in SHAPES):
+            item.add_marker("shapes")
         if item.path.name == "test_errors.py":
             item.add_marker("unchecked")
         if item.get_closest_marker("gpu") and not torch.cuda.is_available():

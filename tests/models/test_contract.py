@@ -33,6 +33,7 @@ def without_gradients(test):
 
 @every_case
 @without_gradients
+@pytest.mark.shapes
 def test_decode_equals_the_steps(name):
     model, (source, target) = model_of(name), pair()
     wanted = model(source, target)

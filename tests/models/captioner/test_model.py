@@ -21,6 +21,7 @@ LSTMS = [name for name in CASES if name != "transformer"]
 
 @every_case
 @torch.no_grad()
+@pytest.mark.shapes
 def test_decode_equals_the_steps(name):
     model, source, target = captioner(name), pictures(), captions([4, 6, 1])
     wanted = model(source, target)

@@ -70,6 +70,7 @@ def test_alone_is_as_in_a_batch():
 
 
 @pytest.mark.parametrize("attention", [True, False])
+@pytest.mark.shapes
 def test_every_weight_gets_a_gradient(attention):
     model = stirred(ConvNetModel(ConvNetConfig(channels=8, reduction=2, attention=attention), 0, 4))
     answer(model, pictures()).square().sum().backward()

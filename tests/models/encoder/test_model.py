@@ -52,6 +52,7 @@ def test_attention_pooling_is_a_softmax_with_one_query():
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.shapes
 def test_gradients_reach_every_parameter(pooling):
     model = classifier(pooling)
     torch.nn.functional.cross_entropy(scores(model, documents(5, 3, 6)), torch.tensor([0, 2, 1])).backward()

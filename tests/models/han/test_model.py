@@ -99,6 +99,7 @@ each_form = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
 @each_form
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.shapes
 def test_the_formulas(options, shape):
     model, rows = han(**options), rows_of(shape)
     found = scores(model, documents_of(rows))

@@ -287,6 +287,7 @@ def classifier(**options):
 
 
 @pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.shapes
 def test_a_classifier_equals_the_formulas(layers):
     model, source = classifier(layers=layers), sentences(11, [5, 1, 3])
     wanted = []
