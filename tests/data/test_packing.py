@@ -10,7 +10,7 @@ from regard.data.batching import collate
 from regard.data.packing import pack, pad_up, step_of
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import ArgumentError
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.training.objective import Prediction
 
 SMALL = {"size": 8, "dropout": 0.0}
@@ -68,7 +68,7 @@ def losses(objective, batch):
 @pytest.mark.parametrize("count", [1, 7])
 def test_what_fills_up_counts_nothing(name, count):
     pairs = drawn(count)
-    config = model_config(MODELS[name])
+    config = read_model_config(MODELS[name])
     objective = Prediction(build(MODELS[name]["kind"], config, 11, 11).double(), 0.1).train()
     expected = losses(objective, collate(pairs))
     forms = [pad_up(collate(pairs))]
@@ -81,7 +81,7 @@ def test_what_fills_up_counts_nothing(name, count):
 
 def test_a_batch_is_its_halves():
     pairs = drawn(5)
-    objective = Prediction(build("transformer", model_config(MODELS["transformer"]), 11, 11).double(), 0.1).train()
+    objective = Prediction(build("transformer", read_model_config(MODELS["transformer"]), 11, 11).double(), 0.1).train()
     batch = packed(pairs, 64)
     halves = batch.halves()
     assert [len(half) for half in halves] == [3, 2]

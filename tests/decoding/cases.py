@@ -9,7 +9,7 @@ from regard.data.tokenizer import END, PAD, START
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.sources import tokens_of
 from regard.models.contract import Tokens
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 
 WORDS = 11
 SMALL = {
@@ -30,7 +30,7 @@ def small(kind, words=WORDS, scale=3.0, seed=None, dtype=torch.float64):
         return Ensemble([small(each, words, scale, seed, dtype) for each in ("transformer", "rnnsearch")]).eval()
     if seed is not None:
         torch.manual_seed(seed)
-    model = build(SMALL[kind]["kind"], model_config(SMALL[kind]), words, words).to(dtype).eval()
+    model = build(SMALL[kind]["kind"], read_model_config(SMALL[kind]), words, words).to(dtype).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(scale)

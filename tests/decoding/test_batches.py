@@ -7,7 +7,7 @@ from regard.data.tokenizer import END, PAD
 from regard.decoding.batches import label_in_batches, label_pictures
 from regard.decoding.sources import documents_of, flat_of
 from regard.models.contract import Pictures
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 
 KINDS = {
     "han": {"size": 3, "embedding": 4, "hidden": 5},
@@ -17,7 +17,7 @@ KINDS = {
 
 
 def model_of(kind):
-    return build(kind, model_config({"kind": kind, **KINDS[kind]}), 12, 3).double().eval()
+    return build(kind, read_model_config({"kind": kind, **KINDS[kind]}), 12, 3).double().eval()
 
 
 def rows_of(count):
@@ -64,7 +64,7 @@ def test_rows_become_sentences():
 
 def test_pictures():
     table = {"kind": "convnet", "channels": 4, "stages": 2, "blocks": 1, "after": 1, "reduction": 2}
-    model = build("convnet", model_config(table), 0, 3).eval()
+    model = build("convnet", read_model_config(table), 0, 3).eval()
     pixels = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     found = label_pictures(model, iter(pixels), rows=2)
     expected = model.classify(model.encode(Pictures(pixels))).log_softmax(-1)

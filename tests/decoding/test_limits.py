@@ -12,7 +12,7 @@ from regard.decoding.search import search
 from regard.errors import ArgumentError
 from regard.machine import memory
 from regard.models.contract import Tokens
-from regard.models.kinds import KINDS, build, model_config
+from regard.models.kinds import KINDS, build, read_model_config
 
 pytestmark = pytest.mark.skipif(memory() is None, reason="this system does not say how much memory it has")
 TINY = {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
@@ -49,7 +49,7 @@ def test_groups_are_compared_with_each_other():
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "translate" in KINDS[kind].tasks])
 def test_outputs_without_end_are_refused_before_their_cache_is_made(kind):
-    model = build(kind, model_config({"kind": kind, "preset": "tiny"}), 20, 20).eval()
+    model = build(kind, read_model_config({"kind": kind, "preset": "tiny"}), 20, 20).eval()
     start = time.process_time()
     with pytest.raises(ArgumentError, match="^beam: 10,000 given"):
         search(model, SOURCE, Options(beam=10_000, longest=1_048_576))
@@ -58,7 +58,7 @@ def test_outputs_without_end_are_refused_before_their_cache_is_made(kind):
 
 def test_what_fits_is_searched():
     """A wide beam of a small model."""
-    model = build("transformer", model_config(TINY), 20, 20).eval()
+    model = build("transformer", read_model_config(TINY), 20, 20).eval()
     (found,) = search(model, SOURCE, Options(beam=2_000, nbest=10, longest=3))
     assert len(found.outputs) == 10
     state = model.start(model.encode(SOURCE), 1, 8)

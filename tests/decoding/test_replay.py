@@ -28,7 +28,7 @@ from regard.decoding.replay import (
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 
 CUDA = torch.device("cuda")
 
@@ -214,7 +214,7 @@ def test_half_is_near_the_whole(kind):
 
 def test_a_bias_is_not_rounded():
     """Scores around a large bias would be equal in bfloat16."""
-    model = build("transformer", model_config(SMALL["transformer"]), WORDS, WORDS).eval()
+    model = build("transformer", read_model_config(SMALL["transformer"]), WORDS, WORDS).eval()
     with torch.no_grad():
         model.readout.bias.copy_(20 + torch.arange(WORDS) / 100)
         half = to_bfloat16(model)

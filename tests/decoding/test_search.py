@@ -21,7 +21,7 @@ from regard.decoding.scoring import length_penalty
 from regard.decoding.search import greedy, search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.training.objective import inputs
 
 KINDS = [*SMALL, "both"]
@@ -213,7 +213,7 @@ def test_coverage_is_the_formula(kind):
         for output in found.outputs:
             with torch.no_grad(), watch(model) as looks:
                 model(*inputs(collate([(source, output.tokens)])))
-            weights = looks[model.crossings[-1]].weights[0].detach()
+            weights = looks[model.cross_attentions[-1]].weights[0].detach()
             weights = weights.mean(0) if weights.ndim == 3 else weights
             penalty = 0.7 * float(weights.sum(0).clamp(1e-6, 1).log().sum())
             assert output.score == pytest.approx(
@@ -390,7 +390,7 @@ def test_a_large_vocabulary_in_single_precision(kind, beam):
     sizes = {"size": 128, "heads": 4, "layers": 1, "hidden": 520}
     if kind == "rnnsearch":
         sizes = {"size": 128, "embedding": 96, "hidden": 64, "maxout": 128}
-    model = build(kind, model_config({"kind": kind, **sizes}), 701, 701).eval()
+    model = build(kind, read_model_config({"kind": kind, **sizes}), 701, 701).eval()
     with torch.no_grad():
         model.readout.weight.mul_(3)
     sources = [[random.randrange(3, 701) for _ in range(random.randint(2, 9))] for _ in range(16)]
@@ -405,7 +405,7 @@ def test_a_large_vocabulary_in_single_precision(kind, beam):
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi", "learned"])
 def test_a_language_model_is_searched_too(positions):
     config = {"kind": "encoder", "job": "language-model", "size": 8, "heads": 2, "layers": 2, "hidden": 12}
-    model = build("encoder", model_config({**config, "positions": positions}), WORDS, WORDS).double().eval()
+    model = build("encoder", read_model_config({**config, "positions": positions}), WORDS, WORDS).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3.0)

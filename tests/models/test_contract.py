@@ -92,7 +92,7 @@ def test_rows_are_reordered_replaced_and_taken(name):
 @every_case
 def test_packed_equals_padded(name):
     model, (source, target) = model_of(name), pair()
-    agree(model(source.packed(), target.packed()), model(source, target)[target.real], model.parameters())
+    agree(model(source.pack(), target.pack()), model(source, target)[target.real], model.parameters())
 
 
 @every_case

@@ -12,7 +12,7 @@ from regard.decoding.batches import greedy_in_batches
 from regard.decoding.search import greedy
 from regard.decoding.sources import tokens_of
 from regard.models.contract import Model, Tokens
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.training.objective import Prediction, inputs
 
 VOCABULARY = 13
@@ -43,7 +43,7 @@ CASES = [
 
 def small(kind: str, options: dict[str, Any]) -> Model:
     table = {"kind": kind, **SMALL[kind], **options, "dropout": 0.0}
-    return build(kind, model_config(table), VOCABULARY, VOCABULARY).double()
+    return build(kind, read_model_config(table), VOCABULARY, VOCABULARY).double()
 
 
 def sentence(longest: int = 7) -> list[int]:

@@ -279,7 +279,9 @@ def test_metrics(copied, tries):
 def test_alignments(copied, tries):
     run = copied("transformer")
     opened = load(run)
-    chosen = AlignmentSettings(opened.model.nearest, 0, aer=0.2, by="words", threshold=0.2, join="union", balance=2)
+    chosen = AlignmentSettings(
+        opened.model.alignment_attention, 0, aer=0.2, by="words", threshold=0.2, join="union", balance=2
+    )
     whole = json.loads(chosen.write(run).read_text())
     for changed in mutations(whole, tries):
         (run / "alignment.json").write_text(json.dumps(changed))

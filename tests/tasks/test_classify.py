@@ -11,7 +11,7 @@ from regard.data.documents import prepare_documents
 from regard.decoding.sources import documents_of, flat_of
 from regard.errors import TrainingError
 from regard.models.contract import Documents, Pictures, Tokens
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.tasks.classify import Classification, Classify, LabelBatch, balanced_weights
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task, prepare_data
@@ -29,7 +29,7 @@ LABELS = torch.tensor([2, 0, 1, 2])
 
 def small():
     table = {"kind": "han", "size": 3, "embedding": 4, "hidden": 5, "dropout": 0.0}
-    return build("han", model_config(table), 12, 3).double()
+    return build("han", read_model_config(table), 12, 3).double()
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])

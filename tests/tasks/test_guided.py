@@ -11,7 +11,7 @@ from regard.attention import watch
 from regard.data.alignments.links import Links
 from regard.data.batching import collate
 from regard.errors import ConfigError
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.tasks.guided import Guided, guided_at, missed
 from regard.tasks.settings import read_settings
 from regard.tasks.start import start
@@ -43,7 +43,7 @@ def linked(batch, rows=LINKED):
 
 
 def made(name):
-    model = build(MODELS[name]["kind"], model_config(MODELS[name]), 11, 11).double()
+    model = build(MODELS[name]["kind"], read_model_config(MODELS[name]), 11, 11).double()
     return model, linked(collate(PAIRS))
 
 
@@ -188,7 +188,7 @@ def test_no_links_at_all_are_refused(tmp_path):
 
 
 def test_a_pointer_and_a_language_model_are_refused(tmp_path):
-    model = build("pointer", model_config({"kind": "pointer", **SMALL}), 11, 11)
+    model = build("pointer", read_model_config({"kind": "pointer", **SMALL}), 11, 11)
     with pytest.raises(ConfigError, match="the model has an attention that is its output; expected 0"):
         guided_at(model, TrainingSettings(guided=1.0))
     given = {**guided(tmp_path), "task": "language-model", "model": {"kind": "encoder"}}

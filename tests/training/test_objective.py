@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from regard.data.batching import collate
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.training.objective import Prediction, inputs
 
 SMALL = {"kind": "transformer", "size": 8, "heads": 2, "layers": 1, "hidden": 8, "dropout": 0.0}
 
 
 def made(pairs):
-    model = build("transformer", model_config(SMALL), 11, 11).double()
+    model = build("transformer", read_model_config(SMALL), 11, 11).double()
     return model, collate(pairs)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from regard.data.batching import collate
 from regard.data.packing import pack, pad_up
 from regard.errors import ConfigError
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.training.distributed import Group
 from regard.training.loop import Trainer, train
 from regard.training.objective import Prediction
@@ -31,7 +31,7 @@ class Sentences(Task):
 
     def __init__(self, form, model=MODEL):
         torch.manual_seed(0)
-        self.model = build(model["kind"], model_config(model), 50, 50)
+        self.model = build(model["kind"], read_model_config(model), 50, 50)
         self.objective, self.form = Prediction(self.model, 0.1), form
 
     def epoch(self, number):

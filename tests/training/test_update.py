@@ -7,7 +7,7 @@ import torch
 from tiny import Line, training
 from torch import nn
 
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.training.distributed import Group
 from regard.training.loop import Trainer
 from regard.training.objective import Prediction
@@ -179,7 +179,7 @@ def test_what_is_replayed(device, world, accumulate, objective, problem):
 @pytest.mark.parametrize(("options", "packs"), [({}, True), ({"positions": "alibi"}, False)])
 def test_who_takes_weights_in_half_precision(options, packs):
     table = {"kind": "transformer", "size": 64, "heads": 2, "layers": 1, "hidden": 64, **options}
-    model = build("transformer", model_config(table), 20, 20)
+    model = build("transformer", read_model_config(table), 20, 20)
     assert model.packs is packs
     assert Prediction(model).half_weights is packs
 

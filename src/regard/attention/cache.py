@@ -21,6 +21,15 @@ class Prepared:
     owner: nn.Module
     length: Int[Tensor, "..."] | None = None  # [rows]: keys that exist, where that is not all of them
 
+    def float(self) -> "Prepared":
+        """Keys and values in float32, for steps too small for half precision, where every cast is one more kernel."""
+        return Prepared(self.keys.float(), self.values.float(), self.owner, self.length)
+
+    def copy(self) -> "Prepared":
+        """The same keys and values, without a gradient, in tensors of their own that a state may write."""
+        length = None if self.length is None else self.length.detach().clone()
+        return Prepared(self.keys.detach().clone(), self.values.detach().clone(), self.owner, length)
+
     def check_owner(self, module: nn.Module, name: str = "keys") -> None:
         """Refuse what another module projected."""
         if self.owner is not module:

@@ -19,7 +19,7 @@ LONGEST = 1_048_576  # positions
 LARGEST = 1_000_000  # weight of a term of the loss: what is above drowns all others in float32
 
 
-def divides(heads: int, size: int) -> None:
+def check_divisible(heads: int, size: int) -> None:
     if size % heads:
         raise ConfigError("heads", f"{size} is not divisible by {heads}")
 

@@ -22,6 +22,8 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
+from regard.attention.attention import Attention
+from regard.attention.cache import Prepared
 from regard.attention.span import Lengths, Packed
 from regard.attention.state import State
 from regard.errors import ShapeError
@@ -58,7 +60,18 @@ class Tokens:
             return torch.ones_like(self.ids, dtype=torch.bool)
         return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths.to(self.ids.device)[:, None]
 
-    def packed(self) -> "Tokens":
+    @property
+    def padded_ids(self) -> Int[Tensor, "b n"]:
+        """The ids with a row a sentence, as a recurrence reads them, whatever their layout."""
+        if isinstance(self.span, Packed):
+            return self.span.to(self.ids.device).pad_queries(self.ids[:, None])[..., 0]
+        return self.ids
+
+    def unpad(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "*t d"]:
+        """What has a row a sentence, in the layout of these tokens."""
+        return self.span.to(x.device).unpad(x) if isinstance(self.span, Packed) else x
+
+    def pack(self) -> "Tokens":
         """The same sentences end to end."""
         return self if isinstance(self.span, Packed) else Tokens(self.ids[self.real], Packed(offsets(self.lengths)))
 
@@ -124,19 +137,28 @@ class Memory:
         """Source positions of each sentence."""
         return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
 
-    def padded(self) -> "Memory":
-        """The same with a row a sentence."""
+    def pad(self) -> "Memory":
+        """The same annotations with a row a sentence."""
         if isinstance(self.span, Lengths):
             return self
         return replace(self, states=self.span.pad_queries(self.states), span=Lengths(self.lengths))
 
+    def prepare(self, attention: Attention) -> Prepared:
+        """The annotations projected once for an attention, a row a sentence, with the number of them that exist.
+
+        The number goes with them as a tensor and not as `Lengths`, which reads it where it lies on the host.
+        """
+        padded = self.pad()
+        keys = attention.prepare(padded.states)
+        return Prepared(keys.keys, keys.values, attention, padded.lengths.to(keys.keys.device))
+
     def rows(self, index: Int[Tensor, " r"]) -> "Memory":
         """A memory of these sentences, some of them several times: one for each of several targets."""
-        padded = self.padded()
+        padded = self.pad()
         sentence = {name: tensor[index] for name, tensor in self.sentence.items()}
         return replace(padded, states=padded.states[index], span=Lengths(padded.lengths[index]), sentence=sentence)
 
-    def seen_from(self, target: Tokens) -> Lengths | Packed:
+    def cross_span(self, target: Tokens) -> Lengths | Packed:
         """The span of the target's attention to this memory."""
         if isinstance(self.span, Packed) and isinstance(target.span, Packed):
             sizes, key_sizes = (target.span.total, target.span.longest), (self.span.total, self.span.longest)
@@ -160,7 +182,7 @@ class Model(nn.Module):
     replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
     points: bool = False  # its attention over the source is its output, and cannot be taken away
 
-    def inherit(self) -> None:
+    def load_pretrained(self) -> None:
         """What a new model does before it is trained, and one of a run does not: read weights that a person has."""
 
     def encode(self, source: Any) -> Memory:
@@ -200,7 +222,7 @@ class Model(nn.Module):
         return False
 
     @property
-    def shows(self) -> bool:
+    def gives_weights(self) -> bool:
         """Whether `decode` gives the weights of its one crossing, [b n m], at no cost: the second part's `weights`.
 
         Others are to be watched.
@@ -228,17 +250,17 @@ class Model(nn.Module):
         raise NotImplementedError
 
     @property
-    def crossings(self) -> list[str]:
+    def cross_attentions(self) -> list[str]:
         """The names of the attentions from target to source, as `watch` knows them, the first layer first."""
         return [name for name, _ in self.named_modules() if name == "attention" or name.endswith(".cross")]
 
     @property
-    def nearest(self) -> str:
+    def alignment_attention(self) -> str:
         """Of the crossings the one that is nearest to an alignment: of more than three the last but one, else the last.
 
         So it is in a deep Transformer: Garg et al. 2019 (arXiv:1909.02074).
         """
-        return self.crossings[-2 if len(self.crossings) > 3 else -1]
+        return self.cross_attentions[-2 if len(self.cross_attentions) > 3 else -1]
 
     def forward(self, source: Source, target: Tokens) -> Float[Tensor, "*b n v"]:
         """Encode, decode and output."""

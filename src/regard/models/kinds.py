@@ -27,7 +27,7 @@ from regard.models.transformer.config import TransformerConfig
 if TYPE_CHECKING:
     from regard.models.contract import Model
 
-__all__ = ["KINDS", "Kind", "Title", "build", "filled", "kind_of", "model_config"]
+__all__ = ["KINDS", "Kind", "Title", "build", "complete_table", "find_kind", "read_model_config"]
 
 DEFAULT = "transformer"  # the kind where none is named
 
@@ -233,7 +233,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def kind_of(table: Mapping[str, Any], path: str = "model") -> Kind:
+def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
     """The kind that a [model] table names."""
     name = DEFAULT if table.get("kind") is None else table["kind"]
     if not isinstance(name, str) or name not in KINDS:
@@ -242,9 +242,9 @@ def kind_of(table: Mapping[str, Any], path: str = "model") -> Kind:
     return KINDS[name]
 
 
-def model_config(table: Mapping[str, Any], path: str = "model") -> ModelConfig:
+def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelConfig:
     """The options of a [model] table: those of its preset, and over them its own."""
-    kind = kind_of(table, path)
+    kind = find_kind(table, path)
     own = {key: value for key, value in table.items() if key not in ("kind", "preset")}
     preset = table.get("preset")
     if preset is not None and (not isinstance(preset, str) or preset not in kind.presets):
@@ -253,9 +253,9 @@ def model_config(table: Mapping[str, Any], path: str = "model") -> ModelConfig:
     return parse(kind.config, {**(kind.presets[preset] if preset else {}), **own}, path)
 
 
-def filled(table: Mapping[str, Any]) -> dict[str, Any]:
+def complete_table(table: Mapping[str, Any]) -> dict[str, Any]:
     """A [model] table with every option: one of an older run lacks those that came later, and has their defaults."""
-    return {"kind": kind_of(table).name, **plain(model_config(table))}
+    return {"kind": find_kind(table).name, **plain(read_model_config(table))}
 
 
 def build(kind: str, config: ModelConfig, source: int, target: int) -> "Model":

@@ -1,16 +1,25 @@
-"""What a weight may be: finite numbers, in any of torch's usual floats. Anything else in a file is refused by name."""
+"""Weights from files: read, checked, and put into a network.
 
+A weight has finite numbers in any of torch's usual floats; anything else in a file is refused by name.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 
-__all__ = ["FLOATS", "check_numbers"]
+__all__ = ["FLOATS", "check_weight", "load_weights", "read_weights"]
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that weights may be kept in
+WRAPPERS = ("state_dict", "model", "model_state_dict")  # keys under which files of weights hold them
 
 
-def check_numbers(name: str, given: Tensor, dtype: torch.dtype, where: str) -> None:
+def check_weight(name: str, given: Tensor, dtype: torch.dtype, where: str) -> None:
     """Refuse a weight of a dtype that would have to be cast, and one with NaN or infinity in it."""
     if given.dtype != dtype and (given.dtype not in FLOATS or dtype not in FLOATS):
         kinds = [str(each).removeprefix("torch.") for each in (given.dtype, *(FLOATS if dtype in FLOATS else (dtype,)))]
@@ -27,3 +36,46 @@ def check_numbers(name: str, given: Tensor, dtype: torch.dtype, where: str) -> N
         f"{where}: weight {name} has {what} in it, expected finite numbers: training it diverged, or the file was "
         "changed; take another checkpoint of the run, or train it again with a lower training.rate"
     )
+
+
+def load_weights(net: nn.Module, path: str) -> None:
+    """Put a file's weights into a network; the file may have more, such as the classifier that was cut off."""
+    given = {unify_name(name): tensor for name, tensor in read_weights(path).items()}
+    own = {unify_name(name): tensor for name, tensor in net.state_dict().items()}
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if name not in given:
+                if name.endswith("num_batches_tracked"):
+                    continue
+                raise CheckpointError(f"{path}: weight {name} is missing, which the backbone needs")
+            if given[name].shape != tensor.shape:
+                shapes = f"{list(given[name].shape)}, expected {list(tensor.shape)}"
+                raise CheckpointError(f"{path}: weight {name} is {shapes}")
+            check_weight(name, given[name], tensor.dtype, path)
+            tensor.copy_(given[name])
+
+
+def unify_name(name: str) -> str:
+    """A weight's name, however it is wrapped: timm writes blocks_0 for blocks.0 where it keeps the stages alone."""
+    return name.removeprefix("module.").replace(".", "_")
+
+
+def read_weights(path: str) -> Mapping[str, Tensor]:
+    """The tensors of a .safetensors file, or of a state_dict in a .pt file; no code in it is run."""
+    try:
+        if Path(path).suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from None
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
+    except Exception as error:  # what torch raises at other bytes, and at code among them, has no narrower name
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path}: not a file of weights alone ({why})") from None
+    for name in WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(name), dict):
+            content = content[name]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise CheckpointError(f"{path}: expected names with tensors, as state_dict() gives them")
+    return content

@@ -57,7 +57,7 @@ class Guided(Prediction):
 
     def looked(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n m"]]:
         """What the decoder leaves, and what the head looked at; every other attention stays on its fast path."""
-        if self.model.shows:
+        if self.model.gives_weights:
             hidden, extra = self.model.decode(memory, target)
             return hidden, extra["weights"]
         with watch(self.model, only=[self.name]) as looks:
@@ -76,13 +76,15 @@ def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
 
 def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:
     """The name of the attention that is guided, and its head, or a ConfigError that says what there is."""
-    crossings, layer, head = model.crossings, settings.guided_layer, settings.guided_head
-    if not crossings or not model.projects:
-        why = "no attention to its source" if not crossings else "an attention that is its output"
+    cross_attentions, layer, head = model.cross_attentions, settings.guided_layer, settings.guided_head
+    if not cross_attentions or not model.projects:
+        why = "no attention to its source" if not cross_attentions else "an attention that is its output"
         raise ConfigError("training.guided", f"{settings.guided} given, but the model has {why}; expected 0")
-    if layer is not None and layer >= len(crossings):
-        raise ConfigError("training.guided_layer", f"{layer} given, expected less than {len(crossings)}, the layers")
-    name = model.nearest if layer is None else crossings[layer]
+    if layer is not None and layer >= len(cross_attentions):
+        raise ConfigError(
+            "training.guided_layer", f"{layer} given, expected less than {len(cross_attentions)}, the layers"
+        )
+    name = model.alignment_attention if layer is None else cross_attentions[layer]
     attention = model.get_submodule(name)
     heads = attention.heads if isinstance(attention, Heads) else 1
     if head >= heads:

@@ -8,7 +8,7 @@ from regard.config import option, parse, plain, shown, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
 from regard.models.config import ModelConfig
-from regard.models.kinds import KINDS, Kind, kind_of, model_config
+from regard.models.kinds import KINDS, Kind, find_kind, read_model_config
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
 from regard.training.settings import TrainingSettings
 
@@ -85,7 +85,7 @@ def read_part(settings: Settings, name: str) -> Any:
     if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", job) != job:
         wrong = f'{shown(model["job"])} given with task = "{settings.task}", expected "{job}"'
         raise ConfigError("model.job", wrong)
-    return model_config(model)
+    return read_model_config(model)
 
 
 def checked(settings: Settings) -> Settings:
@@ -136,16 +136,16 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
     task = table.get("task")
     if task is not None:
         find_task(task)
-    reads = data.reads or (kind_of(table["model"]).reads if named else "text")
+    reads = data.reads or (find_kind(table["model"]).reads if named else "text")
     if task is None:
-        task = kind_of(table["model"]).tasks[0] if named and reads == "pictures" else default_task(reads, data)
+        task = find_kind(table["model"]).tasks[0] if named and reads == "pictures" else default_task(reads, data)
     row = TASKS[task]
     if data.reads is not None and data.reads not in row.reads:
         expected = " or ".join(row.reads)
         raise ConfigError("task", f'"{task}" given with data that is {data.reads}, expected {expected}')
     if not named:
         return task, KINDS[row.usual_kind(reads)]
-    kind = kind_of(table["model"])
+    kind = find_kind(table["model"])
     # A classifier of text takes documents, whole.
     fitting = {data.reads, "text" if data.reads == "documents" else data.reads}
     if row.job not in kind.tasks or (data.reads is not None and kind.reads not in fitting):

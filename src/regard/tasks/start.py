@@ -131,7 +131,7 @@ def start_in(
     task = make_task(settings, prepared, budget)
     settings = settings.decide(training={"metric": task.metric})
     if base is None and not resume:
-        task.model.inherit()
+        task.model.load_pretrained()
     if base is not None:
         found = read_checkpoint(best_of(base), trainer=False)
         load_weights(task.objective, found.model, str(found.folder))

@@ -123,7 +123,7 @@ def translate(
 
 def check_attention(run: TrainedRun) -> None:
     """Refuse a model that has nothing to be aligned by."""
-    if not run.aligning.crossings:
+    if not run.aligning.cross_attentions:
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} has no attention to its source")
 
 

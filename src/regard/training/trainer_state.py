@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.config import shown
 from regard.errors import CheckpointError, ConfigError
-from regard.models.kinds import filled
+from regard.models.kinds import complete_table
 from regard.training.distributed import like
 from regard.training.manifest import check_key, count, number
 from regard.training.task import Position, Task
@@ -174,6 +174,6 @@ def check_same(key: str, given: Any, value: Any, folder: Path) -> None:
 def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The model of a manifest with every option, or a CheckpointError that says which is wrong."""
     try:
-        return filled(table)
+        return complete_table(table)
     except ConfigError as error:
         raise CheckpointError(f"{folder / 'manifest.json'}: task.{error.key}: {error.problem}") from None

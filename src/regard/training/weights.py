@@ -15,7 +15,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.models.weights import FLOATS, check_numbers
+from regard.models.weights import FLOATS, check_weight
 from regard.reading import Unreadable, parse_json, read_bytes
 
 __all__ = ["FLOATS", "check_shapes", "check_weights", "load_weights", "read_shapes", "read_tensors", "weights_of"]
@@ -138,7 +138,7 @@ def check_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], wher
     """Refuse weights that are not those of a model, one for one."""
     check_shapes(own, {name: tuple(tensor.shape) for name, tensor in weights.items()}, where)
     for name, tensor in own.items():
-        check_numbers(name, weights[name], tensor.dtype, where)
+        check_weight(name, weights[name], tensor.dtype, where)
 
 
 def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], where: str) -> None:

@@ -7,14 +7,14 @@ from regard.data.settings import DataSettings
 from regard.data.vocabulary import train
 from regard.decoding.sources import documents_of
 from regard.inspection.collect.documents import weigh
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 
 TEXTS = ["The soup was good. I will come again!", "", "Bad", "wonderfully delicious"]
 
 
 def small(size):
     table = {"kind": "han", "size": 4, "embedding": 5, "hidden": 6}
-    model = build("han", model_config(table), size, 2).eval()
+    model = build("han", read_model_config(table), size, 2).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.7)

@@ -6,7 +6,7 @@ import torch
 
 pytest.importorskip("triton")
 from regard.kernels.cells import layer
-from regard.models.layers.cells import turn
+from regard.models.layers.cells import reverse_rows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -25,8 +25,8 @@ def draw(kind, b, n, d, directions=2):
 
 def expected(nets, x, lengths):
     forwards, backwards = nets
-    there, back = forwards(x[:, :, 0])[0], backwards(turn(x[:, :, 1], lengths))[0]
-    return torch.cat([there, turn(back, lengths)], -1)
+    there, back = forwards(x[:, :, 0])[0], backwards(reverse_rows(x[:, :, 1], lengths))[0]
+    return torch.cat([there, reverse_rows(back, lengths)], -1)
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])

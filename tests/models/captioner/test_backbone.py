@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from regard.errors import CheckpointError, ConfigError, MissingExtraError
-from regard.models.captioner.backbone import Backbone, Stages, from_torchvision, load_backbone, read_weights
+from regard.models.captioner.backbone import Backbone, Stages, from_torchvision
+from regard.models.weights import load_weights, read_weights
 
 
 def pictures(count=2, size=64):
@@ -61,7 +62,7 @@ def torchvision(monkeypatch):
 def given(name, path, frozen=False):
     """A backbone with a person's weights, as a new captioner has it."""
     backbone = Backbone(name, settled=True, frozen=frozen)
-    load_backbone(backbone.net, str(path))
+    load_weights(backbone.net, str(path))
     return backbone
 
 
@@ -137,7 +138,7 @@ def test_weights_that_do_not_fit_are_named(tmp_path):
     net = Stages([("conv1", nn.Conv2d(3, 4, 3))])
     torch.save({"conv1.weight": torch.zeros(4, 3, 3, 3)}, tmp_path / "half.pt")
     with pytest.raises(CheckpointError, match="half.pt: weight conv1_bias is missing, which the backbone needs"):
-        load_backbone(net, str(tmp_path / "half.pt"))
+        load_weights(net, str(tmp_path / "half.pt"))
     with pytest.raises(CheckpointError, match="none.pt: No such file"):
         read_weights(str(tmp_path / "none.pt"))
     for name in ("text.pt", "text.safetensors"):
@@ -207,4 +208,4 @@ def test_weights_that_are_no_numbers(tmp_path, suffix, change, said):
     else:
         save_file(weights, path)
     with pytest.raises(CheckpointError, match=f"w.{suffix}: weight 0_bias {said}"):
-        load_backbone(net, str(path))
+        load_weights(net, str(path))

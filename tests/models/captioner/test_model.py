@@ -13,7 +13,7 @@ from regard.attention.positions import Sinusoidal2D
 from regard.errors import ConfigError, ShapeError
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Pictures
-from regard.models.kinds import KINDS, build, model_config
+from regard.models.kinds import KINDS, build, read_model_config
 
 every_case = pytest.mark.parametrize("name", CASES)
 LSTMS = [name for name in CASES if name != "transformer"]
@@ -128,13 +128,13 @@ def test_coverage_is_the_sum_of_weights_and_changes_nothing(name):
         agree(model.step(tokens, covered)[0], model.step(tokens, plain)[0])
     with watch(model) as looks:
         model(source, target)
-    weights = looks[model.crossings[-1]].weights
+    weights = looks[model.cross_attentions[-1]].weights
     agree(covered.coverage, (weights.mean(1) if weights.ndim == 4 else weights).sum(1))
 
 
 def test_without_attention_there_is_nothing_to_watch_or_cover():
     model = captioner("none")
-    assert model.crossings == []
+    assert model.cross_attentions == []
     assert not [module for module in model.decoder.modules() if isinstance(module, Attentive)]
     assert model.start(model.encode(pictures()), coverage=True).coverage is None
 
@@ -169,14 +169,14 @@ def test_a_transformer_sees_where_places_are():
 
 
 def test_attentions_are_found_by_their_names():
-    assert captioner("soft").crossings == ["decoder.cross"]
-    assert captioner("transformer").crossings == ["decoder.stack.blocks.0.cross", "decoder.stack.blocks.1.cross"]
+    assert captioner("soft").cross_attentions == ["decoder.cross"]
+    assert captioner("transformer").cross_attentions == ["decoder.stack.blocks.0.cross", "decoder.stack.blocks.1.cross"]
     assert KINDS["captioner"].file.endswith("CaptionerModel")
     assert type(build("captioner", CaptionerConfig(channels=4), 0, 5)).__name__ == "CaptionerModel"
 
 
 def test_a_packed_caption_is_refused_where_it_cannot_be_read():
-    model, target = captioner("transformer"), captions([2, 3]).packed()
+    model, target = captioner("transformer"), captions([2, 3]).pack()
     with pytest.raises(ShapeError, match="packed"):
         model(pictures(2), target)
 
@@ -358,4 +358,4 @@ def test_what_a_transformer_cannot_be_is_refused():
     with pytest.raises(ConfigError, match='expected "soft"'):
         CaptionerConfig(decoder="transformer", attention="straight-through")
     with pytest.raises(ConfigError, match="tau"):
-        model_config({"kind": "captioner", "attention": "straight-through", "tau": 0})
+        read_model_config({"kind": "captioner", "attention": "straight-through", "tau": 0})

@@ -8,7 +8,7 @@ from regard.errors import ConfigError
 from regard.models.contract import Pictures
 from regard.models.convnet.config import ConvNetConfig
 from regard.models.convnet.model import ConvNetModel
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 
 
 def pictures(count=3, size=32):
@@ -100,7 +100,7 @@ def test_only_the_layer_sees_what_two_distant_places_have_to_do_with_each_other(
 
 def test_options_and_presets():
     for preset in ("tiny", "small", "base"):
-        config = model_config({"kind": "convnet", "preset": preset})
+        config = read_model_config({"kind": "convnet", "preset": preset})
         assert build("convnet", config, 0, 7).readout.out_features == 7
     with pytest.raises(ConfigError, match="after: 4 given, but there are 3 stages"):
         ConvNetConfig(after=4)

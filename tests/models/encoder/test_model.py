@@ -5,14 +5,14 @@ import torch
 
 from regard.errors import ArgumentError
 from regard.models.contract import Tokens
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 
 POOLINGS = ("mean", "attention")
 
 
 def classifier(pooling="mean", **options):
     table = {"kind": "encoder", "size": 12, "heads": 3, "layers": 2, "hidden": 20, "dropout": 0.0, "pooling": pooling}
-    return build("encoder", model_config({**table, **options}), 11, 3).double()
+    return build("encoder", read_model_config({**table, **options}), 11, 3).double()
 
 
 def documents(*lengths):
@@ -31,7 +31,7 @@ def test_padding_and_packing_change_nothing(pooling, positions):
     expected = scores(model, source)
     wider = Tokens.of(torch.cat([source.ids, torch.randint(0, 11, (3, 4))], 1), source.lengths)
     torch.testing.assert_close(scores(model, wider), expected)
-    torch.testing.assert_close(scores(model, source.packed()), expected)
+    torch.testing.assert_close(scores(model, source.pack()), expected)
     for i, length in enumerate(source.lengths):
         alone = Tokens.of(source.ids[i : i + 1, :length], length[None])
         torch.testing.assert_close(scores(model, alone), expected[i : i + 1])
@@ -89,6 +89,6 @@ def test_a_classifier_does_not_write_and_a_language_model_does_not_label():
     with pytest.raises(ArgumentError, match='expected "language-model"'):
         model.decode(model.encode(source), source)
     table = {"kind": "encoder", "job": "language-model", "preset": "tiny"}
-    writer = build("encoder", model_config(table), 11, 11)
+    writer = build("encoder", read_model_config(table), 11, 11)
     with pytest.raises(ArgumentError, match='expected "classify"'):
         writer.classify(writer.encode(source))

@@ -8,8 +8,8 @@ from regard.attention import watch
 from regard.decoding.sources import documents_of
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Documents, Tokens
-from regard.models.han.model import alike
-from regard.models.kinds import build, filled, model_config
+from regard.models.han.model import group_by_length
+from regard.models.kinds import build, complete_table, read_model_config
 
 WORDS, LABELS, END = 11, 3, 2
 SHAPES = {
@@ -22,7 +22,7 @@ SHAPES = {
 
 def han(**options):
     table = {"kind": "han", "size": 3, "embedding": 4, "hidden": 5, "dropout": 0.0, **options}
-    model = build("han", model_config(table), WORDS, LABELS).double().eval()
+    model = build("han", read_model_config(table), WORDS, LABELS).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.7)
@@ -183,13 +183,13 @@ def test_what_older_runs_have_written_is_read_as_before():
     """Their tables say nothing of keys that came later."""
     for attention in (True, False):
         table = {"kind": "han", "dropout": 0.1, "cell": "gru", "size": 3, "embedding": 4, "hidden": 5}
-        assert filled({**table, "attention": attention}) == {
+        assert complete_table({**table, "attention": attention}) == {
             **table, "attention": attention, "pooling": "mean", "levels": 2
         }  # fmt: skip
     with pytest.raises(ConfigError, match="attention = true"):
-        model_config({"kind": "han", "pooling": "max"})
+        read_model_config({"kind": "han", "pooling": "max"})
     with pytest.raises(ConfigError, match="levels: 3 given"):
-        model_config({"kind": "han", "levels": 3})
+        read_model_config({"kind": "han", "levels": 3})
 
 
 def test_watching_changes_nothing_and_names_are_plain():
@@ -209,13 +209,13 @@ def test_watching_changes_nothing_and_names_are_plain():
 def test_rows_that_are_read_together_are_alike():
     """Every row once, and the longest at most twice the shortest, so that at most half is padding."""
     for lengths in ([3], [1, 1, 1], [5, 90, 1, 2, 44, 3, 0, 7], torch.randint(0, 200, (300,)).tolist()):
-        groups = list(alike(torch.tensor(lengths)))
+        groups = list(group_by_length(torch.tensor(lengths)))
         assert sorted(i for rows, _ in groups for i in rows.tolist()) == list(range(len(lengths)))
         for rows, longest in groups:
             own = [lengths[i] for i in rows.tolist()]
             assert max(1, *own, *own) == longest
             assert longest <= max(1, 2 * min(own))
-    assert list(alike(torch.zeros(0, dtype=torch.long))) == []
+    assert list(group_by_length(torch.zeros(0, dtype=torch.long))) == []
 
 
 def test_dropout_falls_in_training_alone():
@@ -227,7 +227,7 @@ def test_dropout_falls_in_training_alone():
 
 def test_annotations_begin_as_their_own_word():
     """A state is more of its own word than of all those before it."""
-    model = build("han", model_config({"kind": "han", "preset": "tiny"}), WORDS, LABELS)
+    model = build("han", read_model_config({"kind": "han", "preset": "tiny"}), WORDS, LABELS)
     x = torch.zeros(1, 5, 64)
     x[0, 2] = torch.randn(64)
     moved = model.word_states(x, torch.tensor([5]))[0].norm(dim=1)
@@ -238,7 +238,9 @@ def test_annotations_begin_as_their_own_word():
 def test_it_looks_at_the_word_that_decides():
     """A label that hangs on one word of one sentence."""
     torch.manual_seed(2)
-    model = build("han", model_config({"kind": "han", "size": 8, "embedding": 8, "hidden": 8, "dropout": 0.0}), 12, 2)
+    model = build(
+        "han", read_model_config({"kind": "han", "size": 8, "embedding": 8, "hidden": 8, "dropout": 0.0}), 12, 2
+    )
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
 
     def draw(count):

@@ -5,7 +5,7 @@ import torch
 from models import formulas
 from oracles import agree
 
-from regard.models.layers.cells import Bidirectional, Layer, Stack, last, turn
+from regard.models.layers.cells import Bidirectional, Layer, Stack, last_states, reverse_rows
 
 KINDS = [("rnn", "tanh"), ("rnn", "relu"), ("gru", "tanh"), ("lstm", "tanh")]
 
@@ -72,18 +72,18 @@ def test_both_directions_keep_to_the_lengths():
 
 def test_a_turn_is_its_own_inverse_and_leaves_padding():
     x, lengths = normal(4, 5, 3), torch.tensor([5, 0, 1, 3])
-    turned = turn(x, lengths)
+    turned = reverse_rows(x, lengths)
     for row, length in enumerate(lengths.tolist()):
         assert torch.equal(turned[row], torch.cat([x[row, :length].flip(0), x[row, length:]]))
-    assert torch.equal(turn(turned, lengths), x)
-    assert torch.equal(turn(x[..., 0].detach(), lengths), turned[..., 0])
-    assert torch.autograd.gradcheck(lambda y: turn(y, lengths), [x])
-    assert torch.autograd.gradgradcheck(lambda y: turn(y, lengths), [x])
+    assert torch.equal(reverse_rows(turned, lengths), x)
+    assert torch.equal(reverse_rows(x[..., 0].detach(), lengths), turned[..., 0])
+    assert torch.autograd.gradcheck(lambda y: reverse_rows(y, lengths), [x])
+    assert torch.autograd.gradgradcheck(lambda y: reverse_rows(y, lengths), [x])
 
 
 def test_the_last_of_nothing_is_what_it_started_from():
     x, empty = normal(2, 3, 4), normal(2, 4)
-    got = last(x, torch.tensor([0, 2]), empty)
+    got = last_states(x, torch.tensor([0, 2]), empty)
     assert torch.equal(got, torch.stack([empty[0], x[1, 1]]))
 
 

@@ -115,7 +115,7 @@ def attended(model, found, hidden):
 def counted(monkeypatch):
     """How often each recurrence by hand was called."""
     calls = []
-    for name in ("intra", "inter"):
+    for name in ("run_tapes", "read_source"):
         made = getattr(cpu, name)
         monkeypatch.setattr(cpu, name, lambda *args, made=made, name=name: (calls.append(name), made(*args))[1])
     return calls
@@ -127,8 +127,8 @@ def test_equals_the_papers_formulas_by_hand(name, monkeypatch):
     wanted = formulas.by_sentence(oracle, model, source, target)
     agree(model(source, target)[target.real], wanted, model.parameters())
     sides = 1 if model.config.job == "language-model" else 2
-    assert calls.count("intra") == sides * model.config.layers
-    assert calls.count("inter") == int(sides == 2 and model.config.fusion == "deep")
+    assert calls.count("run_tapes") == sides * model.config.layers
+    assert calls.count("read_source") == int(sides == 2 and model.config.fusion == "deep")
 
 
 @every_name
@@ -180,7 +180,7 @@ def test_only_what_is_asked_for_gets_a_gradient():
 @pytest.mark.parametrize("name", ["lstmn", "lstmn-deep"])
 def test_watching_gives_the_weights_of_every_step(name):
     model, (source, target) = model_of(name), pair()
-    assert model.crossings == ["attention"]
+    assert model.cross_attentions == ["attention"]
     with watch(model) as looks:
         model(source, target)
     across, back = looks["attention"].weights, looks["decoder.layers.0.intra"].weights
@@ -303,7 +303,7 @@ def test_padding_and_packing_change_no_label():
     wanted = model.classify(model.encode(source))
     wider = Tokens.of(torch.cat([source.ids, torch.randint(0, 11, (3, 4))], 1), source.lengths)
     agree(model.classify(model.encode(wider)), wanted, model.parameters())
-    agree(model.classify(model.encode(source.packed())), wanted, model.parameters())
+    agree(model.classify(model.encode(source.pack())), wanted, model.parameters())
     for index in range(3):
         agree(model.classify(model.encode(row(source, index)))[0], wanted[index])
 

@@ -15,7 +15,7 @@ from regard.decoding.search import search
 from regard.errors import ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build
-from regard.models.ntm.model import Heads, Machine, moved, sharpened
+from regard.models.ntm.model import Heads, Machine, sharpen_weights, shift_weights
 from regard.training.objective import Prediction
 
 CASES = ["ntm", "ntm-feedforward-two-heads", "ntm-fed"]
@@ -126,7 +126,7 @@ def distribution(*shape):
 @pytest.mark.parametrize(("slots", "most"), [(1, 0), (3, 1), (7, 3), (8, 2), (63, 1)])
 def test_moving_is_a_convolution_round_the_circle(slots, most):
     weights, shifts = distribution(2, 3, slots), distribution(2, 3, 2 * most + 1)
-    got = moved(weights, shifts)
+    got = shift_weights(weights, shifts)
     wanted = torch.zeros_like(weights)
     for place in range(slots):
         for index, by in enumerate(range(most, -most - 1, -1)):
@@ -164,18 +164,18 @@ def test_sharpening(dtype):
     weights = distribution(2, 3, 63).to(dtype)
     close = {"rtol": 1e-5, "atol": 1e-6} if dtype == torch.float32 else {}
     ones = torch.ones(2, 3, 1, dtype=dtype)
-    agree(sharpened(weights, ones), weights, **close)
+    agree(sharpen_weights(weights, ones), weights, **close)
     powers = weights**2.5
-    agree(sharpened(weights, 2.5 * ones), powers / powers.sum(-1, keepdim=True), **close)
-    sharp = sharpened(weights, 1e4 * ones)
+    agree(sharpen_weights(weights, 2.5 * ones), powers / powers.sum(-1, keepdim=True), **close)
+    sharp = sharpen_weights(weights, 1e4 * ones)
     assert (sharp.argmax(-1) == weights.argmax(-1)).all()
-    even = sharpened(torch.full((1, 1, 128), 1 / 128, dtype=dtype), 100 * ones[:1, :1])
+    even = sharpen_weights(torch.full((1, 1, 128), 1 / 128, dtype=dtype), 100 * ones[:1, :1])
     agree(even, torch.full((1, 1, 128), 1 / 128, dtype=dtype), **close)  # of which each to the 100th is zero
 
 
 def test_weights_of_nothing_have_finite_gradients():
     weights, power = torch.eye(5)[None].requires_grad_(), torch.full((1, 5, 1), 1.5, requires_grad=True)
-    sharpened(weights, power)[..., 0].sum().backward()
+    sharpen_weights(weights, power)[..., 0].sum().backward()
     assert weights.grad.isfinite().all()
     assert power.grad.isfinite().all()
 

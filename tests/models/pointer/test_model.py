@@ -17,7 +17,7 @@ from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
 from regard.models.kinds import build
 from regard.models.layers.cells import Bidirectional
-from regard.models.pointer.model import taken
+from regard.models.pointer.model import mark_used
 from regard.training.objective import Prediction
 
 CASES = ["pointer", "pointer-bidirectional", "pointer-once"]
@@ -109,7 +109,7 @@ def test_probabilities_are_of_the_sources_words_and_the_end(name):
 @every_case
 def test_watching_gives_the_weights_and_the_end_stands_behind_the_words(name):
     model, (source, target) = model_of(name), pair()
-    assert model.crossings == ["attention"]
+    assert model.cross_attentions == ["attention"]
     with watch(model) as looks:
         model(source, target)
     weights = looks["attention"].weights
@@ -123,7 +123,7 @@ def test_watching_gives_the_weights_and_the_end_stands_behind_the_words(name):
 
 def test_of_a_word_said_its_first_place_is_taken():
     ids = torch.tensor([[4, 7, 4, END, END]])
-    got = taken(torch.tensor([[START, 4, 7, 4, 4, END]]), ids)[0].long().tolist()
+    got = mark_used(torch.tensor([[START, 4, 7, 4, 4, END]]), ids)[0].long().tolist()
     nothing = [0, 0, 0, 0, 0]
     assert got == [nothing, [1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0]]
 

@@ -17,7 +17,7 @@ from regard import load
 from regard.attention.span import Lengths, join
 from regard.config import parse
 from regard.errors import ConfigError, RegardError
-from regard.models.kinds import build, filled
+from regard.models.kinds import build, complete_table
 from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.mixing import Convolution, Recurrence
 from regard.tasks.start import start
@@ -110,7 +110,7 @@ def test_an_older_run_has_the_defaults_of_what_came_later(tmp_path):
         manifest["task"]["model"] = {key: value for key, value in model.items() if key not in newer}
         (folder / "manifest.json").write_bytes(canonical(manifest))
         (run / "checkpoints" / "best.json").unlink(missing_ok=True)  # nor had it this file
-        assert filled(json.loads((folder / "manifest.json").read_text())["task"]["model"]) == model
+        assert complete_table(json.loads((folder / "manifest.json").read_text())["task"]["model"]) == model
     assert load(run).translate(["1 2 3"]) == before
     table["training"]["steps"] = 10
     assert start(table, run, resume=True).result.step == 10

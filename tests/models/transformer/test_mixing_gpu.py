@@ -29,11 +29,11 @@ def test_it_is_as_exact_as_torchs_operations(mixing, norm, monkeypatch):
             return [states, *torch.autograd.grad(states, parameters, along.to(states.dtype))]
 
         with torch.autocast("cuda", torch.bfloat16):
-            found = model.encode(source.packed().to("cuda")).states
+            found = model.encode(source.pack().to("cuda")).states
         assert len(ran) == number + 1
         with torch.autocast("cuda", torch.bfloat16), monkeypatch.context() as plainly:
             plainly.setattr(fused_stack, "serves", lambda *given: False)
-            plain = model.encode(source.packed().to("cuda")).states
+            plain = model.encode(source.pack().to("cuda")).states
         assert len(ran) == number + 1
         draws.append(tuple(map(with_gradients, (found, plain, exact))))
     check_as_exact(draws)

@@ -9,7 +9,7 @@ import torch
 from regard.attention.score import Dot
 from regard.errors import ArgumentError, ConfigError
 from regard.models.contract import Tokens
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 
 
 def small(**options):
@@ -22,7 +22,7 @@ def small(**options):
         "hidden": 10,
         "dropout": 0.0,
     }
-    model = build("transformer", model_config({**table, **options}), 9, 9).double()
+    model = build("transformer", read_model_config({**table, **options}), 9, 9).double()
     with torch.no_grad():  # norms and biases that are not one and zero
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -122,7 +122,7 @@ def test_base_has_as_many_parameters_as_the_paper_says():
     """Table 3: 65 million with a joint vocabulary of 37,000 pieces."""
     with torch.device("meta"):
         model = build(
-            "transformer", model_config({"kind": "transformer", "preset": "base", "tied": "all"}), 37_000, 37_000
+            "transformer", read_model_config({"kind": "transformer", "preset": "base", "tied": "all"}), 37_000, 37_000
         )
     assert sum(parameter.numel() for parameter in model.parameters()) / 1e6 == pytest.approx(65, rel=0.03)
 
@@ -136,7 +136,7 @@ def test_depth_is_the_width_of_queries_and_keys_alone():
 def test_heads_that_see_a_slice_start_with_the_spread_of_their_own_matrix():
     """Glorot and Bengio's limit is that of a matrix of 32 by 32, whatever the number of heads."""
     table = {"kind": "transformer", "size": 256, "heads": 8, "layers": 1, "split": "input"}
-    weight = build("transformer", model_config(table), 9, 9).encoder.blocks[0].attention.query.weight
+    weight = build("transformer", read_model_config(table), 9, 9).encoder.blocks[0].attention.query.weight
     assert weight.shape == (8, 32, 32)
     assert weight.std().item() == pytest.approx(math.sqrt(2 / 64), rel=0.05)
     assert weight.abs().max().item() <= math.sqrt(6 / 64)
@@ -167,9 +167,9 @@ def test_sentences_end_to_end_where_a_kernel_takes_them():
 
 def test_options_that_cannot_be_met_are_refused():
     with pytest.raises(ConfigError, match="scaled: false given"):
-        model_config({"kind": "transformer", "score": "additive", "scaled": False})
+        read_model_config({"kind": "transformer", "score": "additive", "scaled": False})
     with pytest.raises(ConfigError, match="3 is odd"):
-        model_config({"kind": "transformer", "positions": "rotary", "depth": 3})
+        read_model_config({"kind": "transformer", "positions": "rotary", "depth": 3})
 
 
 def test_what_is_tied_is_one_tensor():
@@ -177,7 +177,7 @@ def test_what_is_tied_is_one_tensor():
     assert model.readout.weight is model.source.tokens.weight is model.target.tokens.weight
     assert small(tied="output").source.tokens.weight is not small(tied="output").target.tokens.weight
     with pytest.raises(ArgumentError, match="one vocabulary, not 9 and 8"):
-        build("transformer", model_config({"kind": "transformer", "preset": "tiny", "tied": "all"}), 9, 8)
+        build("transformer", read_model_config({"kind": "transformer", "preset": "tiny", "tied": "all"}), 9, 8)
 
 
 def test_coverage_is_what_the_last_block_looked_at():

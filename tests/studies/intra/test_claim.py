@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.run import Run
 from regard.studies import run
 from regard.studies.corpora.reviews import Reviews, built_in
@@ -43,7 +43,7 @@ def test_systems_differ_in_looking_back_and_width_alone(quick):
 def test_the_wider_one_has_as_many_parameters(job):
     model = {"kind": "lstmn", "size": 32, "embedding": 16, "hidden": 16}
     target = 300 if job == "language-model" else 2
-    made = build("lstmn", model_config({**model, "job": job, "intra": True}), 300, target)
+    made = build("lstmn", read_model_config({**model, "job": job, "intra": True}), 300, target)
     own = sum(parameter.numel() for parameter in made.parameters())
     assert parameters({**model, "intra": True}, job, 300, 2) == own
     found = wider(model, job, 300)
@@ -69,7 +69,9 @@ def test_the_course_is_read_from_what_training_noted(tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        run = Run(folder, read_settings({}), None, build("lstmn", model_config({"kind": "lstmn", "size": 2}), 3, 3), 4)
+        run = Run(
+            folder, read_settings({}), None, build("lstmn", read_model_config({"kind": "lstmn", "size": 2}), 3, 3), 4
+        )
         return Trained("lstm", 0, run, 1.0, 4)
 
     valid = [{"kind": "valid", "step": step, "loss": loss} for step, loss in ((2, 9.0), (2, 1.0), (4, 0.5))]

@@ -120,7 +120,7 @@ def align(
             each.check_task("translate")
     opened.chosen = change_settings(
         opened.chosen,
-        opened.aligning.crossings,
+        opened.aligning.cross_attentions,
         view=view,
         head=head,
         offset=offset,

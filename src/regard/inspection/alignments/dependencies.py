@@ -66,7 +66,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
             words[side] += int(trees[side].sum())
         for view in part.looks:
             side = view.split(".")[0]
-            if side not in SIDES or view in model.crossings:
+            if side not in SIDES or view in model.cross_attentions:
                 continue
             weights, at = part.weights(view), part.rows(1) if side == "decoder" else part.source
             at = at[:, : weights.shape[2]]

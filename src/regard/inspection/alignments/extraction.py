@@ -192,7 +192,7 @@ def word_weights(
     attention to its source.
     """
     found: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
-    for numbers, weights in read(model, tokenizers, pairs, chosen or AlignmentSettings(model.nearest)):
+    for numbers, weights in read(model, tokenizers, pairs, chosen or AlignmentSettings(model.alignment_attention)):
         for number, each in zip(numbers, weights.cpu(), strict=True):
             source, target = pairs[number]
             found[number] = each[: count(tokenizers.target.words, target), : count(tokenizers.source.words, source)]
@@ -203,7 +203,7 @@ def link_words(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: AlignmentSettings | None = None
 ) -> list[Links]:
     """The links (source word, target word) of each pair of token sequences, in the target's order."""
-    chosen = chosen or AlignmentSettings(model.nearest)
+    chosen = chosen or AlignmentSettings(model.alignment_attention)
     found: list[Links] = [[] for _ in pairs]
     for numbers, weights in read(model, tokenizers, pairs, chosen):
         for number, links in zip(numbers, extract_links(weights, chosen), strict=True):

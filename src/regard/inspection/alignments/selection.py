@@ -75,7 +75,7 @@ def choose_by_gold(
         for join in (None, *JOINS)
     ]
     found: list[list[Links]] = [[[] for _ in pairs] for _ in ways]
-    for part in watch_batches(model, tokenizers, pairs, only=model.crossings):
+    for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
         for chosen in best:
             weights = merge_words(part, part.crossing(chosen.view, chosen.head), chosen.offset)[:, 0]
             for way, links in zip(ways, found, strict=True):
@@ -93,11 +93,11 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
     if not pairs or len(pairs) != len(gold):
         raise ArgumentError(f"gold: links of {len(gold):,} pairs given, expected those of {len(pairs):,}, at least one")
     totals: dict[tuple[str, int], Tensor] = {}
-    for part in watch_batches(model, tokenizers, pairs, only=model.crossings):
+    for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
         sure, possible = (
             link_matrix([getattr(gold[number], name) for number in part.pairs], part) for name in ("sure", "possible")
         )
-        for view in model.crossings:
+        for view in model.cross_attentions:
             weights = append_mean(part.weights(view))
             for offset in OFFSETS:
                 said = pick_links(merge_words(part, weights, offset))
@@ -150,9 +150,9 @@ def most_attended(
     """Every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
     names: list[tuple[str, int | None, int]] = []
     found: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
-    for part in watch_batches(model, tokenizers, pairs, only=model.crossings):
+    for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
         names, rows = [], []
-        for view in model.crossings:
+        for view in model.cross_attentions:
             weights = append_mean(part.weights(view))
             for offset in OFFSETS:
                 names += [

@@ -47,18 +47,20 @@ class AlignmentSettings:
     @classmethod
     def of(cls, folder: str | Path, model: Model) -> "AlignmentSettings":
         """That of a run: from its alignment.json, else what it was guided in, else the one nearest to an alignment."""
-        path, crossings = Path(folder) / FILE, model.crossings
-        if not crossings:
+        path, cross_attentions = Path(folder) / FILE, model.cross_attentions
+        if not cross_attentions:
             raise ArgumentError(f"{folder}: the model has no attention to its source")
         if path.is_file():
-            return cls.read(path, crossings)
+            return cls.read(path, cross_attentions)
         config = Path(folder) / "config.toml"
         training = read(config).get("training", {}) if config.is_file() else {}
         if training.get("guided", 0) > 0:
             layer = training.get("guided_layer")
-            view = model.nearest if layer is None else crossings[min(layer, len(crossings) - 1)]
+            view = (
+                model.alignment_attention if layer is None else cross_attentions[min(layer, len(cross_attentions) - 1)]
+            )
             return cls(view, training.get("guided_head", 0), threshold=GUIDED, by="guided in training")
-        return cls(model.nearest)
+        return cls(model.alignment_attention)
 
     @classmethod
     def read(cls, path: str | Path, views: list[str] | None = None) -> "AlignmentSettings":

@@ -50,11 +50,11 @@ def watch_captions(
 ) -> Iterator[tuple[list[list[int]], Look, tuple[int, int]]]:
     """The pieces of pictures' captions, the look of every piece, and the grid: some pictures at a time."""
     device = next(model.parameters()).device
-    if not model.crossings:
+    if not model.cross_attentions:
         raise ArgumentError("model: one without attention given, which looks at no place")
     if len(texts) != len(pixels):
         raise ArgumentError(f"texts: {len(texts)} given, expected one for each of {len(pixels)} pictures")
-    name = model.nearest
+    name = model.alignment_attention
     for first in range(0, len(pixels), ROWS):
         ids = tokenizer.encode_batch(list(texts[first : first + ROWS]))
         read = torch.full((len(ids), max(map(len, ids)) + 1), PAD)

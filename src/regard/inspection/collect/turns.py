@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from regard.inspection.collect.exhibit import Stage, View
 from regard.inspection.collect.forward_pass import ForwardPass
-from regard.models.ntm.model import NTMModel, moved, sharpened
+from regard.models.ntm.model import NTMModel, sharpen_weights, shift_weights
 
 __all__ = ["turn_stages"]
 
@@ -29,8 +29,8 @@ def turn_stages(forward: ForwardPass, view: View, head: int, row: int, slots: Se
     content = heads.content(key, heads.content.project(memory))
     found = torch.softmax(content, -1)
     gated = torch.lerp(before, found, torch.sigmoid(gate))
-    shifted = moved(gated, torch.softmax(shifts, -1))
-    sharp = sharpened(shifted, 1 + F.softplus(power))
+    shifted = shift_weights(gated, torch.softmax(shifts, -1))
+    sharp = sharpen_weights(shifted, 1 + F.softplus(power))
     beta, opened, gamma = (float(x) for x in (F.softplus(key[..., -1]), torch.sigmoid(gate), 1 + F.softplus(power)))
 
     def column(values: torch.Tensor) -> torch.Tensor:

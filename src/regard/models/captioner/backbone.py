@@ -7,25 +7,31 @@ Nothing is downloaded. Of a network the stages are kept that leave at least a si
 # b pictures · c channels · H W height and width of a picture · h w of the grid
 import importlib
 from collections import OrderedDict
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from regard.errors import CheckpointError, ConfigError, MissingExtraError
-from regard.models.weights import check_numbers
+from regard.errors import ConfigError, MissingExtraError
+from regard.models.captioner.config import CaptionerConfig
+from regard.models.layers.resnet import ResNet
 
-__all__ = ["Backbone", "load_backbone"]
+__all__ = ["Backbone", "make_backbone"]
 
 STRIDE = 16
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, which such networks are trained on
-WRAPPED = ("state_dict", "model", "model_state_dict")  # under which files of weights hold them
+
+
+def make_backbone(config: CaptionerConfig) -> nn.Module:
+    """The module from pixels to a grid that options name; its `width` says how many channels there are.
+
+    Weights that a person has are not read here (see `CaptionerModel.inherit`): a trained run has its own.
+    """
+    if config.backbone != "resnet":
+        return Backbone(config.backbone, settled=config.weights is not None, frozen=config.frozen)
+    return ResNet(config.channels, config.stages, config.blocks).requires_grad_(not config.frozen)
 
 
 class Backbone(nn.Module):
@@ -69,7 +75,7 @@ class Backbone(nn.Module):
 
 def from_timm(name: str) -> tuple[nn.Module, int]:
     """The stages of a network of timm, and their width."""
-    timm = imported("timm")
+    timm = import_library("timm")
     if name not in timm.list_models():
         raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm has not')
     try:
@@ -84,7 +90,7 @@ def from_timm(name: str) -> tuple[nn.Module, int]:
 
 def from_torchvision(name: str) -> tuple[nn.Module, int]:
     """The stages of a network of torchvision, and their width."""
-    models = imported("torchvision").models
+    models = import_library("torchvision").models
     if name not in models.list_models(module=models):
         raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision has not')
     whole = models.get_model(name, weights=None)
@@ -126,7 +132,7 @@ class Stages(nn.Module):
         return x
 
 
-def imported(package: str) -> Any:
+def import_library(package: str) -> Any:
     """A package that need not be there."""
     try:
         return importlib.import_module(package)
@@ -134,46 +140,3 @@ def imported(package: str) -> Any:
         if error.name != package:  # it is there, and lacks something itself
             raise
         raise MissingExtraError(package, "backbones") from None
-
-
-def load_backbone(net: nn.Module, path: str) -> None:
-    """Put a file's weights into a network; the file may have more, such as the classifier that was cut off."""
-    given = {plain(name): tensor for name, tensor in read_weights(path).items()}
-    own = {plain(name): tensor for name, tensor in net.state_dict().items()}
-    with torch.no_grad():
-        for name, tensor in own.items():
-            if name not in given:
-                if name.endswith("num_batches_tracked"):
-                    continue
-                raise CheckpointError(f"{path}: weight {name} is missing, which the backbone needs")
-            if given[name].shape != tensor.shape:
-                shapes = f"{list(given[name].shape)}, expected {list(tensor.shape)}"
-                raise CheckpointError(f"{path}: weight {name} is {shapes}")
-            check_numbers(name, given[name], tensor.dtype, path)
-            tensor.copy_(given[name])
-
-
-def plain(name: str) -> str:
-    """A weight's name, however it is wrapped: timm writes blocks_0 for blocks.0 where it keeps the stages alone."""
-    return name.removeprefix("module.").replace(".", "_")
-
-
-def read_weights(path: str) -> Mapping[str, Tensor]:
-    """The tensors of a .safetensors file, or of a state_dict in a .pt file; no code in it is run."""
-    try:
-        if Path(path).suffix == ".safetensors":
-            return safetensors.torch.load_file(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror or error}") from None
-    except safetensors.SafetensorError as error:
-        raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
-    except Exception as error:  # what torch raises at other bytes, and at code among them, has no narrower name
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{path}: not a file of weights alone ({why})") from None
-    for name in WRAPPED:
-        if isinstance(content, dict) and isinstance(content.get(name), dict):
-            content = content[name]
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise CheckpointError(f"{path}: expected names with tensors, as state_dict() gives them")
-    return content

@@ -22,7 +22,7 @@ from regard.attention.state import State
 from regard.kernels.linear import Linear
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
-from regard.models.transformer.model import Embedding, initialise
+from regard.models.layers.embedding import Embedding, initialise
 
 __all__ = ["BlockDecoder"]
 
@@ -52,11 +52,11 @@ class BlockDecoder(nn.Module):
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], dict[str, Tensor]]:
         """All words at once; in training `weights` [b n m], the mean of all heads of all blocks, where they count."""
-        memory.seen_from(target)  # refuses a packed one
+        memory.cross_span(target)  # refuses a packed one
         x = self.words(target.ids, target.span)
         if not (self.training and self.config.penalty):
             return self.stack(x, memory.states), {}
-        with looking(self.crossing) as seen:
+        with collect_weights(self.crossing) as seen:
             x = self.stack(x, memory.states)
         return x, {"weights": torch.stack(seen).mean((0, 2))}
 
@@ -77,14 +77,14 @@ class BlockDecoder(nn.Module):
         x = self.words(tokens[:, None], None, state.row["past.0"].length.clone())
         if state.coverage is None:
             return self.stack.step(x, state)[:, 0], state
-        with looking(self.crossing[-1:]) as seen:
+        with collect_weights(self.crossing[-1:]) as seen:
             x = self.stack.step(x, state)
         state.coverage.add_(seen[0].mean(1).flatten(0, 1))
         return x[:, 0], state
 
 
 @contextmanager
-def looking(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, "b a n m"]]]:
+def collect_weights(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, "b a n m"]]]:
     """Inside, the weights of these attentions' calls are gathered, with their graph."""
     seen: list[Tensor] = []
     mine = threading.get_ident()

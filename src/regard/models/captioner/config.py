@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from regard.config import option, shown
 from regard.errors import ConfigError
-from regard.models.config import DEEPEST, HEADS, LARGEST, WIDEST, ModelConfig, divides
+from regard.models.config import DEEPEST, HEADS, LARGEST, WIDEST, ModelConfig, check_divisible
 
 __all__ = ["CaptionerConfig"]
 
@@ -61,7 +61,7 @@ class CaptionerConfig(ModelConfig):
         if self.backbone == "resnet" and self.frozen and self.weights is None:
             raise ConfigError("frozen", "true given without weights: the backbone would stay as it was drawn")
         if self.decoder == "transformer":
-            divides(self.heads, self.size)
+            check_divisible(self.heads, self.size)
             if self.attention != "soft":
                 raise ConfigError(
                     "attention", f'"{self.attention}" given with decoder = "transformer", expected "soft"'

@@ -37,12 +37,12 @@ from regard.attention.state import State
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Stack
-from regard.models.layers.recurrent import embedding, linear, looked, padded_ids, repeated, unpadded, unwatched
+from regard.models.layers.recurrent import attend_rows, can_bypass, make_linear, repeat_rows
 
 __all__ = ["LSTMDecoder"]
 
 
-class Seen(NamedTuple):
+class Glimpse(NamedTuple):
     """A context, and what an objective may want to know of how it came about."""
 
     context: Float[Tensor, "b c"]
@@ -60,20 +60,20 @@ class LSTMDecoder(nn.Module):
     def __init__(self, config: CaptionerConfig, channels: int, target: int):
         super().__init__()
         self.config, size, words = config, config.size, config.embedding
-        self.words = embedding(target, words)
-        self.begin = linear(channels, 2 * config.layers * size)
+        self.words = nn.Embedding(target, words)
+        self.begin = make_linear(channels, 2 * config.layers * size)
         self.cells = Stack("lstm", words + channels, size, config.layers, config.dropout)
         self.cross: Attention | None = None
         if config.attention != "none":
-            self.cross = Attention(Additive(size, channels, config.hidden), weighting=weighting_of(config))
+            self.cross = Attention(Additive(size, channels, config.hidden), weighting=make_weighting(config))
         if config.attention == "hard":
             # These go with the weights, so that a resumed run has them: how many batches an objective has counted, and
             # its baseline, 0 where there is none yet.
             self.register_buffer("batches", torch.zeros(()))
             self.register_buffer("baseline", torch.zeros(()))
-        self.gate = linear(size, 1) if config.gate else None
-        self.said = linear(size, words)  # L_h
-        self.shown = linear(channels, words, bias=False)  # L_z
+        self.gate = make_linear(size, 1) if config.gate else None
+        self.said = make_linear(size, words)  # L_h
+        self.shown = make_linear(channels, words, bias=False)  # L_z
         self.dropout = Dropout(config.dropout)
 
     def remember(self, places: Float[Tensor, "b m c"]) -> dict[str, Tensor]:
@@ -96,9 +96,9 @@ class LSTMDecoder(nn.Module):
         """Teacher forced: `weights` [b n m] of the words; of hard attention in training `log_prob` and `entropy` [b n],
         and `drawn` [b], the captions whose places were drawn.
         """
-        words = self.dropout(self.words(padded_ids(target)))
-        hidden, extra = self.recur(words, memory.padded())
-        return unpadded(hidden, target), extra
+        words = self.dropout(self.words(target.padded_ids))
+        hidden, extra = self.recur(words, memory.pad())
+        return target.unpad(hidden), extra
 
     def recur(self, words: Float[Tensor, "b n e"], memory: Memory) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
         """The recurrence."""
@@ -122,20 +122,20 @@ class LSTMDecoder(nn.Module):
                 extra[name] = torch.stack(parts, 1)
         return self.read(words, torch.stack(tops, 1), torch.stack(contexts, 1)), extra
 
-    def looking(self, memory: Memory) -> tuple[Callable[[Float[Tensor, "b d"]], Seen], dict[str, Tensor]]:
+    def looking(self, memory: Memory) -> tuple[Callable[[Float[Tensor, "b d"]], Glimpse], dict[str, Tensor]]:
         """What gives the context of a step, and what is known before the first."""
         if self.cross is None:
             mean = memory.sentence["mean"]
-            return lambda query: Seen(mean), {}
+            return lambda query: Glimpse(mean), {}
         attention, soft = self.cross, self.config.attention == "soft"
         keys = attention.prepare(memory.states)
         if not soft and not self.training:
-            return lambda query: Seen(attention(query[:, None], keys)[:, 0]), {}
-        if soft and not unwatched(attention):
+            return lambda query: Glimpse(attention(query[:, None], keys)[:, 0]), {}
+        if soft and not can_bypass(attention):
 
-            def watched(query: Tensor) -> Seen:
+            def watched(query: Tensor) -> Glimpse:
                 weights = attention.look(query[:, None], keys).weights[:, 0]
-                return Seen(attention(query[:, None], keys)[:, 0], weights)
+                return Glimpse(attention(query[:, None], keys)[:, 0], weights)
 
             return watched, {}
 
@@ -148,11 +148,11 @@ class LSTMDecoder(nn.Module):
             return torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector
 
         if soft:
-            return lambda query: seen(torch.softmax(scores(query), -1), keys.values), {}
+            return lambda query: attend_places(torch.softmax(scores(query), -1), keys.values), {}
         if self.config.attention == "straight-through":
-            return lambda query: seen(attention.weighting(scores(query)), keys.values), {}
+            return lambda query: attend_places(attention.weighting(scores(query)), keys.values), {}
         drawn = torch.rand(len(memory.states), device=memory.states.device) < self.share
-        return lambda query: draw(scores(query), keys.values, drawn), {"drawn": drawn}
+        return lambda query: sample_place(scores(query), keys.values, drawn), {"drawn": drawn}
 
     # ---- the parts of a step
 
@@ -174,8 +174,8 @@ class LSTMDecoder(nn.Module):
 
     def start(self, memory: Memory, rows: int, size: int, coverage: bool) -> State:
         """The state before the first word; places are projected once."""
-        memory = memory.padded()
-        row = {"state": repeated(memory.sentence["start"], rows)}
+        memory = memory.pad()
+        row = {"state": repeat_rows(memory.sentence["start"], rows)}
         if self.cross is None:
             return State({"mean": memory.sentence["mean"].detach().clone()}, row, rows)
         keys = self.cross.prepare(memory.states)
@@ -192,32 +192,32 @@ class LSTMDecoder(nn.Module):
             mean = state.sentence["mean"]
             context = mean[:, None].expand(-1, state.rows, -1).flatten(0, 1)
         else:
-            context = looked(self.cross, query, state)
+            context = attend_rows(self.cross, query, state)
         context = self.gated(query, context)
         top, after = self.cells.step(self.cells.each[0].project(words) + self.shown_to(context), before)
         state.row["state"].copy_(after)
         return self.read(words, top, context), state
 
 
-def weighting_of(config: CaptionerConfig) -> weighting.Weighting | None:
+def make_weighting(config: CaptionerConfig) -> weighting.Weighting | None:
     """How scores become weights, where that is not softly."""
     if config.attention == "straight-through":
         return weighting.Gumbel(config.tau)
     return weighting.Hard() if config.attention == "hard" else None
 
 
-def seen(weights: Float[Tensor, "b m"], places: Float[Tensor, "b m c"]) -> Seen:
+def attend_places(weights: Float[Tensor, "b m"], places: Float[Tensor, "b m c"]) -> Glimpse:
     """Places, weighed."""
-    return Seen(torch.bmm(weights[:, None], places)[:, 0], weights)
+    return Glimpse(torch.bmm(weights[:, None], places)[:, 0], weights)
 
 
-def draw(scores: Float[Tensor, "b m"], places: Float[Tensor, "b m c"], drawn: Bool[Tensor, " b"]) -> Seen:
+def sample_place(scores: Float[Tensor, "b m"], places: Float[Tensor, "b m c"], drawn: Bool[Tensor, " b"]) -> Glimpse:
     """A place each for those captions that draw, all places by their probability for the others."""
     log_probs = scores.log_softmax(-1)
     probabilities = log_probs.exp()
     picked = weighting.draw(probabilities)[:, None]
     one = torch.zeros_like(probabilities).scatter(-1, picked, 1.0)
-    return seen(torch.where(drawn[:, None], one, probabilities), places)._replace(
+    return attend_places(torch.where(drawn[:, None], one, probabilities), places)._replace(
         log_prob=log_probs.gather(-1, picked)[:, 0].masked_fill(~drawn, 0.0),
         entropy=-(probabilities * log_probs).sum(-1),
     )

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from regard.attention.span import Lengths
 from regard.attention.state import State
 from regard.kernels.linear import Linear
+from regard.models.captioner.backbone import Backbone, make_backbone
 from regard.models.captioner.blocks import BlockDecoder
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.captioner.lstm import LSTMDecoder
 from regard.models.contract import Memory, Model, Pictures, Tokens
-from regard.models.layers.recurrent import readout
-from regard.models.layers.resnet import backbone_of
+from regard.models.layers.recurrent import make_readout
+from regard.models.weights import load_weights
 
 __all__ = ["CaptionerModel"]
 
@@ -32,25 +33,23 @@ class CaptionerModel(Model):
     def __init__(self, config: CaptionerConfig, source: int, target: int):
         super().__init__()
         self.config = config
-        self.backbone = backbone_of(config)
+        self.backbone = make_backbone(config)
         channels = cast(int, self.backbone.width)
         self.decoder: LSTMDecoder | BlockDecoder
         if config.decoder == "lstm":
             self.decoder = LSTMDecoder(config, channels, target)
-            self.readout = readout(config.embedding, target)
+            self.readout = make_readout(config.embedding, target)
         else:
             self.decoder = BlockDecoder(config, channels, target)
             self.readout = Linear(config.size, target)
             nn.init.zeros_(self.readout.bias)
             self.readout.weight = self.decoder.words.tokens.weight
 
-    def inherit(self) -> None:
+    def load_pretrained(self) -> None:
         """Put the weights that a person has into the backbone."""
         if self.config.weights is not None:
-            from regard.models.captioner.backbone import Backbone, load_backbone
-
             net = self.backbone.net if isinstance(self.backbone, Backbone) else self.backbone
-            load_backbone(net, self.config.weights)
+            load_weights(net, self.config.weights)
 
     def encode(self, source: Pictures) -> Memory:
         """The places of each picture's grid, row by row."""

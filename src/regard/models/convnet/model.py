@@ -20,7 +20,7 @@ from regard.attention.grid import GridSelfAttention
 from regard.attention.span import Lengths
 from regard.models.contract import Memory, Model, Pictures
 from regard.models.convnet.config import ConvNetConfig
-from regard.models.layers.resnet import ResNet, norm_of
+from regard.models.layers.resnet import ResNet, make_norm
 
 __all__ = ["ConvNetModel"]
 
@@ -34,7 +34,7 @@ class ConvNetModel(Model):
         self.config = config
         self.resnet = ResNet(config.channels, config.stages, config.blocks, norm="place")
         width = config.channels * 2 ** (config.after - 1)
-        self.norm = norm_of("place", width)
+        self.norm = make_norm("place", width)
         self.attention = GridSelfAttention(width, config.reduction) if config.attention else None
         self.dropout = nn.Dropout(config.dropout)
         self.readout = nn.Linear(self.resnet.width, target)

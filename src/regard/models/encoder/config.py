@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from regard.config import option
 from regard.errors import ConfigError
-from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, divides
+from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_divisible
 
 __all__ = ["EncoderConfig"]
 
@@ -33,6 +33,6 @@ class EncoderConfig(ModelConfig):
         return {"positions": positions, "norm": "pre", "attention_dropout": 0.1}
 
     def __post_init__(self) -> None:
-        divides(self.heads, self.size)
+        check_divisible(self.heads, self.size)
         if self.positions == "rotary" and self.size // self.heads % 2:
             raise ConfigError("positions", f"rotary needs heads of an even width, {self.size} / {self.heads} is odd")

@@ -19,7 +19,7 @@ from regard.errors import ArgumentError
 from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.encoder.config import EncoderConfig
-from regard.models.transformer.model import Embedding, initialise
+from regard.models.layers.embedding import Embedding, initialise
 
 __all__ = ["EncoderModel"]
 
@@ -71,7 +71,7 @@ class EncoderModel(Model):
         """The scores of every label."""
         if self.config.job != "classify":
             raise ArgumentError('job: "language-model", expected "classify" for a classifier')
-        memory = memory.padded()
+        memory = memory.pad()
         if self.pooling is not None:
             pooled = self.pooling(None, memory.states, span=memory.span)[:, 0]
         else:

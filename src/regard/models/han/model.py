@@ -11,7 +11,7 @@ sentences of a document gives v, and its label is $\mathrm{softmax}(W_c v + b_c)
 HN-MAX). `levels = 1`, which the paper does not have, reads all words of a document as one row, and weighs them at once.
 
 Dropout, which the paper does without, falls on embeddings, sentences and documents. Embeddings begin small, as most
-words say nothing about a label, and annotations as little more than their own word (`mostly_own`).
+words say nothing about a label, and annotations as little more than their own word (`favour_own_input`).
 """
 
 # b documents · s sentences, of all documents or of the longest · t of the longest · w words · d width of a state
@@ -29,7 +29,7 @@ from regard.errors import ArgumentError
 from regard.models.contract import Documents, Memory, Model, Tokens
 from regard.models.han.config import HANConfig
 from regard.models.layers.cells import Bidirectional, Dropout
-from regard.models.layers.recurrent import linear, readout, unwatched
+from regard.models.layers.recurrent import can_bypass, make_linear, make_readout
 
 __all__ = ["HANModel"]
 
@@ -50,21 +50,21 @@ class HANModel(Model):
         self.embedding = nn.Embedding(source, config.embedding)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.word_states = Bidirectional(config.cell, config.embedding, config.size, 1)
-        mostly_own(self.word_states)
+        favour_own_input(self.word_states)
         if not self.flat:
             self.sentence_states = Bidirectional(config.cell, width, config.size, 1)
-            mostly_own(self.sentence_states)
+            favour_own_input(self.sentence_states)
         self.words = self.sentences = self.pooling = None
         if config.attention:
-            self.word_layer = linear(width, config.hidden)
+            self.word_layer = make_linear(width, config.hidden)
             if self.flat:
                 self.pooling = Attention(Dot(), query=Learned(1, config.hidden))
             else:
-                self.sentence_layer = linear(width, config.hidden)
+                self.sentence_layer = make_linear(width, config.hidden)
                 self.words = Attention(Dot(), query=Learned(1, config.hidden))
                 self.sentences = Attention(Dot(), query=Learned(1, config.hidden))
         self.dropout = Dropout(config.dropout)
-        self.readout = readout(width, target)
+        self.readout = make_readout(width, target)
 
     @property
     def flat(self) -> bool:
@@ -74,7 +74,7 @@ class HANModel(Model):
     def encode(self, source: Documents) -> Memory:
         """The annotations of every sentence, [h→; h←], having read all sentences of its document; or of every word."""
         if self.flat:
-            words = whole_documents(source)
+            words = join_sentences(source)
             return Memory(self.word_states(self.dropout(self.embedding(words.ids)), words.lengths), words.span)
         vectors, lengths = self.sentence_vectors(source.words), source.sentences
         most = max(1, int(lengths.max())) if len(lengths) else 1
@@ -95,17 +95,17 @@ class HANModel(Model):
             layer = self.sentence_layer if level == "sentences" else self.word_layer
             context: Tensor = attention(None, torch.tanh(layer(states)), states, span=Lengths(lengths))
             return context[:, 0]
-        return (largest if self.config.pooling == "max" else mean)(states, lengths)
+        return (pool_max if self.config.pooling == "max" else pool_mean)(states, lengths)
 
     def sentence_vectors(self, words: Tokens) -> Float[Tensor, "s d"]:
         """A vector for each sentence. Those of like length are read together: most are far shorter than the longest.
 
         A watcher sees all of them in one call.
         """
-        if self.words is not None and not unwatched(self.words):
+        if self.words is not None and not can_bypass(self.words):
             return self.read(words.ids, words.lengths)
         found, order = [], []
-        for rows, longest in alike(words.lengths):
+        for rows, longest in group_by_length(words.lengths):
             found.append(self.read(words.ids[rows, :longest], words.lengths[rows]))
             order.append(rows)
         if not found:
@@ -131,7 +131,7 @@ class HANModel(Model):
                 return looks["words"].weights[:, 0], looks["sentences"].weights[:, 0]
             weights = looks["pooling"].weights[:, 0]
         lengths, words = documents.sentences, documents.words
-        flat = weights[whole_documents(documents).real]
+        flat = weights[join_sentences(documents).real]
         counts = weights.new_zeros(words.ids.shape).masked_scatter(words.real, flat)
         sums = counts.sum(1)
         real = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths[:, None]
@@ -139,20 +139,20 @@ class HANModel(Model):
         return counts / sums.clamp(min=torch.finfo(sums.dtype).tiny)[:, None], sentences
 
 
-def mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+def pool_mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
     """The mean of each row's states; of none, zeros."""
     real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
     return states.masked_fill(~real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None].to(states)
 
 
-def largest(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
+def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
     """The largest of each number over a row's states; of none, zeros."""
     real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
     found = states.masked_fill(~real[..., None], -torch.inf).amax(1)
     return found.masked_fill(lengths[:, None] == 0, 0)
 
 
-def whole_documents(source: Documents) -> Tokens:
+def join_sentences(source: Documents) -> Tokens:
     """All words of a document as one row."""
     ends = F.pad(source.words.lengths.cumsum(0), (1, 0))[source.sentences.cumsum(0)]  # words up to a document's last
     lengths = ends.diff(prepend=ends.new_zeros(1))
@@ -163,7 +163,7 @@ def whole_documents(source: Documents) -> Tokens:
 
 
 @torch.no_grad()
-def mostly_own(states: Bidirectional) -> None:
+def favour_own_input(states: Bidirectional) -> None:
     """Let an annotation begin as little more than its own word or sentence.
 
     Every state of a sentence can tell of each word in it, and so the word next to the one that counts, or the full
@@ -176,7 +176,7 @@ def mostly_own(states: Bidirectional) -> None:
             update.fill_(-1.0)
 
 
-def alike(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:
+def group_by_length(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:
     """Rows whose lengths are within a factor of two, and the longest of them: at most half of it all is padding."""
     sizes, order = lengths.cpu().sort()
     start, count = 0, len(sizes)

@@ -29,9 +29,9 @@ from regard.kernels.dropout.cpu import dropout as dropped
 from regard.kernels.linear import linear
 from regard.kernels.triton import available
 from regard.models.config import Cell
-from regard.models.layers.recurrent import unwatched
+from regard.models.layers.recurrent import can_bypass
 
-__all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last", "turn"]
+__all__ = ["Bidirectional", "Dropout", "Layer", "Stack", "last_states", "reverse_rows"]
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}
@@ -99,11 +99,11 @@ class Layer(nn.Module):
             return x.new_zeros(b, 0, self.size), state
         if lengths is not None and self.kind == "lstm":
             states, cell = self.run_shut(x, state, lengths)
-            return states, torch.stack([last(states, lengths, state[:, 0]), cell], 1)
+            return states, torch.stack([last_states(states, lengths, state[:, 0]), cell], 1)
         start: Any = tuple(part.unsqueeze(0).contiguous() for part in state.unbind(1))
         states, end = self.net(x, start if self.kind == "lstm" else start[0])
         if lengths is not None:
-            return states, last(states, lengths, state[:, 0])[:, None]
+            return states, last_states(states, lengths, state[:, 0])[:, None]
         return states, torch.stack([part[0] for part in end], 1) if self.kind == "lstm" else end.transpose(0, 1)
 
     def run_shut(
@@ -216,9 +216,9 @@ class Bidirectional(nn.Module):
             if index:
                 x = self.dropout(x)
             if fused:
-                x = both_ways(x, lengths, cast(Layer, forwards), cast(Layer, backwards))
+                x = run_both_directions(x, lengths, cast(Layer, forwards), cast(Layer, backwards))
                 continue
-            x = torch.cat([forwards(x)[0], turn(backwards(turn(x, lengths))[0], lengths)], -1)
+            x = torch.cat([forwards(x)[0], reverse_rows(backwards(reverse_rows(x, lengths))[0], lengths)], -1)
         return x
 
     def fused(self, x: Tensor) -> bool:
@@ -230,7 +230,7 @@ class Bidirectional(nn.Module):
             and all(layer.kind != "rnn" for layer in self.layers)
             and x.shape[1] > 0
             and not torch.compiler.is_compiling()
-            and unwatched(self.forwards, self.backwards)
+            and can_bypass(self.forwards, self.backwards)
         )
 
     @property
@@ -246,13 +246,13 @@ class Bidirectional(nn.Module):
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
                 x = self.dropout(x)
-            there, back = forwards(x, None, lengths), backwards(turn(x, lengths), None, lengths)
-            x = torch.cat([there[0], turn(back[0], lengths)], -1)
+            there, back = forwards(x, None, lengths), backwards(reverse_rows(x, lengths), None, lengths)
+            x = torch.cat([there[0], reverse_rows(back[0], lengths)], -1)
             ends.append(torch.cat([there[1], back[1]], -1))
         return x, torch.stack(ends, 1)
 
 
-def both_ways(
+def run_both_directions(
     x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"], forwards: Layer, backwards: Layer
 ) -> Float[Tensor, "b n dd"]:
     """[h→; h←] on a GPU, step by step for both directions at once."""
@@ -268,7 +268,7 @@ def both_ways(
     return run(projected, recurrent, hidden_bias, lengths.to(x.device))
 
 
-class Turn(torch.autograd.Function):
+class ReverseRows(torch.autograd.Function):
     """Rows in another order that is its own inverse, so that the gradient is turned the same way."""
 
     @staticmethod
@@ -281,10 +281,10 @@ class Turn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return cast(Tensor, Turn.apply(grad.contiguous(), ctx.saved_tensors[0])), None
+        return cast(Tensor, ReverseRows.apply(grad.contiguous(), ctx.saved_tensors[0])), None
 
 
-def turn(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
+def reverse_rows(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
     """[b n] or [b n d] with each row turned round within its length; what is beyond stays where it is."""
     b, n = x.shape[:2]
     place = torch.arange(n, device=x.device)
@@ -293,10 +293,10 @@ def turn(x: Tensor, lengths: Int[Tensor, " b"]) -> Tensor:
     index = (within + torch.arange(0, b * n, max(1, n), device=x.device)[:b, None]).flatten()
     if x.ndim == 2:
         return x.flatten().index_select(0, index).view(x.shape)
-    return cast(Tensor, Turn.apply(x, index))
+    return cast(Tensor, ReverseRows.apply(x, index))
 
 
-def last(
+def last_states(
     states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"], empty: Float[Tensor, "b d"]
 ) -> Float[Tensor, "b d"]:
     """Each row's state at its last position; `empty` for a row that has none."""

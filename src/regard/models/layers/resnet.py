@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from regard.attention.checks import positive
 from regard.errors import ArgumentError, ShapeError
-from regard.models.captioner.config import CaptionerConfig
 
-__all__ = ["ResNet", "backbone_of"]
+__all__ = ["ResNet", "make_norm"]
 
 Norm = Literal["batch", "place"]
 
@@ -44,7 +43,7 @@ class ResNet(nn.Module):
             first = Block(before, width, norm, stride=2 if stage else 1)
             self.stages.append(nn.Sequential(first, *(Block(width, width, norm) for _ in range(blocks - 1))))
         self.width = widths[-1]
-        self.norm = norm_of(norm, self.width)
+        self.norm = make_norm(norm, self.width)
         # Half as much again as fast on a CPU, and what a GPU likes.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -72,7 +71,7 @@ class Block(nn.Module):
 
     def __init__(self, before: int, width: int, norm: Norm, stride: int = 1):
         super().__init__()
-        self.norms = nn.ModuleList([norm_of(norm, before), norm_of(norm, width)])
+        self.norms = nn.ModuleList([make_norm(norm, before), make_norm(norm, width)])
         self.convolutions = nn.ModuleList(
             [
                 nn.Conv2d(before, width, 3, stride, padding=1, bias=False),
@@ -100,22 +99,10 @@ class PlaceNorm(nn.LayerNorm):
         return super().forward(x.movedim(1, -1)).movedim(-1, 1)
 
 
-def norm_of(norm: Norm, channels: int) -> nn.Module:
+def make_norm(norm: Norm, channels: int) -> nn.Module:
     """A norm of so many channels."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "place":
         return PlaceNorm(channels)
     raise ArgumentError(f'norm: {norm!r} given, expected "batch" or "place"')
-
-
-def backbone_of(config: CaptionerConfig) -> nn.Module:
-    """The module from pixels to a grid that options name; its `width` says how many channels there are.
-
-    Weights that a person has are not read here (see `CaptionerModel.inherit`): a trained run has its own.
-    """
-    if config.backbone != "resnet":
-        from regard.models.captioner.backbone import Backbone
-
-        return Backbone(config.backbone, settled=config.weights is not None, frozen=config.frozen)
-    return ResNet(config.channels, config.stages, config.blocks).requires_grad_(not config.frozen)

@@ -43,21 +43,11 @@ from regard.attention.score import Additive
 from regard.attention.span import Lengths
 from regard.attention.state import State
 from regard.errors import ArgumentError
-from regard.kernels.linear import linear as affine
+from regard.kernels.linear import linear
 from regard.kernels.recurrence.lstmn import cpu as recurrence
-from regard.models.contract import Memory, Model, Tokens
+from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import (
-    embedding,
-    kept,
-    linear,
-    looked,
-    padded_ids,
-    readout,
-    unpadded,
-    unwatched,
-    whole,
-)
+from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout
 from regard.models.lstmn.config import LSTMNConfig
 
 __all__ = ["LSTMNModel", "Tapes"]
@@ -65,12 +55,12 @@ __all__ = ["LSTMNModel", "Tapes"]
 WHOLE = (torch.float32, torch.float64)
 
 
-def by_hand(x: Tensor, *parts: nn.Module) -> bool:
+def can_run_kernel(x: Tensor, *parts: nn.Module) -> bool:
     """Whether the recurrences written by hand may do the work of these modules: nobody looks on."""
-    return x.dtype in WHOLE and not torch.compiler.is_compiling() and unwatched(*parts)
+    return x.dtype in WHOLE and not torch.compiler.is_compiling() and can_bypass(*parts)
 
 
-def bare(x: Tensor) -> bool:
+def can_step_in_place(x: Tensor) -> bool:
     """Whether a single step is quicker with its results written in place: no gradient, and a CPU."""
     whole = x.dtype in WHOLE and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return whole and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
@@ -92,17 +82,17 @@ class Tapes(nn.Module):
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return self.forward(x.float(), None if added is None else added.float())
-        if not by_hand(x, self.cell, *([self.intra] if self.intra else [])):
+        if not can_run_kernel(x, self.cell, *([self.intra] if self.intra else [])):
             return self.loop(x, added)
         x, net = x.transpose(0, 1), self.cell.net
-        projected = affine(x, net.weight_ih_l0, net.bias_ih_l0 + net.bias_hh_l0)
+        projected = linear(x, net.weight_ih_l0, net.bias_ih_l0 + net.bias_hh_l0)
         added = None if added is None else added.transpose(0, 1)
         if self.intra is None:
-            return recurrence.intra(projected, net.weight_hh_l0, added).transpose(0, 1)
+            return recurrence.run_tapes(projected, net.weight_hh_l0, added).transpose(0, 1)
         score = cast(Additive, self.intra.score)
         words, summary = score.query.weight.split([self.inputs, self.size], 1)
-        asking = recurrence.Asking(summary, score.key.weight, score.key.bias, score.v)
-        return recurrence.intra(projected, net.weight_hh_l0, added, affine(x, words), asking).transpose(0, 1)
+        asking = recurrence.ScoreWeights(summary, score.key.weight, score.key.bias, score.v)
+        return recurrence.run_tapes(projected, net.weight_hh_l0, added, linear(x, words), asking).transpose(0, 1)
 
     def loop(self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None) -> Float[Tensor, "b n dd"]:
         """The same, one step after the other."""
@@ -126,9 +116,9 @@ class Tapes(nn.Module):
         assert self.intra is not None
         query = torch.cat([x, summary], -1)
         known = past.known() if isinstance(past, Cache) else None
-        if known is not None and past.length is not None and bare(x) and unwatched(self.intra):
+        if known is not None and past.length is not None and can_step_in_place(x) and can_bypass(self.intra):
             score = cast(Additive, self.intra.score)
-            return recurrence.glance(score.ask(query), past.keys, past.values, past.length, score.v, known)
+            return recurrence.read_tapes(score.ask(query), past.keys, past.values, past.length, score.v, known)
         read: Tensor = self.intra(query[:, None], past)
         return read[:, 0]
 
@@ -137,9 +127,9 @@ class Tapes(nn.Module):
     ) -> Float[Tensor, "r dd"]:
         """The next entry of both tapes, from what was read of them."""
         net, (h, c) = self.cell.net, read.chunk(2, -1)
-        sums = projected + affine(h, net.weight_hh_l0, net.bias_hh_l0)
-        if bare(sums) and sums.dtype == read.dtype:
-            return recurrence.move(sums, read, added, torch.empty_like(read), torch.empty_like(h))
+        sums = projected + linear(h, net.weight_hh_l0, net.bias_hh_l0)
+        if can_step_in_place(sums) and sums.dtype == read.dtype:
+            return recurrence.step_lstm(sums, read, added, torch.empty_like(read), torch.empty_like(h))
         i, f, proposed, o = sums.chunk(4, -1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(proposed)
         if added is not None:
@@ -196,7 +186,7 @@ class Stack(nn.Module):
         return x
 
 
-class LSTMNModel(Model):
+class LSTMNModel(RecurrentModel):
     """An encoder-decoder, a language model or a classifier, by its config's job."""
 
     def __init__(self, config: LSTMNConfig, source: int, target: int):
@@ -205,18 +195,18 @@ class LSTMNModel(Model):
         size, words = config.size, config.embedding
         self.dropout = Dropout(config.dropout)
         if config.job != "language-model":
-            self.source, self.encoder = embedding(source, words), Stack(config)
+            self.source, self.encoder = nn.Embedding(source, words), Stack(config)
         if config.job != "classify":
-            self.target, self.decoder = embedding(target, words), Stack(config)
+            self.target, self.decoder = nn.Embedding(target, words), Stack(config)
         if config.job == "classify":
-            self.hidden = linear(size, size)
+            self.hidden = make_linear(size, size)
         if config.job == "translate":
             x = self.decoder.inputs
             self.attention = Attention(Additive(x + size if config.fusion == "deep" else size, size, config.hidden))
             if config.fusion == "deep":
-                self.gate = linear(size + x, size)
-            self.attentional = linear(2 * size, size, bias=False)
-        self.readout = readout(size, target, 3.0)
+                self.gate = make_linear(size + x, size)
+            self.attentional = make_linear(2 * size, size, bias=False)
+        self.readout = make_readout(size, target, 3.0)
 
     # ---- reading
 
@@ -225,14 +215,14 @@ class LSTMNModel(Model):
         if self.config.job == "language-model":
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
-        written = self.encoder(self.dropout(self.source(padded_ids(source))))
-        return Memory(unpadded(written, source), source.span)
+        written = self.encoder(self.dropout(self.source(source.padded_ids)))
+        return Memory(source.unpad(written), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
         """The scores of every label, from the mean of the hidden tape."""
         if self.config.job != "classify":
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
-        memory = memory.padded()
+        memory = memory.pad()
         hidden = memory.states[..., : self.config.size]
         real = Tokens(hidden[..., 0].long(), memory.span).real[..., None]
         mean = hidden.masked_fill(~real, 0).sum(1) / memory.lengths.clamp(min=1)[:, None].to(hidden)
@@ -243,7 +233,7 @@ class LSTMNModel(Model):
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps: the source is read after the tapes are written, or, in deep fusion, before."""
         self.check_writes()
-        x, top = self.decoder.below(self.dropout(self.target(padded_ids(target)))), self.decoder.each[-1]
+        x, top = self.decoder.below(self.dropout(self.target(target.padded_ids))), self.decoder.each[-1]
         if self.config.job == "language-model":
             hidden = top(x)[..., : self.config.size]
         elif self.config.fusion == "deep":
@@ -252,11 +242,11 @@ class LSTMNModel(Model):
         else:
             states = top(x)[..., : self.config.size]
             hidden = self.attend(self.attention(states, self.prepared(memory)), states)
-        return unpadded(self.dropout(hidden), target), {}
+        return target.unpad(self.dropout(hidden)), {}
 
     def prepared(self, memory: Memory) -> Prepared:
         """The source's tapes, the hidden one projected: deep fusion reads both, shallow the hidden one."""
-        padded = memory.padded()
+        padded = memory.pad()
         hidden = padded.states[..., : self.config.size]
         keys = self.attention.prepare(hidden, padded.states if self.config.fusion == "deep" else hidden)
         return Prepared(keys.keys, keys.values, self.attention, padded.lengths.to(keys.keys.device))
@@ -265,15 +255,15 @@ class LSTMNModel(Model):
         """Deep: what every step reads of the source, one after the other."""
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
-                return self.read(x.float(), whole(keys))
+                return self.read(x.float(), keys.float())
         size = self.config.size
-        if by_hand(x, self.attention):
+        if can_run_kernel(x, self.attention):
             score = cast(Additive, self.attention.score)
             words, summary = score.query.weight.split([x.shape[-1], size], 1)
             assert keys.length is not None
             there = torch.arange(keys.keys.shape[1], device=x.device) < keys.length[:, None]
-            asked = affine(x.transpose(0, 1), words)
-            return recurrence.inter(asked, keys.keys, keys.values, there, summary, score.v).transpose(0, 1)
+            asked = linear(x.transpose(0, 1), words)
+            return recurrence.read_source(asked, keys.keys, keys.values, there, summary, score.v).transpose(0, 1)
         last, found = x.new_zeros(len(x), size), []
         for each in x.unbind(1):
             found.append(self.attention(torch.cat([each, last], -1)[:, None], keys)[:, 0])
@@ -299,7 +289,7 @@ class LSTMNModel(Model):
         for index, layer in enumerate(self.decoder.each):
             row |= {f"{name}.{index}": part for name, part in layer.begin(count, size).items()}
         if self.config.job == "translate":
-            keys = sentence["memory"] = kept(self.prepared(memory))
+            keys = sentence["memory"] = self.prepared(memory).copy()
             if self.config.fusion == "deep":
                 row["read"] = keys.values.new_zeros(count, self.config.size)
             if coverage:
@@ -313,17 +303,17 @@ class LSTMNModel(Model):
         x = self.dropout(self.target(tokens))
         *below, top = self.decoder.each
         for index, layer in enumerate(below):
-            x = self.dropout(layer.step(x, parts(state, index)))
-        mine = parts(state, len(below))
+            x = self.dropout(layer.step(x, layer_state(state, index)))
+        mine = layer_state(state, len(below))
         if self.config.job == "language-model":
             hidden = top.step(x, mine)
         elif self.config.fusion == "deep":
-            read = looked(self.attention, torch.cat([x, state.row["read"]], -1), state)
+            read = attend_rows(self.attention, torch.cat([x, state.row["read"]], -1), state)
             state.row["read"].copy_(read[:, : self.config.size])
             hidden = self.attend(read, top.step(x, mine, self.fuse(read, x)))
         else:
             states = top.step(x, mine)
-            hidden = self.attend(looked(self.attention, states, state), states)
+            hidden = self.attend(attend_rows(self.attention, states, state), states)
         return self.output(self.dropout(hidden)), state
 
     def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
@@ -332,7 +322,7 @@ class LSTMNModel(Model):
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
         """The last entry of the top layer's hidden tape."""
-        top = parts(state, len(self.decoder.layers) - 1)
+        top = layer_state(state, len(self.decoder.layers) - 1)
         if "state" in top:
             return cast(Tensor, top["state"])[:, : self.config.size]
         past = top["past"]
@@ -345,7 +335,7 @@ class LSTMNModel(Model):
             raise ArgumentError('job: "classify", expected "translate" or "language-model" for one that writes')
 
 
-def parts(state: State, layer: int) -> dict[str, Any]:
+def layer_state(state: State, layer: int) -> dict[str, Any]:
     """A layer's own parts of a state, by the names that the layer knows."""
     return {
         name: state.row[f"{name}.{layer}"] for name in ("past", "summary", "state") if f"{name}.{layer}" in state.row

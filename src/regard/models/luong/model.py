@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import Attention
 from regard.attention.cache import Prepared
@@ -34,27 +34,22 @@ from regard.attention.score import Additive, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.state import State
 from regard.kernels.span_limits import SpanLimits, Window
-from regard.models.contract import Memory, Model, Tokens
-from regard.models.layers.cells import Bidirectional, Dropout, Stack, turn
+from regard.models.contract import Memory, Tokens
+from regard.models.layers.cells import Bidirectional, Dropout, Stack, reverse_rows
 from regard.models.layers.recurrent import (
-    embedding,
-    kept,
-    linear,
-    looked,
-    padded_ids,
-    prepared,
-    readout,
-    repeated,
-    unpadded,
-    unwatched,
-    whole,
+    RecurrentModel,
+    attend_rows,
+    can_bypass,
+    make_linear,
+    make_readout,
+    repeat_rows,
 )
 from regard.models.luong.config import LuongConfig
 
 __all__ = ["LuongModel"]
 
 
-def score_of(config: LuongConfig) -> Score:
+def make_score(config: LuongConfig) -> Score:
     """The score by its name in the paper."""
     size = config.size
     match config.score:
@@ -68,14 +63,14 @@ def score_of(config: LuongConfig) -> Score:
             return Location(size, config.length)
 
 
-class LuongModel(Model):
+class LuongModel(RecurrentModel):
     """Stacked cells, attention after the state, the attentional state fed on."""
 
     def __init__(self, config: LuongConfig, source: int, target: int):
         super().__init__()
         self.config = config
         size, words = config.size, config.embedding
-        self.source, self.target = embedding(source, words), embedding(target, words)
+        self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
         stack = (config.layers, config.dropout)
         self.encoder = (
             Bidirectional(config.cell, words, size // 2, *stack)
@@ -84,35 +79,35 @@ class LuongModel(Model):
         )
         self.decoder = Stack(config.cell, words + config.input_feeding * size, size, *stack)
         span = Predictive(size, config.radius) if config.span == "local-p" else None
-        self.attention = Attention(score_of(config), span=span)
-        self.attentional = linear(2 * size, size, bias=False)
+        self.attention = Attention(make_score(config), span=span)
+        self.attentional = make_linear(2 * size, size, bias=False)
         self.dropout = Dropout(config.dropout)
-        self.readout = readout(size, target, 3.0)
+        self.readout = make_readout(size, target, 3.0)
 
     def encode(self, source: Tokens) -> Memory:
         """Annotations in the order of the source, and the decoder's first states."""
-        ids, lengths = padded_ids(source), source.lengths
+        ids, lengths = source.padded_ids, source.lengths
         if self.config.reverse:
-            ids = turn(ids, lengths)
+            ids = reverse_rows(ids, lengths)
         x = self.dropout(self.source(ids))
         if isinstance(self.encoder, Bidirectional):
             states, end = self.encoder.with_ends(x, lengths)
         else:
             states, end = self.encoder(x, lengths=lengths)
         if self.config.reverse:
-            states = turn(states, lengths)
-        return Memory(unpadded(states, source), source.span, {"start": end})
+            states = reverse_rows(states, lengths)
+        return Memory(source.unpad(states), source.span, {"start": end})
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps: at once without input feeding, one after the other with it."""
-        words, keys = self.dropout(self.target(padded_ids(target))), prepared(self.attention, memory)
+        words, keys = self.dropout(self.target(target.padded_ids)), memory.prepare(self.attention)
         state = memory.sentence["start"]
         if self.config.input_feeding:
             hidden = self.feed(words, keys, state)
         else:
             states, _ = self.decoder(words, state)
             hidden = self.attend(states, self.attention(states, keys, span=self.window(0)))
-        return unpadded(self.dropout(hidden), target), {}
+        return target.unpad(self.dropout(hidden)), {}
 
     def feed(
         self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
@@ -120,7 +115,7 @@ class LuongModel(Model):
         """The recurrence with input feeding."""
         if words.is_cuda and torch.is_autocast_enabled("cuda"):
             with torch.autocast("cuda", enabled=False):
-                return self.feed(words.float(), whole(keys), state.float())
+                return self.feed(words.float(), keys.float(), state.float())
         first, look = self.decoder.each[0], self.looking(keys)
         fed = words.new_zeros(len(words), self.config.size)
         hidden = []
@@ -136,7 +131,7 @@ class LuongModel(Model):
         With one query a row there is little more to a call than finding out how to serve it.
         """
         config = self.config
-        if config.span != "global" or config.score not in ("dot", "general") or not unwatched(self.attention):
+        if config.span != "global" or config.score not in ("dot", "general") or not can_bypass(self.attention):
             return lambda query, t: self.attention(query, keys, span=self.window(t))
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=keys.keys.device) < keys.length[:, None]
@@ -159,8 +154,8 @@ class LuongModel(Model):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """The state before the first step; annotations are projected once."""
-        keys = kept(prepared(self.attention, memory))
-        states = repeated(memory.sentence["start"], rows)
+        keys = memory.prepare(self.attention).copy()
+        states = repeat_rows(memory.sentence["start"], rows)
         row = {"state": states}
         if self.config.input_feeding:
             row["fed"] = states.new_zeros(len(states), self.config.size)
@@ -179,29 +174,16 @@ class LuongModel(Model):
         top, moved = self.decoder.step(word, row["state"])
         span = None
         if self.config.span == "local-m":
-            span = Around(self.config.radius, row["step"].view(-1, state.rows).to(top.dtype))
+            span = WindowAt(self.config.radius, row["step"].view(-1, state.rows).to(top.dtype))
             row["step"].add_(1)
-        hidden = self.attend(top, looked(self.attention, top, state, span))
+        hidden = self.attend(top, attend_rows(self.attention, top, state, span))
         row["state"].copy_(moved)
         if self.config.input_feeding:
             row["fed"].copy_(hidden)
         return self.output(self.dropout(hidden)), state
 
-    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """The encoder's states as they are in memory."""
-        return memory.states
 
-    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """h of the top layer."""
-        return state.row["state"][:, -1, 0]
-
-    @property
-    def reads_backwards(self) -> bool:
-        """As its configuration says."""
-        return self.config.reverse
-
-
-class Around(Span):
+class WindowAt(Span):
     """Local-m for queries that are each at a step of their own: the rows of a sentence, side by side."""
 
     def __init__(self, radius: int, centres: Float[Tensor, "s rows"]):

@@ -35,12 +35,12 @@ from torch import Tensor, nn
 from regard.attention.score import Cosine
 from regard.attention.state import State
 from regard.data.tokenizer import END
-from regard.models.contract import Memory, Model, Tokens
+from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
-from regard.models.layers.recurrent import embedding, linear, padded_ids, readout, repeated, unpadded
+from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, repeat_rows
 from regard.models.ntm.config import NTMConfig
 
-__all__ = ["Heads", "Machine", "NTMModel", "moved", "sharpened"]
+__all__ = ["Heads", "Machine", "NTMModel", "shift_weights", "sharpen_weights"]
 
 BLANK = 1e-6
 SHUT = -4.0  # a gate before its sigmoid
@@ -60,7 +60,7 @@ class Feedforward(nn.Module):
 
     def __init__(self, inputs: int, size: int):
         super().__init__()
-        self.net = linear(inputs, size)
+        self.net = make_linear(inputs, size)
 
     def project(self, x: Float[Tensor, "*b f"], first: int = 0, bias: bool = True) -> Float[Tensor, "*b g"]:
         """W x + b, of some of the input, from column `first` on."""
@@ -78,7 +78,7 @@ class Heads(nn.Module):
         super().__init__()
         self.heads, self.width, self.shifts = config.heads, config.width, 2 * config.shift + 1
         self.place = config.width + 3 + self.shifts  # numbers that say where: k, β, g, s, γ
-        self.steer = linear(config.size, 2 * config.heads * self.place + 2 * config.heads * config.width)
+        self.steer = make_linear(config.size, 2 * config.heads * self.place + 2 * config.heads * config.width)
         self.content = Cosine("query")
         with torch.no_grad():
             self.steer.bias[: 2 * self.heads * self.place].view(-1, self.place)[:, config.width + 1] = SHUT
@@ -104,10 +104,10 @@ class Heads(nn.Module):
         key, gate, shifts, power = where.split([self.width + 1, 1, self.shifts, 1], -1)
         content = torch.softmax(self.content(key, self.content.project(machine.memory)), -1)
         gated = torch.lerp(machine.weights, content, torch.sigmoid(gate))
-        return sharpened(moved(gated, torch.softmax(shifts, -1)), 1 + F.softplus(power))
+        return sharpen_weights(shift_weights(gated, torch.softmax(shifts, -1)), 1 + F.softplus(power))
 
 
-def moved(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh s"]) -> Float[Tensor, "b hh m"]:
+def shift_weights(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh s"]) -> Float[Tensor, "b hh m"]:
     """Weights moved round the circle: `shifts` says how much of them goes S places forwards, …, none, …, S back."""
     most, count = shifts.shape[-1] // 2, weights.shape[-1]
     if most == 0:
@@ -116,21 +116,21 @@ def moved(weights: Float[Tensor, "b hh m"], shifts: Float[Tensor, "b hh s"]) -> 
     return (round_the_circle.unfold(-1, shifts.shape[-1], 1) @ shifts[..., None])[..., 0]
 
 
-def sharpened(weights: Float[Tensor, "b hh m"], power: Float[Tensor, "b hh 1"]) -> Float[Tensor, "b hh m"]:
+def sharpen_weights(weights: Float[Tensor, "b hh m"], power: Float[Tensor, "b hh 1"]) -> Float[Tensor, "b hh m"]:
     """Weights to a power, summing to one again; by logarithms, as a high power of them all may be too little."""
     return torch.softmax(power * weights.clamp(min=torch.finfo(weights.dtype).tiny).log(), -1)
 
 
-class NTMModel(Model):
+class NTMModel(RecurrentModel):
     """A machine that reads the source into its memory, and writes from there."""
 
     def __init__(self, config: NTMConfig, source: int, target: int):
         super().__init__()
         self.config = config
         words, reads = config.embedding, config.heads * config.width
-        self.source = embedding(source, words)
+        self.source = nn.Embedding(source, words)
         if config.feed:
-            self.target = embedding(target, words)
+            self.target = nn.Embedding(target, words)
         else:
             self.silence = nn.Parameter(torch.randn(words))
         self.controller: Layer | Feedforward
@@ -142,7 +142,7 @@ class NTMModel(Model):
         self.first_reads = nn.Parameter(torch.zeros(config.heads, config.width))
         self.heads = Heads(config)
         self.dropout = Dropout(config.dropout)
-        self.readout = readout(config.size + reads, target)
+        self.readout = make_readout(config.size + reads, target)
 
     def blank(self, count: int) -> Machine:
         """The machine before anything is read."""
@@ -179,7 +179,7 @@ class NTMModel(Model):
 
     def encode(self, source: Tokens) -> Memory:
         """The controller's states, and the machine after each sentence's END."""
-        ids, lengths = padded_ids(source), source.lengths.to(source.ids.device)
+        ids, lengths = source.padded_ids, source.lengths.to(source.ids.device)
         place = torch.arange(ids.shape[1] + 1, device=ids.device)
         ids = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], END)
         going = (place <= lengths[:, None])[..., None, None]
@@ -188,15 +188,15 @@ class NTMModel(Model):
         for word, on in zip(projected.unbind(1), going.unbind(1), strict=True):
             machine = self.turn(word, machine, on)
             states.append(machine.state[:, 0])
-        return Memory(unpadded(torch.stack(states, 1)[:, :-1], source), source.span, machine._asdict())
+        return Memory(source.unpad(torch.stack(states, 1)[:, :-1]), source.span, machine._asdict())
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps, one after the other."""
         machine, hidden = Machine(**memory.sentence), []
-        for word in self.inputs(padded_ids(target)).unbind(1):
+        for word in self.inputs(target.padded_ids).unbind(1):
             machine = self.turn(word, machine)
             hidden.append(self.seen(machine))
-        return unpadded(self.dropout(torch.stack(hidden, 1)), target), {}
+        return target.unpad(self.dropout(torch.stack(hidden, 1))), {}
 
     def inputs(self, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b g"]:
         """What is read while writing, projected: the words, or the same for all of them."""
@@ -209,7 +209,7 @@ class NTMModel(Model):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """The machine as the source left it, one a row. It looks at its memory and not at the source: no coverage."""
-        return State({}, {name: repeated(part, rows) for name, part in memory.sentence.items()}, rows)
+        return State({}, {name: repeat_rows(part, rows) for name, part in memory.sentence.items()}, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """One step of every row's machine."""
@@ -217,11 +217,3 @@ class NTMModel(Model):
         for name, part in machine._asdict().items():
             state.row[name].copy_(part)
         return self.output(self.dropout(self.seen(machine))), state
-
-    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """The controller's states as they are in memory."""
-        return memory.states
-
-    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """h of the controller."""
-        return state.row["state"][:, 0]

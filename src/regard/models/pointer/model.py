@@ -34,15 +34,15 @@ from regard.attention.span import Mask
 from regard.attention.state import State
 from regard.data.tokenizer import END
 from regard.errors import ArgumentError
-from regard.models.contract import Memory, Model, Tokens
+from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Bidirectional, Dropout, Stack
-from regard.models.layers.recurrent import embedding, kept, padded_ids, repeated, unpadded, whole
+from regard.models.layers.recurrent import RecurrentModel, repeat_rows
 from regard.models.pointer.config import PointerConfig
 
 __all__ = ["PointerModel"]
 
 
-class PointerModel(Model):
+class PointerModel(RecurrentModel):
     """An LSTM encoder, an LSTM decoder, and an attention that is the output."""
 
     projects = False
@@ -57,7 +57,7 @@ class PointerModel(Model):
             )
         self.config, self.vocabulary = config, target
         size, words = config.size, config.embedding
-        self.words = embedding(source, words)
+        self.words = nn.Embedding(source, words)
         self.encoder = (
             Bidirectional("lstm", words, size // 2, 1) if config.bidirectional else Stack("lstm", words, size, 1)
         )
@@ -68,17 +68,17 @@ class PointerModel(Model):
 
     def encode(self, source: Tokens) -> Memory:
         """Annotations, the decoder's first state, and the tokens that can be pointed at."""
-        ids, lengths = padded_ids(source), source.lengths
+        ids, lengths = source.padded_ids, source.lengths
         x = self.dropout(self.words(ids))
         if isinstance(self.encoder, Bidirectional):
             states, last = self.encoder.with_ends(x, lengths)
         else:
             states, last = self.encoder(x, lengths=lengths)
-        return Memory(unpadded(states, source), source.span, {"start": last, "ids": ids})
+        return Memory(source.unpad(states), source.span, {"start": last, "ids": ids})
 
     def places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
         """What can be pointed at, projected, and the token of each place: END stands behind each sentence's last."""
-        padded = memory.padded()
+        padded = memory.pad()
         lengths = padded.lengths.to(padded.states.device)
         behind = torch.arange(padded.states.shape[1] + 1, device=lengths.device) >= lengths[:, None]
         keys = torch.where(behind[..., None], self.end, F.pad(padded.states, (0, 0, 0, 1)))
@@ -88,11 +88,11 @@ class PointerModel(Model):
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n v"], dict[str, Tensor]]:
         """All steps at once: every input is known."""
-        words = padded_ids(target)
+        words = target.padded_ids
         states, _ = self.decoder(self.dropout(self.words(words)), memory.sentence["start"])
         keys, ids = self.places(memory)
-        free = ~taken(words, ids) if self.config.once else None
-        return unpadded(self.said(self.point(states, keys, free), ids), target), {}
+        free = ~mark_used(words, ids) if self.config.once else None
+        return target.unpad(self.said(self.point(states, keys, free), ids)), {}
 
     def point(
         self, states: Float[Tensor, "b n d"], keys: Prepared, free: Bool[Tensor, "b n k"] | None
@@ -101,7 +101,7 @@ class PointerModel(Model):
         kind = states.device.type
         if torch.is_autocast_enabled(kind):
             with torch.autocast(kind, enabled=False):
-                return self.point(states.float(), whole(keys), free)
+                return self.point(states.float(), keys.float(), free)
         itself = torch.eye(keys.keys.shape[-2], dtype=keys.keys.dtype, device=keys.keys.device)
         span = None if free is None else Mask(free)
         weights: Tensor = self.attention(states, keys, itself.expand(len(keys.keys), -1, -1), span)
@@ -121,12 +121,12 @@ class PointerModel(Model):
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """The state before the first step; annotations are projected once."""
         keys, ids = self.places(memory)
-        row = {"state": repeated(memory.sentence["start"], rows)}
+        row = {"state": repeat_rows(memory.sentence["start"], rows)}
         if self.config.once:
-            row["taken"] = ids.new_zeros(len(ids) * rows, ids.shape[1], dtype=torch.bool)
+            row["used"] = ids.new_zeros(len(ids) * rows, ids.shape[1], dtype=torch.bool)
         if coverage:
             row["coverage"] = keys.keys.new_zeros(len(ids) * rows, ids.shape[1] - 1)
-        return State({"memory": kept(keys), "ids": ids}, row, rows)
+        return State({"memory": keys.copy(), "ids": ids}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """One word of every row; queries of one sentence's rows point together."""
@@ -137,7 +137,7 @@ class PointerModel(Model):
         keys, ids = state.sentence["memory"], state.sentence["ids"]
         free = None
         if self.config.once:
-            row = state.row["taken"]
+            row = state.row["used"]
             again = (tokens.view(-1, state.rows, 1) == ids[:, None]).flatten(0, 1) & ~row
             row.logical_or_(again & (again.cumsum(-1) == 1))
             free = ~row.view(-1, state.rows, ids.shape[1]) | (ids == END)[:, None]
@@ -148,16 +148,8 @@ class PointerModel(Model):
             state.coverage.add_((weights * words)[..., :-1].flatten(0, 1).to(state.coverage.dtype))
         return self.said(weights, ids).flatten(0, 1), state
 
-    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """The encoder's states as they are in memory."""
-        return memory.states
 
-    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """h of the top layer."""
-        return state.row["state"][:, -1, 0]
-
-
-def taken(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:
+def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:
     """Which places are used up after each of the words was read: the first of its places that was left. Never END."""
     same = ids[:, :, None] == ids[:, None]
     before = same.tril(-1).sum(-1)  # places of the same token that come first

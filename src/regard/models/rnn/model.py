@@ -23,15 +23,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.state import State
-from regard.models.contract import Memory, Model, Tokens
-from regard.models.layers.cells import PARTS, Dropout, Stack, turn
-from regard.models.layers.recurrent import embedding, linear, maxout, padded_ids, readout, repeated, unpadded
+from regard.models.contract import Memory, Tokens
+from regard.models.layers.cells import PARTS, Dropout, Stack, reverse_rows
+from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, maxout, repeat_rows
 from regard.models.rnn.config import RNNConfig
 
 __all__ = ["RNNModel"]
 
 
-class RNNModel(Model):
+class RNNModel(RecurrentModel):
     """Recurrent encoder and decoder with a fixed context between them."""
 
     def __init__(self, config: RNNConfig, source: int, target: int):
@@ -39,30 +39,30 @@ class RNNModel(Model):
         self.config = config
         size, parts = config.size, PARTS[config.cell]
         every = config.context == "every"
-        self.source, self.target = embedding(source, config.embedding), embedding(target, config.embedding)
+        self.source, self.target = nn.Embedding(source, config.embedding), nn.Embedding(target, config.embedding)
         stack = (config.layers, config.dropout, config.nonlinearity)
         self.encoder = Stack(config.cell, config.embedding, size, *stack)
         self.decoder = Stack(config.cell, config.embedding + every * size, size, *stack)
         if config.start == "tanh":
-            self.begin = nn.ModuleList(linear(size, parts * size) for _ in range(config.layers))
+            self.begin = nn.ModuleList(make_linear(size, parts * size) for _ in range(config.layers))
         if every:
-            self.deep = linear(size + config.embedding + size, 2 * size)
+            self.deep = make_linear(size + config.embedding + size, 2 * size)
         self.dropout = Dropout(config.dropout)
-        self.readout = readout(size, target)
+        self.readout = make_readout(size, target)
 
     def encode(self, source: Tokens) -> Memory:
         """The encoder's states, of which the decoder gets the last alone: `context`, and `start`, its first state.
 
         States stand in the order of the source, reversed or not.
         """
-        ids, lengths = padded_ids(source), source.lengths
+        ids, lengths = source.padded_ids, source.lengths
         if self.config.reverse:
-            ids = turn(ids, lengths)
+            ids = reverse_rows(ids, lengths)
         states, end = self.encoder(self.dropout(self.source(ids)), lengths=lengths)
         if self.config.reverse:
-            states = turn(states, lengths)
+            states = reverse_rows(states, lengths)
         sentence = {"context": end[:, -1, 0], "start": self.first(end)}
-        return Memory(unpadded(states, source), source.span, sentence)
+        return Memory(source.unpad(states), source.span, sentence)
 
     def first(self, end: Float[Tensor, "b l p d"]) -> Float[Tensor, "b l p d"]:
         """s₀ from the encoder's last states."""
@@ -70,12 +70,12 @@ class RNNModel(Model):
             return torch.zeros_like(end)
         if self.config.start == "copy":
             return end
-        mapped = [linear(end[:, index, 0]) for index, linear in enumerate(self.begin)]
+        mapped = [layer(end[:, index, 0]) for index, layer in enumerate(self.begin)]
         return torch.tanh(torch.stack(mapped, 1)).view_as(end)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps at once: every input is known."""
-        words = self.dropout(self.target(padded_ids(target)))
+        words = self.dropout(self.target(target.padded_ids))
         x = words
         if self.config.context == "every":
             context = memory.sentence["context"][:, None].expand(-1, words.shape[1], -1)
@@ -83,12 +83,12 @@ class RNNModel(Model):
         states, _ = self.decoder(x, memory.sentence["start"])
         if self.config.context == "every":
             states = maxout(self.deep(torch.cat([states, x], -1)))
-        return unpadded(self.dropout(states), target), {}
+        return target.unpad(self.dropout(states)), {}
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """The state before the first step. There is no attention, and so no coverage."""
         sentence = {"context": memory.sentence["context"]}
-        return State(sentence, {"state": repeated(memory.sentence["start"], rows)}, rows)
+        return State(sentence, {"state": repeat_rows(memory.sentence["start"], rows)}, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """One word of every row."""
@@ -100,16 +100,3 @@ class RNNModel(Model):
         if self.config.context == "every":
             hidden = maxout(self.deep(torch.cat([hidden, x], -1)))
         return self.output(self.dropout(hidden)), state
-
-    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """The encoder's states as they are in memory."""
-        return memory.states
-
-    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """h of the top layer."""
-        return state.row["state"][:, -1, 0]
-
-    @property
-    def reads_backwards(self) -> bool:
-        """As its configuration says."""
-        return self.config.reverse

@@ -22,31 +22,26 @@ own (`kernels/recurrence/rnnsearch`); everything else, and whoever watches or ho
 # b sentences · m source positions · n target positions · d width · g gates · p parts of a state · r rows · v vocabulary
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import Attention
 from regard.attention.cache import Prepared
 from regard.attention.score import Additive
 from regard.attention.state import State
-from regard.kernels.linear import linear as product
+from regard.kernels.linear import linear
 from regard.kernels.recurrence.rnnsearch import cpu, triton
 from regard.kernels.triton import available
-from regard.models.contract import Memory, Model, Tokens
+from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer
 from regard.models.layers.recurrent import (
-    embedding,
-    halved,
-    kept,
-    linear,
-    looked,
+    RecurrentModel,
+    attend_rows,
+    can_bypass,
+    make_linear,
+    make_readout,
     maxout,
-    padded_ids,
-    prepared,
-    readout,
-    repeated,
-    unpadded,
-    unwatched,
-    whole,
+    repeat_rows,
+    to_autocast_dtype,
 )
 from regard.models.rnnsearch.config import RNNSearchConfig
 
@@ -55,39 +50,39 @@ __all__ = ["RNNSearchModel"]
 WHOLE = (torch.float32, torch.float64)
 
 
-class RNNSearchModel(Model):
+class RNNSearchModel(RecurrentModel):
     """Bidirectional annotations, additive attention from the previous state, deep output with maxout."""
 
     def __init__(self, config: RNNSearchConfig, source: int, target: int):
         super().__init__()
         self.config = config
         size, words = config.size, config.embedding
-        self.source, self.target = embedding(source, words), embedding(target, words)
+        self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
         self.encoder = Bidirectional(
             config.cell, words, size, config.layers, config.dropout, nonlinearity=config.nonlinearity
         )
-        self.begin = linear(size, PARTS[config.cell] * size)
+        self.begin = make_linear(size, PARTS[config.cell] * size)
         self.attention = Attention(Additive(size, 2 * size, config.hidden))
         self.cell = Layer(config.cell, words + 2 * size, size, config.nonlinearity)
-        self.deep = linear(size + words + 2 * size, 2 * config.maxout)
+        self.deep = make_linear(size + words + 2 * size, 2 * config.maxout)
         self.dropout = Dropout(config.dropout)
-        self.readout = readout(config.maxout, target)
+        self.readout = make_readout(config.maxout, target)
 
     def encode(self, source: Tokens) -> Memory:
         """Annotations, and the decoder's first state."""
         lengths = source.lengths
-        annotations = self.encoder(self.dropout(halved(self.source(padded_ids(source)))), lengths)
+        annotations = self.encoder(self.dropout(to_autocast_dtype(self.source(source.padded_ids))), lengths)
         backwards = annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
         start = torch.tanh(self.begin(backwards)).unflatten(-1, (-1, self.config.size))
-        return Memory(unpadded(annotations, source), source.span, {"start": start})
+        return Memory(source.unpad(annotations), source.span, {"start": start})
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps, one after the other where they must be."""
-        words = self.dropout(halved(self.target(padded_ids(target))))
-        states, contexts, extra = self.recur(words, prepared(self.attention, memory), memory)
+        words = self.dropout(to_autocast_dtype(self.target(target.padded_ids)))
+        states, contexts, extra = self.recur(words, memory.prepare(self.attention), memory)
         if self.config.output == "previous":
             states = torch.cat([memory.sentence["start"][:, :1, :], states[:, :-1]], 1)
-        return unpadded(self.read(states, words, contexts), target), extra
+        return target.unpad(self.read(states, words, contexts)), extra
 
     def recur(
         self, words: Float[Tensor, "b n e"], keys: Prepared, memory: Memory
@@ -105,7 +100,7 @@ class RNNSearchModel(Model):
         return torch.stack(states, 1), torch.stack(contexts, 1), {}
 
     @property
-    def shows(self) -> bool:
+    def gives_weights(self) -> bool:
         """So does the recurrence by hand, which has the weights anyway."""
         return self.by_hand(self.readout.weight)
 
@@ -115,7 +110,7 @@ class RNNSearchModel(Model):
             self.config.cell in ("gru", "lstm")
             and (words.is_cuda or (words.dtype in WHOLE and not torch.is_autocast_enabled("cpu")))
             and not torch.compiler.is_compiling()
-            and unwatched(self.attention, self.cell)
+            and can_bypass(self.attention, self.cell)
         )
 
     def recur_by_hand(
@@ -124,7 +119,7 @@ class RNNSearchModel(Model):
         """The same, in float32 or float64."""
         if torch.is_autocast_enabled(words.device.type):
             with torch.autocast(words.device.type, enabled=False):
-                return self.recur_by_hand(words.float(), whole(keys), start.float())
+                return self.recur_by_hand(words.float(), keys.float(), start.float())
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
         states, contexts, weights = cpu.recur(
@@ -139,7 +134,7 @@ class RNNSearchModel(Model):
         assert keys.length is not None
         net, matrices = self.cell.net, self.matrices()
         bias = net.bias_ih_l0 + net.bias_hh_l0 if self.config.cell == "lstm" else net.bias_ih_l0
-        projected = product(words.transpose(0, 1), net.weight_ih_l0[:, : self.config.embedding], bias)
+        projected = linear(words.transpose(0, 1), net.weight_ih_l0[:, : self.config.embedding], bias)
         states, contexts, weights = triton.recur(
             projected, start.float(), keys.keys, keys.values, keys.length, *matrices
         )
@@ -166,8 +161,8 @@ class RNNSearchModel(Model):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """The state before the first step; annotations are projected once."""
-        keys = kept(prepared(self.attention, memory))
-        row = {"state": repeated(memory.sentence["start"], rows)}
+        keys = memory.prepare(self.attention).copy()
+        row = {"state": repeat_rows(memory.sentence["start"], rows)}
         if coverage:
             row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
         return State({"memory": keys}, row, rows)
@@ -175,16 +170,8 @@ class RNNSearchModel(Model):
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """One word of every row."""
         words, before = self.dropout(self.target(tokens)), state.row["state"].clone()
-        context = looked(self.attention, before[:, 0], state)
+        context = attend_rows(self.attention, before[:, 0], state)
         after, _ = self.move(self.cell.project(words), before, context)
         state.row["state"].copy_(after)
         read = before if self.config.output == "previous" else after
         return self.output(self.read(read[:, 0], words, context)), state
-
-    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """The encoder's states as they are in memory."""
-        return memory.states
-
-    def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
-        """h of the cell."""
-        return state.row["state"][:, 0]

@@ -5,11 +5,11 @@ from typing import Any, Literal
 
 from regard.config import option
 from regard.errors import ConfigError
-from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, divides
+from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, check_divisible
 
 __all__ = ["TransformerConfig"]
 
-REACHES = {"window": 8, "convolution": 1}  # how many words on each side are near, where nothing else is said
+WINDOW_RADIUS = {"window": 8, "convolution": 1}  # how many words on each side are near, where nothing else is said
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class TransformerConfig(ModelConfig):
         return 7e-4 if self.size >= 512 else None
 
     def __post_init__(self) -> None:
-        divides(self.heads, self.size)
+        check_divisible(self.heads, self.size)
         if self.mixing == "recurrence" and self.size % 2:
             raise ConfigError("size", f'{self.size} given with mixing = "recurrence", expected an even width')
-        if self.reach is not None and self.mixing not in REACHES:
+        if self.reach is not None and self.mixing not in WINDOW_RADIUS:
             raise ConfigError("reach", f'{self.reach} given with mixing = "{self.mixing}", which has no near words')
         depth = self.depth or self.size // self.heads
         if self.positions == "rotary" and depth % 2:

@@ -42,7 +42,7 @@ class Convolution(nn.Module):
 
     def forward(self, x: Float[Tensor, "*b n d"], span: Span | None = None) -> Float[Tensor, "*b n d"]:
         """All words at once; beyond the ends of a sentence there are zeros."""
-        place, length = places(x, span)
+        place, length = word_positions(x, span)
         near = []
         for step in range(-self.reach, self.reach + 1):
             there = (place + step >= 0) & (place + step < length)
@@ -69,16 +69,16 @@ class Recurrence(nn.Module):
             row, place = packed.queries
             index = within(packed.offsets, packed.longest)
             lengths = packed.offsets.diff().long()
-            states = self.both(Padded.apply(x, index, row, place), lengths)
-            unpadded: Tensor = Unpadded.apply(states, index, row, place, lengths)
+            states = self.both(PadRows.apply(x, index, row, place), lengths)
+            unpadded: Tensor = UnpadRows.apply(states, index, row, place, lengths)
             return unpadded
-        _, length = places(x, span)
+        _, length = word_positions(x, span)
         lengths = length.expand(*x.shape[:-2], 1).reshape(-1)
         made: Tensor = self.both(x.reshape(-1, *x.shape[-2:]), lengths)
         return made.view(x.shape)
 
 
-def places(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "*p"], Int[Tensor, "*l"]]:
+def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "*p"], Int[Tensor, "*l"]]:
     """Where each word stands in its sentence, and how many words that has; both broadcast to [*b n]."""
     packed, rest = split_packed(span)
     if packed is not None:
@@ -91,7 +91,7 @@ def places(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "
     return place, torch.full((1,), x.shape[-2], device=x.device)
 
 
-class Padded(torch.autograd.Function):
+class PadRows(torch.autograd.Function):
     """[t d] -> [b n d]; what fills the gaps is real but never used, so that the gradient is a choice of rows, too."""
 
     @staticmethod
@@ -105,7 +105,7 @@ class Padded(torch.autograd.Function):
         return grad[row, place], None, None, None
 
 
-class Unpadded(torch.autograd.Function):
+class UnpadRows(torch.autograd.Function):
     """[b n d] -> [t d]; gaps have no gradient."""
 
     @staticmethod

@@ -8,7 +8,6 @@ that are additive, or dot products without their scale; heads that each see a sl
 """
 
 # b sentences · m source positions · n target positions · d width · v vocabulary · r rows
-import math
 import threading
 from collections.abc import Callable
 from typing import Any, cast
@@ -19,76 +18,17 @@ from torch import Tensor, nn
 
 from regard.attention.blocks import Block, Decoder, Encoder
 from regard.attention.fused_stack import LONGEST
-from regard.attention.heads import Sliced
-from regard.attention.positions import Embedded, Sinusoidal, sinusoids
 from regard.attention.score import Additive, Dot, Score
-from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join, split_packed
-from regard.attention.watch import has_hooks
+from regard.attention.span import Alibi, Lengths, Mask, Monotonic, Span, Start, join
 from regard.errors import ArgumentError
 from regard.kernels.backends import ONE_TILE_WIDTH, VARLEN_WIDTH
-from regard.kernels.dropout.cpu import dropout
 from regard.kernels.linear import Linear
-from regard.kernels.triton import installed
 from regard.models.contract import Memory, Model, State, Tokens
-from regard.models.transformer.config import REACHES, TransformerConfig
+from regard.models.layers.embedding import Embedding, initialise
+from regard.models.transformer.config import WINDOW_RADIUS, TransformerConfig
 from regard.models.transformer.mixing import Convolution, Recurrence
 
-__all__ = ["Embedding", "TransformerModel", "initialise"]
-
-
-class Embedding(nn.Module):
-    """Token embeddings times √d, with their positions, and dropout on the sum."""
-
-    def __init__(self, vocabulary: int, size: int, positions: str, join: str, length: int, dropout: float):
-        super().__init__()
-        self.tokens = nn.Embedding(vocabulary, size)
-        self.scale, self.dropout = math.sqrt(size), dropout
-        self.positions: nn.Module | None = None
-        if positions == "sinusoidal":
-            self.positions = Sinusoidal(size, join=join)  # type: ignore[arg-type]
-        elif positions == "learned":
-            self.positions = Embedded(size, length, join=join)  # type: ignore[arg-type]
-        self.mix = nn.Linear(2 * size, size) if join == "concatenate" else None
-        nn.init.normal_(self.tokens.weight, std=size**-0.5)
-
-    def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
-        """What the blocks read."""
-        if (embedded := self.fused(ids, span, start)) is not None:
-            return embedded
-        x: Tensor = self.tokens(ids) * self.scale
-        if self.positions is not None:
-            x = self.positions(x, start=start, span=span)
-        if self.mix is not None:
-            x = self.mix(x)
-        return dropout(x, self.dropout) if self.training else x
-
-    def fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
-        """The same for sequences end to end on a GPU under autocast, in its dtype: one pass, where nobody listens."""
-        packed, rest = split_packed(span)
-        served = (
-            packed is not None
-            and not rest
-            and ids.is_cuda
-            and torch.is_autocast_enabled("cuda")
-            and not torch.compiler.is_compiling()
-            and isinstance(start, int)
-            and start == 0
-            and type(self.positions) is Sinusoidal
-            and self.mix is None
-            and type(self.tokens) is nn.Embedding
-            and self.tokens.padding_idx is None
-            and installed()
-            and not has_hooks(self)
-        )
-        if not served or packed is None:
-            return None
-        from regard.kernels.dropout.triton import draw_seed, embed
-
-        dropout = self.dropout if self.training else 0.0
-        table = sinusoids(torch.arange(packed.longest, device=ids.device), self.tokens.embedding_dim).float()
-        seed = draw_seed(ids.device) if dropout else None
-        half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
-        return embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
+__all__ = ["TransformerModel"]
 
 
 class TransformerModel(Model):
@@ -110,7 +50,7 @@ class TransformerModel(Model):
             "attention_dropout": config.attention_dropout,
             "rotary": config.positions == "rotary",
             "depth": config.depth,
-            "score": score_of(config),
+            "score": make_score(config),
             "split": config.split,
         }
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
@@ -119,7 +59,7 @@ class TransformerModel(Model):
             config.heads,
             config.layers,
             config.hidden,
-            mixing=mixing_of(config),
+            mixing=make_mixing(config),
             **shared,  # type: ignore[arg-type]
         )
         self.decoder = Decoder(config.size, config.heads, layers, config.hidden, **shared)  # type: ignore[arg-type]
@@ -144,7 +84,7 @@ class TransformerModel(Model):
         """What the encoder's words see of each other, where that is not all."""
         if self.config.mixing != "window":
             return None
-        reach, n = reach_of(self.config), source.ids.shape[-1]
+        reach, n = window_radius(self.config), source.ids.shape[-1]
         if source.ids.is_cuda and source.ids.ndim == 2 and n <= LONGEST:
             # Of few words a mask is there at once; a kernel for windows would be compiled first.
             place = torch.arange(n, device=source.ids.device)
@@ -161,11 +101,11 @@ class TransformerModel(Model):
         x = self.target(target.ids, target.span)
         # The causal mask keeps padding, which comes last, from the real positions; no other mask is needed.
         span = join(None if isinstance(target.span, Lengths) else target.span, self.bias())
-        return self.decoder(x, memory.states, span=span, memory_span=memory.seen_from(target)), {}
+        return self.decoder(x, memory.states, span=span, memory_span=memory.cross_span(target)), {}
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """Empty caches, and the memory's keys and values projected once for each block."""
-        memory = memory.padded()
+        memory = memory.pad()
         state = self.decoder.start(memory.states, size, memory.span, rows=rows)
         for part in state.row.values():
             part.alone = self.config.positions == "alibi"
@@ -203,38 +143,20 @@ class TransformerModel(Model):
         return x
 
 
-def score_of(config: TransformerConfig) -> Callable[[int], Score] | None:
+def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:
     """What makes a head's score from its width; None is the default of heads, the scaled dot product."""
     if config.score == "additive":
         return lambda width: Additive(width, width, hidden=width)
     return None if config.scaled else lambda width: Dot()
 
 
-def reach_of(config: TransformerConfig) -> int:
+def window_radius(config: TransformerConfig) -> int:
     """How many words on each side are near."""
-    return REACHES[config.mixing] if config.reach is None else config.reach
+    return WINDOW_RADIUS[config.mixing] if config.reach is None else config.reach
 
 
-def mixing_of(config: TransformerConfig) -> Callable[[], nn.Module] | None:
+def make_mixing(config: TransformerConfig) -> Callable[[], nn.Module] | None:
     """What makes an encoder block's mixing, where that is not attention."""
     if config.mixing == "convolution":
-        return lambda: Convolution(config.size, reach_of(config))
+        return lambda: Convolution(config.size, window_radius(config))
     return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None
-
-
-def initialise(model: nn.Module) -> None:
-    """Linear layers after Glorot and Bengio, no biases to begin with.
-
-    Embeddings have their own scale already, and so have recurrent cells.
-    """
-    sliced = {id(module.weight) for module in model.modules() if isinstance(module, Sliced)}
-    for name, parameter in model.named_parameters():
-        if ".both." in name:
-            continue
-        if id(parameter) in sliced:
-            for matrix in parameter.data:
-                nn.init.xavier_uniform_(matrix)
-        elif parameter.ndim > 1 and "tokens" not in name and "vectors" not in name:
-            nn.init.xavier_uniform_(parameter)
-        elif name.endswith("bias"):
-            nn.init.zeros_(parameter)

@@ -192,7 +192,11 @@ def figures(systems: Sequence[Trained], corpus: Pairs, aligned: Aligned) -> Syst
         pieces = Pieces.of(each.run, aligned)
         found = pieces.read(each.run)
         halves = pieces.read(each.run, slice(0, None, 2)), pieces.read(each.run, slice(1, None, 2))
-        plain = {one.offset: one.aer for one in found if one.head is None and one.view == each.run.aligning.nearest}
+        plain = {
+            one.offset: one.aer
+            for one in found
+            if one.head is None and one.view == each.run.aligning.alignment_attention
+        }
         rates.append((100 * plain[0], 100 * plain[1], 100 * held_out(*halves)))
         readings.append(found)
         grown.append(curve(each, pieces))
@@ -228,7 +232,7 @@ def curve(system: Trained, pieces: Pieces) -> Curve:
         if record["kind"] == "valid" and (run.folder / "checkpoints" / name).is_dir():
             then = load(run.folder, checkpoint=name, device=run.device.type)
             found = pieces.read(then)
-            plain = [each.aer for each in found if each.head is None and each.view == then.aligning.nearest]
+            plain = [each.aer for each in found if each.head is None and each.view == then.aligning.alignment_attention]
             points.append((step, float(record["bleu"]), 100 * min(plain)))
     return points
 

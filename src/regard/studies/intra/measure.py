@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 
 from regard.inspection.draw.table import show
-from regard.models.kinds import build, model_config
+from regard.models.kinds import build, read_model_config
 from regard.studies.corpora.sentences import Sentences
 from regard.studies.difference import Apart, apart
 from regard.studies.seed_statistics import Spread, spread
@@ -95,7 +95,7 @@ def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int
     """How many a model has; nothing is drawn for it."""
     target = labels if job == "classify" else pieces
     with torch.device("meta"):
-        made = build("lstmn", model_config({**model, "job": job}), pieces, target)
+        made = build("lstmn", read_model_config({**model, "job": job}), pieces, target)
     return sum(parameter.numel() for parameter in made.parameters())
 
 

@@ -176,6 +176,8 @@ def error_rates(system: Trained, aligned: Aligned) -> tuple[float, float]:
     sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
     readings = score_heads(run.aligning, run.tokenizers, list(zip(*sides, strict=True)), aligned.gold)
     rates = {
-        each.offset: 100 * each.aer for each in readings if each.head is None and each.view == run.aligning.nearest
+        each.offset: 100 * each.aer
+        for each in readings
+        if each.head is None and each.view == run.aligning.alignment_attention
     }
     return rates[0], rates[1]

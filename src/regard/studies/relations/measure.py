@@ -67,7 +67,7 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
         tables = {side: arrays([known[side][number] for number in part.pairs], size_of(part, side)) for side in SIDES}
         for view in part.looks:
             side = view.split(".")[0]
-            if side not in SIDES or view in model.crossings:
+            if side not in SIDES or view in model.cross_attentions:
                 continue
             for number, right in enumerate(right_of(part, view, side, *tables[side])):
                 key = view, number

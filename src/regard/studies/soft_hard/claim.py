@@ -150,7 +150,7 @@ def figures_of(system: Trained, gallery: Gallery) -> dict[str, float]:
     """What a system says, and where it looks."""
     run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
     found = scored(run.caption(gallery.pixels, beam=BEAM), gallery.references)
-    if not run.model.crossings:
+    if not run.model.cross_attentions:
         return found
     tokenizer, texts = run.tokenizers.target, [given[0] for given in gallery.references]
     spread = concentration(run.model, tokenizer, pixels, texts)

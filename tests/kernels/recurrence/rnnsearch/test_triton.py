@@ -69,7 +69,7 @@ def test_what_is_beyond_a_length_is_never_read():
 
 def test_the_matrix_of_a_gru_keeps_state_and_context_apart():
     recurrent, read = torch.randn(6, 2), torch.randn(6, 3)
-    both = triton.joined(recurrent, read)
+    both = triton.join_matrices(recurrent, read)
     s, c = torch.randn(2), torch.randn(3)
     r, z, inner, proposed = (both @ torch.cat([s, c])).split(2)
     torch.testing.assert_close(torch.cat([r, z]), (recurrent @ s + read @ c)[:4])

@@ -36,7 +36,7 @@ def test_it_is_the_loop(cell, half, tolerance):
     model, source, target = drawn(cell)
     found, extra = loss(model, source, target, half)
     assert extra["weights"].shape == (9, 11, 13)
-    assert model.shows
+    assert model.gives_weights
     hook = model.attention.register_forward_hook(lambda *_: None)
     wanted, extra = loss(model, source, target, False)
     hook.remove()

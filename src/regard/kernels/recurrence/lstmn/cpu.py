@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Asking", "glance", "inter", "intra"]
+__all__ = ["ScoreWeights", "read_tapes", "read_source", "run_tapes"]
 
 into_sigmoid = torch.ops.aten.sigmoid_backward.grad_input
 into_tanh = torch.ops.aten.tanh_backward.grad_input
@@ -28,7 +28,7 @@ SLOPE = 4  # of tanh(x) = 2σ(2x) - 1, where σ(2x) has 1
 
 
 @dataclass(frozen=True, eq=False)
-class Asking:
+class ScoreWeights:
     """The parameters of an additive score beside what x_t gives: of the last summary, of an entry, and v."""
 
     summary: Float[Tensor, "h d"]
@@ -37,12 +37,12 @@ class Asking:
     vector: Float[Tensor, " h"]
 
 
-def intra(
+def run_tapes(
     projected: Float[Tensor, "n b g"],
     recurrent: Float[Tensor, "g d"],
     added: Float[Tensor, "n b d"] | None = None,
     asked: Float[Tensor, "n b h"] | None = None,
-    asking: Asking | None = None,
+    asking: ScoreWeights | None = None,
 ) -> Float[Tensor, "n b dd"]:
     """The tapes [h_t; c_t] of n steps.
 
@@ -50,11 +50,11 @@ def intra(
     from the tapes; `added` goes into c_t, `asked` is W_x x_t. Without `asking` a step reads the entry before it.
     """
     parts = (None,) * 4 if asking is None else (asking.summary, asking.entry, asking.bias, asking.vector)
-    tapes: Tensor = Intra.apply(projected, recurrent, added, asked, *parts)
+    tapes: Tensor = RunTapes.apply(projected, recurrent, added, asked, *parts)
     return tapes
 
 
-def inter(
+def read_source(
     asked: Float[Tensor, "n b h"],
     keys: Float[Tensor, "b m h"],
     values: Float[Tensor, "b m dv"],
@@ -66,11 +66,11 @@ def inter(
 
     `keys` are W γ_j + b, and `there` says which of them exist.
     """
-    reads: Tensor = Inter.apply(asked, keys, values, there, summary, vector)
+    reads: Tensor = ReadSource.apply(asked, keys, values, there, summary, vector)
     return reads
 
 
-def glance(
+def read_tapes(
     asked: Float[Tensor, "r h"],
     keys: Float[Tensor, "r m h"],
     values: Float[Tensor, "r m dd"],
@@ -94,13 +94,13 @@ def glance(
         torch.mv(hidden.view(-1, len(vector)), vector, out=found[first : first + BLOCK].view(-1))
     found = found.T.contiguous()
     if least == most:
-        return weighed(torch.softmax(found, -1), values)
+        return sum_values(torch.softmax(found, -1), values)
     there = torch.arange(most, device=found.device) < length[:, None]
     found.masked_fill_(~there, torch.finfo(found.dtype).min)
-    return weighed(torch.softmax(found, -1).mul_(there), values)
+    return sum_values(torch.softmax(found, -1).mul_(there), values)
 
 
-def move(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, shown: Tensor) -> Tensor:
+def step_lstm(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, shown: Tensor) -> Tensor:
     """An LSTM's step from the gates' sums [b g] and what was read [b dd].
 
     The gates are written over; an entry of both tapes is written, [b dd], and what is shown of the memory, tanh(c).
@@ -121,13 +121,15 @@ def move(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, shown
 # ---- additive scores over a block of keys
 
 
-def scores(keys: Tensor, query: Tensor, vector: Tensor, room: Tensor) -> Tensor:
+def score_keys(keys: Tensor, query: Tensor, vector: Tensor, room: Tensor) -> Tensor:
     """vᵀσ(k_i + q): [m b h] and [b h] to [b m]. `room` is written."""
     hidden = torch.add(keys, query, out=room[: len(keys)]).sigmoid_()
     return torch.mv(hidden.view(-1, hidden.shape[-1]), vector).view(hidden.shape[:2]).T.contiguous()
 
 
-def unscore(keys: Tensor, query: Tensor, by_scores: Tensor, room: Tensor, by_keys: Tensor, by_vector: Tensor) -> Tensor:
+def score_keys_backward(
+    keys: Tensor, query: Tensor, by_scores: Tensor, room: Tensor, by_keys: Tensor, by_vector: Tensor
+) -> Tensor:
     """Adds what a score's gradient [m b] gives to keys and v; returns what it gives to the query, v still to come."""
     hidden, slope = room[0, : len(keys)], room[1, : len(keys)]
     torch.add(keys, query, out=hidden).sigmoid_()
@@ -137,18 +139,18 @@ def unscore(keys: Tensor, query: Tensor, by_scores: Tensor, room: Tensor, by_key
     return slope.sum(0)
 
 
-def weighed(weights: Tensor, values: Tensor) -> Tensor:
+def sum_values(weights: Tensor, values: Tensor) -> Tensor:
     """Σ_i a_i v_i: [b m] and [m b dv] to [b dv]."""
     return torch.bmm(weights.contiguous()[:, None], values.transpose(0, 1))[:, 0]
 
 
-def unweighed(by_read: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+def sum_values_backward(by_read: Tensor, values: Tensor, weights: Tensor) -> Tensor:
     """What each score is worth to what was read: [b dv], [m b dv] and [b m] to [m b]."""
     by_weights = torch.bmm(values.transpose(0, 1), by_read[..., None])[..., 0]
     return torch.ops.aten._softmax_backward_data(by_weights, weights.contiguous(), -1, weights.dtype).T
 
 
-def rows(x: Tensor) -> Tensor:
+def flatten_steps(x: Tensor) -> Tensor:
     """All steps of all sentences, one below the other."""
     return x.flatten(0, 1)
 
@@ -156,7 +158,7 @@ def rows(x: Tensor) -> Tensor:
 # ---- the cell
 
 
-class Intra(torch.autograd.Function):
+class RunTapes(torch.autograd.Function):
     """All steps of a layer."""
 
     @staticmethod
@@ -189,11 +191,11 @@ class Intra(torch.autograd.Function):
                 read.copy_(tapes[t - 1])
             else:
                 torch.addmm(doubled[t], reads[t - 1, :, :d], summary_2.T, out=queries[t])
-                a = torch.softmax(scores(keys[:t], queries[t], vector_2, room), -1)
+                a = torch.softmax(score_keys(keys[:t], queries[t], vector_2, room), -1)
                 weights[t, :, :t] = a
-                read.copy_(weighed(a, tapes[:t]))
+                read.copy_(sum_values(a, tapes[:t]))
             torch.addmm(projected[t], read[:, :d], recurrent.T, out=gate)
-            move(gate, read, None if added is None else added[t], tape, shown[t])
+            step_lstm(gate, read, None if added is None else added[t], tape, shown[t])
             if keys is not None:
                 torch.addmm(bias_2, tape[:, :d], entry_2.T, out=keys[t])
         ctx.save_for_backward(tapes, reads, gates, shown, keys, queries, weights, recurrent, summary, entry, vector)
@@ -216,7 +218,7 @@ class Intra(torch.autograd.Function):
         for t in range(n - 1, -1, -1):
             tape_by, read, d_gate, d_read = d_tapes[t].clone(), reads[t], d_gates[t], d_reads[t]
             if t + 1 < n:
-                tape_by += d_reads[t + 1] if keys is None else weighed(weights[t + 1 :, :, t].T, d_reads[t + 1 :])
+                tape_by += d_reads[t + 1] if keys is None else sum_values(weights[t + 1 :, :, t].T, d_reads[t + 1 :])
             dh, dc = tape_by.split(d, -1)
             if keys is not None:
                 dh.addmm_(d_keys[t], sloped_entry)
@@ -238,23 +240,23 @@ class Intra(torch.autograd.Function):
                 d_read[:, :d] = torch.mm(d_gate, recurrent)
             # what it looked at
             if keys is not None and t:
-                by_scores = unweighed(d_read, tapes[:t], weights[t, :, :t])
-                d_queries[t] = unscore(keys[:t], queries[t], by_scores, room, d_keys[:t], d_vector)
-        before = rows(reads[..., :d])
-        d_recurrent = rows(d_gates).T @ before
+                by_scores = sum_values_backward(d_read, tapes[:t], weights[t, :, :t])
+                d_queries[t] = score_keys_backward(keys[:t], queries[t], by_scores, room, d_keys[:t], d_vector)
+        before = flatten_steps(reads[..., :d])
+        d_recurrent = flatten_steps(d_gates).T @ before
         if keys is None:
             return d_gates, d_recurrent, d_added, *(None,) * 5
         d_queries *= slope
         d_keys *= slope
-        d_summary = rows(d_queries[1:]).T @ rows(reads[:-1, :, :d])
-        d_entry = rows(d_keys).T @ rows(tapes[..., :d])
-        return d_gates, d_recurrent, d_added, d_queries, d_summary, d_entry, rows(d_keys).sum(0), d_vector * 2
+        d_summary = flatten_steps(d_queries[1:]).T @ flatten_steps(reads[:-1, :, :d])
+        d_entry = flatten_steps(d_keys).T @ flatten_steps(tapes[..., :d])
+        return d_gates, d_recurrent, d_added, d_queries, d_summary, d_entry, flatten_steps(d_keys).sum(0), d_vector * 2
 
 
 # ---- the source
 
 
-class Inter(torch.autograd.Function):
+class ReadSource(torch.autograd.Function):
     """All steps of a decoder's attention."""
 
     @staticmethod
@@ -271,8 +273,8 @@ class Inter(torch.autograd.Function):
             if t:
                 queries[t].addmm_(reads[t - 1, :, :d], summary_2.T)
             # Where a sentence is empty the softmax is even, and must weigh nothing.
-            weights[t] = torch.softmax(scores(keys, queries[t], vector_2, room).add_(shut), -1).mul_(mask)
-            reads[t] = weighed(weights[t], values)
+            weights[t] = torch.softmax(score_keys(keys, queries[t], vector_2, room).add_(shut), -1).mul_(mask)
+            reads[t] = sum_values(weights[t], values)
         ctx.save_for_backward(reads, weights, queries, keys, values, summary, vector)
         return reads
 
@@ -288,9 +290,9 @@ class Inter(torch.autograd.Function):
         for t in range(n - 1, -1, -1):
             if t + 1 < n:
                 d_reads[t, :, :d].addmm_(d_queries[t + 1], sloped_summary)
-            by_scores = unweighed(d_reads[t], values, weights[t])
-            d_queries[t] = unscore(keys, queries[t], by_scores, room, d_keys, d_vector)
+            by_scores = sum_values_backward(d_reads[t], values, weights[t])
+            d_queries[t] = score_keys_backward(keys, queries[t], by_scores, room, d_keys, d_vector)
         d_queries *= slope
-        d_summary = rows(d_queries[1:]).T @ rows(reads[:-1, :, :d])
+        d_summary = flatten_steps(d_queries[1:]).T @ flatten_steps(reads[:-1, :, :d])
         d_values = torch.bmm(weights.permute(1, 2, 0), d_reads.transpose(0, 1))
         return d_queries, (d_keys * slope).transpose(0, 1), d_values, None, d_summary, d_vector * 2

@@ -97,7 +97,7 @@ class Recurrence(torch.autograd.Function):
                 opened, forget, proposed, shown = gate.split(d, -1)
                 proposed.mul_(2).sub_(1)
                 torch.mul(opened, proposed, out=inner[:, i + 1]).addcmul_(forget, inner[:, i])
-                torch.mul(bent(inner[:, i + 1]), shown, out=states[:, i + 1])
+                torch.mul(tanh_by_sigmoid(inner[:, i + 1]), shown, out=states[:, i + 1])
                 continue
             torch.add(summed[:, : 2 * d], from_state[:, : 2 * d], out=gate[:, : 2 * d]).sigmoid_()
             r, z, proposed = gate.split(d, -1)
@@ -128,10 +128,10 @@ class Recurrence(torch.autograd.Function):
             s, a = states[:, i], weights[:, i]
             step, from_state = into[:, i], out_of[:, i]
             if lstm:
-                cell = d_lstm(gates[:, i], inner[:, i], inner[:, i + 1], ds, cell, step)
+                cell = lstm_backward(gates[:, i], inner[:, i], inner[:, i + 1], ds, cell, step)
                 from_state[:, :g], passed = step, None
             else:
-                passed = d_gru(gates[:, i], s, inner[:, i], ds, step, from_state)
+                passed = gru_backward(gates[:, i], s, inner[:, i], ds, step, from_state)
             # the context, its weights and its scores
             dc = torch.addmm(d_contexts[:, i], step, read)
             read_of[:, i] = dc
@@ -164,12 +164,12 @@ class Recurrence(torch.autograd.Function):
         )
 
 
-def bent(x: Tensor) -> Tensor:
+def tanh_by_sigmoid(x: Tensor) -> Tensor:
     """tanh."""
     return x.mul(2).sigmoid_().mul_(2).sub_(1)
 
 
-def d_gru(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, step: Tensor, from_state: Tensor) -> Tensor:
+def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, step: Tensor, from_state: Tensor) -> Tensor:
     """h' = proposed + z (h - proposed), proposed = tanh(x + r u), u the recurrent part.
 
     Writes the gradients of x and of the recurrent part; gives that of h past both, in place of the gradient of h'.
@@ -186,11 +186,11 @@ def d_gru(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, step: Tensor, fro
     return ds.mul_(z)
 
 
-def d_lstm(gates: Tensor, before: Tensor, after: Tensor, ds: Tensor, cell: Tensor, step: Tensor) -> Tensor:
+def lstm_backward(gates: Tensor, before: Tensor, after: Tensor, ds: Tensor, cell: Tensor, step: Tensor) -> Tensor:
     """c' = f c + i proposed, h' = o tanh(c'). Writes the gradients of the gates, and gives that of c."""
     opened, forget, proposed, shown = gates.chunk(4, -1)
     d = opened.shape[-1]
-    curved = bent(after)
+    curved = tanh_by_sigmoid(after)
     cell = cell + torch.ops.aten.tanh_backward(ds * shown, curved)
     step[:, :d] = torch.ops.aten.sigmoid_backward(cell * proposed, opened)
     step[:, d : 2 * d] = torch.ops.aten.sigmoid_backward(cell * before, forget)

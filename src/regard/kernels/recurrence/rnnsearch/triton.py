@@ -68,7 +68,12 @@ class Recurrence(torch.autograd.Function):
 
         (n, b, g), (_, m, h), (d, dv) = projected.shape, keys.shape, (start.shape[-1], values.shape[-1])
         half, new = projected.dtype, projected.new_empty
-        keys, values, query, both = keys.to(half), values.to(half), query.to(half), joined(recurrent, read).to(half)
+        keys, values, query, both = (
+            keys.to(half),
+            values.to(half),
+            query.to(half),
+            join_matrices(recurrent, read).to(half),
+        )
         seen = new(n + 1, b, d + dv)  # at step i the state before it, and the context it reads
         states, contexts = seen[..., :d], seen[..., d:]
         kept = new(n + 1, b, d, dtype=torch.float32)  # an LSTM's cells, or a GRU's states
@@ -148,7 +153,7 @@ class Recurrence(torch.autograd.Function):
         return d_projected, d_start, d_keys, d_values, None, d_query, d_vector, d_context, d_recurrent, d_bias
 
 
-def joined(recurrent: Float[Tensor, "g d"], read: Float[Tensor, "g dv"]) -> Float[Tensor, "gg e"]:
+def join_matrices(recurrent: Float[Tensor, "g d"], read: Float[Tensor, "g dv"]) -> Float[Tensor, "gg e"]:
     """The matrix that [s; c] meets: four blocks of rows.
 
     The third of a GRU reads the state alone, as its reset gate multiplies that before the rest is added, and the fourth

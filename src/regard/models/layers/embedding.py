@@ -1,0 +1,90 @@
+"""Token embeddings with their positions, and the first parameters of a stack of blocks."""
+
+# b sentences · n positions · d width
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.heads import Sliced
+from regard.attention.positions import Embedded, Sinusoidal, sinusoids
+from regard.attention.span import Span, Start, split_packed
+from regard.attention.watch import has_hooks
+from regard.kernels.dropout.cpu import dropout
+from regard.kernels.triton import installed
+
+__all__ = ["Embedding", "initialise"]
+
+
+class Embedding(nn.Module):
+    """Token embeddings times √d, with their positions, and dropout on the sum."""
+
+    def __init__(self, vocabulary: int, size: int, positions: str, join: str, length: int, dropout: float):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, size)
+        self.scale, self.dropout = math.sqrt(size), dropout
+        self.positions: nn.Module | None = None
+        if positions == "sinusoidal":
+            self.positions = Sinusoidal(size, join=join)  # type: ignore[arg-type]
+        elif positions == "learned":
+            self.positions = Embedded(size, length, join=join)  # type: ignore[arg-type]
+        self.mix = nn.Linear(2 * size, size) if join == "concatenate" else None
+        nn.init.normal_(self.tokens.weight, std=size**-0.5)
+
+    def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
+        """What the blocks read."""
+        if (embedded := self.fused(ids, span, start)) is not None:
+            return embedded
+        x: Tensor = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            x = self.positions(x, start=start, span=span)
+        if self.mix is not None:
+            x = self.mix(x)
+        return dropout(x, self.dropout) if self.training else x
+
+    def fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
+        """The same for sequences end to end on a GPU under autocast, in its dtype: one pass, where nobody listens."""
+        packed, rest = split_packed(span)
+        served = (
+            packed is not None
+            and not rest
+            and ids.is_cuda
+            and torch.is_autocast_enabled("cuda")
+            and not torch.compiler.is_compiling()
+            and isinstance(start, int)
+            and start == 0
+            and type(self.positions) is Sinusoidal
+            and self.mix is None
+            and type(self.tokens) is nn.Embedding
+            and self.tokens.padding_idx is None
+            and installed()
+            and not has_hooks(self)
+        )
+        if not served or packed is None:
+            return None
+        from regard.kernels.dropout.triton import draw_seed, embed
+
+        dropout = self.dropout if self.training else 0.0
+        table = sinusoids(torch.arange(packed.longest, device=ids.device), self.tokens.embedding_dim).float()
+        seed = draw_seed(ids.device) if dropout else None
+        half, place = torch.get_autocast_dtype("cuda"), packed.to(ids.device).queries[1]
+        return embed(ids, self.tokens.weight, self.scale, place, dropout, seed, table=table, dtype=half)
+
+
+def initialise(model: nn.Module) -> None:
+    """Linear layers after Glorot and Bengio, no biases to begin with.
+
+    Embeddings have their own scale already, and so have recurrent cells.
+    """
+    sliced = {id(module.weight) for module in model.modules() if isinstance(module, Sliced)}
+    for name, parameter in model.named_parameters():
+        if ".both." in name:
+            continue
+        if id(parameter) in sliced:
+            for matrix in parameter.data:
+                nn.init.xavier_uniform_(matrix)
+        elif parameter.ndim > 1 and "tokens" not in name and "vectors" not in name:
+            nn.init.xavier_uniform_(parameter)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
