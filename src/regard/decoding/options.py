@@ -13,30 +13,39 @@ __all__ = ["GREEDY", "Options"]
 class Options:
     """Greedy, beam or sampling, and what an output may look like."""
 
-    beam: int = option(5, "hypotheses a sentence; 1 is greedy search", least=1, most=10_000)
-    nbest: int = option(1, "outputs a sentence, at most the beam; of sampling, any number", least=1, most=10_000)
-    length_penalty: float = option(0.6, "GNMT's α: log P is divided by ((5 + length) / 6)^α", least=0, most=10)
+    beam: int = option(5, "number of hypotheses (beam size); 1 is greedy search", least=1, most=10_000)
+    nbest: int = option(
+        1, "number of outputs for each input, at most the beam; with sampling, any number", least=1, most=10_000
+    )
+    length_penalty: float = option(
+        0.6, "length penalty, GNMT's α: log P is divided by ((5 + length) / 6)^α", least=0, most=10
+    )
     coverage_penalty: float = option(
-        0.0, "GNMT's β: what an output loses for source words it did not look at", least=0, most=1000
+        0.0, "coverage penalty, GNMT's β: what an output loses for source words it did not look at", least=0, most=1000
     )
-    shortest: int = option(0, "tokens of an output at least", least=0, most=1_048_576)
+    shortest: int = option(0, "minimum number of tokens in an output", least=0, most=1_048_576)
     longest: int | None = option(
-        None, "tokens of an output at most; default: twice its source's and twenty more", least=0, most=1_048_576
+        None,
+        "maximum number of tokens in an output; default: twice its source's and twenty more",
+        least=0,
+        most=1_048_576,
     )
-    no_repeat: int = option(0, "n-grams of this many tokens are said once; 0: as often as it likes", least=0, most=1000)
-    groups: int = option(1, "groups of a diverse beam", least=1, most=10_000)
+    no_repeat: int = option(0, "size of n-grams that an output may not repeat; 0: none", least=0, most=1000)
+    groups: int = option(1, "number of groups of a diverse beam search", least=1, most=10_000)
     diversity: float = option(
-        0.5, "what a group pays for a token that an earlier group just said", least=0, most=1_000_000
+        0.5, "penalty for a token that an earlier group has chosen at the same step", least=0, most=1_000_000
     )
-    sample: bool = option(False, "draw each token at random in place of searching")
-    temperature: float = option(1.0, "of sampling: below 1 likely tokens are drawn more often", above=0, most=1_000_000)
-    top_k: int = option(0, "of sampling: only the likeliest k tokens; 0: all", least=0, most=1_048_576)
+    sample: bool = option(False, "sample each token at random instead of searching")
+    temperature: float = option(
+        1.0, "temperature of sampling; below 1, likely tokens are sampled more often", above=0, most=1_000_000
+    )
+    top_k: int = option(0, "number of most likely tokens to sample from; 0: all", least=0, most=1_048_576)
     top_p: float = option(
-        1.0, "of sampling: only the likeliest tokens that have this probability together", above=0, most=1
+        1.0, "probability to sample from: the most likely tokens that have it together", above=0, most=1
     )
-    seed: int = option(0, "of sampling", least=0, most=2**63 - 1)
+    seed: int = option(0, "seed of sampling", least=0, most=2**63 - 1)
     precision: Literal["auto", "fp32", "bf16"] = option(
-        "auto", "of many sentences on a GPU: bf16, or fp32; auto is bf16 there, and fp32 elsewhere"
+        "auto", "number format for many sentences: bf16 or fp32; auto is bf16 on a GPU and fp32 elsewhere"
     )
 
     def __post_init__(self) -> None:

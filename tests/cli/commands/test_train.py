@@ -72,7 +72,7 @@ def test_checking_trains_nothing(tmp_path, config):
         (("--source", "a.txt"), "data.target: missing, as source is given"),
         (("--source", "a.txt", "--target", "b.txt", "--out", "RUN"), "a.txt: no such file"),
         (("--resume", "NONE"), "NONE: not a run folder, it has no config.toml"),
-        (("CONFIG", "--resume", "NONE"), "--resume: goes on with the run's own configuration"),
+        (("CONFIG", "--resume", "NONE"), "--resume: the run's own configuration is used"),
         (("CONFIG", "--from", "NONE", "--out", "RUN"), "NONE: not a run folder, it has no config.toml"),
         (("CONFIG", "--out", "CONFIG"), ""),
         (("CONFIG", "--set", "data.builtin=copy"), "data.builtin: given beside source"),

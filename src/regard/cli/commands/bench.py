@@ -16,10 +16,12 @@ NAMES = ("attention", "training", "decoding", "lstmn")
 
 def bench(
     name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
-    rounds: Annotated[int, number_option("Interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
-    threads: Annotated[int, number_option("CPU threads.", least=1, most=most_threads())] = 2,
-    device: Annotated[str, typer.Option(help="cpu, or cuda where there are figures of a GPU.")] = "cpu",
-    out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file as well.")] = None,
+    rounds: Annotated[int, number_option("Number of interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
+    threads: Annotated[int, number_option("Number of CPU threads.", least=1, most=most_threads())] = 2,
+    device: Annotated[
+        str, typer.Option(help="Device to measure on: cpu, or cuda where there are figures of a GPU.")
+    ] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="JSON file to write the figures to as well.")] = None,
 ) -> None:
     """Measure speed and memory beside peers; results are compared first, and must agree.
 

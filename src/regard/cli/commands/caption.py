@@ -40,11 +40,13 @@ def caption(
     nbest: NbestOption = Options.nbest,
     out: OutOption = None,
     scores: ScoresOption = False,
-    as_json: Annotated[bool, flag_option("--json", "Write a JSON object a picture, a line each.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Write one JSON object a picture, a line each.")] = False,
     shortest: ShortestOption = Options.shortest,
     longest: Annotated[
         int | None,
-        number_option("Tokens of a caption at most; default: 60.", least=0, most=1_048_576, show_default=False),
+        number_option(
+            "Maximum number of tokens in a caption; default: 60.", least=0, most=1_048_576, show_default=False
+        ),
     ] = Options.longest,
     length_penalty: LengthPenaltyOption = Options.length_penalty,
     coverage_penalty: CoveragePenaltyOption = Options.coverage_penalty,
@@ -59,10 +61,10 @@ def caption(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Say what pictures show, with a trained run.
+    """Write captions for pictures, with a trained run.
 
-    regard caption runs/flickr8k photo.jpg writes the caption; of several pictures, or a folder, each stands behind its
-    path and a tab. One that cannot be read is named on standard error and left out.
+    regard caption runs/flickr8k photo.jpg writes the caption; of several pictures, or a folder, each follows its path
+    and a tab. A picture that cannot be read is named on standard error and left out.
     """
     from regard.data.images.caption_files import NAMED, named, pictures_in
     from regard.decoding.processes import Processes

@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 def classify(
     run: RunArgument,
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="A document a line; or pictures, or folders of them.")
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Text file of documents, one a line; or pictures, or folders of them."),
     ] = None,
-    scores: Annotated[bool, flag_option("--scores", "Write the label's probability behind a tab.")] = False,
-    as_json: Annotated[bool, flag_option("--json", "Write a JSON object a line, with all probabilities.")] = False,
+    scores: Annotated[bool, flag_option("--scores", "Write the label's probability as well, after a tab.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Write one JSON object a line, with all probabilities.")] = False,
     out: OutOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Say which label a document has, or a picture, with a trained run.
+    """Write the label of each document or picture, with a trained run.
 
     regard classify runs/reviews texts.txt --out labels.txt writes a label a line; without a file, standard input is
-    read as it comes. Of pictures each label stands behind the path and a tab.
+    read as it comes. Of pictures each label follows the path and a tab.
     """
     from regard.io.output import check_out, open_output
 

@@ -14,7 +14,8 @@ from regard.errors import CommandError
 
 def configs(
     name: Annotated[
-        str | None, typer.Argument(help="One of them, to print it, as a start for your own.", show_default=False)
+        str | None,
+        typer.Argument(help="Name of the configuration to print, as a start for your own.", show_default=False),
     ] = None,
 ) -> None:
     """List the configurations that come with Regard, or print one.

@@ -6,23 +6,27 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import SEED, number_option, read_number
+from regard.cli.options import SEED, flag_option, number_option, read_number, text_option
 from regard.errors import CommandError
 
 MOST = 10_000_000
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="Which corpus; --list shows them.", show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)] = None,
-    count: Annotated[int, number_option("Examples for training.", least=0, most=MOST)] = 30_000,
-    valid: Annotated[int, number_option("Examples for validation.", least=0, most=MOST)] = 500,
-    test: Annotated[int, number_option("Examples for testing.", least=0, most=MOST)] = 500,
-    seed: Annotated[int, number_option("Of everything that is drawn.", least=0, most=SEED)] = 0,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the corpus; --list shows them.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, text_option("Folder to write the files to.", "--out")] = None,
+    count: Annotated[int, number_option("Number of examples for training.", least=0, most=MOST)] = 30_000,
+    valid: Annotated[int, number_option("Number of examples for validation.", least=0, most=MOST)] = 500,
+    test: Annotated[int, number_option("Number of examples for testing.", least=0, most=MOST)] = 500,
+    seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
     pair: Annotated[str, typer.Option("--pair", help="Languages of the phrasebook: en-de or en-fr.")] = "en-de",
-    set_: Annotated[list[str], typer.Option("--set", help="option=value, of the corpus; may be repeated.")] = [],  # noqa: B006
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="List the corpora with their options and exit.")] = False,
+    set_: Annotated[
+        list[str], typer.Option("--set", help="Set an option of the corpus: option=value; may be repeated.")
+    ] = [],  # noqa: B006
+    force: Annotated[bool, flag_option("--force", "Overwrite existing files.")] = False,
+    show: Annotated[bool, flag_option("--list", "List the corpora with their options and exit.")] = False,
 ) -> None:
     """Write a built-in corpus as files: sentences, gold alignments, heads; documents; pictures with captions."""
     from regard.data.builtin import CORPORA, known, options_of

@@ -4,20 +4,21 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from regard.cli.options import SEED, number_option
+from regard.cli.options import SEED, flag_option, number_option, text_option
 
 
 def demo(
-    lineage: Annotated[bool, typer.Option("--lineage", help="Train three models: why attention.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Run folder, runs/demo or runs/lineage.", show_default=False)] = None,
-    seed: Annotated[int, number_option("Of the weights and of the order of training.", least=0, most=SEED)] = 0,
+    lineage: Annotated[bool, flag_option("--lineage", "Train three models, to show what attention is for.")] = False,
+    out: Annotated[
+        Path | None,
+        text_option("Run folder to write; default: runs/demo, with --lineage runs/lineage."),
+    ] = None,
+    seed: Annotated[int, number_option("Seed of the weights and of the order of training.", least=0, most=SEED)] = 0,
     steps: Annotated[
-        int | None, number_option("Training steps.", least=1, most=1_000_000_000, show_default=False)
+        int | None, number_option("Number of training steps.", least=1, most=1_000_000_000, show_default=False)
     ] = None,
 ) -> None:
-    """Train a small Transformer from nothing on a built-in corpus, translate, and show what it looks at."""
+    """Train a small Transformer from scratch on a built-in corpus, translate, and show what it looks at."""
     from regard.demo.phrasebook import fresh
     from regard.io.output import check_link
 

@@ -1,7 +1,7 @@
 """`regard look`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -30,30 +30,37 @@ from regard.cli.options import (
 )
 from regard.decoding.options import Options
 
-if TYPE_CHECKING:
-    from regard.inspection.collect.exhibit import Exhibit
-    from regard.inspection.collect.from_run import Which
-
 FORMATS = ("html", "png", "svg", "pdf")
 
 
 def look(
     run: RunArgument,
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="text or file", help="Texts, files of them, or pictures.")
+        list[str] | None,
+        typer.Argument(metavar="text or file", help="Texts, files of texts (one a line), or pictures."),
     ] = None,
-    target: Annotated[str | None, text_option("What is said, in place of a search: a text, or a label.")] = None,
+    target: Annotated[
+        str | None, text_option("Output to show, instead of searching for one: a text, or a label.")
+    ] = None,
     out: Annotated[Path | None, text_option("File to write, or a folder; default: look.html.")] = None,
-    format: Annotated[str | None, text_option("html, png, svg or pdf; default: as --out ends.")] = None,
-    against: Annotated[str | None, text_option("Another run, shown beside this one.")] = None,
-    steps: Annotated[bool, flag_option("--steps", "Walk one word through its attention in numbers.")] = False,
-    word: Annotated[int | None, number_option("Of --steps: which word, from 1.", least=1, most=1_048_576)] = None,
-    view: Annotated[str | None, text_option("Of --steps, or a picture: which attention, by its name or title.")] = None,
-    head: Annotated[
-        int | None, number_option("Of --steps, or a picture: which of its heads, from 1.", least=1, most=1024)
+    format: Annotated[str | None, text_option("Format: html, png, svg or pdf; default: as --out ends.")] = None,
+    against: Annotated[str | None, text_option("Run folder of another model, shown beside this one.")] = None,
+    steps: Annotated[bool, flag_option("--steps", "Show one word's way through its attention in numbers.")] = False,
+    word: Annotated[
+        int | None, number_option("Word to show with --steps, counted from 1.", least=1, most=1_048_576)
     ] = None,
-    ablate: Annotated[bool, flag_option("--ablate", "Silence every head, and say what that changes.")] = False,
-    count: Annotated[int, number_option("Texts of a file, or pictures, that are shown.", least=1, most=10_000)] = 10,
+    view: Annotated[
+        str | None, text_option("Attention to show with --steps, or in a picture: its name or title.")
+    ] = None,
+    head: Annotated[
+        int | None, number_option("Head to show with --steps, or in a picture, counted from 1.", least=1, most=1024)
+    ] = None,
+    ablate: Annotated[
+        bool, flag_option("--ablate", "Silence every head in turn, and print what that changes.")
+    ] = False,
+    count: Annotated[
+        int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
+    ] = 10,
     beam: BeamOption = Options.beam,
     shortest: ShortestOption = Options.shortest,
     longest: LongestOption = Options.longest,
@@ -76,18 +83,20 @@ def look(
     """
     from regard.decoding.translate_file import search_options
     from regard.errors import CommandError
-    from regard.inspection.draw.output_paths import OutputPaths
+    from regard.inspection.draw.files import OutputPaths, write_exhibit
 
     options = search_options({name: value for name, value in locals().items() if name in SEARCH})
-    where = OutputPaths.of(out, format, FORMATS)
-    page = where.format == "html"
+    paths = OutputPaths.parse(out, format, FORMATS)
+    page = paths.format == "html"
     for name, value in (("--word", word), ("--view", view), ("--head", head)):
         if value is not None and not steps and (page or name == "--word"):
-            raise CommandError(f"{name}: {value} given without --steps, which it is of")
+            raise CommandError(f"{name}: {value} given without --steps; add --steps")
         if isinstance(value, int) and value < 1:
             raise CommandError(f"{name}: {value} given, expected 1 or more")
     if steps and not page:
-        raise CommandError(f"--steps: given with {where.format}, and only a page shows them")
+        raise CommandError(
+            f"--steps: given with {paths.format}, which cannot show them; write a page, such as look.html"
+        )
 
     from regard.decoding.processes import Processes
     from regard.inspection.collect.ablation import ablation_table
@@ -102,24 +111,11 @@ def look(
         raise CommandError(
             f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
         )
-    found = read_inputs(opened, items or [], count, print_message)
+    inputs = read_inputs(opened, items or [], count, print_message)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
-    for item, path in zip(found, where.paths(len(found), found), strict=True):
+    for item, path in zip(inputs, paths.list_paths(len(inputs), inputs), strict=True):
         exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, ablate=ablate, **options)
         beside = None if other is None else exhibit_of(other, item, target=target, **options)
         if exhibit.ablation is not None:
             print(ablation_table(exhibit.ablation, exhibit.views))
-        print(drawn(exhibit, beside, path, which))
-
-
-def drawn(exhibit: "Exhibit", beside: "Exhibit | None", path: Path, which: "Which") -> Path:
-    """Write the page, or the picture of one view, and say where."""
-    from regard import inspection
-    from regard.inspection.collect.walk import find_view
-
-    if path.suffix == ".html":
-        return inspection.page(exhibit, against=beside).save(path)
-    view = None if which.view is None else find_view(exhibit.views, which.view).name
-    if exhibit.ablation is not None:
-        view = "ablation"
-    return inspection.save(inspection.picture(exhibit, view=view, head=which.head, against=beside), path)
+        print(write_exhibit(exhibit, path, against=beside, view=view, head=which.head))

@@ -12,7 +12,9 @@ from regard.errors import CommandError
 
 
 def models(
-    kind: Annotated[str | None, typer.Argument(help="A kind, to see its options.", show_default=False)] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="Kind of model to show the options of.", show_default=False)
+    ] = None,
 ) -> None:
     """List the kinds of models, their papers and their options."""
     from regard.config import suggestion

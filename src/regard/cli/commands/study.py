@@ -7,28 +7,34 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import SEED, number_option
+from regard.cli.options import SEED, flag_option, number_option
 from regard.errors import CommandError
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="Which study; --list shows them.", show_default=False)] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the pages.")] = Path("studies"),
-    seed: Annotated[int, number_option("Of everything that is drawn.", least=0, most=SEED)] = 0,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the study; --list shows them.", show_default=False)
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write the pages to.")] = Path("studies"),
+    seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", help="Of what is trained, as in 0,1,2; default: 0, and 0,1,2 without --quick."),
+        typer.Option("--seeds", help="Seeds of what is trained, as in 0,1,2; default: 0,1,2, and with --quick 0."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Folder of real corpora; without it what is built in is taken.")
+        Path | None, typer.Option("--data", help="Folder of real corpora; default: the built-in ones.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="For training: cpu, cuda, mps (Apple), or auto.")] = "auto",
-    jobs: Annotated[int, number_option("Systems that are trained at the same time.", least=1, most=256)] = 1,
-    untrained: Annotated[bool, typer.Option("--untrained", help="Only what is measured without training.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, or a short training, for a first look.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
+    device: Annotated[
+        str, typer.Option("--device", help="Device to train on: cpu, cuda, mps (Apple), or auto.")
+    ] = "auto",
+    jobs: Annotated[int, number_option("Number of systems to train at the same time.", least=1, most=256)] = 1,
+    untrained: Annotated[bool, flag_option("--untrained", "Measure only what needs no training.")] = False,
+    quick: Annotated[
+        bool, flag_option("--quick", "Take fewer samples, or train for a short time, for a first look.")
+    ] = False,
+    show: Annotated[bool, flag_option("--list", "List the studies and exit.")] = False,
 ) -> None:
-    """Run a claim from the literature, and write a page with its table and its plot."""
+    """Test a claim from the literature, and write a page with its table and its plot."""
     from regard.studies import STUDIES, run
     from regard.studies.setting import Setting
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.commands.configs import find
+from regard.cli.options import flag_option, text_option
 from regard.config import assign, read
 from regard.errors import CommandError
 
@@ -14,37 +15,35 @@ from regard.errors import CommandError
 def train(
     config: Annotated[
         Path | None,
-        typer.Argument(help="A TOML configuration, yours or one that `regard configs` lists.", show_default=False),
+        typer.Argument(help="TOML configuration, yours or one that `regard configs` lists.", show_default=False),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key, such as training.steps=8000.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a key of the configuration, such as training.steps=8000; may be repeated.",
+        ),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Text to read, one sentence a line.", show_default=False)] = None,
-    target: Annotated[str | None, typer.Option(help="Its translation, line by line.", show_default=False)] = None,
-    valid_source: Annotated[str | None, typer.Option(help="Text for validation.", show_default=False)] = None,
-    valid_target: Annotated[str | None, typer.Option(help="Its translation.", show_default=False)] = None,
-    documents: Annotated[
-        str | None, typer.Option(help="Labelled documents: a TSV of label and text.", show_default=False)
-    ] = None,
-    valid_documents: Annotated[str | None, typer.Option(help="Documents for validation.", show_default=False)] = None,
-    images: Annotated[str | None, typer.Option(help="A folder of pictures.", show_default=False)] = None,
-    captions: Annotated[
-        str | None, typer.Option(help="What the pictures show: a TSV of picture and caption.", show_default=False)
-    ] = None,
-    valid_captions: Annotated[
-        str | None, typer.Option(help="Captions of the pictures for validation.", show_default=False)
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="What to call the pictures: a TSV of picture and label.", show_default=False)
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Kind of model: see `regard models`.", show_default=False)] = None,
-    preset: Annotated[str | None, typer.Option(help="tiny, small, base or big.", show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder to write.", show_default=False)] = None,
+    source: Annotated[str | None, text_option("Text file of sources, one sentence a line.")] = None,
+    target: Annotated[str | None, text_option("Text file of their translations, line by line.")] = None,
+    valid_source: Annotated[str | None, text_option("Text file of sources for validation.")] = None,
+    valid_target: Annotated[str | None, text_option("Text file of their translations.")] = None,
+    documents: Annotated[str | None, text_option("TSV file of labelled documents: label and text.")] = None,
+    valid_documents: Annotated[str | None, text_option("TSV file of labelled documents for validation.")] = None,
+    images: Annotated[str | None, text_option("Folder of pictures.")] = None,
+    captions: Annotated[str | None, text_option("TSV file of captions: picture and caption.")] = None,
+    valid_captions: Annotated[str | None, text_option("TSV file of captions for validation.")] = None,
+    labels: Annotated[str | None, text_option("TSV file of labels: picture and label.")] = None,
+    model: Annotated[str | None, text_option("Kind of model; `regard models` lists them.")] = None,
+    preset: Annotated[str | None, text_option("Preset of the model's size: tiny, small, base or big.")] = None,
+    out: Annotated[Path | None, text_option("Run folder to write.")] = None,
     base: Annotated[
-        Path | None, typer.Option("--from", help="A run to begin with: its weights and tokenizer.", show_default=False)
+        Path | None,
+        text_option("Run folder to start from: its weights and tokenizer.", "--from"),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="A run folder to go on with.", show_default=False)] = None,
-    check: Annotated[bool, typer.Option("--check", help="Read the configuration, and stop there.")] = False,
+    resume: Annotated[Path | None, text_option("Run folder to resume.")] = None,
+    check: Annotated[bool, flag_option("--check", "Check the configuration and exit.")] = False,
 ) -> None:
     """Train a model into a run folder.
 
@@ -59,7 +58,7 @@ def train(
     own: dict[str, Any] = {}
     if resume is not None:
         if config is not None or out is not None or base is not None or data or model or preset:
-            raise CommandError("--resume: goes on with the run's own configuration; give only --set beside it")
+            raise CommandError("--resume: the run's own configuration is used; give only --set beside it")
         from regard.tasks.settings import without_cache
 
         own, out = read_to_resume(resume), resume
@@ -97,7 +96,7 @@ def train(
 
 
 def read_to_resume(run: Path) -> dict[str, Any]:
-    """The configuration of a run to go on with, in a folder in which nothing leads out of it."""
+    """The configuration of a run to resume, in a folder in which no link leads out of it."""
     from regard.training.folder import check_links
 
     check_links(run)

@@ -38,20 +38,25 @@ from regard.decoding.options import Options
 
 def translate(
     run: RunArgument,
-    more: Annotated[list[str] | None, typer.Argument(metavar="run or file", help="Other runs; a file to read.")] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="run or file", help="Further run folders, which make an ensemble; a text file to read."),
+    ] = None,
     beam: BeamOption = Options.beam,
     nbest: NbestOption = Options.nbest,
     out: OutOption = None,
     scores: ScoresOption = False,
     alignment: Annotated[
-        bool, flag_option("--alignment", "Write links of words, as in 0-0 1-2, behind a tab.")
+        bool, flag_option("--alignment", "Write links of words as well, as in 0-0 1-2, after a tab.")
     ] = False,
     as_json: JsonLinesOption = False,
-    split: Annotated[bool, flag_option("--split", "Translate sentence by sentence; then nothing is cut off.")] = False,
-    prefix: Annotated[str | None, text_option("A text that every output begins with.")] = None,
-    prefixes: Annotated[str | None, text_option("A file of such texts, one a line.")] = None,
+    split: Annotated[
+        bool, flag_option("--split", "Translate sentence by sentence, so that nothing is cut off.")
+    ] = False,
+    prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
+    prefixes: Annotated[str | None, text_option("Text file of such texts, one a line.")] = None,
     replace_unknown: Annotated[
-        bool, flag_option("--replace-unknown", "Put source words in place of unknown ones.")
+        bool, flag_option("--replace-unknown", "Replace unknown words by source words.")
     ] = False,
     shortest: ShortestOption = Options.shortest,
     longest: LongestOption = Options.longest,

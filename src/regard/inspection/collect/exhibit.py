@@ -4,13 +4,16 @@
 """
 
 # h heads · n rows: who looks · m columns: what is looked at
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-__all__ = ["Ablation", "Candidate", "Exhibit", "Role", "Side", "Stage", "State", "Tree", "View", "Walk"]
+from regard.errors import ArgumentError
+
+__all__ = ["Ablation", "Candidate", "Exhibit", "Role", "Side", "Stage", "State", "Tree", "View", "Walk", "find_view"]
 
 Role = Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
 
@@ -125,3 +128,13 @@ class Exhibit:
     tree: Tree | None = None
     walk: Walk | None = None
     ablation: Ablation | None = None
+
+
+def find_view(views: Sequence[View], name: str | None) -> View:
+    """The view of a name or a title; by default the last to the source, or to a memory."""
+    if name is None:
+        return next((each for each in reversed(views) if each.role in ("cross", "memory")), views[0])
+    for each in views:
+        if name == each.name or name.lower() == each.title.lower():
+            return each
+    raise ArgumentError(f"view: {name!r} given, expected one of {', '.join(each.name for each in views)}")

@@ -22,7 +22,7 @@ from regard.attention.score import Additive, Cosine, General, Location, Score
 from regard.attention.span import join
 from regard.attention.watch import CallRecord
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import Stage, View, Walk
+from regard.inspection.collect.exhibit import Stage, View, Walk, find_view
 from regard.inspection.collect.forward_pass import ForwardPass, watch_forward
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.states import states_of
@@ -90,16 +90,6 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which) -> Walk
     asked, at = call_of(forward, view.name, row)
     contexts = forward.sides["sentences"].pieces if by_sentence(forward, view) else ("context",)
     return Walk(view.name, head, row, attention_stages(asked, head, at, columns, contexts))
-
-
-def find_view(views: Sequence[View], name: str | None) -> View:
-    """The view of a name or a title; by default the last to the source, or to a memory."""
-    if name is None:
-        return next((each for each in reversed(views) if each.role in ("cross", "memory")), views[0])
-    for each in views:
-        if name == each.name or name.lower() == each.title.lower():
-            return each
-    raise ArgumentError(f"view: {name!r} given, expected one of {', '.join(each.name for each in views)}")
 
 
 def row_of(forward: ForwardPass, view: View, which: Which) -> int:

@@ -1,4 +1,4 @@
-"""Where pages and pictures go: one file, or several with numbers, or a folder of them."""
+"""Files of pages and pictures: one, or several with numbers, or a folder of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,22 +6,26 @@ from pathlib import Path
 from typing import Self
 
 from regard.errors import CommandError
+from regard.inspection.collect.exhibit import Exhibit, find_view
+from regard.inspection.draw.heatmap import save
+from regard.inspection.draw.page import page
+from regard.inspection.draw.picture import ABLATION, picture
 from regard.io.output import check_link
 
-__all__ = ["OutputPaths"]
+__all__ = ["OutputPaths", "write_exhibit"]
 
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """A place to write to, and the format."""
+    """Paths to write pages or pictures to, and their format."""
 
     out: Path
     format: str
     folder: bool = False
 
     @classmethod
-    def of(cls, out: Path | None, format: str | None, formats: Sequence[str]) -> Self:
-        """As a command was given it, checked before any work is done; the name of a file says its format.
+    def parse(cls, out: Path | None, format: str | None, formats: Sequence[str]) -> Self:
+        """Read what a person typed, checked before any work is done; the name of a file says its format.
 
         A name that ends in none of the formats is that of a folder, which is made.
         """
@@ -42,29 +46,45 @@ class OutputPaths:
             raise CommandError(f"--out: {out}: no folder {out.parent} to write it into")
         return cls(out, ending)
 
-    def paths(self, count: int, read: Sequence[str] = ()) -> list[Path]:
-        """A file each: one as it is named, several with a number. None of them is one that is read."""
+    def list_paths(self, count: int, inputs: Sequence[str] = ()) -> list[Path]:
+        """The paths of `count` files: one as it is named, several with a number. None of them may be an input."""
         if self.folder:
             try:
                 self.out.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CommandError(f"--out: {self.out}: the folder cannot be made: {error.strerror}") from None
-            found = [self.out / f"look-{number}.{self.format}" for number in range(1, count + 1)]
+            paths = [self.out / f"look-{number}.{self.format}" for number in range(1, count + 1)]
         elif count == 1:
-            found = [self.out]
+            paths = [self.out]
         else:
-            found = [self.out.with_stem(f"{self.out.stem}-{number}") for number in range(1, count + 1)]
-        for path in found:
+            paths = [self.out.with_stem(f"{self.out.stem}-{number}") for number in range(1, count + 1)]
+        for path in paths:
             if path.is_dir():
                 raise CommandError(f"--out: {path} is a folder, expected a file to write")
-            if str(path) in read or any(is_same_file(path, each) for each in read):
+            if str(path) in inputs or any(is_same_file(path, each) for each in inputs):
                 raise CommandError(f"--out: {path} is a file that is read, expected another")
-        return found
+        return paths
 
 
-def is_same_file(path: Path, read: str) -> bool:
+def is_same_file(path: Path, given: str) -> bool:
     """Whether both are the same file."""
     try:
-        return path.is_file() and path.samefile(read)
+        return path.is_file() and path.samefile(given)
     except (OSError, ValueError):  # a text, and no name of a file
         return False
+
+
+def write_exhibit(
+    exhibit: Exhibit,
+    path: Path,
+    *,
+    against: Exhibit | None = None,
+    view: str | None = None,
+    head: int | None = None,
+) -> Path:
+    """Write the page of an exhibit, or the picture of one view, or of its ablation, by the suffix of the path."""
+    if path.suffix == ".html":
+        return page(exhibit, against=against).save(path)
+    name = None if view is None else find_view(exhibit.views, view).name
+    shown = ABLATION if exhibit.ablation is not None else name
+    return save(picture(exhibit, view=shown, head=head, against=against), path)
