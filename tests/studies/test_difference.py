@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.studies.difference import Apart, apart
+from regard.studies.difference import MeanDifference, mean_difference
 
 
 def drawn(random, seeds, items, lead, luck):
@@ -17,7 +17,7 @@ def drawn(random, seeds, items, lead, luck):
 @pytest.mark.parametrize(("seeds", "luck"), [(1, 0.0), (2, 0.0), (4, 0.3)])
 def test_the_error_is_how_far_the_mean_scatters(seeds, luck):
     random = np.random.default_rng(5)
-    found = [apart(*drawn(random, seeds, 60, 0.2, luck)) for _ in range(600)]
+    found = [mean_difference(*drawn(random, seeds, 60, 0.2, luck)) for _ in range(600)]
     scatter = np.std([each.mean for each in found])
     assert np.mean([each.mean for each in found]) == pytest.approx(0.2, abs=4 * scatter / 600**0.5)
     error = np.sqrt(np.mean([each.error**2 for each in found]))
@@ -27,17 +27,17 @@ def test_the_error_is_how_far_the_mean_scatters(seeds, luck):
 
 def test_what_both_find_hard_does_not_count():
     one = np.array([[0.0, 10.0, 20.0, 30.0]])
-    assert apart(one + 1, one) == Apart(1.0, 0.0)
-    assert apart(one + 1, one).more
-    assert not apart(one, one).more
-    assert not apart(one, one + 1).more
+    assert mean_difference(one + 1, one) == MeanDifference(1.0, 0.0)
+    assert mean_difference(one + 1, one).more
+    assert not mean_difference(one, one).more
+    assert not mean_difference(one, one + 1).more
 
 
 def test_one_item_and_one_seed_are_no_accident():
-    assert apart(np.array([[3.0]]), np.array([[1.0]]), np.array([4.0])) == Apart(0.5, 0.0)
+    assert mean_difference(np.array([[3.0]]), np.array([[1.0]]), np.array([4.0])) == MeanDifference(0.5, 0.0)
 
 
 def test_as_it_is_told():
-    assert Apart(1.26, 0.2).told() == "+1.3 ± 0.4"
-    assert Apart(-0.5, 0.25).told() == "−0.5 ± 0.5"
-    assert not Apart(0.5, 0.25).more
+    assert MeanDifference(1.26, 0.2).as_text() == "+1.3 ± 0.4"
+    assert MeanDifference(-0.5, 0.25).as_text() == "−0.5 ± 0.5"
+    assert not MeanDifference(0.5, 0.25).more

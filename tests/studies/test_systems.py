@@ -8,7 +8,7 @@ import torch
 from regard.errors import CommandError, RegardError
 from regard.studies import systems
 from regard.studies.setting import Setting
-from regard.studies.systems import differing, taught, taught_all
+from regard.studies.systems import differing_keys, train_all, train_or_load
 
 TABLE = {
     "data": {"builtin": "reverse", "count": 60},
@@ -34,13 +34,13 @@ def said(tmp_path):
 
 def test_every_system_with_every_seed_and_then_found(said, monkeypatch):
     lines, setting = said
-    first = taught_all("some", {"a": TABLE, "b": changed("model", size=12)}, setting)
+    first = train_all("some", {"a": TABLE, "b": changed("model", size=12)}, setting)
     assert [(each.name, each.seed, each.step) for each in first] == [("a", 3, 4), ("a", 5, 4), ("b", 3, 4), ("b", 5, 4)]
     assert lines == [f"{name}, seed {seed}: training" for name in "ab" for seed in (3, 5)]
     assert first[0].run.settings.training.seed == 3
     assert first[2].run.settings.model.size == 12
     monkeypatch.setattr(systems, "start", None)  # nothing is trained a second time
-    again = taught_all("some", {"a": TABLE}, setting)
+    again = train_all("some", {"a": TABLE}, setting)
     assert [each.seconds for each in again] == [each.seconds for each in first[:2]]
     assert again[0].run.translate(["1 2 3"]) == first[0].run.translate(["1 2 3"])
     assert all("found in" in line for line in lines[4:])
@@ -48,24 +48,24 @@ def test_every_system_with_every_seed_and_then_found(said, monkeypatch):
 
 def test_one_that_was_interrupted_goes_on(said):
     lines, setting = said
-    taught("some", "a", changed("training", steps=2), 3, setting)
-    found = taught("some", "a", TABLE, 3, setting)
+    train_or_load("some", "a", changed("training", steps=2), 3, setting)
+    found = train_or_load("some", "a", TABLE, 3, setting)
     assert found.step == 4
     assert lines == ["a, seed 3: training", "a, seed 3: training, from where it stopped"]
 
 
 def test_a_run_of_something_else_is_refused(said):
     _, setting = said
-    taught("some", "a", TABLE, 3, setting)
+    train_or_load("some", "a", TABLE, 3, setting)
     with pytest.raises(CommandError, match=r"quick-a-3: trained with another model\.size; remove it"):
-        taught("some", "a", changed("model", size=12), 3, setting)
+        train_or_load("some", "a", changed("model", size=12), 3, setting)
     with pytest.raises(CommandError, match=r"another data\.count"):
-        taught("some", "a", changed("data", count=70), 3, setting)
+        train_or_load("some", "a", changed("data", count=70), 3, setting)
 
 
 def test_what_differs():
-    assert differing({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == ["b", "c"]
-    assert differing({"a": 1}, {"a": 1}) == []
+    assert differing_keys({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == ["b", "c"]
+    assert differing_keys({"a": 1}, {"a": 1}) == []
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def one_thread():
 def test_at_the_same_time_is_the_same(said, tmp_path, monkeypatch):
     lines, setting = said
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    one = taught_all("some", {"a": TABLE}, setting)
-    both = taught_all("some", {"a": TABLE}, replace(setting, jobs=2, out=tmp_path / "both"))
+    one = train_all("some", {"a": TABLE}, setting)
+    both = train_all("some", {"a": TABLE}, replace(setting, jobs=2, out=tmp_path / "both"))
     assert lines[2:] == ["a, seed 3: trained", "a, seed 5: trained"]
     for first, second in zip(one, both, strict=True):
         assert first.seed == second.seed
@@ -94,7 +94,7 @@ def test_what_fails_beside_others_is_told(said):
     _, setting = said
     short = changed("model", kind="luong", score="location", length=1)
     with pytest.raises(CommandError, match=r"model\.length: 1 given"):
-        taught_all("some", {"a": short}, replace(setting, jobs=2))
+        train_all("some", {"a": short}, replace(setting, jobs=2))
     lost = {**TABLE, "data": {"source": "nowhere.en", "target": "nowhere.de"}}
     with pytest.raises(RegardError, match=r"nowhere\.en"):
-        taught_all("some", {"a": lost}, replace(setting, jobs=2))
+        train_all("some", {"a": lost}, replace(setting, jobs=2))

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from regard.errors import NotFiniteError
 
-__all__ = ["Candidate", "SearchResult", "Output", "Pool", "check_outputs", "merge_pools"]
+__all__ = ["Candidate", "Output", "Pool", "SearchResult", "check_outputs", "merge_pools"]
 
 
 class Output(NamedTuple):

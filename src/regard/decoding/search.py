@@ -47,7 +47,7 @@ from regard.errors import ArgumentError
 from regard.kernels.linear import packed
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["SearchResult", "Output", "greedy", "search"]
+__all__ = ["Output", "SearchResult", "greedy", "search"]
 
 NONE = -1  # no token, and no row
 PACK = 16  # rows from which weights are worth packing for the steps to come

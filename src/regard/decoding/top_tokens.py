@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["top_tokens", "log_sum"]
+__all__ = ["log_sum", "top_tokens"]
 
 FOLDS = 8  # scores that are compared at once, from columns v / FOLDS apart
 MANY = 512  # from here on folding pays

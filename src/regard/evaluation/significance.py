@@ -17,7 +17,7 @@ from regard.errors import ArgumentError
 from regard.evaluation.metric import Measurement, Reference, Score, alternatives
 from regard.evaluation.text import edit_distance, measure_chrf
 
-__all__ = ["SEED", "Contrast", "Difference", "find_contrasts", "interval", "paired_bootstrap", "resample", "conclusion"]
+__all__ = ["SEED", "Contrast", "Difference", "conclusion", "find_contrasts", "interval", "paired_bootstrap", "resample"]
 
 SEED = 12345  # sacreBLEU's
 LEVEL = 0.05

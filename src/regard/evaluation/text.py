@@ -34,8 +34,8 @@ __all__ = [
     "measure_exact",
     "measure_ter",
     "measure_token_errors",
-    "perplexity",
     "normalise_text",
+    "perplexity",
     "ter",
     "ter_takes_minutes",
 ]

@@ -9,10 +9,10 @@ from jaxtyping import Float
 
 from regard.inspection.draw.table import show
 
-__all__ = ["Apart", "apart"]
+__all__ = ["MeanDifference", "mean_difference"]
 
 
-class Apart(NamedTuple):
+class MeanDifference(NamedTuple):
     """A difference and its standard error."""
 
     mean: float
@@ -23,14 +23,14 @@ class Apart(NamedTuple):
         """Whether it is above nothing by more than two standard errors."""
         return self.mean > 2 * self.error
 
-    def told(self, style: str = ".1f") -> str:
+    def as_text(self, style: str = ".1f") -> str:
         """With two standard errors, as in +1.3 ± 0.4."""
         return f"{'+' * (self.mean > 0)}{show(self.mean, style)} ± {show(2 * self.error, style)}"
 
 
-def apart(
+def mean_difference(
     one: Float[np.ndarray, "s n"], other: Float[np.ndarray, "s n"], sizes: Float[np.ndarray, " n"] | None = None
-) -> Apart:
+) -> MeanDifference:
     """How much more `one` has than `other`, a unit of size: each has a figure for every seed and every item of a test.
 
     Both saw the same items, so that it is their differences that scatter; what an item's size does not explain counts.
@@ -47,4 +47,4 @@ def apart(
             # What a seed does to single items scatters with the items, and is counted there.
             single = system - sums * sizes
             variance += max(0.0, sums.var(ddof=1) - single.var(0, ddof=1).sum() / whole**2) / len(system)
-    return Apart(float(mean), math.sqrt(variance))
+    return MeanDifference(float(mean), math.sqrt(variance))

@@ -27,7 +27,7 @@ COLUMNS = ["study", "claim", "source", "agrees", "does not agree", "measured on"
 def write_index(out: Path) -> Path:
     """Write index.md and index.html into the folder of the studies; return the Markdown file."""
     found = read_results(out)
-    rows = [[f"[{each['name']}]({each['name']}/README.md)", *told(each)] for each in found]
+    rows = [[f"[{each['name']}]({each['name']}/README.md)", *cells_of(each)] for each in found]
     text = "\n\n".join([f"# {TITLE}", ABOUT, table(Table(TITLE, COLUMNS, rows))]) + "\n"
     markdown = write_whole(out / "index.md", text)
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
@@ -36,7 +36,7 @@ def write_index(out: Path) -> Path:
         f"<h1>{escape(TITLE)}</h1>",
         f"<p>{escape(ABOUT.replace('`', ''))}</p>",
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>',
-        *[row_of(each) for each in found],
+        *[html_row(each) for each in found],
         "</tbody></table></div>",
     ]
     write_whole(out / "index.html", document(TITLE, body, STYLE))
@@ -56,7 +56,7 @@ def read_results(out: Path) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda each: order.index(each["name"]) if each["name"] in order else len(order))
 
 
-def told(results: Mapping[str, Any]) -> list[str]:
+def cells_of(results: Mapping[str, Any]) -> list[str]:
     """The cells of a study behind its name."""
     verdicts, signed = results["verdicts"], results["signature"]
     agreeing = [each for each in verdicts if each["agrees"]]
@@ -72,8 +72,8 @@ def told(results: Mapping[str, Any]) -> list[str]:
     return [claim, results["source"], counted, "; ".join(differing) or "–", ", ".join(where)]
 
 
-def row_of(results: Mapping[str, Any]) -> str:
+def html_row(results: Mapping[str, Any]) -> str:
     """A row of the HTML table."""
     name = escape(results["name"])
-    cells = "".join(f"<td>{escape(cell)}</td>" for cell in told(results))
+    cells = "".join(f"<td>{escape(cell)}</td>" for cell in cells_of(results))
     return f'<tr><td><a href="{name}/index.html">{name}</a></td>{cells}</tr>'

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from regard.inspection.draw.table import show
 
-__all__ = ["Spread", "spread"]
+__all__ = ["SeedStatistics", "over_seeds"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedStatistics:
     """One figure, a value a seed."""
 
     values: tuple[float, ...]
@@ -28,12 +28,12 @@ class Spread:
         """The standard deviation between seeds; of one seed none is known, and 0 is said."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
-    def told(self, style: str = ".1f") -> str:
+    def as_text(self, style: str = ".1f") -> str:
         """As a table or a sentence has it: 37.2 ± 0.3, and 37.2 of one seed."""
         mean = show(self.mean, style)
         return f"{mean} ± {show(self.deviation, style)}" if len(self.values) > 1 else mean
 
 
-def spread(seeds: Iterable[T], figure: Callable[[T], float]) -> Spread:
+def over_seeds(seeds: Iterable[T], figure: Callable[[T], float]) -> SeedStatistics:
     """A figure of each of some systems, or of what was measured of them, which differ in their seed."""
-    return Spread(tuple(figure(each) for each in seeds))
+    return SeedStatistics(tuple(figure(each) for each in seeds))

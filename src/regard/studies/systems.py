@@ -21,13 +21,13 @@ from regard.tasks.start import start
 from regard.tasks.task import prepare_data
 from regard.training.checkpoint import Checkpoints, read_manifest
 
-__all__ = ["Trained", "by_name", "taught", "taught_all"]
+__all__ = ["TrainedSystem", "group_by_name", "train_all", "train_or_load"]
 
 Tables = Mapping[str, Mapping[str, Any]]  # a configuration a system
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedSystem:
     """A system after its training."""
 
     name: str
@@ -42,60 +42,60 @@ class Trained:
         return sum(parameter.numel() for parameter in self.run.model.parameters())
 
 
-def taught_all(study: str, tables: Tables, setting: Setting) -> list[Trained]:
+def train_all(study: str, tables: Tables, setting: Setting) -> list[TrainedSystem]:
     """Every system with every seed, one after the other, or `setting.jobs` at a time."""
     wanted = [(name, table, seed) for name, table in tables.items() for seed in setting.seeds]
     if setting.jobs > 1:
         share_data(tables)
-        apart = replace(setting, say=silent)
+        quiet = replace(setting, say=ignore_message)
         # A process that has used a GPU cannot be forked.
         with ProcessPoolExecutor(setting.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            waiting = [pool.submit(alone, study, *each, apart) for each in wanted]
+            waiting = [pool.submit(train_in_process, study, *each, quiet) for each in wanted]
             try:
                 for (name, _, seed), each in zip(wanted, waiting, strict=True):
-                    done, told = each.result()
+                    done, message = each.result()
                     if not done:
-                        raise CommandError(told)
-                    setting.say(f"{name}, seed {seed}: {told}")
+                        raise CommandError(message)
+                    setting.say(f"{name}, seed {seed}: {message}")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        setting = apart  # what is found now has been told
-    return [taught(study, *each, setting) for each in wanted]
+        setting = quiet  # what each process did has been printed
+    return [train_or_load(study, *each, setting) for each in wanted]
 
 
-def taught(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> Trained:
+def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> TrainedSystem:
     """One system, trained now or found."""
-    folder = folder_of(study, name, seed, setting)
-    learn(folder, table, seed, setting, lambda text: setting.say(f"{name}, seed {seed}: {text}"))
+    folder = run_folder(study, name, seed, setting)
+    train_into(folder, table, seed, setting, lambda text: setting.say(f"{name}, seed {seed}: {text}"))
     last = Checkpoints(folder).last()
     assert last is not None
     manifest = read_manifest(last)
-    return Trained(
+    return TrainedSystem(
         name, seed, load(folder, device=setting.where), float(manifest["counters"]["seconds"]), manifest["step"]
     )
 
 
-def by_name(systems: Sequence[Trained]) -> dict[str, list[Trained]]:
+def group_by_name(systems: Sequence[TrainedSystem]) -> dict[str, list[TrainedSystem]]:
     """The systems of each name, one a seed, in order."""
-    found: dict[str, list[Trained]] = {}
+    found: dict[str, list[TrainedSystem]] = {}
     for each in systems:
         found.setdefault(each.name, []).append(each)
     return found
 
 
-def folder_of(study: str, name: str, seed: int, setting: Setting) -> Path:
+def run_folder(study: str, name: str, seed: int, setting: Setting) -> Path:
     """Where a system's run is."""
     return setting.out / study / "runs" / f"{'quick-' * setting.quick}{name}-{seed}"
 
 
-def learn(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting, say: Callable[[str], None]) -> None:
+def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setting, say: Callable[[str], None]) -> None:
     """Train into a folder what is not there yet, and say before what is done."""
     whole = {**table, "training": {**table["training"], "seed": seed, "device": setting.device}}
     steps = read_settings(whole).training.steps
     found = Checkpoints(folder).last() if folder.exists() else None
     if found is not None:
-        check_same(folder, whole)
+        check_same_settings(folder, whole)
         if read_manifest(found)["step"] >= steps:
             say(f"found in {folder}")
             return
@@ -116,33 +116,33 @@ def share_data(tables: Tables) -> None:
             done.append(what)
 
 
-def alone(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:
+def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:
     """The same in a process of its own, with its share of the machine: whether it was done, and what is to be said."""
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // setting.jobs))
     said: list[str] = []
     try:
-        learn(folder_of(study, name, seed, setting), table, seed, setting, said.append)
+        train_into(run_folder(study, name, seed, setting), table, seed, setting, said.append)
         return True, said[-1].replace("training", "trained")
     except RegardError as error:
         return False, str(error)
 
 
-def silent(text: str) -> None:
+def ignore_message(text: str) -> None:
     """Say nothing; a function that another process can be given."""
 
 
-def check_same(folder: Path, table: Mapping[str, Any]) -> None:
+def check_same_settings(folder: Path, table: Mapping[str, Any]) -> None:
     """Refuse a run that another study, or an earlier form of this one, has left."""
     before, now = read_settings(read(folder / "config.toml")).table(), read_settings(table).table()
     for part in ("model", "data"):
-        if different := differing(before[part], now[part]):
+        if different := differing_keys(before[part], now[part]):
             raise CommandError(
                 f"{folder}: trained with another {part}.{different[0]}; remove it, or give another --out"
             )
 
 
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sequence[str]:
+def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sequence[str]:
     """Keys whose values are not the same."""
     return sorted(key for key in {*one, *other} if one.get(key) != other.get(key))

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from regard.decoding.batches import score_pairs
 from regard.run import Run
 from regard.studies.corpora.pairs import Pairs
-from regard.studies.seed_statistics import Spread, spread
-from regard.studies.systems import Trained
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
+from regard.studies.systems import TrainedSystem
 
-__all__ = ["Translated", "alike", "log_probs", "margin", "measured", "perplexity", "translated"]
+__all__ = [
+    "TranslationFigures",
+    "are_alike",
+    "log_probs",
+    "margin",
+    "measure_translations",
+    "measure_translator",
+    "perplexity",
+]
 
 BUDGET = 16_384  # tokens a side that are scored together on a GPU, and
 BUDGET_CPU = 2048  # elsewhere
@@ -19,27 +27,27 @@ FLOOR = 0.5  # BLEU: what one seed alone cannot tell from chance
 
 
 @dataclass(frozen=True)
-class Translated:
+class TranslationFigures:
     """The figures of a system, a value a seed, and its size."""
 
-    bleu: Spread
-    perplexity: Spread
-    seconds: Spread
+    bleu: SeedStatistics
+    perplexity: SeedStatistics
+    seconds: SeedStatistics
     parameters: int
 
 
-def translated(systems: Sequence[Trained], corpus: Pairs, beam: int = 5) -> Translated:
+def measure_translations(systems: Sequence[TrainedSystem], corpus: Pairs, beam: int = 5) -> TranslationFigures:
     """The figures of systems that differ in their seed."""
-    found = [measured(each, corpus, beam) for each in systems]
-    return Translated(
-        Spread(tuple(bleu for bleu, _ in found)),
-        Spread(tuple(perplexity for _, perplexity in found)),
-        spread(systems, lambda each: each.seconds),
+    found = [measure_translator(each, corpus, beam) for each in systems]
+    return TranslationFigures(
+        SeedStatistics(tuple(bleu for bleu, _ in found)),
+        SeedStatistics(tuple(perplexity for _, perplexity in found)),
+        over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
     )
 
 
-def measured(system: Trained, corpus: Pairs, beam: int = 5) -> tuple[float, float]:
+def measure_translator(system: TrainedSystem, corpus: Pairs, beam: int = 5) -> tuple[float, float]:
     """BLEU of a system's translations, and its perplexity a token of those that are given."""
     return corpus.bleu(system.run.translate(corpus.sources, beam=beam)), perplexity(system.run, corpus)
 
@@ -58,7 +66,7 @@ def log_probs(run: Run, sources: Sequence[str], targets: Sequence[str]) -> tuple
     return [each.log_prob for each in found], [len(each.tokens) for each in found]
 
 
-def margin(figures: Iterable[Spread], floor: float = FLOOR) -> float:
+def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
     """What two means of the same number of seeds have to differ by: two standard errors of their difference.
 
     The deviation between seeds is taken to be the same for all systems, and is pooled over them. Where there is one
@@ -72,7 +80,7 @@ def margin(figures: Iterable[Spread], floor: float = FLOOR) -> float:
     return 2 * pooled * math.sqrt(2 / statistics.fmean(len(each.values) for each in several))
 
 
-def alike(one: Spread, other: Spread, floor: float = FLOOR) -> bool:
+def are_alike(one: SeedStatistics, other: SeedStatistics, floor: float = FLOOR) -> bool:
     """Whether two means are no further apart than their deviations together; of one seed, than the floor.
 
     `margin` would call the more alike the more any other system varies.

@@ -6,10 +6,10 @@ from regard.evaluation.alignment import Gold
 from regard.inspection.alignments.selection import Reading
 from regard.studies import run
 from regard.studies.alignment import claim
-from regard.studies.alignment.claim import SYSTEMS, diagonal, held_out, mean_of, one_each, tables
+from regard.studies.alignment.claim import SYSTEMS, average_curves, best_single_links, diagonal_error, held_out, tables
 from regard.studies.alignment.verdicts import LABELS
-from regard.studies.corpora.pairs import Aligned, Pairs, phrasebook
-from regard.studies.luong_table.claim import aligned_phrases
+from regard.studies.corpora.pairs import AlignedPairs, Pairs, phrasebook
+from regard.studies.luong_table.claim import generate_aligned
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 
@@ -34,17 +34,17 @@ def test_systems_differ_in_their_model_and_a_transformers_rate_alone(tmp_path):
 
 def test_the_diagonal_is_right_where_words_follow_each_other():
     def pair(source, target, *links):
-        return Aligned([source], [target], [Gold(frozenset(links), frozenset())])
+        return AlignedPairs([source], [target], [Gold(frozenset(links), frozenset())])
 
-    assert diagonal(pair("a b c", "a b c", (0, 0), (1, 1), (2, 2))) == 0
-    assert diagonal(pair("a b c", "a b c", (2, 0), (1, 1), (0, 2))) == pytest.approx(100 * 2 / 3)
-    assert diagonal(pair("a b", "a a b b", (0, 0), (0, 1), (1, 2), (1, 3))) == 0
-    assert diagonal(pair("a b c d", "a d", (1, 0), (3, 1))) == 0  # the middles of both halves
+    assert diagonal_error(pair("a b c", "a b c", (0, 0), (1, 1), (2, 2))) == 0
+    assert diagonal_error(pair("a b c", "a b c", (2, 0), (1, 1), (0, 2))) == pytest.approx(100 * 2 / 3)
+    assert diagonal_error(pair("a b", "a a b b", (0, 0), (0, 1), (1, 2), (1, 3))) == 0
+    assert diagonal_error(pair("a b c d", "a d", (1, 0), (3, 1))) == 0  # the middles of both halves
 
 
 def test_one_link_a_word_finds_what_it_can():
     gold = Gold(frozenset({(0, 0), (1, 0), (2, 2)}), frozenset({(0, 2), (1, 3)}))
-    words, linked, least = one_each(Aligned(["a b c"], ["a b c d"], [gold]))
+    words, linked, least = best_single_links(AlignedPairs(["a b c"], ["a b c d"], [gold]))
     assert (words, linked) == (4, 3)
     # Four links: one of the two sure ones of word 0, a wrong one, the sure one of word 2, a possible one.
     assert least == pytest.approx(100 * (1 - (2 + 3) / (4 + 3)))
@@ -61,13 +61,13 @@ def test_a_head_is_judged_by_the_pairs_that_did_not_choose_it():
 
 
 def test_curves_are_averaged_step_by_step():
-    found = mean_of([[(5, 1.0, 80.0), (10, 3.0, 60.0)], [(5, 2.0, 70.0), (10, 5.0, 50.0)]])
+    found = average_curves([[(5, 1.0, 80.0), (10, 3.0, 60.0)], [(5, 2.0, 70.0), (10, 5.0, 50.0)]])
     assert found == [(5, 1.5, 75.0), (10, 4.0, 55.0)]
 
 
 def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    corpus, aligned = phrasebook(300, 5, longest=18), aligned_phrases(5, longest=18)
+    corpus, aligned = phrasebook(300, 5, longest=18), generate_aligned(5, longest=18)
 
     def short(setting, corpus):
         made = tables(setting, corpus)
@@ -77,7 +77,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
             table["training"] |= {"steps": 2, "validate_every": 1, "validate_rows": 2, "warmup": 1}
         return made
 
-    monkeypatch.setattr(claim, "texts", lambda setting: (corpus, aligned))
+    monkeypatch.setattr(claim, "choose_texts", lambda setting: (corpus, aligned))
     monkeypatch.setattr(claim, "tables", short)
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("alignment", setting=setting)

@@ -6,8 +6,8 @@ import pytest
 
 from regard.inspection.alignments.selection import Reading
 from regard.studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
-from regard.studies.alignment.verdicts import Figures, System, layer_means, verdicts
-from regard.studies.seed_statistics import Spread
+from regard.studies.alignment.verdicts import Findings, SystemFigures, layer_means, verdicts
+from regard.studies.seed_statistics import SeedStatistics
 
 CURVE = [(100, 5.0, 80.0), (200, 20.0, 35.0)]
 
@@ -23,8 +23,8 @@ def readings(*layers):
 
 
 def system(written, read, found=(), chosen=30.0, curve=CURVE):
-    spreads = (Spread((value,)) for value in (20.0, 6.0, written, read, chosen, 9.0))
-    return System(*spreads, list(found), curve)
+    spreads = (SeedStatistics((value,)) for value in (20.0, 6.0, written, read, chosen, 9.0))
+    return SystemFigures(*spreads, list(found), curve)
 
 
 HEADS = readings((0.8, 0.9, 0.85), (0.7, 0.5, 0.6), (0.3, 0.5, 0.4), (0.6, 0.5, 0.5))
@@ -37,7 +37,7 @@ PAPERS = {
 
 
 def test_figures_as_in_the_papers_agree():
-    assert [verdict.agrees for verdict in verdicts(Figures(PAPERS, 60.0))] == [True] * 6
+    assert [verdict.agrees for verdict in verdicts(Findings(PAPERS, 60.0))] == [True] * 6
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_figures_as_in_the_papers_agree():
     ],
 )
 def test_each_claim_falls_with_one_figure(name, other, word):
-    found = verdicts(Figures(PAPERS | {name: other}, 60.0))
+    found = verdicts(Findings(PAPERS | {name: other}, 60.0))
     assert [word in verdict.claim for verdict in found if not verdict.agrees] == [True]
 
 
@@ -75,6 +75,6 @@ def test_tables_and_plots_hold_every_head_and_step():
     )
     assert [row[0] for row in step_table(PAPERS).rows] == ["100", "200"]
     assert len(curves(PAPERS, 60.0).figure.axes[0].lines) == len(PAPERS)
-    several = {name: replace(each, bleu=Spread((19.0, 21.0))) for name, each in PAPERS.items()}
+    several = {name: replace(each, bleu=SeedStatistics((19.0, 21.0))) for name, each in PAPERS.items()}
     assert mechanism_table(several, 60.0).rows[0][4] == "20.0 ± 1.4"
     assert mechanism_table(PAPERS, 60.0).rows[-1][1] == 60.0

@@ -8,11 +8,11 @@ from regard.models.contract import Pictures
 from regard.models.kinds import build
 from regard.studies import run
 from regard.studies.convnet import claim
-from regard.studies.convnet.claim import distance, reach_of, shares, tables, verdicts
+from regard.studies.convnet.claim import distance, receptive_field, shares, tables, verdicts
 from regard.studies.convnet.draw import BINS, SYSTEMS
-from regard.studies.convnet.measure import Looked, from_to, looked_at, where
+from regard.studies.convnet.measure import ShapeAttention, attention_between, measure_attention, shape_places
 from regard.studies.page import Page
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 
@@ -60,7 +60,7 @@ def test_reach_is_what_a_place_sees():
                 other = pixels.clone()
                 other[..., 48, column] = 250
                 seen[column] = bool((model.grid(Pictures(other))[..., 12, 12] - before).abs().max() > 1e-9)
-        assert int(seen.sum()) == reach_of(model)
+        assert int(seen.sum()) == receptive_field(model)
 
 
 def test_answers_are_counted_by_distance_and_where_counting_helps():
@@ -74,16 +74,16 @@ def test_answers_are_counted_by_distance_and_where_counting_helps():
 
 def test_shapes_look_where_their_places_look():
     test = scene(55)
-    on = where(test, (8, 8))
+    on = shape_places(test, (8, 8))
     assert on.shape == (4, 64)
     assert on.any(1).all()
     assert (on[:3].sum(0) <= 1).all()
     assert torch.equal(on[3], ~on[:3].any(0))
-    even = from_to(torch.full((64, 64), 1 / 64), on)
+    even = attention_between(torch.full((64, 64), 1 / 64), on)
     assert even == pytest.approx(on.float().mean(1).expand(3, 4).numpy())
     weights = torch.zeros(64, 64)
     weights[:, int(on[1].int().argmax())] = 1.0
-    assert from_to(weights, on).tolist() == [[0.0, 1.0, 0.0, 0.0]] * 3
+    assert attention_between(weights, on).tolist() == [[0.0, 1.0, 0.0, 0.0]] * 3
 
 
 def test_a_network_is_looked_into():
@@ -92,11 +92,11 @@ def test_a_network_is_looked_into():
         for part in (model.attention.query, model.attention.key):
             part.weight.zero_()
             part.bias.zero_()  # every place looks at all alike
-    found = looked_at(model, [scene(55), scene(60)])
+    found = measure_attention(model, [scene(55), scene(60)])
     assert [sum(row) for row in found.share] == pytest.approx([100.0] * 3, abs=1e-3)
     for row in found.share:
         assert row == pytest.approx(found.chance, abs=1e-3)
-    both = Looked.mean([found, Looked([[0.0] * 4] * 3, [0.0] * 4)])
+    both = ShapeAttention.mean([found, ShapeAttention([[0.0] * 4] * 3, [0.0] * 4)])
     assert both.chance == pytest.approx([each / 2 for each in found.chance])
 
 
@@ -104,19 +104,19 @@ def figures(accuracy, far=None, gamma=0.0):
     found = {"accuracy": accuracy, "differing": accuracy, "parameters": 9, "reach": 23, "gamma": gamma, "seconds": 3}
     found |= {f"distance-{i}": accuracy for i in range(len(BINS))}
     found[f"distance-{len(BINS) - 1}"] = accuracy if far is None else far
-    return {key: Spread((float(value),)) for key, value in found.items()}
+    return {key: SeedStatistics((float(value),)) for key, value in found.items()}
 
 
 def test_verdicts_follow_the_figures():
     good = {"attention": figures(97, gamma=1.2), "none": figures(77), "wider": figures(78), "deeper": figures(80)}
-    looks = Looked([[5.0, 60.0, 5.0, 30.0]] * 3, [8.0, 8.0, 8.0, 76.0])
+    looks = ShapeAttention([[5.0, 60.0, 5.0, 30.0]] * 3, [8.0, 8.0, 8.0, 76.0])
     assert [verdict.agrees for verdict in verdicts(good, looks)] == [True] * 7
     bad = {"attention": figures(84, 70, gamma=0.01), "none": figures(78), "wider": figures(79), "deeper": figures(99)}
-    looks = Looked([[50.0, 9.0, 5.0, 36.0]] * 3, [8.0, 8.0, 8.0, 76.0])
+    looks = ShapeAttention([[50.0, 9.0, 5.0, 36.0]] * 3, [8.0, 8.0, 8.0, 76.0])
     assert [verdict.agrees for verdict in verdicts(bad, looks)] == [False] * 7
     falling = good | {"attention": figures(97, 88, gamma=1.2)}
     assert [verdict.agrees for verdict in verdicts(falling, looks)].count(False) == 2
-    lucky = good | {"none": {**good["none"], "accuracy": Spread((98.0, 60.0))}}
+    lucky = good | {"none": {**good["none"], "accuracy": SeedStatistics((98.0, 60.0))}}
     assert not verdicts(lucky, looks)[1].agrees
 
 
@@ -131,7 +131,7 @@ def hardly_trained(tmp_path, monkeypatch) -> Page:
         return made
 
     monkeypatch.setattr(claim, "tables", short)
-    monkeypatch.setattr(claim, "tests_of", lambda count, side: [scene(50 + 2 * i, size=side) for i in range(6)])
+    monkeypatch.setattr(claim, "make_tests", lambda count, side: [scene(50 + 2 * i, size=side) for i in range(6)])
     return run("convnet", setting=Setting((4, 5), quick=True, device="cpu", out=tmp_path / "studies"))
 
 

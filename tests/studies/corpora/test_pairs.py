@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from regard.errors import CommandError
-from regard.studies.corpora.pairs import Pairs, aligned, europarl, file_in, multi30k, paragraphs, phrasebook, tokenised
+from regard.studies.corpora.pairs import (
+    Pairs,
+    europarl,
+    find_file,
+    multi30k,
+    paragraphs,
+    phrasebook,
+    read_aligned,
+    tokenise,
+)
 from regard.studies.setting import Setting
 
 
@@ -18,11 +27,11 @@ def put(folder, name, text):
 
 
 def test_words_are_told_from_punctuation():
-    assert tokenised("Mr. President, the EU-budget isn't (A7-0421/2011)!") == (
+    assert tokenise("Mr. President, the EU-budget isn't (A7-0421/2011)!") == (
         "mr . president , the eu-budget isn't ( a7-0421 / 2011 ) !"
     )
-    assert tokenised("L’Europe: 3,5 %") == "l’europe : 3 , 5 %"
-    assert tokenised(tokenised("A – b… “c”")) == tokenised("A – b… “c”")
+    assert tokenise("L’Europe: 3,5 %") == "l’europe : 3 , 5 %"
+    assert tokenise(tokenise("A – b… “c”")) == tokenise("A – b… “c”")
 
 
 def test_europarl_is_tokenised_once(tmp_path):
@@ -44,7 +53,7 @@ def test_links_may_be_turned_around(tmp_path):
     put(tmp_path, "alignment/de-en/test.de", "\ufeffdas haus ist\nja\n")
     put(tmp_path, "alignment/de-en/test.en", "the house\nyes\n")
     put(tmp_path, "alignment/de-en/de-en.wa", "0-0 1-1 2-1\n0-0\n")
-    one, other = aligned(tmp_path), aligned(tmp_path, "en", "de")
+    one, other = read_aligned(tmp_path), read_aligned(tmp_path, "en", "de")
     assert (one.sources, one.targets) == (["das haus ist", "ja"], ["the house", "yes"])
     assert (other.sources, other.targets) == (one.targets, one.sources)
     assert one.gold[0].sure == {(0, 0), (1, 1), (2, 1)}
@@ -55,7 +64,7 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(CommandError, match=r"--data: .*multi30k/train\.en\.gz is not there"):
         multi30k(tmp_path)
     put(tmp_path, "there", "x")
-    assert file_in(tmp_path, "there") == tmp_path / "there"
+    assert find_file(tmp_path, "there") == tmp_path / "there"
 
 
 def test_multi30k_is_judged_in_lower_case(tmp_path):

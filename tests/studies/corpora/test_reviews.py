@@ -5,12 +5,12 @@ import gzip
 import pytest
 
 from regard.errors import CommandError
-from regard.studies.corpora.reviews import built_in, imdb
+from regard.studies.corpora.reviews import built_in_reviews, imdb
 from regard.tasks.settings import read_settings
 
 
 def test_built_in_reviews_know_what_decides():
-    reviews = built_in(50, 20, longest=3)
+    reviews = built_in_reviews(50, 20, longest=3)
     assert not reviews.real
     assert len(reviews.texts) == len(reviews.labels) == len(reviews.deciding) == 20
     assert all(own and max(own) < count for own, count in zip(reviews.deciding, reviews.words, strict=True))

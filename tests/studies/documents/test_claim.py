@@ -7,11 +7,17 @@ import pytest
 
 from regard.inspection.collect.documents import WeighedSentence
 from regard.studies import run
-from regard.studies.corpora.reviews import Reviews, built_in
+from regard.studies.corpora.reviews import Reviews, built_in_reviews
 from regard.studies.documents import claim
-from regard.studies.documents.claim import SYSTEMS, tables, tasks_of, verdicts
-from regard.studies.documents.measure import Figures, Pointed, chance, pointed, quarters
-from regard.studies.seed_statistics import Spread
+from regard.studies.documents.claim import SYSTEMS, choose_tasks, tables, verdicts
+from regard.studies.documents.measure import (
+    ClassifierFigures,
+    PointingRates,
+    chance_rates,
+    length_quarters,
+    measure_pointing,
+)
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 
@@ -19,7 +25,7 @@ REAL = Reviews("IMDB", {"data": {"documents": "train.tsv"}, "tokenizer": {"kind"
 
 
 def test_systems_differ_in_how_words_become_a_document_alone():
-    made_up = {"opinion": built_in(100, 4)}
+    made_up = {"opinion": built_in_reviews(100, 4)}
     for found in (tables(made_up, True), tables(made_up, False), tables({"stars": REAL}, False)):
         settings = [read_settings(table) for table in found.values()]
         assert len({each.model for each in settings}) == len(SYSTEMS) == len(settings)
@@ -34,39 +40,39 @@ def test_what_has_the_largest_weight_is_compared_with_what_decides():
     words = (["a", "b", "."], ["c", "d", "."])
     first = [WeighedSentence(words[0], [1.0, 0.0, 0.0], 0.2), WeighedSentence(words[1], [0.3, 0.3, 0.4], 0.8)]
     second = [WeighedSentence(words[0], [0.1, 0.8, 0.1], 0.9), WeighedSentence(words[1], [1.0, 0.0, 0.0], 0.1)]
-    assert pointed([first, second], [frozenset({5}), frozenset({1})]) == (100.0, 100.0)
-    assert pointed([first, second], [frozenset({0}), frozenset({0, 3})]) == (50.0, 0.0)
-    assert pointed([first], [frozenset({3})]) == (100.0, 0.0)
+    assert measure_pointing([first, second], [frozenset({5}), frozenset({1})]) == (100.0, 100.0)
+    assert measure_pointing([first, second], [frozenset({0}), frozenset({0, 3})]) == (50.0, 0.0)
+    assert measure_pointing([first], [frozenset({3})]) == (100.0, 0.0)
 
 
 def test_chance_is_the_share_of_what_decides():
     texts = ["a b . c d .", "a b c ."]
     reviews = Reviews("", {}, texts, ["x", "x"], [frozenset({0, 1}), frozenset({2})])
-    assert chance(reviews) == pytest.approx((100 * (1 / 2 + 1) / 2, 100 * (2 / 6 + 1 / 4) / 2))
+    assert chance_rates(reviews) == pytest.approx((100 * (1 / 2 + 1) / 2, 100 * (2 / 6 + 1 / 4) / 2))
 
 
 def test_quarters_are_all_documents_once():
     random = np.random.default_rng(1)
     for words in ([5], [1, 2, 3, 4], [7] * 9, random.integers(1, 300, 101).tolist()):
-        groups = quarters(words)
+        groups = length_quarters(words)
         assert np.sum([chosen for _, chosen in groups], 0).tolist() == [1] * len(words)
         for name, chosen in groups:
             low, high = map(int, name.split("–"))
             assert all(low <= words[i] <= high for i in np.flatnonzero(chosen))
-    assert [chosen.sum() for _, chosen in quarters(list(range(100)))] == [25, 25, 25, 25]
+    assert [chosen.sum() for _, chosen in length_quarters(list(range(100)))] == [25, 25, 25, 25]
 
 
 def figures(accuracy, seed=0, looked=None):
     random = np.random.default_rng(seed)
     right = random.random((2, 4000)) < accuracy
-    own = None if looked is None else Pointed(Spread((looked, looked)), Spread((looked, looked)))
-    return Figures(right, Spread((1.0, 1.0)), Spread((1.0, 1.0)), 7, own)
+    own = None if looked is None else PointingRates(SeedStatistics((looked, looked)), SeedStatistics((looked, looked)))
+    return ClassifierFigures(right, SeedStatistics((1.0, 1.0)), SeedStatistics((1.0, 1.0)), 7, own)
 
 
 def test_figures_are_shares():
-    found = Figures(np.array([[True, False, True, True]]), Spread((1.0,)), Spread((1.0,)), 7)
-    assert found.accuracy == Spread((75.0,))
-    assert found.within(np.array([True, True, False, False])) == Spread((50.0,))
+    found = ClassifierFigures(np.array([[True, False, True, True]]), SeedStatistics((1.0,)), SeedStatistics((1.0,)), 7)
+    assert found.accuracy == SeedStatistics((75.0,))
+    assert found.within(np.array([True, True, False, False])) == SeedStatistics((50.0,))
 
 
 def test_verdicts_follow_the_figures():
@@ -89,7 +95,7 @@ def test_verdicts_follow_the_figures():
 
 def figures_of(each):
     """Without what was looked at, as of a real corpus."""
-    return Figures(each.right, each.f1, each.seconds, each.parameters)
+    return ClassifierFigures(each.right, each.f1, each.seconds, each.parameters)
 
 
 @pytest.fixture
@@ -107,7 +113,7 @@ def short(tmp_path, monkeypatch):
 
 
 def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch, short):
-    monkeypatch.setattr(claim, "tasks_of", lambda setting: {"opinion": built_in(200, 12, longest=4)})
+    monkeypatch.setattr(claim, "choose_tasks", lambda setting: {"opinion": built_in_reviews(200, 12, longest=4)})
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("documents", setting=setting)
     assert [len(table.rows) for table in page.tables] == [4, 4, 3]
@@ -118,9 +124,9 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch, short):
 
 def test_a_page_of_two_tasks(tmp_path, monkeypatch, short):
     """As of IMDB, where nothing says which words decide, with built-in reviews in its place."""
-    reviews = built_in(200, 12, longest=4)
+    reviews = built_in_reviews(200, 12, longest=4)
     reviews = Reviews("some reviews", reviews.tables, reviews.texts, reviews.labels)
-    monkeypatch.setattr(claim, "tasks_of", lambda setting: {"polarity": reviews, "stars": reviews})
+    monkeypatch.setattr(claim, "choose_tasks", lambda setting: {"polarity": reviews, "stars": reviews})
     setting = Setting((4,), device="cpu", out=tmp_path / "studies", data=tmp_path)
     page = run("documents", setting=setting)
     assert [len(table.rows) for table in page.tables] == [8, 4, 4]
@@ -131,11 +137,13 @@ def test_a_page_of_two_tasks(tmp_path, monkeypatch, short):
 
 def test_forms_of_the_study(monkeypatch):
     asked = []
-    monkeypatch.setattr(claim, "built_in", lambda *given, **options: asked.append((*given, *options.values())) or REAL)
+    monkeypatch.setattr(
+        claim, "built_in_reviews", lambda *given, **options: asked.append((*given, *options.values())) or REAL
+    )
     monkeypatch.setattr(claim, "imdb", lambda *given: asked.append(given) or REAL)
     folder = Path("corpora")
     settings = Setting(quick=True), Setting(), Setting(quick=True, data=folder), Setting(data=folder)
-    assert [list(tasks_of(each)) for each in settings] == [["opinion"]] * 3 + [["polarity"]]
+    assert [list(choose_tasks(each)) for each in settings] == [["opinion"]] * 3 + [["polarity"]]
     quick, whole, again, *real = asked
     assert all(few < many for few, many in zip(quick, whole, strict=True))
     assert again == quick

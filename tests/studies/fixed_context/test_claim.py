@@ -5,7 +5,18 @@ import pytest
 from regard.studies import run
 from regard.studies.corpora.pairs import Pairs, phrasebook
 from regard.studies.fixed_context import claim
-from regard.studies.fixed_context.claim import BINS, CELLS, EUROPARL, KINDS, Lengths, bins, mean, poor, tables, verdicts
+from regard.studies.fixed_context.claim import (
+    BINS,
+    CELLS,
+    EUROPARL,
+    KINDS,
+    Lengths,
+    bins,
+    mean,
+    tables,
+    untrained_systems,
+    verdicts,
+)
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 
@@ -47,8 +58,8 @@ def test_verdicts_follow_the_figures():
 
 
 def test_what_has_learned_nothing_is_said():
-    assert poor({"rnn-gru": figures(12.0, 5.0, 1.0)}) == []
-    assert poor({"rnn-rnn": figures(1.3, 1.2, 1.0), "rnn-gru": figures(12.0, 5.0, 1.0)}) == [
+    assert untrained_systems({"rnn-gru": figures(12.0, 5.0, 1.0)}) == []
+    assert untrained_systems({"rnn-rnn": figures(1.3, 1.2, 1.0), "rnn-gru": figures(12.0, 5.0, 1.0)}) == [
         "Has hardly learned to translate short sentences, so that it has little to lose: tanh RNN, fixed context "
         "(BLEU 1.3)."
     ]

@@ -8,12 +8,12 @@ from regard.run import Run
 from regard.studies import run
 from regard.studies.corpora import pairs
 from regard.studies.heads import claim
-from regard.studies.heads.claim import lost_verdicts, tables, verdicts
-from regard.studies.heads.draw import by_kind, lost_table
-from regard.studies.heads.head_ablation import SHARES, Head, Lost
-from regard.studies.seed_statistics import Spread
+from regard.studies.heads.claim import ablation_verdicts, tables, verdicts
+from regard.studies.heads.draw import ablation_table, loss_by_kind
+from regard.studies.heads.head_ablation import SHARES, AblationLoss, Head
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.translation import Translated
+from regard.studies.translation import TranslationFigures
 from regard.tasks.settings import read_settings
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
@@ -35,7 +35,9 @@ def test_systems_differ_in_their_heads_alone(setting):
 def made(**bleu):
     names = {name.replace("_", "-"): value for name, value in bleu.items()}
     return {
-        name: Translated(Spread((value - 0.1, value + 0.1)), Spread((5.0, 5.0)), Spread((1.0, 1.0)), 10)
+        name: TranslationFigures(
+            SeedStatistics((value - 0.1, value + 0.1)), SeedStatistics((5.0, 5.0)), SeedStatistics((1.0, 1.0)), 10
+        )
         for name, value in names.items()
     }
 
@@ -57,16 +59,16 @@ def silenced(encoder, decoder, cross, together):
         ("decoder.blocks.0.cross", cross),
     ):
         found |= {Head(path, head): loss for head, loss in enumerate(losses)}
-    return Lost(found, dict.fromkeys(SHARES, together), -1.0)
+    return AblationLoss(found, dict.fromkeys(SHARES, together), -1.0)
 
 
 def test_heads_that_are_silenced_are_judged_by_what_is_lost():
     michel = [silenced([0.0, 0.01], [0.0, -0.01], [0.01, 0.5], 0.01)]
-    assert [each.agrees for each in lost_verdicts(michel)] == [True] * 3
+    assert [each.agrees for each in ablation_verdicts(michel)] == [True] * 3
     other = [silenced([0.1, 0.3], [0.1, 0.2], [0.0, 0.1], 0.3)]
-    assert [each.agrees for each in lost_verdicts(other)] == [False] * 3
-    assert by_kind([*michel, *other])["cross"].values == pytest.approx((0.255, 0.05))
-    rows = lost_table([*michel, *other]).rows
+    assert [each.agrees for each in ablation_verdicts(other)] == [False] * 3
+    assert loss_by_kind([*michel, *other])["cross"].values == pytest.approx((0.255, 0.05))
+    rows = ablation_table([*michel, *other]).rows
     assert rows[0] == ["encoder, self", 1, 0.0, pytest.approx(0.055), 0.3, pytest.approx(0.1025)]
 
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 from models.cases import model_of, pair
 
-from regard.studies.heads.head_ablation import Head, heads_of, kind_of, without
+from regard.studies.heads.head_ablation import Head, attention_kind, list_heads, silence_heads
 
 
 def test_every_head_of_every_attention():
-    found = heads_of(model_of("transformer"))
+    found = list_heads(model_of("transformer"))
     assert len(found) == len(set(found)) == (2 + 2 + 2) * 2
-    assert {kind_of(head) for head in found} == {"encoder", "decoder", "cross"}
-    assert kind_of(Head("decoder.blocks.1.cross", 0)) == "cross"
+    assert {attention_kind(head) for head in found} == {"encoder", "decoder", "cross"}
+    assert attention_kind(Head("decoder.blocks.1.cross", 0)) == "cross"
 
 
 @pytest.mark.parametrize("name", ["transformer", "transformer-sliced"])
@@ -20,7 +20,7 @@ def test_a_silent_head_is_one_whose_values_are_nothing(name):
     model, (source, target) = model_of(name), pair()
     whole = model(source, target)
     silent = [Head("encoder.blocks.0.attention", 1), Head("decoder.blocks.1.cross", 0)]
-    with without(model, silent):
+    with silence_heads(model, silent):
         found = model(source, target)
     assert not torch.allclose(found, whole)
     torch.testing.assert_close(model(source, target), whole)  # nobody listens any more

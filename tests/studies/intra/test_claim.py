@@ -10,16 +10,16 @@ import pytest
 from regard.models.kinds import build, read_model_config
 from regard.run import Run
 from regard.studies import run
-from regard.studies.corpora.reviews import Reviews, built_in
+from regard.studies.corpora.reviews import Reviews, built_in_reviews
 from regard.studies.corpora.sentences import Sentences, german
-from regard.studies.documents.measure import Figures
+from regard.studies.documents.measure import ClassifierFigures
 from regard.studies.intra import claim
-from regard.studies.intra.claim import Corpora, corpora_of, tables, verdicts
+from regard.studies.intra.claim import Corpora, choose_corpora, tables, verdicts
 from regard.studies.intra.distance import shares
-from regard.studies.intra.measure import PLACES, Likelihood, course, parameters, placed, wider
-from regard.studies.seed_statistics import Spread
+from regard.studies.intra.measure import PLACES, Likelihood, parameters, perplexity_course, sum_by_place, widen
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained
+from regard.studies.systems import TrainedSystem
 from regard.tasks.settings import read_settings
 
 FILES = {"data": {"source": "a", "target": "a"}, "tokenizer": {"kind": "bpe", "size": 700}}
@@ -46,7 +46,7 @@ def test_the_wider_one_has_as_many_parameters(job):
     made = build("lstmn", read_model_config({**model, "job": job, "intra": True}), 300, target)
     own = sum(parameter.numel() for parameter in made.parameters())
     assert parameters({**model, "intra": True}, job, 300, 2) == own
-    found = wider(model, job, 300)
+    found = widen(model, job, 300)
     assert not found["intra"]
     assert parameters({**found, "size": found["size"] - 1}, job, 300, 2) < own
     assert own <= parameters(found, job, 300, 2) < 1.05 * own
@@ -54,7 +54,7 @@ def test_the_wider_one_has_as_many_parameters(job):
 
 def test_log_probabilities_are_summed_by_place():
     rows = [[-1.0] * 5 + [-2.0] * 5 + [-4.0], [-0.5, -0.25], [-1.0] * 250]
-    nll, tokens = placed(rows)
+    nll, tokens = sum_by_place(rows)
     assert nll[:, 0].tolist() == [5.0, 10.0, 4.0, 0.0, 0.0, 0.0]
     assert tokens[:, 0].tolist() == [5, 5, 1, 0, 0, 0]
     assert nll[:, 1].tolist() == [0.75, 0, 0, 0, 0, 0]
@@ -72,12 +72,12 @@ def test_the_course_is_read_from_what_training_noted(tmp_path):
         run = Run(
             folder, read_settings({}), None, build("lstmn", read_model_config({"kind": "lstmn", "size": 2}), 3, 3), 4
         )
-        return Trained("lstm", 0, run, 1.0, 4)
+        return TrainedSystem("lstm", 0, run, 1.0, 4)
 
     valid = [{"kind": "valid", "step": step, "loss": loss} for step, loss in ((2, 9.0), (2, 1.0), (4, 0.5))]
     one = system("one", {"kind": "step", "step": 2, "loss": 7.0}, *valid)
     other = system("other", {"kind": "valid", "step": 2, "loss": 3.0}, {"kind": "valid", "step": 4, "loss": 0.5})
-    assert course([one, other]) == pytest.approx({2: math.exp(2.0), 4: math.exp(0.5)})
+    assert perplexity_course([one, other]) == pytest.approx({2: math.exp(2.0), 4: math.exp(0.5)})
 
 
 def test_weights_are_counted_by_distance():
@@ -97,7 +97,7 @@ def likely(costs, seed=0, noise=0.05):
     counts = np.array([5.0, 5.0, 5.0, 5.0, 4.0, 0.0])
     each = np.array(costs)[:, None, None] + noise * random.normal(size=(6, 2, 400))
     tokens = np.repeat(counts[:, None], 400, 1)
-    return Likelihood(each * tokens[:, None], tokens, np.full(400, 12.0), Spread((1.0, 1.0)), 7)
+    return Likelihood(each * tokens[:, None], tokens, np.full(400, 12.0), SeedStatistics((1.0, 1.0)), 7)
 
 
 def test_perplexity_and_gain():
@@ -113,7 +113,7 @@ def test_perplexity_and_gain():
 
 def right(accuracy, seed):
     given = np.random.default_rng(seed).random((2, 4000)) < accuracy
-    return Figures(given, Spread((1.0, 1.0)), Spread((1.0, 1.0)), 7)
+    return ClassifierFigures(given, SeedStatistics((1.0, 1.0)), SeedStatistics((1.0, 1.0)), 7)
 
 
 def test_verdicts_follow_the_figures():
@@ -144,8 +144,8 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
         return made
 
     monkeypatch.setattr(claim, "tables", few)
-    small = Corpora({"german": german(200, 30, 9)}, {"reviews": built_in(200, 12, longest=3)})
-    monkeypatch.setattr(claim, "corpora_of", lambda setting: small)
+    small = Corpora({"german": german(200, 30, 9)}, {"reviews": built_in_reviews(200, 12, longest=3)})
+    monkeypatch.setattr(claim, "choose_corpora", lambda setting: small)
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("intra", setting=setting)
     assert [len(table.rows) for table in page.tables] == [3, 3, 3, 2, 3]
@@ -162,10 +162,10 @@ def test_forms_of_the_study(monkeypatch):
     for name in ("multi30k", "europarl"):
         monkeypatch.setattr(claim, name, lambda folder: TEXTS)
     monkeypatch.setattr(claim, "german", lambda *given: TEXTS)
-    monkeypatch.setattr(claim, "built_in", lambda *given, **options: LABELLED)
+    monkeypatch.setattr(claim, "built_in_reviews", lambda *given, **options: LABELLED)
     for setting in (Setting(), Setting(quick=True, data=Path("a"))):
-        assert [list(each) for each in corpora_of(setting)] == [["german"], ["reviews"]]
-    found = corpora_of(Setting(data=Path("a")))
+        assert [list(each) for each in choose_corpora(setting)] == [["german"], ["reviews"]]
+    found = choose_corpora(Setting(data=Path("a")))
     assert [list(each) for each in found] == [["multi30k", "europarl"], []]
     assert list(tables(found, False)) == [
         f"{a}-{b}" for a in ("multi30k", "europarl") for b in ("lstm", "wide", "lstmn")

@@ -10,10 +10,10 @@ from regard.evaluation.alignment import measure_links
 from regard.studies import run
 from regard.studies.corpora.pairs import Pairs, phrasebook
 from regard.studies.luong_table import claim
-from regard.studies.luong_table.claim import SYSTEMS, aligned_phrases, error_rates, short, tables
+from regard.studies.luong_table.claim import SYSTEMS, error_rates, generate_aligned, limit_length, tables
 from regard.studies.luong_table.draw import LABELS
 from regard.studies.setting import Setting
-from regard.studies.systems import taught
+from regard.studies.systems import train_or_load
 from regard.studies.translation import perplexity
 from regard.tasks.settings import read_settings
 
@@ -32,8 +32,8 @@ def cut(made):
 def few(monkeypatch, tmp_path):
     """Few sentences, and two updates a system."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    corpus, aligned = phrasebook(300, 5, longest=18), aligned_phrases(5, longest=18)
-    monkeypatch.setattr(claim, "texts", lambda setting: (corpus, aligned))
+    corpus, aligned = phrasebook(300, 5, longest=18), generate_aligned(5, longest=18)
+    monkeypatch.setattr(claim, "choose_texts", lambda setting: (corpus, aligned))
     monkeypatch.setattr(claim, "tables", lambda setting, corpus: cut(tables(setting, corpus)))
     return corpus, aligned
 
@@ -58,13 +58,13 @@ def test_what_is_fed_on_or_not_is_otherwise_the_same():
 
 def test_long_pairs_are_left_out_by_their_longer_side():
     corpus = Pairs("", {}, ["a b", "a b c", "a", "a b"], ["a b", "a", "a b c", "a"])
-    assert short(corpus, 2, 9).sources == ["a b", "a b"]
-    assert short(corpus, 2, 9).references == ["a b", "a"]
-    assert short(corpus, 3, 3).references == ["a b", "a", "a b c"]
+    assert limit_length(corpus, 2, 9).sources == ["a b", "a b"]
+    assert limit_length(corpus, 2, 9).references == ["a b", "a"]
+    assert limit_length(corpus, 3, 3).references == ["a b", "a", "a b c"]
 
 
 def test_the_phrasebooks_links_lead_to_words_that_are_there():
-    found = aligned_phrases(12, longest=18)
+    found = generate_aligned(12, longest=18)
     for source, target, gold in zip(found.sources, found.targets, found.gold, strict=True):
         assert gold.sure
         assert gold.sure == gold.possible
@@ -74,7 +74,7 @@ def test_the_phrasebooks_links_lead_to_words_that_are_there():
 def test_perplexity_and_error_rates_are_what_others_say_of_the_run(few, tmp_path):
     corpus, aligned = few
     made = claim.tables(QUICK, corpus)
-    system = taught("x", "global-dot", made["global-dot"], 3, Setting((3,), True, "cpu", tmp_path))
+    system = train_or_load("x", "global-dot", made["global-dot"], 3, Setting((3,), True, "cpu", tmp_path))
     scored = system.run.score(corpus.sources, corpus.references)
     pieces = sum(len(system.run.tokenizers.target.encode(text)) + 1 for text in corpus.references)
     expected = math.exp(-sum(each.log_prob for each in scored) / pieces)
@@ -101,12 +101,12 @@ def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
 
 def test_real_corpora_are_named_on_the_page(few, tmp_path, monkeypatch):
     stopped = SimpleNamespace(run=SimpleNamespace(device=torch.device("cpu")))
-    monkeypatch.setattr(claim, "taught_all", lambda *given: [])
-    monkeypatch.setattr(claim, "by_name", lambda systems: {name: [stopped] for name in LABELS})
+    monkeypatch.setattr(claim, "train_all", lambda *given: [])
+    monkeypatch.setattr(claim, "group_by_name", lambda systems: {name: [stopped] for name in LABELS})
     monkeypatch.setattr("regard.studies.luong_table.window_cost.LENGTHS", (16, 32))
     from tests.studies.luong_table.test_verdicts import PAPERS
 
-    monkeypatch.setattr(claim, "figures", lambda systems, corpus, aligned: PAPERS["global-dot"])
+    monkeypatch.setattr(claim, "measure_systems", lambda systems, corpus, aligned: PAPERS["global-dot"])
     page = run("luong-table", setting=Setting((0,), device="cpu", out=tmp_path, data=tmp_path))
     assert page.signature.corpus == few[0].name
     assert "German to English" in page.caveats[-1]

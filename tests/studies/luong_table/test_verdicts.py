@@ -2,14 +2,19 @@
 
 import pytest
 
-from regard.studies.luong_table.draw import LABELS, PAPER, drawn, system_table
+from regard.studies.luong_table.draw import LABELS, PAPER, quality_plot, system_table
 from regard.studies.luong_table.verdicts import ERRORS, POINTS, SHARE, better, verdicts
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 
 
 def figures(perplexity, bleu, aer):
-    both = {"written": Spread((aer,)), "read": Spread((aer + 5,)), "aer": Spread((aer,))}
-    return {"perplexity": Spread((perplexity,)), "bleu": Spread((bleu,)), **both, "seconds": Spread((1.0,))}
+    both = {"written": SeedStatistics((aer,)), "read": SeedStatistics((aer + 5,)), "aer": SeedStatistics((aer,))}
+    return {
+        "perplexity": SeedStatistics((perplexity,)),
+        "bleu": SeedStatistics((bleu,)),
+        **both,
+        "seconds": SeedStatistics((1.0,)),
+    }
 
 
 # His, and where he has none what his text says of them; general's AER is made up.
@@ -59,10 +64,10 @@ def test_each_claim_falls_with_one_figure(name, other, word):
 
 
 def test_what_lies_within_the_seeds_is_no_difference():
-    assert better(Spread((1.0,)), Spread((1.0 + 2 * POINTS,)), POINTS)
-    assert not better(Spread((1.0,)), Spread((1.0 + POINTS / 2,)), POINTS)
-    assert not better(Spread((0.0, 4.0)), Spread((3.0, 7.0)), POINTS)  # 3 apart, deviations 2.8 each
-    assert better(Spread((1.9, 2.1)), Spread((4.9, 5.1)), POINTS)
+    assert better(SeedStatistics((1.0,)), SeedStatistics((1.0 + 2 * POINTS,)), POINTS)
+    assert not better(SeedStatistics((1.0,)), SeedStatistics((1.0 + POINTS / 2,)), POINTS)
+    assert not better(SeedStatistics((0.0, 4.0)), SeedStatistics((3.0, 7.0)), POINTS)  # 3 apart, deviations 2.8 each
+    assert better(SeedStatistics((1.9, 2.1)), SeedStatistics((4.9, 5.1)), POINTS)
     assert 0 < SHARE < 0.05
     assert ERRORS > 0
 
@@ -70,7 +75,9 @@ def test_what_lies_within_the_seeds_is_no_difference():
 def test_tables_and_plots_have_every_system():
     assert set(PAPER) <= set(LABELS)
     assert len(system_table(PAPERS).rows) == len(LABELS)
-    several = {name: {key: Spread(each.values * 2) for key, each in row.items()} for name, row in PAPERS.items()}
+    several = {
+        name: {key: SeedStatistics(each.values * 2) for key, each in row.items()} for name, row in PAPERS.items()
+    }
     assert system_table(several).rows[1][2] == "18.6 ± 0"
-    panels = drawn(several).figure.axes
+    panels = quality_plot(several).figure.axes
     assert [text.get_text() for text in panels[0].get_yticklabels()] == list(LABELS.values())[::-1]

@@ -11,7 +11,7 @@ from regard.studies.luong_table.window_cost import (
     cost_table,
     cost_verdicts,
     layer,
-    measured,
+    measure_cost,
     operations,
 )
 
@@ -53,7 +53,7 @@ def test_verdicts_follow_the_figures():
 
 def test_a_table_and_a_plot(monkeypatch):
     monkeypatch.setattr("regard.studies.luong_table.window_cost.LENGTHS", (16, 48))
-    found = measured(torch.device("cpu"), quick=True)
+    found = measure_cost(torch.device("cpu"), quick=True)
     table = cost_table(found)
     assert len(table.columns) == 1 + 2 + 2
     assert all(value > 0 for row in table.rows for value in row[1:])

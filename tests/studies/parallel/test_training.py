@@ -11,11 +11,20 @@ from regard.run import Run
 from regard.studies.corpora.pairs import Pairs, phrasebook
 from regard.studies.parallel import training
 from regard.studies.parallel.draw import LABELS
-from regard.studies.parallel.timing import encoders, pace, records, updates
-from regard.studies.parallel.training import MIXED, Figures, Seed, figures, reached, run, tables, verdicts
-from regard.studies.seed_statistics import Spread
+from regard.studies.parallel.timing import median_pace, records, time_encoders, time_updates
+from regard.studies.parallel.training import (
+    MIXED,
+    EncoderFigures,
+    SeedFigures,
+    average_seeds,
+    run,
+    seconds_to_reach,
+    tables,
+    verdicts,
+)
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained
+from regard.studies.systems import TrainedSystem
 from regard.tasks.settings import read_settings
 
 REAL = Pairs("made up", {"data": {"source": "a", "target": "b"}, "tokenizer": {"joint": True}}, [], [])
@@ -38,14 +47,22 @@ def test_systems_differ_in_what_the_encoder_mixes_words_by(pairs, quick):
     assert different <= {"rate", "warmup"}
 
 
-def made(bleu, pace):
-    return Figures(Spread((bleu[-1],)), [Spread((each,)) for each in bleu], [Spread((5.0,))] * 4, pace, 1000, 10, 5)
+def made(bleu, median_pace):
+    return EncoderFigures(
+        SeedStatistics((bleu[-1],)),
+        [SeedStatistics((each,)) for each in bleu],
+        [SeedStatistics((5.0,))] * 4,
+        median_pace,
+        1000,
+        10,
+        5,
+    )
 
 
 def test_seconds_are_updates_times_their_pace():
     found = made([10.0, 20.0, 30.0, 29.0], 4.0)
     assert found.seconds == [1.0, 2.0, 3.0, 4.0]
-    assert [reached(found, each) for each in (5.0, 20.0, 29.5, 31.0)] == [1.0, 2.0, 3.0, None]
+    assert [seconds_to_reach(found, each) for each in (5.0, 20.0, 29.5, 31.0)] == [1.0, 2.0, 3.0, None]
 
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
@@ -99,9 +116,9 @@ def test_the_pace_on_a_cpu_is_that_of_the_training_without_its_validations(tmp_p
     lines.insert(2, {"kind": "valid", "step": 40, "loss": 1.5})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     assert [each["loss"] for each in records(tmp_path, "valid")] == [1.5]
-    systems = {"one": Trained("one", 0, opened(tmp_path), 8.0, 400)}
-    assert updates(systems, REAL) == {"one": pytest.approx(20.0)}
-    assert pace([{"step": 10, "seconds": 0.5}]) == pytest.approx(50.0)
+    systems = {"one": TrainedSystem("one", 0, opened(tmp_path), 8.0, 400)}
+    assert time_updates(systems, REAL) == {"one": pytest.approx(20.0)}
+    assert median_pace([{"step": 10, "seconds": 0.5}]) == pytest.approx(50.0)
 
 
 def test_every_encoder_is_timed_at_every_length():
@@ -112,7 +129,7 @@ def test_every_encoder_is_timed_at_every_length():
         for mixing in MIXED
     }
     threads = torch.get_num_threads()
-    found = encoders(models, (3, 40), 20, rounds=1)
+    found = time_encoders(models, (3, 40), 20, rounds=1)
     assert found.keys() == models.keys()
     assert all(len(each) == 2 and min(each) > 0 for each in found.values())
     assert torch.get_num_threads() == threads
@@ -143,8 +160,10 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 
 
 def test_figures_have_a_value_a_seed(tmp_path):
-    first = Trained("one", 0, opened(tmp_path), 8.0, 400)
-    found = figures(first, [Seed(5.0, [1.0, 2.0], [9.0, 8.0]), Seed(6.0, [3.0, 4.0], [7.0, 6.0])], 2.0)
+    first = TrainedSystem("one", 0, opened(tmp_path), 8.0, 400)
+    found = average_seeds(
+        first, [SeedFigures(5.0, [1.0, 2.0], [9.0, 8.0]), SeedFigures(6.0, [3.0, 4.0], [7.0, 6.0])], 2.0
+    )
     assert found.test.values == (5.0, 6.0)
     assert [each.values for each in found.bleu] == [(1.0, 3.0), (2.0, 4.0)]
     assert [each.values for each in found.perplexity] == [(9.0, 7.0), (8.0, 6.0)]

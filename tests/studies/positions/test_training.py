@@ -12,10 +12,18 @@ from regard.run import Run
 from regard.studies import run
 from regard.studies.corpora import pairs
 from regard.studies.positions import training
-from regard.studies.positions.training import ENCODINGS, TIMES, Further, begun, further_verdicts, tables, verdicts
-from regard.studies.seed_statistics import Spread
+from regard.studies.positions.training import (
+    ENCODINGS,
+    TIMES,
+    LengthFigures,
+    correct_prefix,
+    further_verdicts,
+    tables,
+    verdicts,
+)
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.translation import Translated
+from regard.studies.translation import TranslationFigures
 from regard.tasks.settings import read_settings
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
@@ -50,7 +58,7 @@ def test_tests_are_as_long_as_they_say(setting, monkeypatch):
 def test_what_is_right_before_the_first_mistake():
     target = list("abcd")
     for output, share in (("abcd", 1.0), ("abxd", 0.5), ("ab", 0.5), ("", 0.0), ("xbcd", 0.0), ("abcde", 1.0)):
-        assert begun(list(output), target) == share
+        assert correct_prefix(list(output), target) == share
 
 
 @pytest.mark.parametrize("name", ["transformer-alibi", "transformer-rotary"])
@@ -64,8 +72,8 @@ def test_biases_that_are_the_same_to_both_sides_see_no_direction(name):
 
 def made(**bleu):
     return {
-        name.replace("_", "-"): Translated(
-            Spread((value - 0.1, value + 0.1)), Spread((5.0,) * 2), Spread((1.0,) * 2), 10
+        name.replace("_", "-"): TranslationFigures(
+            SeedStatistics((value - 0.1, value + 0.1)), SeedStatistics((5.0,) * 2), SeedStatistics((1.0,) * 2), 10
         )
         for name, value in bleu.items()
     }
@@ -83,7 +91,7 @@ def test_verdicts_follow_the_figures():
 def copied(**far):
     return {
         name: {
-            times: Further(Spread((value[i],)), Spread((0.0,)), Spread((value[2],)))
+            times: LengthFigures(SeedStatistics((value[i],)), SeedStatistics((0.0,)), SeedStatistics((value[2],)))
             for i, times in enumerate((1.0, 2.0))
         }
         for name, value in far.items()

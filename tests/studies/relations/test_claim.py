@@ -6,8 +6,8 @@ import torch
 from regard.data.builtin import Example, generate
 from regard.inspection.alignments.dependencies import SIDES, measure_dependencies
 from regard.studies.relations import claim
-from regard.studies.relations.claim import Found, judged, run, tables, verdicts
-from regard.studies.relations.dependencies import RELATIONS, named
+from regard.studies.relations.claim import RelationFigures, judge_heads, run, tables, verdicts
+from regard.studies.relations.dependencies import RELATIONS, name_relations
 from regard.studies.relations.measure import (
     ALL,
     FAR,
@@ -19,7 +19,7 @@ from regard.studies.relations.measure import (
     count,
     single_head,
 )
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 from regard.tasks.start import start
@@ -38,21 +38,21 @@ from regard.tasks.task import build_model
 )
 def test_words_are_named_by_what_they_are_to_their_heads(text, heads, expected):
     wanted = [None if each == "-" else each for each in expected.split()]
-    assert named(Example(text, "", (), heads))[0] == [*wanted, "punctuation"]
+    assert name_relations(Example(text, "", (), heads))[0] == [*wanted, "punctuation"]
 
 
 def test_what_is_linked_is_called_the_same():
     example = Example(
         "the dog sleeps .", "der Hund schläft .", ((0, 0), (1, 1), (2, 2), (3, 3)), (1, 2, -1, 2), (1, 2, -1, 2)
     )
-    assert named(example) == (["determiner", "subject", None, "punctuation"],) * 2
+    assert name_relations(example) == (["determiner", "subject", None, "punctuation"],) * 2
     apart = Example(example.source, example.target, ((0, 0), (1, 1), (3, 3)), *(example.source_heads,) * 2)
-    assert named(apart)[1] == ["determiner", None, None, None]  # their heads are not linked
+    assert name_relations(apart)[1] == ["determiner", None, None, None]  # their heads are not linked
 
 
 def test_all_relations_occur_and_no_others():
     examples = list(generate("phrasebook", 150, split="test", pair="en-de", seed=0, longest=18))
-    found = {name for example in examples for side in named(example) for name in side}
+    found = {name for example in examples for side in name_relations(example) for name in side}
     assert found == {*RELATIONS, None}
 
 
@@ -110,15 +110,15 @@ def test_heads_are_counted_as_they_are_elsewhere(tmp_path, monkeypatch):
 
 def figures(trained, distance, course, every):
     groups = [ALL, FAR, "subject", "object"]
-    return Found(
+    return RelationFigures(
         groups,
         dict.fromkeys(groups, 100),
         {group: Best("+1", distance) for group in groups},
-        {**{group: Spread((trained,)) for group in groups}, ALL: Spread((every,))},
-        {group: Spread((5.0,)) for group in groups},
+        {**{group: SeedStatistics((trained,)) for group in groups}, ALL: SeedStatistics((every,))},
+        {group: SeedStatistics((5.0,)) for group in groups},
         dict.fromkeys(groups, "1.1"),
-        [Spread((each,)) for each in course],
-        Spread((40.0,)),
+        [SeedStatistics((each,)) for each in course],
+        SeedStatistics((40.0,)),
     )
 
 
@@ -134,7 +134,7 @@ def test_verdicts_follow_the_figures():
 def test_groups_of_few_words_are_left_out():
     words = {ALL: 100, "subject": 100, "object": 3}
     some = counts(words, {ONE: {ALL: 30, "subject": 60}}, {1: {ALL: 20, "subject": 50}})
-    found = judged([[(some, some), (some, some)]])
+    found = judge_heads([[(some, some), (some, some)]])
     assert found.groups == [ALL, "subject"]
     assert found.relations == ["subject"]
     assert found.course[-1].mean == found.single.mean == pytest.approx(60.0)
@@ -161,7 +161,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     monkeypatch.setattr(claim, "tables", short)
     monkeypatch.setattr(claim, "generate", lambda name, number, **options: generate(name, 160, **options))
     monkeypatch.setattr(claim, "FEWEST", 10)
-    monkeypatch.setattr(claim, "right", lambda run, examples: 0.0)
+    monkeypatch.setattr(claim, "exact_share", lambda run, examples: 0.0)
     page = run(Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
     assert len(page.tables) == 3
     assert len(page.tables[2].rows[0]) == 7

@@ -13,10 +13,18 @@ from regard.run import Run
 from regard.studies import run
 from regard.studies.corpora import pairs
 from regard.studies.scaling import training
-from regard.studies.scaling.training import Seen, Softmax, gradient_norm, observed, sharpness, tables, verdicts
-from regard.studies.seed_statistics import Spread
+from regard.studies.scaling.training import (
+    ScalingFigures,
+    SoftmaxSharpness,
+    gradient_norm,
+    observe_softmax,
+    sharpness,
+    tables,
+    verdicts,
+)
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.translation import Translated
+from regard.studies.translation import TranslationFigures
 from regard.tasks.settings import read_settings
 
 SETTINGS = [Setting(quick=True), Setting(), Setting(data=Path("corpora"))]
@@ -49,12 +57,12 @@ def test_sharpness_counts_the_keys_that_a_query_sees():
 
 def test_a_sharper_model_has_less_entropy():
     model = model_of("transformer").float()
-    plain = observed(model, PAIRS)
+    plain = observe_softmax(model, PAIRS)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("projection.weight"):
                 parameter[: 2 * 8] *= 30  # queries and keys
-    sharp = observed(model, PAIRS)
+    sharp = observe_softmax(model, PAIRS)
     assert 0 <= sharp.entropy < 0.5 * plain.entropy <= 0.5
     assert sharp.jacobian < plain.jacobian
 
@@ -82,9 +90,11 @@ def test_the_gradient_of_the_query_projections():
 
 
 def seen(bleu, entropy, jacobian, after):
-    softmax = Softmax(entropy, jacobian, 0.3)
-    made = Translated(Spread((bleu - 0.1, bleu + 0.1)), Spread((5.0, 5.0)), Spread((1.0, 1.0)), 10)
-    return Seen(made, (softmax, softmax), (Softmax(after, jacobian, 0.3),) * 2)
+    softmax = SoftmaxSharpness(entropy, jacobian, 0.3)
+    made = TranslationFigures(
+        SeedStatistics((bleu - 0.1, bleu + 0.1)), SeedStatistics((5.0, 5.0)), SeedStatistics((1.0, 1.0)), 10
+    )
+    return ScalingFigures(made, (softmax, softmax), (SoftmaxSharpness(after, jacobian, 0.3),) * 2)
 
 
 def test_verdicts_follow_the_figures():

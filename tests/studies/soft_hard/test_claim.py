@@ -7,13 +7,13 @@ import pytest
 from PIL import Image
 
 from regard.studies import run
-from regard.studies.corpora.images import flickr8k, scenes, unpacked
+from regard.studies.corpora.images import flickr8k, scenes, unpack
 from regard.studies.page import Table
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.soft_hard import claim
-from regard.studies.soft_hard.claim import apart, caveats, gallery_of, scored, tables, verdicts
-from regard.studies.soft_hard.draw import SYSTEMS, drawn, looks_table, scores_table
+from regard.studies.soft_hard.claim import caveats, gallery_of, is_better, score_captions, tables, verdicts
+from regard.studies.soft_hard.draw import SYSTEMS, looks_table, scores_plot, scores_table
 from regard.tasks.settings import read_settings
 
 SCENES = scenes(40, 6, side=32, shapes=2)
@@ -54,10 +54,10 @@ def test_photographs_are_unpacked_once_and_split_as_listed(tmp_path):
     assert gallery.pixels[0][0].mean() == pytest.approx(200, abs=5)
     assert gallery.references == [["A picture number 5 , told 0 times .", "A picture number 5 , told 1 times ."]]
     (setting.data / "flickr8k" / "images.tar").write_bytes(b"")
-    unpacked(setting.data / "flickr8k" / "images.tar", setting.out / "data" / "flickr8k" / "images")
+    unpack(setting.data / "flickr8k" / "images.tar", setting.out / "data" / "flickr8k" / "images")
     assert len(list((setting.out / "data" / "flickr8k" / "images").iterdir())) == 6
     with pytest.raises(tarfile.ReadError):
-        unpacked(setting.data / "flickr8k" / "images.tar", tmp_path / "images")
+        unpack(setting.data / "flickr8k" / "images.tar", tmp_path / "images")
     assert not (tmp_path / "images").exists()
 
 
@@ -68,26 +68,26 @@ def test_scenes_are_those_that_words_are_known_of():
 
 
 def test_captions_are_scored_against_all_references():
-    found = scored(["a red star", "a dog runs"], [["a red star"], ["no", "a dog sits"]])
+    found = score_captions(["a red star", "a dog runs"], [["a red star"], ["no", "a dog sits"]])
     assert found["exact"] == 50.0
     assert found["bleu-1"] == pytest.approx(100 * 5 / 6)
     assert found["bleu-2"] == pytest.approx(100 * (5 / 6 * 3 / 4) ** 0.5)
 
 
 def test_a_difference_within_that_of_seeds_is_none():
-    assert apart(Spread((15.0, 15.1)), Spread((14.3, 14.4)))
-    assert not apart(Spread((15.0, 15.1)), Spread((14.6, 14.7)))
-    assert not apart(Spread((15.0,)), Spread((14.0,)))
-    assert apart(Spread((15.5,)), Spread((14.0,)))
-    assert not apart(Spread((13.0, 17.0)), Spread((14.0, 14.0)))
+    assert is_better(SeedStatistics((15.0, 15.1)), SeedStatistics((14.3, 14.4)))
+    assert not is_better(SeedStatistics((15.0, 15.1)), SeedStatistics((14.6, 14.7)))
+    assert not is_better(SeedStatistics((15.0,)), SeedStatistics((14.0,)))
+    assert is_better(SeedStatistics((15.5,)), SeedStatistics((14.0,)))
+    assert not is_better(SeedStatistics((13.0, 17.0)), SeedStatistics((14.0, 14.0)))
 
 
 def figures(bleu, grounded=None, chance=10.0):
-    found = {f"bleu-{n}": Spread((bleu * (5 - n),)) for n in range(1, 5)}
-    found |= {key: Spread((value,)) for key, value in (("cider", 0.4), ("exact", 0.0), ("seconds", 3.0))}
+    found = {f"bleu-{n}": SeedStatistics((bleu * (5 - n),)) for n in range(1, 5)}
+    found |= {key: SeedStatistics((value,)) for key, value in (("cider", 0.4), ("exact", 0.0), ("seconds", 3.0))}
     if grounded is not None:
         looks = {"entropy": 1.5, "largest": 40.0, "places": 36.0, "grounded": grounded, "chance": chance}
-        found |= {key: Spread((value,)) for key, value in looks.items()}
+        found |= {key: SeedStatistics((value,)) for key, value in looks.items()}
     return found
 
 
@@ -103,7 +103,7 @@ def test_verdicts_follow_the_figures():
 def test_what_looks_everywhere_is_said_to():
     found = {"soft": figures(14.0, 90.0)}
     assert not any("nearly alike" in each for each in caveats(found, True, 10))
-    found["soft"]["entropy"] = Spread((3.55,))
+    found["soft"]["entropy"] = SeedStatistics((3.55,))
     assert any("3.55 of at most 3.58" in each for each in caveats(found, True, 10))
     assert any("One seed" in each for each in caveats(found, False, 10))
 
@@ -115,7 +115,7 @@ def test_tables_and_plot_have_a_row_a_system():
     assert [row[0] for row in scores.rows] == [SYSTEMS[name] for name in found]
     assert [row[0] for row in looks.rows] == [SYSTEMS["soft"], SYSTEMS["hard"], "36 places alike"]
     assert looks.rows[-1][1:] == ["3.58", "3", "10.0"]
-    assert len(drawn(found).figure.axes) == 2
+    assert len(scores_plot(found).figure.axes) == 2
 
 
 def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):

@@ -23,12 +23,12 @@ __all__ = [
     "Pair",
     "WatchedBatch",
     "balance_weights",
-    "link_words",
     "extract_links",
-    "word_weights",
+    "link_words",
     "merge_batch",
-    "watch_batches",
     "pick_links",
+    "watch_batches",
+    "word_weights",
 ]
 
 BUDGET = 4096  # pieces of a batch a side

@@ -21,7 +21,7 @@ from regard.inspection.collect.teacher_forcing import ForcedExample
 from regard.models.contract import Memory, Model
 from regard.models.ntm.model import Machine, NTMModel
 
-__all__ = ["MachineStep", "ForwardPass", "span_of", "watch_forward"]
+__all__ = ["ForwardPass", "MachineStep", "span_of", "watch_forward"]
 
 
 @dataclass(frozen=True, eq=False)

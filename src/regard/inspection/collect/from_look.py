@@ -11,7 +11,7 @@ from regard.attention.look import Look
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Role, Side, View
 
-__all__ = ["exhibit_of_look", "as_exhibit"]
+__all__ = ["as_exhibit", "exhibit_of_look"]
 
 
 def as_exhibit(what: Any, source: Sequence[str] | None, target: Sequence[str] | None) -> Exhibit:

@@ -13,7 +13,7 @@ from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.weighting import Weighting
 from regard.models.kinds import KINDS, Title
 
-__all__ = ["Title", "describe_attention", "window_radius", "title_of"]
+__all__ = ["Title", "describe_attention", "title_of", "window_radius"]
 
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 

@@ -13,7 +13,7 @@ from regard.inspection.draw.heatmap import svg
 from regard.inspection.draw.plot import DARK
 from regard.inspection.draw.table import Table
 
-__all__ = ["document", "svg_element", "figure_element", "table_element"]
+__all__ = ["document", "figure_element", "svg_element", "table_element"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #23272f; --faint: #5b6472; --rule: #d5d9e0; --paper: #ffffff; --wash: #f5f7fa;

@@ -14,18 +14,18 @@ from regard.evaluation.alignment import measure_links
 from regard.inspection.alignments.selection import Reading, score_heads
 from regard.run import Run, load
 from regard.studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
-from regard.studies.alignment.verdicts import Curve, Figures, System, verdicts
+from regard.studies.alignment.verdicts import Curve, Findings, SystemFigures, verdicts
 from regard.studies.corpora import pairs
-from regard.studies.corpora.pairs import Aligned, Pairs
-from regard.studies.luong_table.claim import TESTS, WORDS, aligned_phrases, short
+from regard.studies.corpora.pairs import AlignedPairs, Pairs
+from regard.studies.luong_table.claim import TESTS, WORDS, generate_aligned, limit_length
 from regard.studies.page import Page, signed_training
-from regard.studies.seed_statistics import Spread, spread
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
 from regard.studies.translation import perplexity
 from regard.training.metrics import read
 
-__all__ = ["SYSTEMS", "diagonal", "held_out", "one_each", "run", "tables"]
+__all__ = ["SYSTEMS", "best_single_links", "diagonal_error", "held_out", "run", "tables"]
 
 SYSTEMS = ("rnnsearch", "luong-global", "luong-local", "transformer")
 CHECKPOINTS = 6
@@ -76,37 +76,44 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     }
     data = {**corpus.tables["data"], "longest": 60 if real else 40}
     return {
-        name: {**corpus.tables, "data": data, "model": model, "training": {**training, "rate": rate(name, quick)}}
+        name: {
+            **corpus.tables,
+            "data": data,
+            "model": model,
+            "training": {**training, "rate": learning_rate(name, quick)},
+        }
         for name, model in models(size, real=real, quick=quick).items()
     }
 
 
-def rate(name: str, quick: bool) -> float:
+def learning_rate(name: str, quick: bool) -> float:
     """The highest rate: recurrent systems learn faster with more, which a Transformer does not stand."""
     return (2e-3 if quick else 1e-3) if name == "transformer" else 5e-3 if quick else 3e-3
 
 
-def texts(setting: Setting) -> tuple[Pairs, Aligned]:
+def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
     """The corpus, with test sentences that are not too long, and aligned pairs."""
     if setting.corpora is not None:
-        return short(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.aligned(setting.corpora, "de", "en")
+        return limit_length(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.read_aligned(
+            setting.corpora, "de", "en"
+        )
     count, tests, longest = (20_000, 300, 12) if setting.quick else (200_000, TESTS, 18)
-    return pairs.phrasebook(count, tests, longest=longest), aligned_phrases(tests, longest=longest)
+    return pairs.phrasebook(count, tests, longest=longest), generate_aligned(tests, longest=longest)
 
 
 def run(setting: Setting) -> Page:
     """Train all systems, read every head of every checkpoint, and judge."""
-    corpus, aligned = texts(setting)
+    corpus, aligned = choose_texts(setting)
     with signed_training(setting, corpus.name) as clock:
         made = tables(setting, corpus)
         found = {
-            name: figures(systems, corpus, aligned)
-            for name, systems in by_name(taught_all("alignment", made, setting)).items()
+            name: measure_systems(systems, corpus, aligned)
+            for name, systems in group_by_name(train_all("alignment", made, setting)).items()
         }
         signature = clock.signature()
-    even = diagonal(aligned)
+    even = diagonal_error(aligned)
     training = made["transformer"]["training"]
-    judged = Figures(found, even)
+    judged = Findings(found, even)
     return Page(
         name="alignment",
         title="What attention aligns",
@@ -136,9 +143,9 @@ def run(setting: Setting) -> Page:
     )
 
 
-def caveats(aligned: Aligned, setting: Setting) -> list[str]:
+def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
     """What is to be borne in mind."""
-    words, linked, least = one_each(aligned)
+    words, linked, least = best_single_links(aligned)
     said = [
         f"Every target word is linked once. People, or the grammar, linked {100 * linked / words:.0f} % of them: a "
         f"lower AER than {least:.1f} % cannot be had so.",
@@ -166,14 +173,14 @@ def caveats(aligned: Aligned, setting: Setting) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class EncodedPairs:
     """Aligned pairs as a run's tokens."""
 
     pairs: list[tuple[list[int], list[int]]]
-    aligned: Aligned
+    aligned: AlignedPairs
 
     @classmethod
-    def of(cls, run: Run, aligned: Aligned) -> "Pieces":
+    def of(cls, run: Run, aligned: AlignedPairs) -> "EncodedPairs":
         """Encoded."""
         sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
         return cls(list(zip(*sides, strict=True)), aligned)
@@ -183,13 +190,13 @@ class Pieces:
         return score_heads(run.aligning, run.tokenizers, self.pairs[which], self.aligned.gold[which])
 
 
-def figures(systems: Sequence[Trained], corpus: Pairs, aligned: Aligned) -> System:
+def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
     """What the seeds of a system come to."""
     rates: list[tuple[float, float, float]] = []
     readings: list[list[Reading]] = []
     grown: list[Curve] = []
     for each in systems:
-        pieces = Pieces.of(each.run, aligned)
+        pieces = EncodedPairs.of(each.run, aligned)
         found = pieces.read(each.run)
         halves = pieces.read(each.run, slice(0, None, 2)), pieces.read(each.run, slice(1, None, 2))
         plain = {
@@ -200,16 +207,16 @@ def figures(systems: Sequence[Trained], corpus: Pairs, aligned: Aligned) -> Syst
         rates.append((100 * plain[0], 100 * plain[1], 100 * held_out(*halves)))
         readings.append(found)
         grown.append(curve(each, pieces))
-    written, read_, chosen = (Spread(values) for values in zip(*rates, strict=True))
-    return System(
-        bleu=spread(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
-        perplexity=spread(systems, lambda each: perplexity(each.run, corpus)),
+    written, read_, chosen = (SeedStatistics(values) for values in zip(*rates, strict=True))
+    return SystemFigures(
+        bleu=over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
+        perplexity=over_seeds(systems, lambda each: perplexity(each.run, corpus)),
         written=written,
         read=read_,
         chosen=chosen,
-        seconds=spread(systems, lambda each: each.seconds),
+        seconds=over_seeds(systems, lambda each: each.seconds),
         readings=readings[0],
-        curve=mean_of(grown),
+        curve=average_curves(grown),
     )
 
 
@@ -223,7 +230,7 @@ def held_out(one: Sequence[Reading], other: Sequence[Reading]) -> float:
     return sum(rates) / len(rates)
 
 
-def curve(system: Trained, pieces: Pieces) -> Curve:
+def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
     """By training step: BLEU as it was validated, and AER, by the better one of both words."""
     run, points = system.run, []
     for record in read(run.folder / "metrics.jsonl"):
@@ -237,7 +244,7 @@ def curve(system: Trained, pieces: Pieces) -> Curve:
     return points
 
 
-def mean_of(grown: Sequence[Curve]) -> Curve:
+def average_curves(grown: Sequence[Curve]) -> Curve:
     """The mean over seeds, step by step."""
     count = len(grown)
     return [
@@ -246,7 +253,7 @@ def mean_of(grown: Sequence[Curve]) -> Curve:
     ]
 
 
-def diagonal(aligned: Aligned) -> float:
+def diagonal_error(aligned: AlignedPairs) -> float:
     """AER, %, of links along the diagonal: what is known without looking."""
     found = []
     for source, target in zip(aligned.sources, aligned.targets, strict=True):
@@ -255,7 +262,7 @@ def diagonal(aligned: Aligned) -> float:
     return 100 * measure_links(found, aligned.gold)["aer"].score().value
 
 
-def one_each(aligned: Aligned) -> tuple[int, int, float]:
+def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
     """Target words, those of them that are linked, and the lowest AER, %, that one link a target word can have."""
     found, words, linked = [], 0, 0
     for target, gold in zip(aligned.targets, aligned.gold, strict=True):

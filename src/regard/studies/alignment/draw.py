@@ -6,9 +6,9 @@ from regard.inspection.alignments.selection import Reading
 from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import FAINT, INK, SEQUENTIAL
 from regard.inspection.draw.table import Cell
-from regard.studies.alignment.verdicts import LABELS, System
+from regard.studies.alignment.verdicts import LABELS, SystemFigures
 from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 
 __all__ = ["by_layer", "curves", "heat_map", "mechanism_table", "step_table"]
 
@@ -21,12 +21,12 @@ COLOURS = {
 WORDS = {0: "the word written", 1: "the word read"}
 
 
-def mechanism_table(found: Mapping[str, System], diagonal: float) -> Table:
+def mechanism_table(found: Mapping[str, SystemFigures], diagonal: float) -> Table:
     """A row a system."""
     several = any(len(each.bleu.values) > 1 for each in found.values())
 
-    def cell(value: Spread, style: str = ".1f") -> Cell:
-        return value.told(style) if several else value.mean
+    def cell(value: SeedStatistics, style: str = ".1f") -> Cell:
+        return value.as_text(style) if several else value.mean
 
     rows: list[list[Cell]] = [
         [
@@ -70,7 +70,7 @@ def by_layer(readings: Sequence[Reading], offset: int) -> Table:
     )
 
 
-def step_table(found: Mapping[str, System]) -> Table:
+def step_table(found: Mapping[str, SystemFigures]) -> Table:
     """A row a checkpoint."""
     steps = [point[0] for point in next(iter(found.values())).curve]
     rows: list[list[Cell]] = []
@@ -112,7 +112,7 @@ def heat_map(readings: Sequence[Reading]) -> Plot:
     )
 
 
-def curves(found: Mapping[str, System], diagonal: float) -> Plot:
+def curves(found: Mapping[str, SystemFigures], diagonal: float) -> Plot:
     """BLEU and AER by training step."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %"], height=3.2)
     for name, each in found.items():

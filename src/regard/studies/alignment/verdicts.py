@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from regard.inspection.alignments.selection import Reading
 from regard.studies.page import Verdict, show
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 
-__all__ = ["LABELS", "Curve", "Figures", "System", "layer_means", "verdicts"]
+__all__ = ["LABELS", "Curve", "Findings", "SystemFigures", "layer_means", "verdicts"]
 
 Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
 
@@ -22,29 +22,29 @@ ERRORS = 1.0  # percentage points of AER that are no difference
 
 
 @dataclass(frozen=True)
-class System:
+class SystemFigures:
     """Figures of a system; rates in percent. `chosen`: of heads, means and words what was best on other pairs."""
 
-    bleu: Spread
-    perplexity: Spread
-    written: Spread
-    read: Spread
-    chosen: Spread
-    seconds: Spread
+    bleu: SeedStatistics
+    perplexity: SeedStatistics
+    written: SeedStatistics
+    read: SeedStatistics
+    chosen: SeedStatistics
+    seconds: SeedStatistics
     readings: Sequence[Reading]
     curve: Curve
 
     @property
-    def plain(self) -> Spread:
+    def plain(self) -> SeedStatistics:
         """The word written or read, whichever is aligned better."""
         return min(self.written, self.read, key=lambda each: each.mean)
 
 
 @dataclass(frozen=True)
-class Figures:
+class Findings:
     """All systems, and the error of the diagonal."""
 
-    systems: Mapping[str, System]
+    systems: Mapping[str, SystemFigures]
     diagonal: float
 
 
@@ -53,12 +53,12 @@ def layer_means(readings: Sequence[Reading], offset: int) -> list[float]:
     return [100 * each.aer for each in readings if each.head is None and each.offset == offset]
 
 
-def lower(one: Spread, other: Spread) -> bool:
+def is_lower(one: SeedStatistics, other: SeedStatistics) -> bool:
     """Whether one rate is lower by more than what is no difference."""
     return other.mean - one.mean > max(ERRORS, one.deviation + other.deviation)
 
 
-def verdicts(figures: Figures) -> list[Verdict]:
+def verdicts(figures: Findings) -> list[Verdict]:
     """What the papers say."""
     systems = figures.systems
     recurrent = [name for name in systems if name != "transformer"]
@@ -72,16 +72,17 @@ def verdicts(figures: Figures) -> list[Verdict]:
         Verdict(
             "recurrent attention aligns words, with an AER of 39 % or less, as Luong's systems have",
             all(systems[name].plain.mean <= LUONGS for name in recurrent),
-            f"AER: {', '.join(f'{LABELS[name]} {systems[name].plain.told()}' for name in recurrent)}; along the "
+            f"AER: {', '.join(f'{LABELS[name]} {systems[name].plain.as_text()}' for name in recurrent)}; along the "
             f"diagonal {show(figures.diagonal, '.1f')}",
         ),
         Verdict(
             "Bahdanau's weights are of the word that a step writes, Luong's of the word that it reads",
-            lower(systems["rnnsearch"].written, systems["rnnsearch"].read)
-            and all(lower(systems[name].read, systems[name].written) for name in luongs),
+            is_lower(systems["rnnsearch"].written, systems["rnnsearch"].read)
+            and all(is_lower(systems[name].read, systems[name].written) for name in luongs),
             "AER, written and read: "
             + ", ".join(
-                f"{LABELS[name]} {systems[name].written.told()} and {systems[name].read.told()}" for name in recurrent
+                f"{LABELS[name]} {systems[name].written.as_text()} and {systems[name].read.as_text()}"
+                for name in recurrent
             ),
         ),
         Verdict(
@@ -96,13 +97,14 @@ def verdicts(figures: Figures) -> list[Verdict]:
         ),
         Verdict(
             "the head or the mean that is best on other sentences aligns better than the layer that is read",
-            lower(transformer.chosen, transformer.plain),
-            f"AER {transformer.chosen.told()} against {transformer.plain.told()}; the best head of all, by the same "
+            is_lower(transformer.chosen, transformer.plain),
+            f"AER {transformer.chosen.as_text()} against {transformer.plain.as_text()}; the best head of all, by "
+            "the same "
             f"sentences: {show(min(heads), '.1f')}",
         ),
         Verdict(
             "alignments get better with training while translations do",
-            all(grew(system.curve) for system in systems.values()),
+            all(improves(system.curve) for system in systems.values()),
             "; ".join(
                 f"{LABELS[name]}: BLEU {show(each.curve[0][1], '.1f')} → {show(each.curve[-1][1], '.1f')}, AER "
                 f"{show(each.curve[0][2], '.1f')} → {show(each.curve[-1][2], '.1f')}"
@@ -112,6 +114,6 @@ def verdicts(figures: Figures) -> list[Verdict]:
     ]
 
 
-def grew(curve: Curve) -> bool:
+def improves(curve: Curve) -> bool:
     """Whether BLEU rose and AER fell from the first checkpoint to the last."""
     return curve[-1][1] > curve[0][1] and curve[0][2] - curve[-1][2] > ERRORS

@@ -15,14 +15,14 @@ import numpy as np
 from regard.data.builtin import generate
 from regard.data.builtin.scenes import Pictured
 from regard.models.convnet.model import ConvNetModel
-from regard.studies.convnet.draw import BINS, SYSTEMS, accuracy_table, distance_table, drawn, looks_table
-from regard.studies.convnet.measure import Looked, looked_at
+from regard.studies.convnet.draw import BINS, SYSTEMS, accuracy_plot, accuracy_table, distance_table, looks_table
+from regard.studies.convnet.measure import ShapeAttention, measure_attention
 from regard.studies.page import Page, Verdict, show, signed
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
 
-__all__ = ["figures_of", "run", "tables", "verdicts"]
+__all__ = ["measure_system", "run", "tables", "verdicts"]
 
 COUNTED = 75.0  # per cent that are right by counting sizes
 POINTS = 10.0  # what the layer is to be worth, in points of accuracy
@@ -32,7 +32,7 @@ CONTROLS = {
     "deeper": "as many parameters spent on depth do not take its place",
 }
 QUESTION = {"question": "which-size", "shapes": 1}
-Figures = Mapping[str, Spread]
+Figures = Mapping[str, SeedStatistics]
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
@@ -49,7 +49,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
                 "builtin_options": [f"{key}={value}" for key, value in QUESTION.items()],
                 "count": 12_000 if quick else 20_000,
                 "held_out_most": 100,
-                "image_size": side_of(quick),
+                "image_size": picture_side(quick),
             },
             "model": {
                 "kind": "convnet",
@@ -78,12 +78,12 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
     }
 
 
-def side_of(quick: bool) -> int:
+def picture_side(quick: bool) -> int:
     """Pixels."""
     return 32 if quick else 48
 
 
-def tests_of(count: int, side: int) -> list[Pictured]:
+def make_tests(count: int, side: int) -> list[Pictured]:
     """Unseen scenes and their questions."""
     stream = generate("scenes", count, split="test", seed=0, size=side, **cast(Any, QUESTION))
     return [cast(Pictured, each) for each in stream]
@@ -91,15 +91,15 @@ def tests_of(count: int, side: int) -> list[Pictured]:
 
 def run(setting: Setting) -> Page:
     """Train the systems, ask, and judge."""
-    tests = tests_of(400 if setting.quick else 1000, side_of(setting.quick))
+    tests = make_tests(400 if setting.quick else 1000, picture_side(setting.quick))
     with signed(seed=setting.seeds[0], quick=setting.quick, dtype="float32", setting=setting) as clock:
-        systems = by_name(taught_all("convnet", tables(setting.quick), setting))
-        each = {name: [figures_of(system, tests) for system in several] for name, several in systems.items()}
+        systems = group_by_name(train_all("convnet", tables(setting.quick), setting))
+        each = {name: [measure_system(system, tests) for system in several] for name, several in systems.items()}
         found = {
-            name: {key: Spread(tuple(one[key] for one in figures)) for key in figures[0]}
+            name: {key: SeedStatistics(tuple(one[key] for one in figures)) for key in figures[0]}
             for name, figures in each.items()
         }
-        looks = Looked.mean([looked_at(system.run.model, tests) for system in systems["attention"]])
+        looks = ShapeAttention.mean([measure_attention(system.run.model, tests) for system in systems["attention"]])
         signature = clock.signature()
     updates = systems["attention"][0].step
     return Page(
@@ -108,14 +108,15 @@ def run(setting: Setting) -> Page:
         claim="Convolutions see their neighbourhood; self-attention over the grid relates places that are far apart.",
         source="Zhang et al. 2018, section 3 (arXiv:1805.08318); Wang et al. 2018, table 2 (arXiv:1711.07971)",
         measured=[
-            f"{len(tests):,} unseen drawn scenes of {side_of(setting.quick)} pixels, in each a ringed shape, one of "
+            f"{len(tests):,} unseen drawn scenes of {picture_side(setting.quick)} pixels, in each a ringed shape, "
+            "one of "
             "its colour at least half of the picture away, and a third of another colour as far: how large is the "
             f"second? Every system had the same {updates:,} updates of as many pictures.",
             "Who counts how many shapes are large is right in 75 % (all where the second and the third are of one "
             "size, half where they are not), and never more without telling the second from the third.",
         ],
         tables=[accuracy_table(found), distance_table(found, tests), looks_table(looks)],
-        plots=[drawn(found, looks)],
+        plots=[accuracy_plot(found, looks)],
         verdicts=verdicts(found, looks),
         caveats=[
             "Norms are those of single places, and the places are added up at the end: nothing else than the layer "
@@ -134,7 +135,7 @@ def run(setting: Setting) -> Page:
     )
 
 
-def figures_of(system: Trained, tests: Sequence[Pictured]) -> dict[str, float]:
+def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str, float]:
     """Shares right in per cent: of all, of those where counting does not help, and by distance; and what it cost."""
     model = cast(ConvNetModel, system.run.model)
     pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in tests]
@@ -142,7 +143,7 @@ def figures_of(system: Trained, tests: Sequence[Pictured]) -> dict[str, float]:
     return {
         **shares(answers, tests),
         "parameters": float(system.parameters),
-        "reach": float(reach_of(model)),
+        "reach": float(receptive_field(model)),
         "gamma": model.attention.gamma.item() if model.attention is not None else 0.0,
         "seconds": system.seconds,
     }
@@ -164,7 +165,7 @@ def distance(test: Pictured) -> int:
     return max(abs(one.x - other.x), abs(one.y - other.y))
 
 
-def reach_of(model: ConvNetModel) -> int:
+def receptive_field(model: ConvNetModel) -> int:
     """How many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of its
     own steps.
     """
@@ -177,7 +178,7 @@ def reach_of(model: ConvNetModel) -> int:
     return seen
 
 
-def beside(found: Mapping[str, Figures]) -> str:
+def describe_gain(found: Mapping[str, Figures]) -> str:
     """What the layer is worth at either distance, for which it does not matter that far shapes are mostly small."""
     if "none" not in found:
         return ""
@@ -187,12 +188,12 @@ def beside(found: Mapping[str, Figures]) -> str:
     return f"; that is {show(near, '.1f')} and {show(far, '.1f')} points more than without it"
 
 
-def verdicts(found: Mapping[str, Figures], looks: Looked) -> list[Verdict]:
+def verdicts(found: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdict]:
     """By accuracy, in points; ten are what the layer is to be worth."""
     right = {name: figures["accuracy"] for name, figures in found.items()}
 
-    def told(*names: str) -> str:
-        return ", ".join(f"{SYSTEMS[name]} {right[name].told()} %" for name in names)
+    def evidence(*names: str) -> str:
+        return ", ".join(f"{SYSTEMS[name]} {right[name].as_text()} %" for name in names)
 
     def worth(other: str) -> bool:
         more = right["attention"].mean - right[other].mean
@@ -204,13 +205,17 @@ def verdicts(found: Mapping[str, Figures], looks: Looked) -> list[Verdict]:
         Verdict(
             "self-attention answers what needs two distant places",
             right["attention"].mean - COUNTED > max(POINTS, right["attention"].deviation),
-            f"{told('attention')}; counting sizes gives {COUNTED:.0f} %",
+            f"{evidence('attention')}; counting sizes gives {COUNTED:.0f} %",
         ),
-        *(Verdict(claim, worth(name), told("attention", name)) for name, claim in CONTROLS.items() if name in found),
+        *(
+            Verdict(claim, worth(name), evidence("attention", name))
+            for name, claim in CONTROLS.items()
+            if name in found
+        ),
         Verdict(
             "with the layer it makes no difference how far apart the two are",
             right["attention"].mean - COUNTED > POINTS and near.mean - far.mean < 5,
-            f"nearest {near.told()} %, furthest {far.told()} %{beside(found)}",
+            f"nearest {near.as_text()} %, furthest {far.as_text()} %{describe_gain(found)}",
         ),
         Verdict(
             "the network learns to use the layer: γ grows from 0",

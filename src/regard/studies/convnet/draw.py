@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from regard.data.builtin.scenes import Pictured
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
-from regard.studies.convnet.measure import Looked
+from regard.studies.convnet.measure import ShapeAttention
 from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 
-__all__ = ["BINS", "SYSTEMS", "accuracy_table", "distance_table", "drawn", "looks_table"]
+__all__ = ["BINS", "SYSTEMS", "accuracy_plot", "accuracy_table", "distance_table", "looks_table"]
 
 BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
 SYSTEMS = {
@@ -20,7 +20,7 @@ SYSTEMS = {
 }
 SHAPES = ("the ringed shape", "the one of its colour", "the third")
 COLOURS = {"attention": plot.BLUE, "none": plot.GREY, "wider": plot.ORANGE, "deeper": plot.GREEN}
-Figures = Mapping[str, Spread]
+Figures = Mapping[str, SeedStatistics]
 
 
 def accuracy_table(found: Mapping[str, Figures]) -> Table:
@@ -31,12 +31,12 @@ def accuracy_table(found: Mapping[str, Figures]) -> Table:
         rows=[
             [
                 SYSTEMS[name],
-                figures["accuracy"].told(),
-                figures["differing"].told(),
+                figures["accuracy"].as_text(),
+                figures["differing"].as_text(),
                 int(figures["parameters"].mean),
                 "all" if name == "attention" else f"{figures['reach'].mean:.0f}",
-                figures["gamma"].told(".2f") if name == "attention" else None,
-                figures["seconds"].told(".0f"),
+                figures["gamma"].as_text(".2f") if name == "attention" else None,
+                figures["seconds"].as_text(".0f"),
             ]
             for name, figures in found.items()
         ],
@@ -54,14 +54,14 @@ def distance_table(found: Mapping[str, Figures], tests: Sequence[Pictured]) -> T
         rows=[
             ["scenes", *map(str, counts)],
             *(
-                [SYSTEMS[name], *(figures[f"distance-{i}"].told() for i in range(len(BINS)))]
+                [SYSTEMS[name], *(figures[f"distance-{i}"].as_text() for i in range(len(BINS)))]
                 for name, figures in found.items()
             ),
         ],
     )
 
 
-def looks_table(looks: Looked) -> Table:
+def looks_table(looks: ShapeAttention) -> Table:
     """Who looks at whom."""
     rows: list[list[Cell]] = [[name, *share] for name, share in zip(SHAPES, looks.share, strict=True)]
     return Table(
@@ -77,7 +77,7 @@ def span(limits: tuple[int, int]) -> str:
     return f"{low}–{high - 1}" if high <= 100 else f"{low} and more"
 
 
-def drawn(found: Mapping[str, Figures], looks: Looked) -> Plot:
+def accuracy_plot(found: Mapping[str, Figures], looks: ShapeAttention) -> Plot:
     """Accuracy by distance, and who looks at whom."""
     figure, (left, right) = plot.panels(2, titles=["Answered right, %", "The ringed shape looks at, %"], height=3.0)
     at = range(len(BINS))

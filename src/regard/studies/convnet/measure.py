@@ -15,27 +15,27 @@ from regard.data.builtin.scenes import Pictured
 from regard.inspection.collect.places import on_box
 from regard.models.contract import Model, Pictures
 
-__all__ = ["Looked", "looked_at"]
+__all__ = ["ShapeAttention", "measure_attention"]
 
 ROWS = 64  # pictures of a batch
 
 
 @dataclass(frozen=True)
-class Looked:
+class ShapeAttention:
     """How much of their attention the places of each shape give to those of each, in per cent, and to all others."""
 
     share: list[list[float]]  # from each shape to each, then to where no shape is
     chance: list[float]  # what share of all places each has
 
     @staticmethod
-    def mean(several: Sequence["Looked"]) -> "Looked":
+    def mean(several: Sequence["ShapeAttention"]) -> "ShapeAttention":
         """The mean over seeds."""
         share = np.mean([each.share for each in several], 0)
-        return Looked(share.tolist(), cast(list[float], np.mean([each.chance for each in several], 0).tolist()))
+        return ShapeAttention(share.tolist(), cast(list[float], np.mean([each.chance for each in several], 0).tolist()))
 
 
 @torch.no_grad()
-def looked_at(model: Model, tests: Sequence[Pictured]) -> Looked:
+def measure_attention(model: Model, tests: Sequence[Pictured]) -> ShapeAttention:
     """The mean over scenes, all of which have as many shapes."""
     device, shapes = next(model.parameters()).device, len(tests[0].scene.shapes)
     share, chance = np.zeros((shapes, shapes + 1)), np.zeros(shapes + 1)
@@ -45,19 +45,19 @@ def looked_at(model: Model, tests: Sequence[Pictured]) -> Looked:
         with watch(model, only=["attention"]) as looks:
             model.encode(Pictures(pixels.to(device)))
         for test, weights in zip(some, looks["attention"].weights.float().cpu(), strict=True):
-            on = where(test, (weights.shape[0], weights.shape[1]))
-            share += from_to(weights.flatten(2).flatten(0, 1), on)
+            on = shape_places(test, (weights.shape[0], weights.shape[1]))
+            share += attention_between(weights.flatten(2).flatten(0, 1), on)
             chance += on.float().mean(1).numpy()
-    return Looked((100 * share / len(tests)).tolist(), (100 * chance / len(tests)).tolist())
+    return ShapeAttention((100 * share / len(tests)).tolist(), (100 * chance / len(tests)).tolist())
 
 
-def where(test: Pictured, grid: tuple[int, int]) -> Tensor:
+def shape_places(test: Pictured, grid: tuple[int, int]) -> Tensor:
     """Which places each shape has, and last which have none: [shapes + 1, m]."""
     on = torch.stack([on_box(box, grid, test.size).flatten() for box in test.boxes])
     return torch.cat([on, ~on.any(0, keepdim=True)])
 
 
-def from_to(weights: Float[Tensor, "m m"], on: Tensor) -> np.ndarray:
+def attention_between(weights: Float[Tensor, "m m"], on: Tensor) -> np.ndarray:
     """The mean of a shape's places of what they give to the places of each, and of none."""
     given = weights @ on.float().T
     found: np.ndarray = torch.stack([given[shape].mean(0) for shape in on[:-1]]).double().numpy()

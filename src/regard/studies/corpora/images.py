@@ -13,7 +13,7 @@ from regard.data.builtin.scenes import Pictured
 from regard.data.images.batching import read_for
 from regard.data.images.caption_files import read_captions, read_list
 from regard.data.settings import DataSettings
-from regard.studies.corpora.pairs import file_in
+from regard.studies.corpora.pairs import find_file
 from regard.studies.setting import Setting
 
 __all__ = ["Gallery", "flickr8k", "scenes"]
@@ -47,18 +47,18 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
     """Flickr8k in its official split. `flickr8k/images.tar` is unpacked once into the studies' folder."""
     assert setting.data is not None
     images = setting.out / "data" / "flickr8k" / "images"
-    unpacked(file_in(setting.data, "flickr8k/images.tar"), images)
-    captions = file_in(setting.data, "flickr8k/Flickr8k.token.txt.gz")
-    lists = {key: str(file_in(setting.data, f"flickr8k/Flickr_8k.{name}.txt")) for key, name in SPLITS.items()}
+    unpack(find_file(setting.data, "flickr8k/images.tar"), images)
+    captions = find_file(setting.data, "flickr8k/Flickr8k.token.txt.gz")
+    lists = {key: str(find_file(setting.data, f"flickr8k/Flickr_8k.{name}.txt")) for key, name in SPLITS.items()}
     data: dict[str, Any] = {"images": str(images), "captions": str(captions), **lists}
     data |= {"image_size": side, "lowercase": True, "flip": True, "crop": 0.15}
-    wanted = read_list(file_in(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
+    wanted = read_list(find_file(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
     known = {name: each for name, each in read_captions(captions).captions.items() if name in wanted}
     pixels = [read_for(DataSettings(**data), images / name) for name in known]
     return Gallery("Flickr8k, official split", data, pixels, list(known.values()))
 
 
-def unpacked(archive: Path, folder: Path) -> None:
+def unpack(archive: Path, folder: Path) -> None:
     """What is in an archive, unless it is there; whole or not at all."""
     if folder.exists():
         return

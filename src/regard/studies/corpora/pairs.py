@@ -21,15 +21,15 @@ from regard.io.output import destination
 from regard.studies.setting import Setting
 
 __all__ = [
-    "Aligned",
+    "AlignedPairs",
     "Pairs",
-    "aligned",
     "english_german",
     "europarl",
-    "file_in",
+    "find_file",
     "multi30k",
     "phrasebook",
-    "tokenised",
+    "read_aligned",
+    "tokenise",
 ]
 
 JOINED = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|\S")  # words, with hyphens and apostrophes inside; all else by itself
@@ -52,7 +52,7 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedPairs:
     """Pairs with the links that people, or a grammar, gave them."""
 
     sources: list[str]
@@ -73,7 +73,7 @@ def phrasebook(count: int, tests: int, pair: str = "en-de", **options: Any) -> P
 def multi30k(folder: Path) -> Pairs:
     """Multi30k, English to German, in lower case; its test set of 2016."""
     files = {
-        key: str(file_in(folder, f"multi30k/{part}.{side}.gz"))
+        key: str(find_file(folder, f"multi30k/{part}.{side}.gz"))
         for key, part, side in (
             ("source", "train", "en"),
             ("target", "train", "de"),
@@ -85,7 +85,9 @@ def multi30k(folder: Path) -> Pairs:
         "data": {**files, "lowercase": True},
         "tokenizer": {"kind": "bpe", "joint": True, "size": 8000},
     }
-    sources, references = (read_texts(file_in(folder, f"multi30k/test_2016_flickr.{side}.gz")) for side in ("en", "de"))
+    sources, references = (
+        read_texts(find_file(folder, f"multi30k/test_2016_flickr.{side}.gz")) for side in ("en", "de")
+    )
     return Pairs("Multi30k, English to German, test 2016", tables, sources, references, lowercase=True)
 
 
@@ -102,7 +104,7 @@ def europarl(setting: Setting, source: str = "de", target: str = "en", *, pieces
     made = setting.out / "data" / "europarl"
     for part in ("train", "dev", "test", "test.para"):
         for side in (source, target):
-            written(file_in(setting.data, f"europarl/{part}.{side}.gz"), made / f"{part}.{side}")
+            write_tokenised(find_file(setting.data, f"europarl/{part}.{side}.gz"), made / f"{part}.{side}")
     tables: dict[str, dict[str, Any]] = {
         "data": {
             "source": str(made / f"train.{source}"),
@@ -128,36 +130,36 @@ def paragraphs(setting: Setting, source: str = "de", target: str = "en") -> tupl
     return read_texts(made / f"test.para.{source}"), read_texts(made / f"test.para.{target}")
 
 
-def aligned(folder: Path, source: str = "de", target: str = "en") -> Aligned:
+def read_aligned(folder: Path, source: str = "de", target: str = "en") -> AlignedPairs:
     """Sentences of Europarl that people have aligned, German to English or the other way round."""
-    texts = {side: read_texts(file_in(folder, f"alignment/de-en/test.{side}")) for side in ("de", "en")}
-    gold = read_links(file_in(folder, "alignment/de-en/de-en.wa"))
+    texts = {side: read_texts(find_file(folder, f"alignment/de-en/test.{side}")) for side in ("de", "en")}
+    gold = read_links(find_file(folder, "alignment/de-en/de-en.wa"))
     if (source, target) == ("en", "de"):
-        gold = [Gold(turned(each.sure), turned(each.possible)) for each in gold]
-    return Aligned([text.lstrip("\ufeff") for text in texts[source]], texts[target], gold)
+        gold = [Gold(swap_sides(each.sure), swap_sides(each.possible)) for each in gold]
+    return AlignedPairs([text.lstrip("\ufeff") for text in texts[source]], texts[target], gold)
 
 
-def turned(links: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+def swap_sides(links: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
     """The same links from the other side."""
     return frozenset((j, i) for i, j in links)
 
 
-def tokenised(text: str) -> str:
+def tokenise(text: str) -> str:
     """In lower case, with punctuation apart from its words."""
     return " ".join(JOINED.findall(text.lower()))
 
 
-def written(source: Path, made: Path) -> None:
+def write_tokenised(source: Path, made: Path) -> None:
     """A tokenised copy of a file, unless it is there."""
     if made.exists():
         return
     made.parent.mkdir(parents=True, exist_ok=True)
     with destination(made, real=True) as write:
         for chunk in read_chunks(source):
-            write("".join(f"{tokenised(line)}\n" for line in chunk))
+            write("".join(f"{tokenise(line)}\n" for line in chunk))
 
 
-def file_in(folder: Path, name: str) -> Path:
+def find_file(folder: Path, name: str) -> Path:
     """A file of a corpus; what is missing is named."""
     path = folder / name
     if not path.exists():

@@ -7,9 +7,9 @@ from typing import Any
 from regard.data.builtin import generate
 from regard.data.corpus import pairs
 from regard.data.settings import DataSettings
-from regard.studies.corpora.pairs import file_in
+from regard.studies.corpora.pairs import find_file
 
-__all__ = ["Reviews", "built_in", "imdb"]
+__all__ = ["Reviews", "built_in_reviews", "imdb"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Reviews:
         return [len(text.split()) for text in self.texts]
 
 
-def built_in(count: int, tests: int, **options: Any) -> Reviews:
+def built_in_reviews(count: int, tests: int, **options: Any) -> Reviews:
     """The built-in reviews."""
     examples = list(generate("reviews", tests, split="test", seed=0, **options))
     tables: dict[str, dict[str, Any]] = {
@@ -56,7 +56,7 @@ def built_in(count: int, tests: int, **options: Any) -> Reviews:
 def imdb(folder: Path) -> Reviews:
     """The reviews of Maas et al. 2011, for or against: `imdb/{train,test}.tsv.gz`, polarity, stars, number and text."""
     data: dict[str, Any] = {
-        "documents": str(file_in(folder, "imdb/train.tsv.gz")),
+        "documents": str(find_file(folder, "imdb/train.tsv.gz")),
         "label_column": 1,
         "text_column": 4,
         "lowercase": True,
@@ -65,7 +65,7 @@ def imdb(folder: Path) -> Reviews:
         "held_out": 0.1,
         "held_out_most": 2500,
     }
-    test = DataSettings(**data).labelled(str(file_in(folder, "imdb/test.tsv.gz")))
+    test = DataSettings(**data).labelled(str(find_file(folder, "imdb/test.tsv.gz")))
     rows = [(text, label) for text, label in pairs(test, labelled=True) if text.strip() and label]
     tables = {"data": data, "tokenizer": {"kind": "bpe", "size": 16_384}}
     return Reviews("IMDB, for or against", tables, [text for text, _ in rows], [str(label) for _, label in rows])

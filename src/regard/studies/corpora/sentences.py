@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.data.builtin import generate
 from regard.evaluation.items import read_texts
-from regard.studies.corpora.pairs import file_in, tokenised, written
+from regard.studies.corpora.pairs import find_file, tokenise, write_tokenised
 from regard.studies.setting import Setting
 
 __all__ = ["Sentences", "europarl", "german", "multi30k"]
@@ -31,7 +31,7 @@ class Sentences:
     @property
     def words(self) -> list[int]:
         """How many words each text has, punctuation among them, and its end."""
-        return [len(tokenised(text).split()) + 1 for text in self.texts]
+        return [len(tokenise(text).split()) + 1 for text in self.texts]
 
 
 def tokenizer(pieces: int, joint: bool = True) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def german(count: int, tests: int, longest: int) -> Sentences:
 
 def multi30k(folder: Path) -> Sentences:
     """The English side of Multi30k, in lower case; its test set of 2016."""
-    texts = read_texts(file_in(folder, "multi30k/test_2016_flickr.en.gz"))
-    train, valid = (file_in(folder, f"multi30k/{part}.en.gz") for part in ("train", "val"))
+    texts = read_texts(find_file(folder, "multi30k/test_2016_flickr.en.gz"))
+    train, valid = (find_file(folder, f"multi30k/{part}.en.gz") for part in ("train", "val"))
     tables = {"data": {**sides(train, valid), "lowercase": True}, "tokenizer": tokenizer(6000)}
     return Sentences("Multi30k, English, test 2016", tables, texts)
 
@@ -63,7 +63,7 @@ def europarl(setting: Setting, tests: int = 2000) -> Sentences:
     assert setting.data is not None
     train, valid, test = (setting.out / "data" / "europarl" / f"{part}.en" for part in ("train", "dev", "test"))
     for path in (train, valid, test):
-        written(file_in(setting.data, f"europarl/{path.name}.gz"), path)
+        write_tokenised(find_file(setting.data, f"europarl/{path.name}.gz"), path)
     texts = [text for text in read_texts(test) if 1 <= len(text.split()) <= WORDS][:tests]
     tables = {"data": {**sides(train, valid), "longest": 40}, "tokenizer": tokenizer(8000)}
     return Sentences("Europarl, English, up to 30 words", tables, texts)

@@ -10,15 +10,15 @@ ones, which know the words that decide.
 from collections.abc import Mapping
 from typing import Any
 
-from regard.studies.corpora.reviews import Reviews, built_in, imdb
-from regard.studies.difference import Apart, apart
-from regard.studies.documents.draw import drawn, length_table, pointed_table, whole_table
-from regard.studies.documents.measure import Figures, chance, encoded_once, measured
+from regard.studies.corpora.reviews import Reviews, built_in_reviews, imdb
+from regard.studies.difference import MeanDifference, mean_difference
+from regard.studies.documents.draw import accuracy_plot, accuracy_table, length_table, pointed_table
+from regard.studies.documents.measure import ClassifierFigures, chance_rates, encode_once, measure_classifiers
 from regard.studies.page import Page, Verdict, signed_training
 from regard.studies.setting import Setting
-from regard.studies.systems import by_name, taught_all
+from regard.studies.systems import group_by_name, train_all
 
-__all__ = ["SYSTEMS", "run", "tables", "tasks_of", "verdicts"]
+__all__ = ["SYSTEMS", "choose_tasks", "run", "tables", "verdicts"]
 
 SYSTEMS: dict[str, dict[str, Any]] = {
     "mean": {"attention": False, "pooling": "mean", "levels": 2},
@@ -28,12 +28,12 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 
 
-def tasks_of(setting: Setting) -> dict[str, Reviews]:
+def choose_tasks(setting: Setting) -> dict[str, Reviews]:
     """What is to be labelled."""
     if setting.corpora is not None:
         return {"polarity": imdb(setting.corpora)}
     count, tests = (8000, 2000) if setting.quick else (40_000, 4000)
-    return {"opinion": built_in(count, tests, longest=20 if setting.quick else 30)}
+    return {"opinion": built_in_reviews(count, tests, longest=20 if setting.quick else 30)}
 
 
 def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any]]:
@@ -69,17 +69,17 @@ def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any
 
 def run(setting: Setting) -> Page:
     """Train the systems, label the test sets, and judge."""
-    tasks = tasks_of(setting)
+    tasks = choose_tasks(setting)
     real = setting.corpora is not None
     with signed_training(setting, "IMDB") as clock:
-        systems = by_name(taught_all("documents", tables(tasks, setting.quick), setting))
-        found: dict[str, dict[str, Figures]] = {}
+        systems = group_by_name(train_all("documents", tables(tasks, setting.quick), setting))
+        found: dict[str, dict[str, ClassifierFigures]] = {}
         for task, reviews in tasks.items():
-            encode = encoded_once(reviews)
-            found[task] = {name: measured(systems[f"{task}-{name}"], reviews, encode) for name in SYSTEMS}
+            encode = encode_once(reviews)
+            found[task] = {name: measure_classifiers(systems[f"{task}-{name}"], reviews, encode) for name in SYSTEMS}
         signature = clock.signature()
     first = next(iter(tasks.values()))
-    by_chance = None if first.deciding is None else chance(first)
+    by_chance = None if first.deciding is None else chance_rates(first)
     updates = next(iter(systems.values()))[0].step
     return Page(
         name="documents",
@@ -94,30 +94,32 @@ def run(setting: Setting) -> Page:
             "A difference is told with two standard errors, of documents and of seeds; below that it counts as none.",
         ],
         tables=[
-            whole_table(tasks, found),
+            accuracy_table(tasks, found),
             *(length_table(reviews, found[task]) for task, reviews in tasks.items()),
             *(pointed_table(reviews, found[task]) for task, reviews in tasks.items() if reviews.deciding is not None),
         ],
-        plots=[drawn(tasks, found)],
+        plots=[accuracy_plot(tasks, found)],
         verdicts=verdicts(found, by_chance),
         caveats=caveats(real, len(setting.seeds)),
         signature=signature,
     )
 
 
-def difference(found: Mapping[str, Figures], one: str, other: str) -> Apart:
+def accuracy_difference(found: Mapping[str, ClassifierFigures], one: str, other: str) -> MeanDifference:
     """How much more is right, in points."""
-    return apart(100.0 * found[one].right, 100.0 * found[other].right)
+    return mean_difference(100.0 * found[one].right, 100.0 * found[other].right)
 
 
-def verdicts(found: Mapping[str, Mapping[str, Figures]], by_chance: tuple[float, float] | None = None) -> list[Verdict]:
+def verdicts(
+    found: Mapping[str, Mapping[str, ClassifierFigures]], by_chance: tuple[float, float] | None = None
+) -> list[Verdict]:
     """Attention against each of the others, on every task, as the paper has it of its six; and what it points at."""
 
     def compared(claim: str, other: str) -> Verdict:
-        differences = {task: difference(systems, "attention", other) for task, systems in found.items()}
+        differences = {task: accuracy_difference(systems, "attention", other) for task, systems in found.items()}
         said = [
-            f"{systems['attention'].accuracy.told()} against {systems[other].accuracy.told()} % are right"
-            f"{f' ({task})' * (len(found) > 1)}: {differences[task].told()} points"
+            f"{systems['attention'].accuracy.as_text()} against {systems[other].accuracy.as_text()} % are right"
+            f"{f' ({task})' * (len(found) > 1)}: {differences[task].as_text()} points"
             for task, systems in found.items()
         ]
         return Verdict(claim, all(each.more for each in differences.values()), "; ".join(said))
@@ -128,18 +130,18 @@ def verdicts(found: Mapping[str, Mapping[str, Figures]], by_chance: tuple[float,
         compared("attention on two levels tells more than on one, over all words at once", "flat"),
     ]
     for systems in found.values():
-        pointed = systems["attention"].pointed
+        pointed = systems["attention"].pointing
         if pointed is not None and by_chance is not None:
             pairs = list(zip(pointed, by_chance, strict=True))
-            told = [
-                f"the {what} in {own.told()} % of the documents ({chance:.1f} by chance)"
+            evidence = [
+                f"the {what} in {own.as_text()} % of the documents ({chance:.1f} by chance)"
                 for what, (own, chance) in zip(("sentence", "word"), pairs, strict=True)
             ]
             made.append(
                 Verdict(
                     "the sentence and the word with the largest weight are among those that decide",
                     all(own.mean > max(50, 2 * chance) for own, chance in pairs),
-                    ", ".join(told),
+                    ", ".join(evidence),
                 )
             )
     return made

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
 from regard.studies.corpora.reviews import Reviews
-from regard.studies.documents.measure import Figures, chance, quarters
+from regard.studies.documents.measure import ClassifierFigures, chance_rates, length_quarters
 from regard.studies.page import Plot, Table
 
-__all__ = ["COLOURS", "NAMES", "drawn", "length_table", "pointed_table", "whole_table"]
+__all__ = ["COLOURS", "NAMES", "accuracy_plot", "accuracy_table", "length_table", "pointed_table"]
 
 NAMES = {
     "mean": "two levels, mean (HN-AVE)",
@@ -17,16 +17,16 @@ NAMES = {
     "flat": "one level, attention",
 }
 COLOURS = {"mean": plot.ORANGE, "max": plot.PINK, "attention": plot.BLUE, "flat": plot.GREEN}
-Found = Mapping[str, Mapping[str, Figures]]  # by task, then by system
+Found = Mapping[str, Mapping[str, ClassifierFigures]]  # by task, then by system
 
 
-def whole_table(tasks: Mapping[str, Reviews], found: Found) -> Table:
+def accuracy_table(tasks: Mapping[str, Reviews], found: Found) -> Table:
     rows: list[list[Cell]] = [
         [
             *([reviews.name] if len(tasks) > 1 else []),
             NAMES[name],
-            each.accuracy.told(".2f"),
-            each.f1.told(".2f"),
+            each.accuracy.as_text(".2f"),
+            each.f1.as_text(".2f"),
             each.parameters,
             each.seconds.mean,
         ]
@@ -44,8 +44,8 @@ def whole_table(tasks: Mapping[str, Reviews], found: Found) -> Table:
     return Table("What is right of the test set", columns, rows, [""] * (len(columns) - 2) + [",d", ".0f"])
 
 
-def length_table(reviews: Reviews, found: Mapping[str, Figures]) -> Table:
-    groups = quarters(reviews.words)
+def length_table(reviews: Reviews, found: Mapping[str, ClassifierFigures]) -> Table:
+    groups = length_quarters(reviews.words)
     rows: list[list[Cell]] = [
         [NAMES[name], *(each.within(chosen).mean for _, chosen in groups)] for name, each in found.items()
     ]
@@ -57,14 +57,14 @@ def length_table(reviews: Reviews, found: Mapping[str, Figures]) -> Table:
     )
 
 
-def pointed_table(reviews: Reviews, found: Mapping[str, Figures]) -> Table:
+def pointed_table(reviews: Reviews, found: Mapping[str, ClassifierFigures]) -> Table:
     """Of built-in reviews, which say what decides."""
     rows: list[list[Cell]] = [
-        [NAMES[name], each.pointed.sentence.told(), each.pointed.word.told()]
+        [NAMES[name], each.pointing.sentence.as_text(), each.pointing.word.as_text()]
         for name, each in found.items()
-        if each.pointed is not None
+        if each.pointing is not None
     ]
-    sentence, word = chance(reviews)
+    sentence, word = chance_rates(reviews)
     return Table(
         "In how many documents what has the largest weight is among what decides, %",
         ["system", "sentence", "word"],
@@ -72,11 +72,11 @@ def pointed_table(reviews: Reviews, found: Mapping[str, Figures]) -> Table:
     )
 
 
-def drawn(tasks: Mapping[str, Reviews], found: Found) -> Plot:
+def accuracy_plot(tasks: Mapping[str, Reviews], found: Found) -> Plot:
     titles = [reviews.name[0].upper() + reviews.name[1:] for reviews in tasks.values()]
     figure, axes = plot.panels(len(tasks), titles=titles, height=3.2, width=7.2 if len(tasks) > 1 else 4.8)
     for panel, (task, reviews) in zip(axes, tasks.items(), strict=True):
-        groups = quarters(reviews.words)
+        groups = length_quarters(reviews.words)
         places = range(len(groups))
         for shift, (name, each) in enumerate(found[task].items()):
             own = [each.within(chosen) for _, chosen in groups]

@@ -14,45 +14,52 @@ from regard.evaluation.labels import measure_labels
 from regard.inspection.collect.documents import WeighedSentence, weigh
 from regard.models.kinds import KINDS
 from regard.studies.corpora.reviews import Reviews
-from regard.studies.seed_statistics import Spread, spread
-from regard.studies.systems import Trained
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
+from regard.studies.systems import TrainedSystem
 
-__all__ = ["Figures", "Pointed", "chance", "measured", "pointed", "quarters"]
+__all__ = [
+    "ClassifierFigures",
+    "PointingRates",
+    "chance_rates",
+    "length_quarters",
+    "measure_classifiers",
+    "measure_pointing",
+]
 
-Encode = Callable[[Trained], Sequence[Sequence[int]]]
+Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
 
 
-class Pointed(NamedTuple):
+class PointingRates(NamedTuple):
     """How often, in percent, the sentence and the word with the largest weight are among those that decide."""
 
-    sentence: Spread
-    word: Spread
+    sentence: SeedStatistics
+    word: SeedStatistics
 
 
 @dataclass(frozen=True, eq=False)
-class Figures:
+class ClassifierFigures:
     """A system, of all its seeds."""
 
     right: Bool[np.ndarray, "s n"]
-    f1: Spread  # macro, in percent
-    seconds: Spread
+    f1: SeedStatistics  # macro, in percent
+    seconds: SeedStatistics
     parameters: int
-    pointed: Pointed | None = None
-    accuracy: Spread = field(init=False)  # in percent
+    pointing: PointingRates | None = None
+    accuracy: SeedStatistics = field(init=False)  # in percent
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "accuracy", self.within(np.ones(self.right.shape[1], bool)))
 
-    def within(self, chosen: Bool[np.ndarray, " n"]) -> Spread:
+    def within(self, chosen: Bool[np.ndarray, " n"]) -> SeedStatistics:
         """Accuracy of some of the documents, in percent."""
-        return Spread(tuple(100 * self.right[:, chosen].mean(1)))
+        return SeedStatistics(tuple(100 * self.right[:, chosen].mean(1)))
 
 
-def encoded_once(reviews: Reviews) -> Encode:
+def encode_once(reviews: Reviews) -> Encode:
     """The test's tokens; systems of one corpus share a tokenizer, and thousands of reviews are encoded once."""
     known: dict[str, Sequence[Sequence[int]]] = {}
 
-    def encode(system: Trained) -> Sequence[Sequence[int]]:
+    def encode(system: TrainedSystem) -> Sequence[Sequence[int]]:
         tokenizers = system.run.tokenizers
         if tokenizers.hash not in known:
             known[tokenizers.hash] = encode_documents(reviews.texts, tokenizers.source, system.run.settings.data)[0]
@@ -61,7 +68,7 @@ def encoded_once(reviews: Reviews) -> Encode:
     return encode
 
 
-def measured(systems: Sequence[Trained], reviews: Reviews, encode: Encode) -> Figures:
+def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, encode: Encode) -> ClassifierFigures:
     """What the seeds of a system make of the test."""
     right, f1, found = [], [], []
     for each in systems:
@@ -75,17 +82,19 @@ def measured(systems: Sequence[Trained], reviews: Reviews, encode: Encode) -> Fi
         if reviews.deciding is not None and getattr(each.run.model.config, "attention", False):
             run = each.run
             weights = weigh(run.model, run.tokenizers.source, run.settings.data, reviews.texts)
-            found.append(pointed(weights, reviews.deciding))
-    return Figures(
+            found.append(measure_pointing(weights, reviews.deciding))
+    return ClassifierFigures(
         np.array(right),
-        Spread(tuple(f1)),
-        spread(systems, lambda each: each.seconds),
+        SeedStatistics(tuple(f1)),
+        over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
-        Pointed(*(Spread(values) for values in zip(*found, strict=True))) if found else None,
+        PointingRates(*(SeedStatistics(values) for values in zip(*found, strict=True))) if found else None,
     )
 
 
-def pointed(documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[frozenset[int]]) -> tuple[float, float]:
+def measure_pointing(
+    documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[frozenset[int]]
+) -> tuple[float, float]:
     """In how many documents, in percent, the sentence, and the word, with the largest weight decides."""
     sentences = words = 0
     for document, own in zip(documents, deciding, strict=True):
@@ -97,7 +106,7 @@ def pointed(documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[f
     return 100 * sentences / len(documents), 100 * words / len(documents)
 
 
-def chance(reviews: Reviews) -> tuple[float, float]:
+def chance_rates(reviews: Reviews) -> tuple[float, float]:
     """The same for whoever points anywhere; sentences of built-in reviews end with a full stop."""
     assert reviews.deciding is not None
     sentences, words = [], []
@@ -109,7 +118,7 @@ def chance(reviews: Reviews) -> tuple[float, float]:
     return 100 * float(np.mean(sentences)), 100 * float(np.mean(words))
 
 
-def quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
+def length_quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
     """The documents by length, in four groups of about as many: the words they have, and which they are."""
     counts = np.array(words)
     edges = [int(edge) for edge in np.quantile(counts, [0.25, 0.5, 0.75], method="lower")]

@@ -16,9 +16,9 @@ from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
 from regard.studies.corpora.pairs import Pairs, europarl, paragraphs, phrasebook
 from regard.studies.page import Page, Plot, Table, Verdict, show, signed_training
-from regard.studies.seed_statistics import Spread, spread
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
 
 __all__ = ["CELLS", "Lengths", "bins", "run", "tables"]
 
@@ -81,8 +81,8 @@ def run(setting: Setting) -> Page:
     pairs, lengths = corpus(setting)
     real = setting.corpora is not None
     with signed_training(setting, pairs.name) as clock:
-        systems = by_name(taught_all("fixed-context", tables(pairs, setting.quick), setting))
-        found = {name: [translated(each, pairs, lengths) for each in some] for name, some in systems.items()}
+        systems = group_by_name(train_all("fixed-context", tables(pairs, setting.quick), setting))
+        found = {name: [translate_tests(each, pairs, lengths) for each in some] for name, some in systems.items()}
         signature = clock.signature()
     updates = next(iter(systems.values()))[0].step
     return Page(
@@ -98,7 +98,7 @@ def run(setting: Setting) -> Page:
             * real,
         ],
         tables=[bleu_table(found, lengths), exact_table(found, counts(pairs, lengths), lengths)],
-        plots=[drawn(found, counts(pairs, lengths), lengths)],
+        plots=[length_plot(found, counts(pairs, lengths), lengths)],
         verdicts=verdicts(found, lengths),
         caveats=[
             *(
@@ -109,7 +109,7 @@ def run(setting: Setting) -> Page:
                 ]
             ),
             "Equal updates are not equal time: a system with attention takes longer for each.",
-            *poor(found),
+            *untrained_systems(found),
         ],
         signature=signature,
     )
@@ -137,7 +137,7 @@ def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, li
     }
 
 
-def translated(system: Trained, pairs: Pairs, lengths: Lengths) -> Figures:
+def translate_tests(system: TrainedSystem, pairs: Pairs, lengths: Lengths) -> Figures:
     """What a system makes of the tests, greedily, and how long its training took."""
     outputs = system.run.translate(pairs.sources, beam=1)
     return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
@@ -156,13 +156,14 @@ def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[V
     """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
     last = lengths.seen - 1
     scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in found.items()}
-    ends = {name: spread(each, lambda bleu: bleu[last]) for name, each in scores.items()}
+    ends = {name: over_seeds(each, lambda bleu: bleu[last]) for name, each in scores.items()}
     lost = {
-        name: spread(each, lambda bleu: 100 * (1 - bleu[last] / max(bleu[0], 1e-9))) for name, each in scores.items()
+        name: over_seeds(each, lambda bleu: 100 * (1 - bleu[last] / max(bleu[0], 1e-9)))
+        for name, each in scores.items()
     }
 
-    def told(values: Mapping[str, Spread], kind: str, unit: str = "") -> str:
-        return ", ".join(f"{CELLS[cell]} {values[f'{kind}-{cell}'].told()}{unit}" for cell in CELLS)
+    def evidence(values: Mapping[str, SeedStatistics], kind: str, unit: str = "") -> str:
+        return ", ".join(f"{CELLS[cell]} {values[f'{kind}-{cell}'].as_text()}{unit}" for cell in CELLS)
 
     plain, attentive = ([f"{kind}-{cell}" for cell in CELLS] for kind in KINDS)
     best, worst = max(ends[name].mean for name in plain), min(ends[name].mean for name in attentive)
@@ -171,17 +172,17 @@ def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[V
             "with a fixed context, long sentences are translated far worse than short ones",
             all(lost[name].mean > 50 for name in plain),
             f"of the shortest sentences' BLEU those of {span(lengths.limits[last])} words have lost: "
-            f"{told(lost, 'rnn', ' %')}",
+            f"{evidence(lost, 'rnn', ' %')}",
         ),
         Verdict(
             "with attention, less than half as much is lost",
             all(lost[f"rnnsearch-{cell}"].mean < lost[f"rnn-{cell}"].mean / 2 for cell in CELLS),
-            f"lost: {told(lost, 'rnnsearch', ' %')}",
+            f"lost: {evidence(lost, 'rnnsearch', ' %')}",
         ),
         Verdict(
             "long sentences are translated better with attention, whatever the cell",
             all(ends[f"rnnsearch-{cell}"].mean > ends[f"rnn-{cell}"].mean for cell in CELLS),
-            f"BLEU with attention: {told(ends, 'rnnsearch')}; without: {told(ends, 'rnn')}",
+            f"BLEU with attention: {evidence(ends, 'rnnsearch')}; without: {evidence(ends, 'rnn')}",
         ),
         Verdict(
             "a better cell does not take the place of attention",
@@ -191,34 +192,34 @@ def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[V
         ),
     ]
     if len(lengths.limits) > lengths.seen:
-        longest = {name: spread(each, lambda bleu: bleu[len(lengths.limits) - 1]) for name, each in scores.items()}
+        longest = {name: over_seeds(each, lambda bleu: bleu[len(lengths.limits) - 1]) for name, each in scores.items()}
         made.append(
             Verdict(
                 "paragraphs, longer than anything that was trained on, are translated better with attention, too",
                 all(longest[f"rnnsearch-{cell}"].mean > longest[f"rnn-{cell}"].mean for cell in CELLS),
-                f"BLEU of {span(lengths.limits[-1])} words with attention: {told(longest, 'rnnsearch')}; without: "
-                f"{told(longest, 'rnn')}",
+                f"BLEU of {span(lengths.limits[-1])} words with attention: {evidence(longest, 'rnnsearch')}; without: "
+                f"{evidence(longest, 'rnn')}",
             )
         )
     return made
 
 
-def poor(found: Mapping[str, Sequence[Figures]]) -> list[str]:
+def untrained_systems(found: Mapping[str, Sequence[Figures]]) -> list[str]:
     """Systems of which nothing can be said: what has hardly learned to translate short sentences has little to lose."""
     few = {name: mean(each, "bleu")[0] for name, each in found.items()}
-    told = [f"{labelled(name)} (BLEU {score:.1f})" for name, score in few.items() if score < NOTHING]
-    return [f"Has hardly learned to translate short sentences, so that it has little to lose: {', '.join(told)}."] * (
-        len(told) > 0
-    )
+    evidence = [f"{label_of(name)} (BLEU {score:.1f})" for name, score in few.items() if score < NOTHING]
+    return [
+        f"Has hardly learned to translate short sentences, so that it has little to lose: {', '.join(evidence)}."
+    ] * (len(evidence) > 0)
 
 
-def labelled(name: str) -> str:
+def label_of(name: str) -> str:
     kind, cell = name.split("-")
     return f"{CELLS[cell]}, {KINDS[kind]}"
 
 
 def rows_of(found: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
-    return [[labelled(name), *mean(each, key)] for name, each in found.items()]
+    return [[label_of(name), *mean(each, key)] for name, each in found.items()]
 
 
 def exact_table(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
@@ -245,7 +246,7 @@ def span(limits: tuple[int, int]) -> str:
     return f"{low}–{LONGEST if limits == BINS[-1] else high}"
 
 
-def drawn(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
+def length_plot(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
     figure, axes = plot.panels(2, titles=["With a fixed context", "With attention"], height=3.2)
     known = [i for i, count in enumerate(counted) if count]
     top = max(value for each in found.values() for value in mean(each, "bleu"))

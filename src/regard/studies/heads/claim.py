@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.studies.corpora.pairs import Pairs, english_german
-from regard.studies.heads.draw import by_kind, drawn, heads_table, labelled, lost_plot, lost_table
-from regard.studies.heads.head_ablation import KINDS, Lost, lost
+from regard.studies.heads.draw import ablation_plot, ablation_table, heads_plot, heads_table, label_of, loss_by_kind
+from regard.studies.heads.head_ablation import KINDS, AblationLoss, ablate_heads
 from regard.studies.page import Page, Verdict, show, signed_training
 from regard.studies.setting import Setting
-from regard.studies.systems import by_name, taught_all
-from regard.studies.translation import Translated, margin, translated
+from regard.studies.systems import group_by_name, train_all
+from regard.studies.translation import TranslationFigures, margin, measure_translations
 
 __all__ = ["run", "tables", "verdicts"]
 
@@ -58,12 +58,12 @@ def run(setting: Setting) -> Page:
     """Train, translate, silence every head in turn, and judge."""
     corpus = english_german(setting, 300)
     with signed_training(setting, corpus.name) as clock:
-        systems = by_name(taught_all("heads", tables(setting, corpus), setting))
+        systems = group_by_name(train_all("heads", tables(setting, corpus), setting))
         found = {}
         for name, each in systems.items():
-            found[name] = translated(each, corpus)
-            setting.say(f"{labelled(name)}: BLEU {found[name].bleu.told()}")
-        silenced = [lost(each.run, corpus) for each in systems[taken(found)]]
+            found[name] = measure_translations(each, corpus)
+            setting.say(f"{label_of(name)}: BLEU {found[name].bleu.as_text()}")
+        silenced = [ablate_heads(each.run, corpus) for each in systems[ablated_system(found)]]
         signature = clock.signature()
     step = next(iter(systems.values()))[0].step
     words = statistics.fmean(len(source.split()) for source in corpus.sources)
@@ -79,14 +79,15 @@ def run(setting: Setting) -> Page:
             f"of their references. Systems with the same data, rates and number of updates ({step:,}), which differ in "
             "the number of heads, in d_k, the width of a head's queries and keys, or in that each head sees a slice of "
             "the input.",
-            f"Then, of the system with {labelled(taken(found))}, each head silenced in turn: zeros in the place of "
+            f"Then, of the system with {label_of(ablated_system(found))}, each head silenced in turn: zeros in the "
+            "place of "
             "what it gives, and how much log-probability a token of the references loses. Last, more and more heads "
             "together, in the order of what each loses by itself: the order is found on half of the sentences, the "
             "loss measured on the other half.",
         ],
-        tables=[heads_table(found), lost_table(silenced)],
-        plots=[drawn(found), lost_plot(silenced)],
-        verdicts=[*verdicts(found), *lost_verdicts(silenced)],
+        tables=[heads_table(found), ablation_table(silenced)],
+        plots=[heads_plot(found), ablation_plot(silenced)],
+        verdicts=[*verdicts(found), *ablation_verdicts(silenced)],
         caveats=[
             "The paper's systems are 512 wide with 6 layers, trained on 4.5 million pairs for 100,000 updates, and "
             "the differences that it reports are of one run each.",
@@ -103,45 +104,45 @@ def run(setting: Setting) -> Page:
     )
 
 
-def taken(found: Mapping[str, object]) -> str:
+def ablated_system(found: Mapping[str, object]) -> str:
     """The system whose heads are silenced: as many heads as the paper's, or as there are."""
     return "heads-8" if "heads-8" in found else "heads-4"
 
 
-def verdicts(found: Mapping[str, Translated]) -> list[Verdict]:
+def verdicts(found: Mapping[str, TranslationFigures]) -> list[Verdict]:
     """By BLEU, as the paper; a difference counts where it is beyond chance."""
     counted = {name: each.bleu for name, each in found.items() if name.startswith("heads-")}
     least = margin([each.bleu for each in found.values()])
-    one, most = (pick(counted, key=heads_in) for pick in (min, max))
+    one, most = (pick(counted, key=count_heads) for pick in (min, max))
     best = max(counted, key=lambda name: counted[name].mean)
-    deep = min((name for name in found if name.startswith("depth-")), key=heads_in)
+    deep = min((name for name in found if name.startswith("depth-")), key=count_heads)
     sliced = next(name for name in found if name.startswith("input-"))
-    whole = f"heads-{heads_in(sliced)}"
+    whole = f"heads-{count_heads(sliced)}"
 
-    def told(*names: str) -> str:
-        parts = [f"{labelled(name)} {found[name].bleu.told()}" for name in names]
+    def evidence(*names: str) -> str:
+        parts = [f"{label_of(name)} {found[name].bleu.as_text()}" for name in names]
         return f"BLEU: {', '.join(parts)}; beyond chance from {show(least, '.2f')}"
 
     def better(name: str, other: str) -> bool:
         return found[name].bleu.mean - found[other].bleu.mean > least
 
     return [
-        Verdict("one head is worse than the best number of heads", better(best, one), told(one, best)),
-        Verdict("too many heads are worse than the best number", better(best, most), told(most, best)),
-        Verdict("queries and keys that are too narrow hurt", better("heads-4", deep), told(deep, "heads-4")),
+        Verdict("one head is worse than the best number of heads", better(best, one), evidence(one, best)),
+        Verdict("too many heads are worse than the best number", better(best, most), evidence(most, best)),
+        Verdict("queries and keys that are too narrow hurt", better("heads-4", deep), evidence(deep, "heads-4")),
         Verdict(
             "heads that project the whole input do better than heads that see a slice of it",
             better(whole, sliced),
-            told(sliced, whole),
+            evidence(sliced, whole),
         ),
     ]
 
 
-def lost_verdicts(silenced: Sequence[Lost]) -> list[Verdict]:
+def ablation_verdicts(silenced: Sequence[AblationLoss]) -> list[Verdict]:
     """What Michel et al. found of heads that are taken out."""
     every = [loss for each in silenced for loss in each.heads.values()]
     little = sum(loss < LITTLE for loss in every) / len(every)
-    kinds = by_kind(silenced)
+    kinds = loss_by_kind(silenced)
     together = statistics.fmean(each.shares[SEVERAL] for each in silenced)
     others = max(kinds["encoder"].mean, kinds["decoder"].mean)
     return [
@@ -149,27 +150,27 @@ def lost_verdicts(silenced: Sequence[Lost]) -> list[Verdict]:
             "most heads can be taken out, one at a time, with little loss",
             little > 0.5,
             f"without {show(little, '.0%')} of the {len(every)} heads the perplexity grows by less than 2 %; in the "
-            f"median by {grown(statistics.median(every))}, at most by {grown(max(every))}",
+            f"median by {perplexity_growth(statistics.median(every))}, at most by {perplexity_growth(max(every))}",
         ),
         Verdict(
             f"{SEVERAL:.0%} of the heads can be taken out together without a noticeable loss",
             together < LITTLE,
-            f"the perplexity grows by {grown(together)} without the {SEVERAL:.0%} that are needed least",
+            f"the perplexity grows by {perplexity_growth(together)} without the {SEVERAL:.0%} that are needed least",
         ),
         Verdict(
             "attention from decoder to encoder depends on its heads more than self-attention does",
             kinds["cross"].mean > others + margin(kinds.values(), floor=0.0),
             "log-probability a token lost without one head, on average: "
-            + "; ".join(f"{name} {kinds[key].told('.3f')}" for key, name in KINDS.items()),
+            + "; ".join(f"{name} {kinds[key].as_text('.3f')}" for key, name in KINDS.items()),
         ),
     ]
 
 
-def grown(loss: float) -> str:
+def perplexity_growth(loss: float) -> str:
     """A loss of log-probability as growth of perplexity."""
     return show(math.expm1(loss), ".1%")
 
 
-def heads_in(name: str) -> int:
+def count_heads(name: str) -> int:
     """The number in a system's name."""
     return int(name.split("-")[1])

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import FAINT
 from regard.inspection.draw.table import Cell
-from regard.studies.heads.head_ablation import KINDS, Lost, kind_of
+from regard.studies.heads.head_ablation import KINDS, AblationLoss, attention_kind
 from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import Spread
-from regard.studies.translation import Translated
+from regard.studies.seed_statistics import SeedStatistics
+from regard.studies.translation import TranslationFigures
 
-__all__ = ["by_kind", "drawn", "heads_table", "labelled", "lost_plot", "lost_table"]
+__all__ = ["ablation_plot", "ablation_table", "heads_plot", "heads_table", "label_of", "loss_by_kind"]
 
 COLOURS = {"encoder": plot.BLUE, "decoder": plot.GREEN, "cross": plot.RED}
 # Table 3 of the paper, newstest2013: BLEU by heads (d_k = 512 / heads) and by d_k at 8 heads.
 PAPER = {"heads-1": 24.9, "heads-4": 25.5, "heads-8": 25.8, "heads-16": 25.8, "heads-32": 25.4}
 
 
-def labelled(name: str) -> str:
+def label_of(name: str) -> str:
     """A system in words."""
     kind, number = name.split("-")
     if kind == "heads":
@@ -26,13 +26,13 @@ def labelled(name: str) -> str:
     return f"d_k = {number}" if kind == "depth" else f"{number} heads, sliced input"
 
 
-def heads_table(found: Mapping[str, Translated]) -> Table:
+def heads_table(found: Mapping[str, TranslationFigures]) -> Table:
     """Every system."""
     rows: list[list[Cell]] = [
         [
-            labelled(name),
-            each.bleu.told(),
-            each.perplexity.told(".2f"),
+            label_of(name),
+            each.bleu.as_text(),
+            each.perplexity.as_text(".2f"),
             each.parameters / 1e6,
             each.seconds.mean,
             PAPER.get(name),
@@ -49,12 +49,12 @@ def heads_table(found: Mapping[str, Translated]) -> Table:
     )
 
 
-def by_kind(silenced: Sequence[Lost]) -> dict[str, Spread]:
+def loss_by_kind(silenced: Sequence[AblationLoss]) -> dict[str, SeedStatistics]:
     """The mean loss without one head of each kind of attention, a value a seed."""
     return {
-        kind: Spread(
+        kind: SeedStatistics(
             tuple(
-                statistics.fmean(loss for head, loss in each.heads.items() if kind_of(head) == kind)
+                statistics.fmean(loss for head, loss in each.heads.items() if attention_kind(head) == kind)
                 for each in silenced
             )
         )
@@ -62,16 +62,16 @@ def by_kind(silenced: Sequence[Lost]) -> dict[str, Spread]:
     }
 
 
-def layers_of(each: Lost, kind: str) -> dict[int, list[float]]:
+def layers_of(each: AblationLoss, kind: str) -> dict[int, list[float]]:
     """The losses of an attention's heads, by layer from 1."""
     found: dict[int, list[float]] = {}
     for head, loss in each.heads.items():
-        if kind_of(head) == kind:
+        if attention_kind(head) == kind:
             found.setdefault(int(head.module.split(".")[2]) + 1, []).append(loss)
     return found
 
 
-def lost_table(silenced: Sequence[Lost]) -> Table:
+def ablation_table(silenced: Sequence[AblationLoss]) -> Table:
     """By attention and layer; heads of all seeds together."""
     rows: list[list[Cell]] = []
     for kind, title in KINDS.items():
@@ -87,7 +87,7 @@ def lost_table(silenced: Sequence[Lost]) -> Table:
     )
 
 
-def drawn(found: Mapping[str, Translated]) -> Plot:
+def heads_plot(found: Mapping[str, TranslationFigures]) -> Plot:
     """BLEU against the number of heads, and against d_k."""
     figure, (left, right) = plot.panels(2, titles=["Heads, with h · d_k kept", "d_k, with 4 heads"], height=3.1)
     width = {name: int(name.split("-")[1]) for name in found}
@@ -116,11 +116,13 @@ def drawn(found: Mapping[str, Translated]) -> Plot:
     )
 
 
-def lost_plot(silenced: Sequence[Lost]) -> Plot:
+def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
     """Every head's loss, in order of size; and what is lost without more and more heads."""
     titles = ["Lost without one head", "Lost without a share of all heads"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
-    ranked = sorted(((loss, kind_of(head)) for each in silenced for head, loss in each.heads.items()), reverse=True)
+    ranked = sorted(
+        ((loss, attention_kind(head)) for each in silenced for head, loss in each.heads.items()), reverse=True
+    )
     for kind, title in KINDS.items():
         places = [place for place, (_, own) in enumerate(ranked, 1) if own == kind]
         left.plot(places, [ranked[place - 1][0] for place in places], "o", color=COLOURS[kind], ms=3, label=title)

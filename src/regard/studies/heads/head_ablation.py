@@ -16,7 +16,7 @@ from regard.run import Run
 from regard.studies.corpora.pairs import Pairs
 from regard.studies.translation import log_probs
 
-__all__ = ["KINDS", "Head", "Lost", "heads_of", "kind_of", "lost", "without"]
+__all__ = ["KINDS", "AblationLoss", "Head", "ablate_heads", "attention_kind", "list_heads", "silence_heads"]
 
 KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "decoder to source"}
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -29,7 +29,7 @@ class Head(NamedTuple):
     head: int
 
 
-class Lost(NamedTuple):
+class AblationLoss(NamedTuple):
     """Log-probability a token that is lost without each head, and without the least needed share of all."""
 
     heads: dict[Head, float]
@@ -37,7 +37,7 @@ class Lost(NamedTuple):
     whole: float  # the log-probability a token of the model as it is
 
 
-def heads_of(model: Model) -> list[Head]:
+def list_heads(model: Model) -> list[Head]:
     """Every head of a model."""
     return [
         Head(name, head)
@@ -47,13 +47,13 @@ def heads_of(model: Model) -> list[Head]:
     ]
 
 
-def kind_of(head: Head) -> str:
+def attention_kind(head: Head) -> str:
     """Which of the three attentions of a Transformer a head belongs to."""
     return "cross" if head.module.endswith("cross") else head.module.split(".")[0]
 
 
 @contextmanager
-def without(model: Model, heads: Iterable[Head]) -> Iterator[None]:
+def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
     """Inside, these heads give nothing to any sentence."""
     modules, rows = outermost(model), slice(None)
     with ExitStack() as hooks:
@@ -62,25 +62,25 @@ def without(model: Model, heads: Iterable[Head]) -> Iterator[None]:
         yield
 
 
-def lost(run: Run, corpus: Pairs) -> Lost:
+def ablate_heads(run: Run, corpus: Pairs) -> AblationLoss:
     """Each head silenced by itself; then more and more of them, those first that are needed least.
 
     The order is found on the odd sentences of the corpus, and what is lost in that order measured on the even ones.
     """
 
     def scored(silent: Sequence[Head]) -> list[float]:
-        with without(run.model, silent):
+        with silence_heads(run.model, silent):
             return log_probs(run, corpus.sources, corpus.references)[0]
 
     before, tokens = log_probs(run, corpus.sources, corpus.references)
-    every = heads_of(run.model)
+    every = list_heads(run.model)
 
     def a_token(after: Sequence[float], rows: slice) -> float:
         return (sum(before[rows]) - sum(after[rows])) / max(1, sum(tokens[rows]))
 
     alone = {head: scored([head]) for head in every}
     order = sorted(every, key=lambda head: a_token(alone[head], slice(1, None, 2)))
-    return Lost(
+    return AblationLoss(
         {head: a_token(after, slice(None)) for head, after in alone.items()},
         {share: a_token(scored(order[: round(share * len(order))]), slice(0, None, 2)) for share in SHARES},
         sum(before) / sum(tokens),

@@ -10,18 +10,25 @@ late in a sentence, where there is much to look at.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from regard.studies.corpora.reviews import Reviews, built_in
+from regard.studies.corpora.reviews import Reviews, built_in_reviews
 from regard.studies.corpora.sentences import Sentences, europarl, german, multi30k
-from regard.studies.difference import Apart, apart
-from regard.studies.documents.measure import Figures, encoded_once, measured
-from regard.studies.intra.distance import evenly, looked
-from regard.studies.intra.draw import accuracy_table, course_table, drawn, looked_table, perplexity_table, place_table
-from regard.studies.intra.measure import EARLY, Likelihood, course, likelihood, percent, wider
+from regard.studies.difference import MeanDifference, mean_difference
+from regard.studies.documents.measure import ClassifierFigures, encode_once, measure_classifiers
+from regard.studies.intra.distance import attention_distances, even_distances
+from regard.studies.intra.draw import (
+    accuracy_table,
+    course_table,
+    distance_table,
+    perplexity_plot,
+    perplexity_table,
+    place_table,
+)
+from regard.studies.intra.measure import EARLY, Likelihood, measure_likelihood, percent, perplexity_course, widen
 from regard.studies.page import Page, Verdict, signed_training
 from regard.studies.setting import Setting
-from regard.studies.systems import by_name, taught_all
+from regard.studies.systems import group_by_name, train_all
 
-__all__ = ["Corpora", "corpora_of", "run", "tables", "verdicts"]
+__all__ = ["Corpora", "choose_corpora", "run", "tables", "verdicts"]
 
 
 class Budget(NamedTuple):
@@ -56,13 +63,13 @@ class Corpora(NamedTuple):
     reviews: dict[str, Reviews]
 
 
-def corpora_of(setting: Setting) -> Corpora:
+def choose_corpora(setting: Setting) -> Corpora:
     """Real ones, or what is built in."""
     if setting.corpora is not None:
         return Corpora({"multi30k": multi30k(setting.corpora), "europarl": europarl(setting)}, {})
     if setting.quick:
-        return Corpora({"german": german(20_000, 1000, 24)}, {"reviews": built_in(8000, 1000, longest=4)})
-    return Corpora({"german": german(100_000, 3000, 24)}, {"reviews": built_in(20_000, 3000, longest=8)})
+        return Corpora({"german": german(20_000, 1000, 24)}, {"reviews": built_in_reviews(8000, 1000, longest=4)})
+    return Corpora({"german": german(100_000, 3000, 24)}, {"reviews": built_in_reviews(20_000, 3000, longest=8)})
 
 
 def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
@@ -83,7 +90,7 @@ def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
         pieces = int(corpus["tokenizer"].get("size", 500))
         systems = {
             "lstm": {**model, "intra": False},
-            "wide": wider(model, job, pieces),
+            "wide": widen(model, job, pieces),
             "lstmn": {**model, "intra": True},
         }
         for system, options in systems.items():
@@ -108,27 +115,31 @@ def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
 
 def run(setting: Setting) -> Page:
     """Train the systems, ask them about the tests, and judge."""
-    corpora = corpora_of(setting)
+    corpora = choose_corpora(setting)
     real = setting.corpora is not None
     with signed_training(setting, "Multi30k, Europarl") as clock:
-        systems = by_name(taught_all("intra", tables(corpora, setting.quick), setting))
+        systems = group_by_name(train_all("intra", tables(corpora, setting.quick), setting))
         found = {
-            name: {each: likelihood(systems[f"{name}-{each}"], corpus) for each in ("lstm", "wide", "lstmn")}
+            name: {each: measure_likelihood(systems[f"{name}-{each}"], corpus) for each in ("lstm", "wide", "lstmn")}
             for name, corpus in corpora.sentences.items()
         }
         back = {
-            name: (looked(systems[f"{name}-lstmn"], corpus), evenly(corpus, systems[f"{name}-lstmn"][0]))
+            name: (
+                attention_distances(systems[f"{name}-lstmn"], corpus),
+                even_distances(corpus, systems[f"{name}-lstmn"][0]),
+            )
             for name, corpus in corpora.sentences.items()
         }
         courses = {
-            name: {each: course(systems[f"{name}-{each}"]) for each in ("lstm", "wide", "lstmn")}
+            name: {each: perplexity_course(systems[f"{name}-{each}"]) for each in ("lstm", "wide", "lstmn")}
             for name in corpora.sentences
         }
-        labelled: dict[str, dict[str, Figures]] = {}
+        labelled: dict[str, dict[str, ClassifierFigures]] = {}
         for name, reviews in corpora.reviews.items():
-            encode = encoded_once(reviews)
+            encode = encode_once(reviews)
             labelled[name] = {
-                each: measured(systems[f"{name}-{each}"], reviews, encode) for each in ("lstm", "wide", "lstmn")
+                each: measure_classifiers(systems[f"{name}-{each}"], reviews, encode)
+                for each in ("lstm", "wide", "lstmn")
             }
         signature = clock.signature()
     return Page(
@@ -152,10 +163,10 @@ def run(setting: Setting) -> Page:
             perplexity_table(corpora.sentences, found),
             *(place_table(corpora.sentences[name], each) for name, each in found.items()),
             *(course_table(corpora.sentences[name], each) for name, each in courses.items()),
-            looked_table(corpora.sentences, back),
+            distance_table(corpora.sentences, back),
             *(accuracy_table(corpora.reviews[name].name, each) for name, each in labelled.items()),
         ],
-        plots=[drawn(corpora.sentences, found)],
+        plots=[perplexity_plot(corpora.sentences, found)],
         verdicts=verdicts(found, labelled),
         caveats=caveats(real, len(setting.seeds)),
         signature=signature,
@@ -163,27 +174,28 @@ def run(setting: Setting) -> Page:
 
 
 def verdicts(
-    found: Mapping[str, Mapping[str, Likelihood]], labelled: Mapping[str, Mapping[str, Figures]]
+    found: Mapping[str, Mapping[str, Likelihood]], labelled: Mapping[str, Mapping[str, ClassifierFigures]]
 ) -> list[Verdict]:
     """The LSTMN against both LSTMs, as a language model and as a classifier, and where in a sentence it gains."""
 
     def predicted(claim: str, other: str) -> Verdict:
         gains = {name: systems["lstmn"].gain(systems[other]) for name, systems in found.items()}
         said = [
-            f"{SAID.get(name, name)} {systems['lstmn'].perplexity().told('.2f')} against "
-            f"{systems[other].perplexity().told('.2f')} ({percent(gains[name])})"
+            f"{SAID.get(name, name)} {systems['lstmn'].perplexity().as_text('.2f')} against "
+            f"{systems[other].perplexity().as_text('.2f')} ({percent(gains[name])})"
             for name, systems in found.items()
         ]
         return Verdict(claim, all(gain.more for gain in gains.values()), "perplexity: " + "; ".join(said))
 
     def right(claim: str, other: str) -> Verdict:
         differences = {
-            name: apart(100.0 * systems["lstmn"].right, 100.0 * systems[other].right)
+            name: mean_difference(100.0 * systems["lstmn"].right, 100.0 * systems[other].right)
             for name, systems in labelled.items()
         }
         said = [
-            f"{SAID.get(name, name)} {systems['lstmn'].accuracy.told()} against {systems[other].accuracy.told()} % "
-            f"({differences[name].told()} points)"
+            f"{SAID.get(name, name)} {systems['lstmn'].accuracy.as_text()} against "
+            f"{systems[other].accuracy.as_text()} % "
+            f"({differences[name].as_text()} points)"
             for name, systems in labelled.items()
         ]
         return Verdict(claim, all(each.more for each in differences.values()), "right: " + "; ".join(said))
@@ -193,7 +205,7 @@ def verdicts(
         for name, systems in found.items()
     }
     more = {
-        name: Apart(late.mean - early.mean, (late.error**2 + early.error**2) ** 0.5)
+        name: MeanDifference(late.mean - early.mean, (late.error**2 + early.error**2) ** 0.5)
         for name, (early, late) in ends.items()
     }
     said = [

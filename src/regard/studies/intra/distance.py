@@ -11,22 +11,22 @@ from regard.attention import watch
 from regard.data.tokenizer import START
 from regard.models.contract import Tokens
 from regard.studies.corpora.sentences import Sentences
-from regard.studies.systems import Trained
+from regard.studies.systems import TrainedSystem
 
-__all__ = ["DISTANCES", "evenly", "looked", "shares"]
+__all__ = ["DISTANCES", "attention_distances", "even_distances", "shares"]
 
 DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has
 LATE = 10  # steps after which there is something to choose from
 TEXTS = 100
 
 
-def looked(systems: Sequence[Trained], corpus: Sentences) -> list[float]:
+def attention_distances(systems: Sequence[TrainedSystem], corpus: Sentences) -> list[float]:
     """The share of the weight, in percent, at each distance, after the tenth token; the mean of the seeds."""
     return [float(mean) for mean in np.mean([shares(weights_of(each, corpus)) for each in systems], 0)]
 
 
 @torch.no_grad()
-def weights_of(system: Trained, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
+def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
     """The weights of the first long texts: a row a step, a column a state, in the order in which they were written."""
     run, found = system.run, list[np.ndarray]()
     for ids in run.tokenizers.target.encode_batch(corpus.texts):
@@ -55,7 +55,7 @@ def within(step: int, first: int, last: int) -> Int[np.ndarray, " m"]:
     return np.flatnonzero((first <= back) & (back <= last))
 
 
-def evenly(corpus: Sentences, system: Trained) -> list[float]:
+def even_distances(corpus: Sentences, system: TrainedSystem) -> list[float]:
     """The same for whoever weighs all states alike."""
     lengths = [len(ids) + 1 for ids in system.run.tokenizers.target.encode_batch(corpus.texts) if len(ids) > LATE]
     flat = [np.tril(np.ones((n, n - 1)), -1) / np.maximum(np.arange(n), 1)[:, None] for n in lengths[:TEXTS]]

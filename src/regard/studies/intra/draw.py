@@ -8,12 +8,20 @@ from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import FAINT
 from regard.inspection.draw.table import Cell
 from regard.studies.corpora.sentences import Sentences
-from regard.studies.documents.measure import Figures
+from regard.studies.documents.measure import ClassifierFigures
 from regard.studies.intra.distance import DISTANCES
 from regard.studies.intra.measure import PLACES, Likelihood
 from regard.studies.page import Plot, Table
 
-__all__ = ["NAMES", "accuracy_table", "course_table", "drawn", "looked_table", "perplexity_table", "place_table"]
+__all__ = [
+    "NAMES",
+    "accuracy_table",
+    "course_table",
+    "distance_table",
+    "perplexity_plot",
+    "perplexity_table",
+    "place_table",
+]
 
 NAMES = {"lstm": "LSTM", "wide": "LSTM, wider", "lstmn": "LSTMN"}
 COLOURS = {"wide": plot.ORANGE, "lstmn": plot.BLUE}
@@ -25,8 +33,8 @@ def perplexity_table(corpora: Mapping[str, Sentences], found: Found) -> Table:
         [
             corpora[corpus].name,
             NAMES[name],
-            each.perplexity().told(".2f"),
-            each.perplexity(each.words).told(".2f"),
+            each.perplexity().as_text(".2f"),
+            each.perplexity(each.words).as_text(".2f"),
             each.parameters,
             each.seconds.mean,
         ]
@@ -47,7 +55,7 @@ def place_table(corpus: Sentences, systems: Mapping[str, Likelihood]) -> Table:
     return Table(f"Perplexity by place in the sentence: {corpus.name}", columns, rows, ["", *[".2f"] * len(known)])
 
 
-def looked_table(corpora: Mapping[str, Sentences], found: Mapping[str, Sequence[Sequence[float]]]) -> Table:
+def distance_table(corpora: Mapping[str, Sentences], found: Mapping[str, Sequence[Sequence[float]]]) -> Table:
     """Of each corpus how far back the LSTMN looks, and how far it would if it weighed all states alike."""
     rows: list[list[Cell]] = []
     for corpus, (own, even) in found.items():
@@ -73,16 +81,16 @@ def course_table(corpus: Sentences, courses: Mapping[str, Mapping[int, float]]) 
     return Table(caption, columns, rows, ["", *[".2f"] * len(steps)])
 
 
-def accuracy_table(corpus: str, systems: Mapping[str, Figures]) -> Table:
+def accuracy_table(corpus: str, systems: Mapping[str, ClassifierFigures]) -> Table:
     rows: list[list[Cell]] = [
-        [NAMES[name], each.accuracy.told(".2f"), each.f1.told(".2f"), each.parameters, each.seconds.mean]
+        [NAMES[name], each.accuracy.as_text(".2f"), each.f1.as_text(".2f"), each.parameters, each.seconds.mean]
         for name, each in systems.items()
     ]
     columns = ["system", "accuracy, %", "macro-F1, %", "parameters", "seconds of training"]
     return Table(f"Classifiers: what is right of the test set, {corpus}", columns, rows, ["", "", "", ",d", ".0f"])
 
 
-def drawn(corpora: Mapping[str, Sentences], found: Found) -> Plot:
+def perplexity_plot(corpora: Mapping[str, Sentences], found: Found) -> Plot:
     titles = [corpora[corpus].name.rsplit(",", 1)[0] for corpus in found]
     titles = [title[0].upper() + title[1:] for title in titles]
     figure, axes = plot.panels(len(found), titles=titles, height=3.2, width=7.2 if len(found) > 1 else 4.8)

@@ -12,12 +12,12 @@ from jaxtyping import Float
 from regard.inspection.draw.table import show
 from regard.models.kinds import build, read_model_config
 from regard.studies.corpora.sentences import Sentences
-from regard.studies.difference import Apart, apart
-from regard.studies.seed_statistics import Spread, spread
-from regard.studies.systems import Trained
+from regard.studies.difference import MeanDifference, mean_difference
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
+from regard.studies.systems import TrainedSystem
 from regard.training.metrics import read
 
-__all__ = ["PLACES", "Likelihood", "course", "likelihood", "parameters", "placed", "wider"]
+__all__ = ["PLACES", "Likelihood", "measure_likelihood", "parameters", "perplexity_course", "sum_by_place", "widen"]
 
 PLACES = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 200))  # of a token in its sentence
 EARLY = 2  # the first so many groups are early
@@ -30,21 +30,21 @@ class Likelihood:
     nll: Float[np.ndarray, "p s n"]
     tokens: Float[np.ndarray, "p n"]
     words: Float[np.ndarray, " n"]
-    seconds: Spread
+    seconds: SeedStatistics
     parameters: int
 
-    def perplexity(self, unit: Float[np.ndarray, " n"] | None = None) -> Spread:
+    def perplexity(self, unit: Float[np.ndarray, " n"] | None = None) -> SeedStatistics:
         """Of a token, or of a word, if there are so many."""
         unit = self.tokens.sum(0) if unit is None else unit
-        return Spread(tuple(np.exp(self.nll.sum((0, 2)) / unit.sum())))
+        return SeedStatistics(tuple(np.exp(self.nll.sum((0, 2)) / unit.sum())))
 
-    def gain(self, other: "Likelihood", groups: slice | int = slice(None)) -> Apart:
+    def gain(self, other: "Likelihood", groups: slice | int = slice(None)) -> MeanDifference:
         """How much less of a nat a token costs than with the other system, at some of the places."""
         mine, theirs = (each.nll[groups] for each in (self, other))
         tokens = self.tokens[groups]
         if isinstance(groups, slice):
             mine, theirs, tokens = mine.sum(0), theirs.sum(0), tokens.sum(0)
-        return apart(theirs, mine, tokens)
+        return mean_difference(theirs, mine, tokens)
 
     @property
     def known(self) -> list[int]:
@@ -52,26 +52,26 @@ class Likelihood:
         return [group for group, tokens in enumerate(self.tokens) if tokens.sum() >= 200]
 
 
-def percent(gain: Apart) -> str:
+def percent(gain: MeanDifference) -> str:
     """A gain in nats as what it does to the perplexity, with two standard errors."""
     change = 100 * (1 - float(np.exp(-gain.mean)))
     return f"{show(abs(change), '.1f')} ± {show(200 * gain.error, '.1f')} % {'lower' if change > 0 else 'higher'}"
 
 
-def likelihood(systems: Sequence[Trained], corpus: Sentences) -> Likelihood:
+def measure_likelihood(systems: Sequence[TrainedSystem], corpus: Sentences) -> Likelihood:
     """What the seeds of a system make of the test."""
     scored = [[row.tokens for row in each.run.score(corpus.texts)] for each in systems]
-    found = [placed(rows) for rows in scored]
+    found = [sum_by_place(rows) for rows in scored]
     return Likelihood(
         np.stack([nll for nll, _ in found], 1),
         found[0][1],
         np.array(corpus.words, float),
-        spread(systems, lambda each: each.seconds),
+        over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
     )
 
 
-def course(systems: Sequence[Trained]) -> dict[int, float]:
+def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
     """The perplexity of held-out text by the number of updates, as training has noted it; of the seeds' mean loss."""
     losses: dict[int, list[float]] = {}
     for each in systems:
@@ -81,7 +81,7 @@ def course(systems: Sequence[Trained]) -> dict[int, float]:
     return {step: float(np.exp(np.mean(values))) for step, values in sorted(losses.items())}
 
 
-def placed(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p n"], Float[np.ndarray, "p n"]]:
+def sum_by_place(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p n"], Float[np.ndarray, "p n"]]:
     """−log p summed over the places of each group, and how many tokens there are; END stands last."""
     nll, tokens = np.zeros((len(PLACES), len(rows))), np.zeros((len(PLACES), len(rows)))
     for number, row in enumerate(rows):
@@ -99,7 +99,7 @@ def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int
     return sum(parameter.numel() for parameter in made.parameters())
 
 
-def wider(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict[str, Any]:
+def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict[str, Any]:
     """An LSTM with no fewer parameters than the model has with intra-attention."""
     wanted = parameters({**model, "intra": True}, job, pieces, labels)
     size = model["size"]

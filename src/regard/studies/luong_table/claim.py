@@ -13,17 +13,17 @@ from regard.data.builtin import generate
 from regard.evaluation.alignment import Gold
 from regard.inspection.alignments.selection import score_heads
 from regard.studies.corpora import pairs
-from regard.studies.corpora.pairs import Aligned, Pairs
-from regard.studies.luong_table.draw import Figures, drawn, paper_table, system_table
+from regard.studies.corpora.pairs import AlignedPairs, Pairs
+from regard.studies.luong_table.draw import Figures, paper_table, quality_plot, system_table
 from regard.studies.luong_table.verdicts import ERRORS, POINTS, SHARE, verdicts
-from regard.studies.luong_table.window_cost import cost_plot, cost_table, cost_verdicts, measured
+from regard.studies.luong_table.window_cost import cost_plot, cost_table, cost_verdicts, measure_cost
 from regard.studies.page import Page, signed_training
-from regard.studies.seed_statistics import Spread, spread
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
 from regard.studies.translation import perplexity
 
-__all__ = ["SYSTEMS", "aligned_phrases", "error_rates", "run", "short", "tables"]
+__all__ = ["SYSTEMS", "error_rates", "generate_aligned", "limit_length", "run", "tables"]
 
 SYSTEMS: dict[str, dict[str, Any]] = {
     "global-location": {"span": "global", "score": "location"},
@@ -76,15 +76,17 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     }
 
 
-def texts(setting: Setting) -> tuple[Pairs, Aligned]:
+def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
     """The corpus, with test sentences that are not too long, and aligned pairs."""
     if setting.corpora is not None:
-        return short(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.aligned(setting.corpora, "de", "en")
+        return limit_length(pairs.europarl(setting, "de", "en"), WORDS, TESTS), pairs.read_aligned(
+            setting.corpora, "de", "en"
+        )
     count, tests, longest = (20_000, 300, 12) if setting.quick else (200_000, TESTS, 18)
-    return pairs.phrasebook(count, tests, longest=longest), aligned_phrases(tests, longest=longest)
+    return pairs.phrasebook(count, tests, longest=longest), generate_aligned(tests, longest=longest)
 
 
-def short(corpus: Pairs, words: int, count: int) -> Pairs:
+def limit_length(corpus: Pairs, words: int, count: int) -> Pairs:
     """The corpus with the first test pairs of which neither side has more words."""
     both = zip(corpus.sources, corpus.references, strict=True)
     kept = [pair for pair in both if max(len(text.split()) for text in pair) <= words][:count]
@@ -92,22 +94,22 @@ def short(corpus: Pairs, words: int, count: int) -> Pairs:
     return Pairs(corpus.name, corpus.tables, sources, references, corpus.lowercase)
 
 
-def aligned_phrases(count: int, **options: Any) -> Aligned:
+def generate_aligned(count: int, **options: Any) -> AlignedPairs:
     """Test sentences of the phrasebook with the links that its grammar gives them."""
     examples = list(generate("phrasebook", count, split="test", pair="en-de", seed=0, **options))
     gold = [Gold(frozenset(each.alignment), frozenset()) for each in examples]
-    return Aligned([each.source for each in examples], [each.target for each in examples], gold)
+    return AlignedPairs([each.source for each in examples], [each.target for each in examples], gold)
 
 
 def run(setting: Setting) -> Page:
     """Train all systems, measure and judge."""
-    corpus, aligned = texts(setting)
+    corpus, aligned = choose_texts(setting)
     with signed_training(setting, corpus.name) as clock:
         made = tables(setting, corpus)
-        systems = by_name(taught_all("luong-table", made, setting))
-        found = {name: figures(each, corpus, aligned) for name, each in systems.items()}
+        systems = group_by_name(train_all("luong-table", made, setting))
+        found = {name: measure_systems(each, corpus, aligned) for name, each in systems.items()}
         device = next(iter(systems.values()))[0].run.device
-        cost = measured(device, quick=setting.quick)
+        cost = measure_cost(device, quick=setting.quick)
         signature = clock.signature()
     first = next(iter(made.values()))
     steps, model = first["training"]["steps"], first["model"]
@@ -129,7 +131,7 @@ def run(setting: Setting) -> Page:
             "deviations of the seeds where there are several.",
         ],
         tables=[system_table(found), paper_table(), cost_table(cost)],
-        plots=[drawn(found), cost_plot(cost)],
+        plots=[quality_plot(found), cost_plot(cost)],
         verdicts=[*verdicts(found), *cost_verdicts(cost)],
         caveats=caveats(corpus, setting),
         signature=signature,
@@ -157,20 +159,20 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
     return [*said, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
 
 
-def figures(systems: list[Trained], corpus: Pairs, aligned: Aligned) -> Figures:
+def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> Figures:
     """What a system's seeds come to."""
     written, read = zip(*(error_rates(each, aligned) for each in systems), strict=True)
-    rates = {"written": Spread(written), "read": Spread(read)}
+    rates = {"written": SeedStatistics(written), "read": SeedStatistics(read)}
     return {
-        "perplexity": spread(systems, lambda each: perplexity(each.run, corpus)),
-        "bleu": spread(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
+        "perplexity": over_seeds(systems, lambda each: perplexity(each.run, corpus)),
+        "bleu": over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
         **rates,
         "aer": min(rates.values(), key=lambda each: each.mean),
-        "seconds": spread(systems, lambda each: each.seconds),
+        "seconds": over_seeds(systems, lambda each: each.seconds),
     }
 
 
-def error_rates(system: Trained, aligned: Aligned) -> tuple[float, float]:
+def error_rates(system: TrainedSystem, aligned: AlignedPairs) -> tuple[float, float]:
     """AER, %, of the word that is written, and of the word that is read."""
     run = system.run
     sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)

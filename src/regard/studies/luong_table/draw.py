@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 
-__all__ = ["LABELS", "Figures", "best_of", "drawn", "paper_table", "system_table", "told"]
+__all__ = ["LABELS", "Figures", "best_of", "list_figures", "paper_table", "quality_plot", "system_table"]
 
-Figures = Mapping[str, Spread]  # perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
+Figures = Mapping[
+    str, SeedStatistics
+]  # perplexity, bleu, written and read (AER, %), aer (the lower of the two), seconds
 
 LABELS = {
     "global-location": "global (location)",
@@ -38,24 +40,26 @@ PAPER: dict[str, tuple[str, float | None, int | None]] = {
 COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
 
 
-def told(found: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
+def list_figures(found: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
     """A figure of several systems, in words."""
-    return ", ".join(f"{LABELS[name]} {found[name][key].told(style)}" for name in names)
+    return ", ".join(f"{LABELS[name]} {found[name][key].as_text(style)}" for name in names)
 
 
 def best_of(found: Mapping[str, Figures], names: Sequence[str]) -> str:
     """The lowest perplexity and the highest BLEU of several systems, in words."""
     sure = min(names, key=lambda name: found[name]["perplexity"].mean)
     good = max(names, key=lambda name: found[name]["bleu"].mean)
-    return f"perplexity, {told(found, [sure], 'perplexity', '.2f')}; BLEU, {told(found, [good], 'bleu')}"
+    return (
+        f"perplexity, {list_figures(found, [sure], 'perplexity', '.2f')}; BLEU, {list_figures(found, [good], 'bleu')}"
+    )
 
 
 def system_table(found: Mapping[str, Figures]) -> Table:
     """What was measured."""
     several = any(len(spread.values) > 1 for each in found.values() for spread in each.values())
 
-    def cell(value: Spread, style: str) -> Cell:
-        return value.told(style) if several else value.mean
+    def cell(value: SeedStatistics, style: str) -> Cell:
+        return value.as_text(style) if several else value.mean
 
     styles = {"perplexity": ".2f", "bleu": ".1f", "written": ".1f", "read": ".1f", "seconds": ".0f"}
     return Table(
@@ -80,7 +84,7 @@ def paper_table() -> Table:
     )
 
 
-def drawn(found: Mapping[str, Figures]) -> Plot:
+def quality_plot(found: Mapping[str, Figures]) -> Plot:
     """BLEU and AER of every system, a bar each."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %: ● written, ○ read"], height=3.8)
     names = list(found)[::-1]

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from regard.studies.luong_table.draw import LABELS, Figures, best_of, told
+from regard.studies.luong_table.draw import LABELS, Figures, best_of, list_figures
 from regard.studies.page import Verdict
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 
 __all__ = ["ERRORS", "POINTS", "SHARE", "verdicts"]
 
@@ -17,7 +17,7 @@ LOCAL = [name for name in LABELS if name.startswith("local-")]
 UNFED = [name for name in LABELS if name.startswith("unfed-")]
 
 
-def better(one: Spread, other: Spread, margin: float) -> bool:
+def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:
     """Whether one figure is lower than another by more than what is no difference."""
     return other.mean - one.mean > max(margin, one.deviation + other.deviation)
 
@@ -42,7 +42,8 @@ def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
         Verdict(
             "of the global scores dot is the best",
             all(higher(found, "global-dot", name) for name in GLOBAL if name != "global-dot"),
-            f"BLEU: {told(found, GLOBAL, 'bleu')}; perplexity: {told(found, GLOBAL, 'perplexity', '.2f')}",
+            f"BLEU: {list_figures(found, GLOBAL, 'bleu')}; perplexity: "
+            f"{list_figures(found, GLOBAL, 'perplexity', '.2f')}",
         ),
         Verdict(
             "in a window general is better than dot",
@@ -50,18 +51,19 @@ def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
                 higher(found, f"{span}-general", f"{span}-dot") and likelier(found, f"{span}-general", f"{span}-dot")
                 for span in ("local-m", "local-p")
             ),
-            f"BLEU: {told(found, LOCAL, 'bleu')}; perplexity: {told(found, LOCAL, 'perplexity', '.2f')}",
+            f"BLEU: {list_figures(found, LOCAL, 'bleu')}; perplexity: "
+            f"{list_figures(found, LOCAL, 'perplexity', '.2f')}",
         ),
         Verdict(
             "a predicted window with general is the best of all, by perplexity and BLEU",
             all(likelier(found, "local-p-general", name) and higher(found, "local-p-general", name) for name in others),
-            f"perplexity {found['local-p-general']['perplexity'].told('.2f')}, BLEU "
-            f"{found['local-p-general']['bleu'].told()}; best of the others: {best_of(found, others)}",
+            f"perplexity {found['local-p-general']['perplexity'].as_text('.2f')}, BLEU "
+            f"{found['local-p-general']['bleu'].as_text()}; best of the others: {best_of(found, others)}",
         ),
         Verdict(
             "the best predicted window beats the best global attention",
             higher(found, "local-p-general", max(GLOBAL, key=lambda name: found[name]["bleu"].mean)),
-            f"BLEU: {told(found, [*GLOBAL, 'local-p-general'], 'bleu')}",
+            f"BLEU: {list_figures(found, [*GLOBAL, 'local-p-general'], 'bleu')}",
         ),
         Verdict(
             "location compares worst of the global scores, and aligns worst",
@@ -70,12 +72,13 @@ def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
                 and better(found[name]["aer"], found["global-location"]["aer"], ERRORS)
                 for name in ("global-dot", "global-general")
             ),
-            f"perplexity: {told(found, GLOBAL, 'perplexity', '.2f')}; AER: {told(found, GLOBAL, 'aer')}",
+            f"perplexity: {list_figures(found, GLOBAL, 'perplexity', '.2f')}; AER: "
+            f"{list_figures(found, GLOBAL, 'aer')}",
         ),
         Verdict(
             "concat is no better than dot and general",
             not any(higher(found, "global-concat", name) for name in ("global-dot", "global-general")),
-            f"BLEU: {told(found, ['global-concat', 'global-dot', 'global-general'], 'bleu')}; the paper's "
+            f"BLEU: {list_figures(found, ['global-concat', 'global-dot', 'global-general'], 'bleu')}; the paper's "
             "perplexities: concat 6.7, dot and general 6.1",
         ),
         Verdict(
@@ -85,20 +88,21 @@ def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
                 for name in UNFED
             ),
             "; ".join(
-                f"{LABELS[name.removeprefix('unfed-')]}: perplexity {found[name]['perplexity'].told('.2f')} → "
-                f"{found[name.removeprefix('unfed-')]['perplexity'].told('.2f')}, BLEU {found[name]['bleu'].told()} → "
-                f"{found[name.removeprefix('unfed-')]['bleu'].told()}"
+                f"{LABELS[name.removeprefix('unfed-')]}: perplexity {found[name]['perplexity'].as_text('.2f')} → "
+                f"{found[name.removeprefix('unfed-')]['perplexity'].as_text('.2f')}, BLEU "
+                f"{found[name]['bleu'].as_text()} → "
+                f"{found[name.removeprefix('unfed-')]['bleu'].as_text()}"
                 for name in UNFED
             ),
         ),
         Verdict(
             "windows align better than global attention by location",
             all(better(found[name]["aer"], found["global-location"]["aer"], ERRORS) for name in windows),
-            f"AER: {told(found, ['global-location', *windows], 'aer')}; in the paper 39, 34 and 36",
+            f"AER: {list_figures(found, ['global-location', *windows], 'aer')}; in the paper 39, 34 and 36",
         ),
         Verdict(
             "windows align better than global attention with the same score",
             all(better(found[name]["aer"], found["global-general"]["aer"], ERRORS) for name in windows),
-            f"AER: {told(found, ['global-general', *windows], 'aer')}",
+            f"AER: {list_figures(found, ['global-general', *windows], 'aer')}",
         ),
     ]

@@ -20,7 +20,7 @@ from regard.attention.span import Monotonic, Predictive, Span
 from regard.inspection.draw import plot
 from regard.studies.page import Plot, Table, Verdict, show
 
-__all__ = ["Cost", "cost_plot", "cost_table", "cost_verdicts", "layer", "measured", "operations"]
+__all__ = ["Cost", "cost_plot", "cost_table", "cost_verdicts", "layer", "measure_cost", "operations"]
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 RADIUS = 10
@@ -58,7 +58,7 @@ def operations(span: str, length: int, width: int = COUNTED) -> float:
     return float(counter.get_total_flops()) / 2 / length
 
 
-def measured(device: torch.device, *, quick: bool) -> Cost:
+def measure_cost(device: torch.device, *, quick: bool) -> Cost:
     """Count, and time on a device with the kernels that Regard chooses there."""
     lengths = LENGTHS[:5] if quick else LENGTHS
     width, rows, rounds = (64, 1, 20) if quick else (512, 8, 10) if device.type == "cuda" else (256, 1, 5)
@@ -68,23 +68,23 @@ def measured(device: torch.device, *, quick: bool) -> Cost:
         for length in lengths:
             states = torch.randn(rows, length, width, device=device)
             for span, found in seconds.items():
-                found.append(timed(layer(span, width).to(device), states, rounds))
+                found.append(time_attention(layer(span, width).to(device), states, rounds))
     return Cost(lengths, width, rows, device.type, counted, seconds)
 
 
-def timed(attention: Attention, states: Tensor, rounds: int) -> float:
+def time_attention(attention: Attention, states: Tensor, rounds: int) -> float:
     """Seconds of a call, the shortest of several: what else the machine does is not asked for."""
     keys, best = attention.prepare(states), float("inf")
     for _ in range(rounds + 2):
-        finish(states.device)
+        synchronise(states.device)
         began = time.perf_counter()
         attention(states, keys)
-        finish(states.device)
+        synchronise(states.device)
         best = min(best, time.perf_counter() - began)
     return best
 
 
-def finish(device: torch.device) -> None:
+def synchronise(device: torch.device) -> None:
     """Wait for a GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

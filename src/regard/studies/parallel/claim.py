@@ -129,22 +129,24 @@ def path(name: str, n: int, width: int = 8) -> int:
         for word in layer.read(x):
             state = torch.tanh(word + layer.keep(state[None])[0])
             steps += 1
-        return steps if hangs(state, x) else 0
+        return steps if depends_on(state, x) else 0
     y, layers = x, 0
     while layers < n:
         y, layers = LAYERS[name](width)(y), layers + 1
-        if hangs(y[-1], x):
+        if depends_on(y[-1], x):
             return layers
     return 0
 
 
-def hangs(end: Tensor, x: Float[Tensor, "n d"]) -> bool:
+def depends_on(end: Tensor, x: Float[Tensor, "n d"]) -> bool:
     """Whether there is any gradient of this in the first position."""
     (gradient,) = torch.autograd.grad(end.sum(), x, retain_graph=True)
     return bool(gradient[0].any())
 
 
-def timed(layers: dict[str, nn.Module], lengths: Sequence[int], width: int, rounds: int) -> dict[str, list[float]]:
+def time_layers(
+    layers: dict[str, nn.Module], lengths: Sequence[int], width: int, rounds: int
+) -> dict[str, list[float]]:
     """Seconds of a forward pass by length, in turn; a recurrence as torch's own fused one, which is its best."""
     quick: dict[str, Callable[..., Any]] = {
         **layers,
@@ -181,7 +183,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         counted = {name: [operations(layer, n, WIDTH) for n in COUNTED] for name, layer in layers.items()}
         steps = {name: [depth(layer, n, WIDTH) for n in COUNTED] for name, layer in layers.items()}
         paths = {name: [path(name, n) for n in (16, 32)] for name in LAYERS}
-        seconds = timed(layers, lengths, WIDTH, 5 if quick else 15)
+        seconds = time_layers(layers, lengths, WIDTH, 5 if quick else 15)
         signature = clock.signature()
     return Page(
         name="parallel",

@@ -10,7 +10,7 @@ from regard.studies.page import Plot, Table
 from regard.studies.parallel.timing import TOKENS, Milliseconds
 
 if TYPE_CHECKING:
-    from regard.studies.parallel.training import Figures
+    from regard.studies.parallel.training import EncoderFigures
 
 __all__ = ["LABELS", "curve_plot", "encoder_table", "quality_table"]
 
@@ -30,7 +30,7 @@ COLOURS = {
 }
 
 
-def quality_table(found: Mapping[str, "Figures"]) -> Table:
+def quality_table(found: Mapping[str, "EncoderFigures"]) -> Table:
     """What each system came to, and what it cost."""
     quarters = len(next(iter(found.values())).bleu)
     parts = [f"after {number}/{quarters}" for number in range(1, quarters)]
@@ -43,9 +43,9 @@ def quality_table(found: Mapping[str, "Figures"]) -> Table:
         rows=[
             [
                 LABELS[name],
-                *(spread.told() for spread in each.bleu),
-                each.test.told(),
-                each.perplexity[-1].told(".2f"),
+                *(spread.as_text() for spread in each.bleu),
+                each.test.as_text(),
+                each.perplexity[-1].as_text(".2f"),
                 each.pace,
                 each.seconds[-1],
                 each.parameters / 1e6,
@@ -69,7 +69,9 @@ def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> 
     )
 
 
-def curve_plot(found: Mapping[str, "Figures"], times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> Plot:
+def curve_plot(
+    found: Mapping[str, "EncoderFigures"], times: Milliseconds, lengths: Sequence[int], on_gpu: bool
+) -> Plot:
     """Quality against time, and time against length."""
     titles = ["BLEU (validation) against seconds of updates", "Milliseconds of the encoder"]
     figure, (quality, encoder) = plot.panels(2, titles=titles, height=3.4)

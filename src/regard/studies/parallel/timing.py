@@ -19,10 +19,10 @@ from regard.models.contract import Model, Tokens
 from regard.models.kinds import build
 from regard.run import Run
 from regard.studies.corpora.pairs import Pairs
-from regard.studies.systems import Trained
+from regard.studies.systems import TrainedSystem
 from regard.training.metrics import read
 
-__all__ = ["Milliseconds", "encoders", "pace", "records", "updates"]
+__all__ = ["Milliseconds", "median_pace", "records", "time_encoders", "time_updates"]
 
 PAIRS = 8000  # of the training set, that updates are timed on
 TURNS, ROUNDS = 3, 2
@@ -32,11 +32,11 @@ PIECE = 5  # the first piece of a vocabulary that is no mark; about so
 Milliseconds = Mapping[str, Sequence[float]]  # by name of the system, one a length
 
 
-def updates(systems: Mapping[str, Trained], corpus: Pairs) -> dict[str, float]:
+def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[str, float]:
     """Milliseconds of an update: on a GPU timed here, after the training; elsewhere those of the training."""
     first = next(iter(systems.values())).run
     if first.device.type != "cuda":
-        return {name: pace(records(each.run.folder, "step")) for name, each in systems.items()}
+        return {name: median_pace(records(each.run.folder, "step")) for name, each in systems.items()}
     from regard.bench.training_cuda import Ours, Paired
 
     made, rates = {}, {}
@@ -63,7 +63,7 @@ def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     return [each for each in read(folder / "metrics.jsonl") if each.get("kind") == kind]
 
 
-def pace(steps: Sequence[Mapping[str, Any]]) -> float:
+def median_pace(steps: Sequence[Mapping[str, Any]]) -> float:
     """Milliseconds of an update, the median between two records: most have no validation in between."""
     apart = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairwise(steps)]
     return 1e3 * statistics.median(apart or [steps[-1]["seconds"] / steps[-1]["step"]])
@@ -86,7 +86,9 @@ def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
 
 
 @torch.no_grad()
-def encoders(models: Mapping[str, Model], lengths: Sequence[int], vocabulary: int, rounds: int = 7) -> Milliseconds:
+def time_encoders(
+    models: Mapping[str, Model], lengths: Sequence[int], vocabulary: int, rounds: int = 7
+) -> Milliseconds:
     """Of reading random words: on a GPU the same number at every length, elsewhere one sentence on one thread."""
     device = next(next(iter(models.values())).parameters()).device
     cuda = device.type == "cuda"

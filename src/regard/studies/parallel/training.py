@@ -17,12 +17,12 @@ from regard.run import load
 from regard.studies.corpora.pairs import Pairs, multi30k, phrasebook
 from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.parallel.draw import LABELS, curve_plot, encoder_table, quality_table
-from regard.studies.parallel.timing import Milliseconds, encoders, records, updates
-from regard.studies.seed_statistics import Spread
+from regard.studies.parallel.timing import Milliseconds, records, time_encoders, time_updates
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
 
-__all__ = ["Figures", "corpus", "run", "tables", "verdicts"]
+__all__ = ["EncoderFigures", "corpus", "run", "tables", "verdicts"]
 
 MIXED = ("attention", "window", "convolution", "recurrence")  # what the encoder's blocks mix words by
 REACH = {"window": 4, "convolution": 1}
@@ -33,12 +33,12 @@ SEEN = 1.1  # times: what a difference between two times has to be, to be one
 
 
 @dataclass(frozen=True)
-class Figures:
+class EncoderFigures:
     """What a system came to, a value a seed, its pace and its size."""
 
-    test: Spread  # BLEU after the last update
-    bleu: Sequence[Spread]  # of the validation set, at every quarter
-    perplexity: Sequence[Spread]
+    test: SeedStatistics  # BLEU after the last update
+    bleu: Sequence[SeedStatistics]  # of the validation set, at every quarter
+    perplexity: Sequence[SeedStatistics]
     pace: float  # milliseconds of an update
     steps: int
     parameters: int
@@ -96,19 +96,19 @@ def run(setting: Setting) -> Part:
     """Train five systems, translate at every quarter of the way, take times, and judge."""
     pairs = corpus(setting)
     with signed_training(setting, pairs.name) as clock:
-        systems = by_name(taught_all("parallel", tables(pairs, setting.quick), setting))
-        seeds = {name: [measured(each, pairs) for each in some] for name, some in systems.items()}
+        systems = group_by_name(train_all("parallel", tables(pairs, setting.quick), setting))
+        seeds = {name: [measure_seed(each, pairs) for each in some] for name, some in systems.items()}
         firsts = {name: some[0] for name, some in systems.items()}
-        pace = updates(firsts, pairs)
+        pace = time_updates(firsts, pairs)
         lengths = LENGTHS[:-1] if setting.quick else LENGTHS
         models = {name: firsts[name].run.model for name in MIXED}
-        times = encoders(models, lengths, firsts["attention"].run.tokenizers.source.size)
+        times = time_encoders(models, lengths, firsts["attention"].run.tokenizers.source.size)
         on_gpu = firsts["attention"].run.device.type == "cuda"
         signature = clock.signature()
-    found = {name: figures(firsts[name], seeds[name], pace[name]) for name in systems}
+    found = {name: average_seeds(firsts[name], seeds[name], pace[name]) for name in systems}
     width = firsts["attention"].run.settings.model.size  # type: ignore[attr-defined]
     return Part(
-        measured=told(pairs, found, on_gpu, width),
+        measured=describe_training(pairs, found, on_gpu, width),
         tables=[quality_table(found), encoder_table(times, lengths, on_gpu)],
         plots=[curve_plot(found, times, lengths, on_gpu)],
         verdicts=verdicts(found, times, lengths, width, on_gpu),
@@ -135,7 +135,7 @@ def run(setting: Setting) -> Part:
     )
 
 
-def told(pairs: Pairs, found: Mapping[str, Figures], on_gpu: bool, width: int) -> list[str]:
+def describe_training(pairs: Pairs, found: Mapping[str, EncoderFigures], on_gpu: bool, width: int) -> list[str]:
     """What was done."""
     steps = found["attention"].steps
     timed = (
@@ -154,7 +154,7 @@ def told(pairs: Pairs, found: Mapping[str, Figures], on_gpu: bool, width: int) -
 
 
 @dataclass(frozen=True)
-class Seed:
+class SeedFigures:
     """One system of one seed."""
 
     test: float  # BLEU after the last update
@@ -162,7 +162,7 @@ class Seed:
     perplexity: Sequence[float]
 
 
-def measured(system: Trained, pairs: Pairs) -> Seed:
+def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
     """What the training has written down of every quarter, and the BLEU of the test set, which is written beside it."""
     kept = system.run.folder / "tested.json"
     known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
@@ -173,35 +173,35 @@ def measured(system: Trained, pairs: Pairs) -> Seed:
         write_whole(kept, json.dumps(known) + "\n")
     quarters = records(system.run.folder, "valid")
     losses = [math.exp(each["loss"]) for each in quarters]
-    return Seed(known["bleu"], [each["bleu"] for each in quarters], losses)
+    return SeedFigures(known["bleu"], [each["bleu"] for each in quarters], losses)
 
 
-def figures(first: Trained, seeds: Sequence[Seed], pace: float) -> Figures:
+def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: float) -> EncoderFigures:
     """All of a system."""
-    bleu = [Spread(each) for each in zip(*(seed.bleu for seed in seeds), strict=True)]
-    perplexity = [Spread(each) for each in zip(*(seed.perplexity for seed in seeds), strict=True)]
+    bleu = [SeedStatistics(each) for each in zip(*(seed.bleu for seed in seeds), strict=True)]
+    perplexity = [SeedStatistics(each) for each in zip(*(seed.perplexity for seed in seeds), strict=True)]
     model = first.run.model
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     of_encoder = sum(size for name, size in sizes.items() if name.startswith("encoder."))
-    test = Spread(tuple(seed.test for seed in seeds))
-    return Figures(test, bleu, perplexity, pace, first.step, sum(sizes.values()), of_encoder)
+    test = SeedStatistics(tuple(seed.test for seed in seeds))
+    return EncoderFigures(test, bleu, perplexity, pace, first.step, sum(sizes.values()), of_encoder)
 
 
-def reached(found: Figures, bleu: float) -> float | None:
+def seconds_to_reach(found: EncoderFigures, bleu: float) -> float | None:
     """Seconds of training until a quarter's mean BLEU is at least this."""
     quarters = zip(found.seconds, found.bleu, strict=True)
     return next((seconds for seconds, each in quarters if each.mean >= bleu), None)
 
 
 def verdicts(
-    found: Mapping[str, Figures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
+    found: Mapping[str, EncoderFigures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
 ) -> list[Verdict]:
     """What the paper says of its table, and of training time."""
     final = {name: each.test for name, each in found.items()}
-    bleus = "; ".join(f"{LABELS[name]} {each.told()}" for name, each in final.items() if name != "rnnsearch")
+    bleus = "; ".join(f"{LABELS[name]} {each.as_text()}" for name, each in final.items() if name != "rnnsearch")
     best = max(each.mean for each in found["rnnsearch"].bleu)
-    needed = reached(found["rnnsearch"], best)
-    took = reached(found["attention"], best)
+    needed = seconds_to_reach(found["rnnsearch"], best)
+    took = seconds_to_reach(found["attention"], best)
     assert needed is not None
     short = [n for n in lengths if n < width]
     at = {name: dict(zip(lengths, each, strict=True)) for name, each in times.items()}
@@ -216,7 +216,7 @@ def verdicts(
             f"of the validation set RNNsearch has BLEU {show(best, '.1f')} after {show(needed, '.1f')} s of updates; "
             + "the Transformer "
             + ("does not reach that" if took is None else f"has no less after {show(took, '.1f')} s")
-            + f", and {found['attention'].bleu[-1].told()} at its end",
+            + f", and {found['attention'].bleu[-1].as_text()} at its end",
         ),
         Verdict(
             "in the same encoder, self-attention translates no worse than a convolution or a recurrence",
@@ -226,7 +226,7 @@ def verdicts(
         Verdict(
             f"kept to {REACH['window']} words on each side, self-attention loses nothing on short sentences",
             final["window"].mean > final["attention"].mean - LOSS,
-            f"BLEU {final['window'].told()} against {final['attention'].told()}",
+            f"BLEU {final['window'].as_text()} against {final['attention'].as_text()}",
         ),
         Verdict(
             "an update takes longer with a recurrence in the place of self-attention",

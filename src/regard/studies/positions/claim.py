@@ -33,17 +33,17 @@ TABLE = 128  # positions and width of the table that is drawn
 Function = Callable[[Tensor], Tensor]
 
 
-def itself(attention: Attention) -> Function:
+def self_attention(attention: Attention) -> Function:
     """Attention of a sequence to itself."""
     return lambda x: attention(x, x)
 
 
-def placed(positions: nn.Module, heads: Heads) -> Function:
+def with_positions(positions: nn.Module, heads: Heads) -> Function:
     """Multi-head attention after positions have been joined to the input."""
     return lambda x: heads(positions(x))
 
 
-def spanned(span: typing.Any) -> Function:
+def with_span(span: typing.Any) -> Function:
     """Multi-head attention that may not look everywhere."""
     heads = Heads(WIDTH, heads=HEADS)
     return lambda x: heads(x, span=span)
@@ -51,30 +51,30 @@ def spanned(span: typing.Any) -> Function:
 
 # Nothing in these knows where a vector stands.
 BLIND: dict[str, Callable[[], Function]] = {
-    "dot": lambda: itself(Attention(Dot())),
-    "scaled dot": lambda: itself(Attention(Dot(scaled=True))),
-    "general": lambda: itself(Attention(General(WIDTH, WIDTH))),
-    "additive": lambda: itself(Attention(Additive(WIDTH, WIDTH, hidden=WIDTH))),
-    "cosine": lambda: itself(Attention(Cosine(8.0))),
+    "dot": lambda: self_attention(Attention(Dot())),
+    "scaled dot": lambda: self_attention(Attention(Dot(scaled=True))),
+    "general": lambda: self_attention(Attention(General(WIDTH, WIDTH))),
+    "additive": lambda: self_attention(Attention(Additive(WIDTH, WIDTH, hidden=WIDTH))),
+    "cosine": lambda: self_attention(Attention(Cosine(8.0))),
     "heads": lambda: Heads(WIDTH, heads=HEADS),
     "encoder, 2 blocks": lambda: Encoder(WIDTH, heads=HEADS, layers=2),
 }
 
 # And in these something does.
 SEEING: dict[str, Callable[[], Function]] = {
-    "heads + sinusoidal, added": lambda: placed(Sinusoidal(WIDTH), Heads(WIDTH, heads=HEADS)),
-    "heads + sinusoidal, concatenated": lambda: placed(
+    "heads + sinusoidal, added": lambda: with_positions(Sinusoidal(WIDTH), Heads(WIDTH, heads=HEADS)),
+    "heads + sinusoidal, concatenated": lambda: with_positions(
         Sinusoidal(WIDTH, join="concatenate"), Heads(2 * WIDTH, heads=HEADS)
     ),
-    "heads + learned, added": lambda: placed(Embedded(WIDTH, length=LENGTH), Heads(WIDTH, heads=HEADS)),
+    "heads + learned, added": lambda: with_positions(Embedded(WIDTH, length=LENGTH), Heads(WIDTH, heads=HEADS)),
     "heads + rotary": lambda: Heads(WIDTH, heads=HEADS, rotary=Rotary(WIDTH // HEADS)),
-    "heads + ALiBi": lambda: spanned(Alibi(HEADS)),
-    "heads + causal mask": lambda: spanned(Causal()),
-    "heads + local window (local-m, radius 4)": lambda: spanned(Monotonic(4)),
-    "general + predicted window (local-p, radius 4)": lambda: itself(
+    "heads + ALiBi": lambda: with_span(Alibi(HEADS)),
+    "heads + causal mask": lambda: with_span(Causal()),
+    "heads + local window (local-m, radius 4)": lambda: with_span(Monotonic(4)),
+    "general + predicted window (local-p, radius 4)": lambda: self_attention(
         Attention(General(WIDTH, WIDTH), span=Predictive(WIDTH, radius=4))
     ),
-    "location score": lambda: itself(Attention(Location(WIDTH, length=LENGTH))),
+    "location score": lambda: self_attention(Attention(Location(WIDTH, length=LENGTH))),
 }
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
-from regard.studies.translation import Translated
+from regard.studies.translation import TranslationFigures
 
 if typing.TYPE_CHECKING:
-    from regard.studies.positions.training import Further
+    from regard.studies.positions.training import LengthFigures
 
 __all__ = ["LABELS", "further_plot", "further_table", "positions_table"]
 
@@ -33,13 +33,13 @@ STYLES: dict[str, tuple[str, str]] = {
 }
 
 
-def positions_table(found: Mapping[str, Translated]) -> Table:
+def positions_table(found: Mapping[str, TranslationFigures]) -> Table:
     """What the translators do."""
     rows: list[list[Cell]] = [
         [
             LABELS[name],
-            each.bleu.told(),
-            each.perplexity.told(".2f"),
+            each.bleu.as_text(),
+            each.perplexity.as_text(".2f"),
             each.parameters / 1e6,
             each.seconds.mean,
         ]
@@ -53,16 +53,16 @@ def positions_table(found: Mapping[str, Translated]) -> Table:
     )
 
 
-def further_table(copied: Mapping[str, Mapping[float, "Further"]], most: int) -> Table:
+def further_table(copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int) -> Table:
     """What the copiers do, by length."""
     times = list(next(iter(copied.values())))
     sizes = [round(most * each) for each in times]
     rows: list[list[Cell]] = [
         [
             LABELS[name],
-            *(each[time].begun.told(".0f") for time in times),
-            *(each[time].exact.told(".0f") for time in times),
-            *(each[time].perplexity.told(".3g") for time in times),
+            *(each[time].prefix.as_text(".0f") for time in times),
+            *(each[time].exact.as_text(".0f") for time in times),
+            *(each[time].perplexity.as_text(".3g") for time in times),
         ]
         for name, each in copied.items()
     ]
@@ -79,7 +79,9 @@ def further_table(copied: Mapping[str, Mapping[float, "Further"]], most: int) ->
     )
 
 
-def further_plot(found: Mapping[str, Translated], copied: Mapping[str, Mapping[float, "Further"]], most: int) -> Plot:
+def further_plot(
+    found: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int
+) -> Plot:
     """BLEU of each, and how far each copies."""
     titles = ["Translation", f"Copying, trained up to {most}"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.3)
@@ -92,7 +94,7 @@ def further_plot(found: Mapping[str, Translated], copied: Mapping[str, Mapping[f
     for name, by_length in copied.items():
         colour, mark = STYLES[name]
         sizes = [round(most * time) for time in by_length]
-        means = [each.begun.mean for each in by_length.values()]
+        means = [each.prefix.mean for each in by_length.values()]
         right.plot(sizes, means, f"{mark}-", color=colour, ms=5, lw=1.4)
         right.set_xticks(sizes)
     right.set(xlabel="symbols", ylabel="% right before the first mistake", ylim=(0, 103))

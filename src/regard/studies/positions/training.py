@@ -16,12 +16,12 @@ from regard.run import Run
 from regard.studies.corpora.pairs import Pairs, english_german
 from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.positions.draw import LABELS, further_plot, further_table, positions_table
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, by_name, taught_all
-from regard.studies.translation import FLOOR, Translated, log_probs, margin, translated
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
+from regard.studies.translation import FLOOR, TranslationFigures, log_probs, margin, measure_translations
 
-__all__ = ["Further", "begun", "run", "tables", "verdicts"]
+__all__ = ["LengthFigures", "correct_prefix", "run", "tables", "verdicts"]
 
 ENCODINGS: dict[str, dict[str, Any]] = {
     "none": {"positions": "none"},
@@ -39,12 +39,12 @@ HALF = 50.0  # % of the symbols: those that stand at trained places, at twice th
 
 
 @dataclass(frozen=True)
-class Further:
+class LengthFigures:
     """What a system does on sequences of one length, a value a seed."""
 
-    begun: Spread  # % of the symbols that are right before the first mistake
-    exact: Spread  # % of the sequences
-    perplexity: Spread  # a symbol of the true output
+    prefix: SeedStatistics  # % of the symbols that are right before the first mistake
+    exact: SeedStatistics  # % of the sequences
+    perplexity: SeedStatistics  # a symbol of the true output
 
 
 def longest(setting: Setting) -> int:
@@ -76,25 +76,25 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     }
     found: dict[str, dict[str, Any]] = {}
     for name, options in ENCODINGS.items():
-        found[name] = {**corpus.tables, "model": whole | options, "training": training | timed(steps)}
+        found[name] = {**corpus.tables, "model": whole | options, "training": training | step_settings(steps)}
     copying = {
         "builtin": "copy",
         "count": 30_000 if quick else 100_000,
-        "builtin_options": [f"{key}={value}" for key, value in drawn_from(setting).items()],
+        "builtin_options": [f"{key}={value}" for key, value in sequence_settings(setting).items()],
     }
-    learning = training | timed(500 if quick else 1500) | {"metric": "exact", "smoothing": 0.0}
+    learning = training | step_settings(500 if quick else 1500) | {"metric": "exact", "smoothing": 0.0}
     learning |= {"rate": 2e-3, "batch_tokens": 1024 if quick else 8192}
     for name in FURTHER if quick else ENCODINGS:
         found[f"copy-{name}"] = {"data": copying, "model": model | ENCODINGS[name], "training": learning}
     return found
 
 
-def timed(steps: int) -> dict[str, Any]:
+def step_settings(steps: int) -> dict[str, Any]:
     """The lengths of a training and of its parts."""
     return {"steps": steps, "warmup": steps // 5, "validate_every": steps}
 
 
-def drawn_from(setting: Setting) -> dict[str, int]:
+def sequence_settings(setting: Setting) -> dict[str, int]:
     """The sequences that are trained on."""
     return {"shortest": 3, "longest": longest(setting), "symbols": symbols(setting)}
 
@@ -104,16 +104,16 @@ def run(setting: Setting) -> Part:
     corpus = english_german(setting, 200)
     tests = {times: sequences(setting, times) for times in TIMES}
     with signed_training(setting, corpus.name) as clock:
-        systems = by_name(taught_all("positions", tables(setting, corpus), setting))
+        systems = group_by_name(train_all("positions", tables(setting, corpus), setting))
         found, copied = {}, {}
         for name, each in systems.items():
             if name.startswith("copy-"):
                 copied[name.removeprefix("copy-")] = {
-                    times: further(each, examples) for times, examples in tests.items()
+                    times: measure_length(each, examples) for times, examples in tests.items()
                 }
             else:
-                found[name] = translated(each, corpus)
-                setting.say(f"{name}: BLEU {found[name].bleu.told()}")
+                found[name] = measure_translations(each, corpus)
+                setting.say(f"{name}: BLEU {found[name].bleu.as_text()}")
         signature = clock.signature()
     most, count = longest(setting), len(tests[1.0])
     return Part(
@@ -151,36 +151,36 @@ def sequences(setting: Setting, times: float) -> list[Example]:
     return list(generate("copy", 100 if setting.quick else 200, split="test", seed=0, **options))
 
 
-def further(systems: Sequence[Trained], tests: Sequence[Example]) -> Further:
+def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -> LengthFigures:
     """What systems that differ in their seed make of sequences."""
-    found = [copied_by(each.run, tests) for each in systems]
-    return Further(*(Spread(values) for values in zip(*found, strict=True)))
+    found = [measure_copies(each.run, tests) for each in systems]
+    return LengthFigures(*(SeedStatistics(values) for values in zip(*found, strict=True)))
 
 
-def copied_by(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:
+def measure_copies(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:
     """The share begun rightly and the share exact, in %, and the perplexity."""
     sources, targets = [each.source for each in tests], [each.target for each in tests]
     outputs = run.translate(sources, beam=1)
     totals, tokens = log_probs(run, sources, targets)
-    right = [begun(output.split(), target.split()) for output, target in zip(outputs, targets, strict=True)]
+    right = [correct_prefix(output.split(), target.split()) for output, target in zip(outputs, targets, strict=True)]
     exact = [output == target for output, target in zip(outputs, targets, strict=True)]
     return 100 * statistics.fmean(right), 100 * statistics.fmean(exact), math.exp(-sum(totals) / sum(tokens))
 
 
-def begun(output: Sequence[str], target: Sequence[str]) -> float:
+def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:
     """The share of the target that is right before the output's first mistake."""
     wrong = (i for i, word in enumerate(target) if i >= len(output) or output[i] != word)
     return next(wrong, len(target)) / len(target)
 
 
-def verdicts(found: Mapping[str, Translated]) -> list[Verdict]:
+def verdicts(found: Mapping[str, TranslationFigures]) -> list[Verdict]:
     """By BLEU; a difference counts where it is beyond chance."""
     least = margin([each.bleu for each in found.values()])
     bleu = {name: each.bleu for name, each in found.items()}
     told_least = f"beyond chance from {show(least, '.2f')}"
 
-    def told(*names: str) -> str:
-        return f"BLEU: {'; '.join(f'{LABELS[name]} {bleu[name].told()}' for name in names)}; {told_least}"
+    def evidence(*names: str) -> str:
+        return f"BLEU: {'; '.join(f'{LABELS[name]} {bleu[name].as_text()}' for name in names)}; {told_least}"
 
     def apart(name: str, other: str) -> float:
         return abs(bleu[name].mean - bleu[other].mean)
@@ -191,58 +191,58 @@ def verdicts(found: Mapping[str, Translated]) -> list[Verdict]:
         Verdict(
             "without positions translation is much worse",
             bleu["none"].mean < bleu[worst].mean - max(least, MUCH),
-            told("none", worst),
+            evidence("none", worst),
         ),
         Verdict(
             "learned and sinusoidal positions do nearly the same",
             apart("learned", "sinusoidal") <= max(least, FLOOR),
-            told("learned", "sinusoidal"),
+            evidence("learned", "sinusoidal"),
         ),
         Verdict(
             "added and concatenated positions do nearly the same",
             all(apart(*each) <= max(least, FLOOR) for each in joins),
-            told(*(name for each in joins for name in each)),
+            evidence(*(name for each in joins for name in each)),
         ),
     ]
 
 
-def further_verdicts(copied: Mapping[str, Mapping[float, Further]]) -> list[Verdict]:
+def further_verdicts(copied: Mapping[str, Mapping[float, LengthFigures]]) -> list[Verdict]:
     """Of sequences longer than those of training, by how far they are copied."""
-    least = max(5.0, margin([each[TIMES[-1]].begun for each in copied.values()], floor=5.0))
+    least = max(5.0, margin([each[TIMES[-1]].prefix for each in copied.values()], floor=5.0))
 
-    def told(names: Sequence[str], times: float = TIMES[-1]) -> str:
-        return "; ".join(f"{LABELS[name]} {copied[name][times].begun.told('.0f')} %" for name in names)
+    def evidence(names: Sequence[str], times: float = TIMES[-1]) -> str:
+        return "; ".join(f"{LABELS[name]} {copied[name][times].prefix.as_text('.0f')} %" for name in names)
 
     def far(name: str) -> float:
-        return copied[name][TIMES[-1]].begun.mean
+        return copied[name][TIMES[-1]].prefix.mean
 
-    told_ones = [name for name in copied if name != "none"]
-    absolute = [name for name in told_ones if name not in ("rotary", "alibi")]
+    with_order = [name for name in copied if name != "none"]
+    absolute = [name for name in with_order if name not in ("rotary", "alibi")]
     return [
         Verdict(
             "all that tell positions copy sequences of the lengths that they were trained on",
-            all(copied[name][1.0].begun.mean > 95 for name in told_ones),
-            f"right before the first mistake at the longest length of training: {told(told_ones, 1.0)}",
+            all(copied[name][1.0].prefix.mean > 95 for name in with_order),
+            f"right before the first mistake at the longest length of training: {evidence(with_order, 1.0)}",
         ),
         Verdict(
             "learned positions do not go beyond the lengths of training",
             far("learned") < HALF + least,
-            f"at twice the length, where half are symbols of trained places: {told(['learned'])}",
+            f"at twice the length, where half are symbols of trained places: {evidence(['learned'])}",
         ),
         Verdict(
             "sinusoidal positions do not go beyond them either",
             far("sinusoidal") < HALF + least,
-            f"at twice the length: {told(['sinusoidal'])}",
+            f"at twice the length: {evidence(['sinusoidal'])}",
         ),
         Verdict(
             "ALiBi goes further beyond them than sinusoidal and learned positions",
             far("alibi") > max(map(far, absolute)) + least,
-            f"at twice the length: {told(['alibi', *absolute])}; by more than {show(least, '.0f')} points",
+            f"at twice the length: {evidence(['alibi', *absolute])}; by more than {show(least, '.0f')} points",
         ),
         Verdict(
             "beyond them, ALiBi's perplexity is the lowest",
             min(copied, key=lambda name: copied[name][TIMES[-1]].perplexity.mean) == "alibi",
             "a symbol at twice the length: "
-            + "; ".join(f"{LABELS[name]} {each[TIMES[-1]].perplexity.told('.3g')}" for name, each in copied.items()),
+            + "; ".join(f"{LABELS[name]} {each[TIMES[-1]].perplexity.as_text('.3g')}" for name, each in copied.items()),
         ),
     ]

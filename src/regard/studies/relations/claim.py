@@ -18,7 +18,7 @@ from regard.data.builtin.example import Example
 from regard.inspection.alignments.dependencies import SIDES
 from regard.run import Run
 from regard.studies.page import Page, Verdict, show, signed_training
-from regard.studies.relations.draw import drawn, relation_table, training_table
+from regard.studies.relations.draw import relation_plot, relation_table, training_table
 from regard.studies.relations.measure import (
     ALL,
     FAR,
@@ -30,15 +30,15 @@ from regard.studies.relations.measure import (
     count,
     single_head,
 )
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, taught_all
+from regard.studies.systems import TrainedSystem, train_all
 from regard.studies.translation import margin
 from regard.tasks.task import build_model
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
 from regard.training.objective import Prediction
 
-__all__ = ["Found", "run", "tables", "verdicts"]
+__all__ = ["RelationFigures", "run", "tables", "verdicts"]
 
 QUARTERS = 4
 FEWEST = 40  # words of a relation that a share is told of
@@ -47,17 +47,19 @@ ONE_SEED = 2.0  # points between two means that one seed alone cannot tell from 
 
 
 @dataclass(frozen=True)
-class Found:
+class RelationFigures:
     """Of one side, in %: a spread has a value a seed; `groups` are those that have words enough."""
 
     groups: Sequence[str]
     words: Mapping[str, int]
     distance: Mapping[str, Best]
-    trained: Mapping[str, Spread]
-    untrained: Mapping[str, Spread]
+    trained: Mapping[str, SeedStatistics]
+    untrained: Mapping[str, SeedStatistics]
     which: Mapping[str, str]  # the best head, of the first seed
-    course: Sequence[Spread]  # the mean over relations of their best heads: before training, and at every quarter
-    single: Spread  # the same of the one head that is best at all
+    course: Sequence[
+        SeedStatistics
+    ]  # the mean over relations of their best heads: before training, and at every quarter
+    single: SeedStatistics  # the same of the one head that is best at all
 
     @property
     def relations(self) -> list[str]:
@@ -101,12 +103,12 @@ def run(setting: Setting) -> Page:
     tests = 800 if setting.quick else 3000
     examples = list(generate("phrasebook", tests, split="test", pair="en-de", seed=0, longest=longest))
     with signed_training(setting) as clock:
-        systems = taught_all("relations", table, setting)
+        systems = train_all("relations", table, setting)
         halves = examples[: len(examples) // 2], examples[len(examples) // 2 :]
         courses = [course(each, halves) for each in systems]
-        exact = Spread(tuple(right(each.run, halves[1]) for each in systems))
+        exact = SeedStatistics(tuple(exact_share(each.run, halves[1]) for each in systems))
         signature = clock.signature()
-    found = {side: judged([[each[side] for each in seed] for seed in courses]) for side in SIDES}
+    found = {side: judge_heads([[each[side] for each in seed] for seed in courses]) for side in SIDES}
     encoder = found["encoder"]
     return Page(
         name="relations",
@@ -116,7 +118,8 @@ def run(setting: Setting) -> Page:
         source="Clark et al. 2019, section 4.2 (arXiv:1906.04341); Vaswani et al. 2017, appendix (arXiv:1706.03762)",
         measured=[
             f"English to German, the built-in phrasebook, {systems[0].step:,} updates; of unseen sentences "
-            f"{exact.told()} % are then translated exactly. Of every word of unseen sentences the grammatical head is "
+            f"{exact.as_text()} % are then translated exactly. Of every word of unseen sentences the grammatical "
+            "head is "
             "set beside the word that an attention head looks at most, by what the word is to its grammatical head. "
             "The best attention head of each relation, and the best fixed distance, is chosen on "
             f"{len(halves[0]):,} sentences and counted on {len(halves[1]):,} others. In the decoder those words count "
@@ -127,7 +130,7 @@ def run(setting: Setting) -> Page:
             relation_table("decoder, German", found["decoder"]),
             training_table(found, systems[0].step, QUARTERS),
         ],
-        plots=[drawn(encoder, found["decoder"], systems[0].step, QUARTERS)],
+        plots=[relation_plot(encoder, found["decoder"], systems[0].step, QUARTERS)],
         verdicts=verdicts(encoder),
         caveats=[
             "A grammar made the sentences: their relations are more regular than those of a treebank, and many stand "
@@ -146,45 +149,45 @@ Halves = tuple[Sequence[Example], Sequence[Example]]
 Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chosen on, and of the other
 
 
-def course(system: Trained, halves: Halves) -> list[Counted]:
+def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
     """What the heads are right of before the training, and at every checkpoint."""
     run, found = system.run, []
     trainer = run.settings.training
     torch.manual_seed(trainer.seed)
-    found.append(both(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
+    found.append(count_halves(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
     for folder in Checkpoints(run.folder).steps():
         load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
-        found.append(both(run.model, run, halves))
+        found.append(count_halves(run.model, run, halves))
     return found
 
 
-def both(model: Any, run: Run, halves: Halves) -> Counted:
+def count_halves(model: Any, run: Run, halves: Halves) -> Counted:
     first, second = (count(model, run.tokenizers, half) for half in halves)
     return {side: (first[side], second[side]) for side in SIDES}
 
 
-def right(run: Run, examples: Sequence[Example]) -> float:
+def exact_share(run: Run, examples: Sequence[Example]) -> float:
     """The share of the first sentences that are translated exactly, in %."""
     some = examples[:500]
     outputs = run.translate([each.source for each in some], beam=1)
     return 100 * sum(a == b.target for a, b in zip(outputs, some, strict=True)) / len(some)
 
 
-def judged(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> Found:
+def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFigures:
     """The best heads of one side; a list a seed, in it one before the training and one a checkpoint."""
     chosen, tested = seeds[0][-1]
     groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
     relations = [group for group in groups if group not in (ALL, FAR)]
 
-    def of(number: int, group: str) -> Spread:
-        return Spread(tuple(best_head(*seed[number], group).share for seed in seeds))
+    def of(number: int, group: str) -> SeedStatistics:
+        return SeedStatistics(tuple(best_head(*seed[number], group).share for seed in seeds))
 
-    def mean(number: int) -> Spread:
-        return Spread(
+    def mean(number: int) -> SeedStatistics:
+        return SeedStatistics(
             tuple(sum(best_head(*seed[number], group).share for group in relations) / len(relations) for seed in seeds)
         )
 
-    return Found(
+    return RelationFigures(
         groups,
         tested.words,
         {group: best_distance(chosen, tested, group) for group in groups},
@@ -192,11 +195,11 @@ def judged(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> Found:
         {group: of(0, group) for group in groups},
         {group: best_head(chosen, tested, group).which for group in groups},
         [mean(number) for number in range(len(seeds[0]))],
-        Spread(tuple(single_head(*seed[-1], relations).share for seed in seeds)),
+        SeedStatistics(tuple(single_head(*seed[-1], relations).share for seed in seeds)),
     )
 
 
-def verdicts(found: Found) -> list[Verdict]:
+def verdicts(found: RelationFigures) -> list[Verdict]:
     """Of the encoder, which sees all words."""
     gains = {group: found.trained[group].mean - found.distance[group].share for group in found.relations}
     ahead = sorted((group for group, gain in gains.items() if gain > CLEARLY), key=lambda group: -gains[group])
@@ -204,9 +207,9 @@ def verdicts(found: Found) -> list[Verdict]:
     untrained, first = found.course[0], found.course[1]
     apart = margin(found.course, floor=ONE_SEED)
 
-    def told(group: str) -> str:
+    def evidence(group: str) -> str:
         best = found.distance[group]
-        return f"{group} {found.trained[group].told('.0f')} % ({best.which}: {show(best.share, '.0f')} %)"
+        return f"{group} {found.trained[group].as_text('.0f')} % ({best.which}: {show(best.share, '.0f')} %)"
 
     far = found.trained.get(FAR)
     return [
@@ -214,28 +217,28 @@ def verdicts(found: Found) -> list[Verdict]:
             "certain heads find a relation clearly better than any fixed distance does",
             bool(ahead),
             f"of {len(gains)} relations {len(ahead)} by more than {show(CLEARLY, '.0f')} points"
-            + (f": {'; '.join(map(told, ahead[:4]))}" if ahead else ""),
+            + (f": {'; '.join(map(evidence, ahead[:4]))}" if ahead else ""),
         ),
         Verdict(
             "no single head does well overall: the best is not much better than a fixed distance",
             found.trained[ALL].mean - found.distance[ALL].share < CLEARLY,
-            f"{told(ALL)}; mean over the relations: the one best head {single.told('.0f')} %, a head for each "
-            f"{by_relation.told('.0f')} %",
+            f"{evidence(ALL)}; mean over the relations: the one best head {single.as_text('.0f')} %, a head for each "
+            f"{by_relation.as_text('.0f')} %",
         ),
         Verdict(
             "training makes heads find what they did not find before",
             by_relation.mean - untrained.mean > CLEARLY,
-            f"mean over the relations, a head for each: trained {by_relation.told('.0f')} %, untrained "
-            f"{untrained.told('.0f')} %",
+            f"mean over the relations, a head for each: trained {by_relation.as_text('.0f')} %, untrained "
+            f"{untrained.as_text('.0f')} %",
         ),
         Verdict(
             "the share grows with the training",
             by_relation.mean - first.mean > apart and first.mean - untrained.mean > apart,
-            "before it and at every quarter: " + ", ".join(f"{each.told('.0f')} %" for each in found.course),
+            "before it and at every quarter: " + ", ".join(f"{each.as_text('.0f')} %" for each in found.course),
         ),
         Verdict(
             "heads look at distant words, too: those whose head is three or more away",
             far is not None and far.mean - found.distance[FAR].share > CLEARLY,
-            "there are too few" if far is None else told(FAR),
+            "there are too few" if far is None else evidence(FAR),
         ),
     ]

@@ -11,7 +11,7 @@ from regard.data.builtin.example import Example
 from regard.data.builtin.phrasebook import all_words
 from regard.data.builtin.phrasebook.english import AM, AUXILIARIES, DETS, DO, OBJECTS, OWNERS, SUBJECTS, WAS
 
-__all__ = ["RELATIONS", "named"]
+__all__ = ["RELATIONS", "name_relations"]
 
 RELATIONS = (
     "determiner",
@@ -71,10 +71,10 @@ def lexicon() -> dict[str, frozenset[str]]:
 
 
 @functools.lru_cache(maxsize=8192)  # asked again for every model
-def named(example: Example) -> tuple[list[str | None], list[str | None]]:
+def name_relations(example: Example) -> tuple[list[str | None], list[str | None]]:
     """The names of all words' relations, of source and target."""
     words, heads = example.source.split(), example.source_heads
-    source = [name(words, heads, place) for place in range(len(words))]
+    source = [name_relation(words, heads, place) for place in range(len(words))]
     links: dict[int, list[int]] = {}
     for i, j in example.alignment:
         links.setdefault(j, []).append(i)
@@ -85,7 +85,7 @@ def named(example: Example) -> tuple[list[str | None], list[str | None]]:
     return source, target
 
 
-def name(words: Sequence[str], heads: Sequence[int], place: int) -> str | None:
+def name_relation(words: Sequence[str], heads: Sequence[int], place: int) -> str | None:
     """What an English word is to its head."""
     word, head, kinds = words[place], heads[place], lexicon()
     if head < 0:

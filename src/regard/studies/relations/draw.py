@@ -7,12 +7,12 @@ from regard.inspection.draw import plot
 from regard.studies.page import Plot, Table
 
 if TYPE_CHECKING:
-    from regard.studies.relations.claim import Found
+    from regard.studies.relations.claim import RelationFigures
 
-__all__ = ["drawn", "relation_table", "training_table"]
+__all__ = ["relation_plot", "relation_table", "training_table"]
 
 
-def relation_table(where: str, found: "Found") -> Table:
+def relation_table(where: str, found: "RelationFigures") -> Table:
     """By relation: the best head beside the best fixed distance and the best head before the training."""
     return Table(
         caption=f"Words whose most attended word is their grammatical head, %: {where}",
@@ -32,8 +32,8 @@ def relation_table(where: str, found: "Found") -> Table:
                 int(found.distance[group].which),
                 found.distance[group].share,
                 found.which[group],
-                found.trained[group].told(".1f"),
-                found.untrained[group].told(".1f"),
+                found.trained[group].as_text(".1f"),
+                found.untrained[group].as_text(".1f"),
             ]
             for group in found.groups
         ],
@@ -42,18 +42,18 @@ def relation_table(where: str, found: "Found") -> Table:
     )
 
 
-def training_table(found: Mapping[str, "Found"], steps: int, quarters: int) -> Table:
+def training_table(found: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
     """How the shares came about."""
     at = [steps * number // quarters for number in range(quarters + 1)]
     return Table(
         caption="Mean over the relations of their best heads, %, by the number of updates",
         columns=["side", *(f"{step:,}" for step in at), "one head for all"],
-        rows=[[side, *(each.told() for each in one.course), one.single.told()] for side, one in found.items()],
+        rows=[[side, *(each.as_text() for each in one.course), one.single.as_text()] for side, one in found.items()],
         formats=[""] * (quarters + 3),
     )
 
 
-def drawn(encoder: "Found", decoder: "Found", steps: int, quarters: int) -> Plot:
+def relation_plot(encoder: "RelationFigures", decoder: "RelationFigures", steps: int, quarters: int) -> Plot:
     """Relations of the encoder, and the course of the training."""
     titles = ["Words that look at their head, encoder, %", "Mean of the best heads, %"]
     figure, (bars, course) = plot.panels(2, titles=titles, height=4.0)

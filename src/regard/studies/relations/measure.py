@@ -17,7 +17,7 @@ from regard.data.tokenizer import Tokenizers
 from regard.inspection.alignments.dependencies import SIDES, head_links
 from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models.contract import Model
-from regard.studies.relations.dependencies import RELATIONS, named
+from regard.studies.relations.dependencies import RELATIONS, name_relations
 
 __all__ = ["ALL", "FAR", "GROUPS", "Best", "Counts", "best_distance", "best_head", "count", "single_head"]
 
@@ -47,9 +47,9 @@ class Best:
     share: float
 
 
-def grouped(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
+def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
     """Words that have a head to look at, that head, and the groups that the word is in."""
-    names = named(example)[side == "decoder"]
+    names = name_relations(example)[side == "decoder"]
     found = []
     for word, head in head_links(side, example):
         more = [ALL, *([FAR] if abs(word - head) >= DISTANT else [])]
@@ -60,7 +60,7 @@ def grouped(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
 
 def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> dict[str, Counts]:
     """By side: what every head of its self-attention, and every fixed distance, is right of."""
-    known = {side: [grouped(side, example) for example in examples] for side in SIDES}
+    known = {side: [group_words(side, example) for example in examples] for side in SIDES}
     heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in SIDES}
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
     for part in watch_batches(model, tokenizers, pairs):
@@ -72,7 +72,7 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
             for number, right in enumerate(right_of(part, view, side, *tables[side])):
                 key = view, number
                 heads[side][key] = heads[side].get(key, torch.zeros(len(GROUPS))) + right
-    return {side: counted(known[side], heads[side]) for side in SIDES}
+    return {side: count_right(known[side], heads[side]) for side in SIDES}
 
 
 def size_of(part: WatchedBatch, side: str) -> int:
@@ -105,7 +105,7 @@ def right_of(
     return torch.einsum("bhi,bil->hl", right, inside.to(right.device)).cpu()
 
 
-def counted(known: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tuple[str, int], Tensor]) -> Counts:
+def count_right(known: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tuple[str, int], Tensor]) -> Counts:
     """As plain numbers, with the fixed distances beside the heads."""
     words = dict.fromkeys(GROUPS, 0)
     distances: dict[int, dict[str, int]] = {}
@@ -114,8 +114,8 @@ def counted(known: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tu
             for group in groups:
                 words[group] += 1
                 distances.setdefault(head - word, dict.fromkeys(GROUPS, 0))[group] += 1
-    named = {key: dict(zip(GROUPS, map(int, right.tolist()), strict=True)) for key, right in heads.items()}
-    return Counts(words, named, distances)
+    right = {key: dict(zip(GROUPS, map(int, each.tolist()), strict=True)) for key, each in heads.items()}
+    return Counts(words, right, distances)
 
 
 def best_head(chosen: Counts, tested: Counts, group: str) -> Best:

@@ -8,7 +8,7 @@ from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
 
 if typing.TYPE_CHECKING:
-    from regard.studies.scaling.training import Seen
+    from regard.studies.scaling.training import ScalingFigures
 
 __all__ = ["figures_table", "start_table", "trained_plot"]
 
@@ -16,29 +16,29 @@ NAMES = {"scaled": "q·k/√d", "dot": "q·k", "additive": "additive"}
 STYLES = {"scaled": (plot.BLUE, "s"), "dot": (plot.RED, "o"), "additive": (plot.GREEN, "^")}
 
 
-def parted(name: str) -> tuple[str, int]:
+def split_name(name: str) -> tuple[str, int]:
     """The score and the width that a system is named by."""
     score, width = name.split("-")
     return score, int(width)
 
 
-def ordered(found: Mapping[str, "Seen"]) -> list[str]:
+def sort_systems(found: Mapping[str, "ScalingFigures"]) -> list[str]:
     """By width, then by score."""
-    return sorted(found, key=lambda name: (parted(name)[1], list(NAMES).index(parted(name)[0])))
+    return sorted(found, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
 
 
-def figures_table(found: Mapping[str, "Seen"]) -> Table:
+def figures_table(found: Mapping[str, "ScalingFigures"]) -> Table:
     """What the trained systems do."""
     rows: list[list[Cell]] = [
         [
-            parted(name)[1],
-            NAMES[parted(name)[0]],
-            found[name].made.bleu.told(),
-            found[name].made.perplexity.told(".2f"),
+            split_name(name)[1],
+            NAMES[split_name(name)[0]],
+            found[name].made.bleu.as_text(),
+            found[name].made.perplexity.as_text(".2f"),
             found[name].made.parameters / 1e6,
             found[name].made.seconds.mean,
         ]
-        for name in ordered(found)
+        for name in sort_systems(found)
     ]
     return Table(
         caption="Trained: one head of width d_k",
@@ -48,19 +48,19 @@ def figures_table(found: Mapping[str, "Seen"]) -> Table:
     )
 
 
-def start_table(found: Mapping[str, "Seen"]) -> Table:
+def start_table(found: Mapping[str, "ScalingFigures"]) -> Table:
     """The softmax before and after training."""
     rows: list[list[Cell]] = [
         [
-            parted(name)[1],
-            NAMES[parted(name)[0]],
+            split_name(name)[1],
+            NAMES[split_name(name)[0]],
             *(
                 found[name].spread(when, figure).mean
                 for when in ("before", "after")
                 for figure in ("entropy", "jacobian", "gradient")
             ),
         ]
-        for name in ordered(found)
+        for name in sort_systems(found)
     ]
     return Table(
         caption="Its softmax before training, and after it",
@@ -72,23 +72,23 @@ def start_table(found: Mapping[str, "Seen"]) -> Table:
     )
 
 
-def trained_plot(found: Mapping[str, "Seen"]) -> Plot:
+def trained_plot(found: Mapping[str, "ScalingFigures"]) -> Plot:
     """BLEU and entropy against the width."""
     titles = ["BLEU after training", "Entropy of the weights"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
     for score, (colour, mark) in STYLES.items():
-        names = [name for name in ordered(found) if parted(name)[0] == score]
-        widths = [parted(name)[1] for name in names]
+        names = [name for name in sort_systems(found) if split_name(name)[0] == score]
+        widths = [split_name(name)[1] for name in names]
         for name in names:
             values = found[name].made.bleu.values
-            left.plot([parted(name)[1]] * len(values), values, mark, color=colour, ms=4, alpha=0.5)
+            left.plot([split_name(name)[1]] * len(values), values, mark, color=colour, ms=4, alpha=0.5)
         left.plot(widths, [found[name].made.bleu.mean for name in names], color=colour, lw=1.6, label=NAMES[score])
         for when, style in (("before", (0, (2, 2))), ("after", "-")):
             means = [100 * found[name].spread(when, "entropy").mean for name in names]
             right.plot(widths, means, mark, color=colour, ms=4, lw=1.4, linestyle=style)
     for axes in (left, right):
         axes.set_xscale("log", base=2)
-        axes.set_xticks(sorted({parted(name)[1] for name in found}))
+        axes.set_xticks(sorted({split_name(name)[1] for name in found}))
         axes.xaxis.set_major_formatter("{x:.0f}")
         axes.set_xlabel("d_k")
     right.set_ylim(0, 103)

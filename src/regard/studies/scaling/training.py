@@ -23,12 +23,12 @@ from regard.studies.corpora.pairs import Pairs, english_german
 from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.scaling.claim import jacobian_norm
 from regard.studies.scaling.draw import figures_table, start_table, trained_plot
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import Trained, by_name, taught_all
-from regard.studies.translation import Translated, alike, margin, translated
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
+from regard.studies.translation import TranslationFigures, are_alike, margin, measure_translations
 
-__all__ = ["Softmax", "gradient_norm", "observed", "run", "tables", "verdicts"]
+__all__ = ["SoftmaxSharpness", "gradient_norm", "observe_softmax", "run", "tables", "verdicts"]
 
 SCORES: dict[str, dict[str, Any]] = {"scaled": {}, "dot": {"scaled": False}, "additive": {"score": "additive"}}
 LOOKED = 32  # sentences whose weights are looked at
@@ -36,7 +36,7 @@ FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called ex
 
 
 @dataclass(frozen=True)
-class Softmax:
+class SoftmaxSharpness:
     """How sharp a model's attention is: means over its queries, the Jacobian's norm in the median."""
 
     entropy: float  # as a share of the logarithm of the number of keys
@@ -45,16 +45,16 @@ class Softmax:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScalingFigures:
     """A system: what it translates, and its softmax before and after training, a value a seed."""
 
-    made: Translated
-    before: Sequence[Softmax]
-    after: Sequence[Softmax]
+    made: TranslationFigures
+    before: Sequence[SoftmaxSharpness]
+    after: Sequence[SoftmaxSharpness]
 
-    def spread(self, when: str, name: str) -> Spread:
+    def spread(self, when: str, name: str) -> SeedStatistics:
         """A figure of `before` or `after`."""
-        return Spread(tuple(getattr(each, name) for each in getattr(self, when)))
+        return SeedStatistics(tuple(getattr(each, name) for each in getattr(self, when)))
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
@@ -88,12 +88,12 @@ def run(setting: Setting) -> Part:
     """Train, translate, look at the softmax, and judge."""
     corpus = english_german(setting, 200)
     with signed_training(setting, corpus.name) as clock:
-        systems = by_name(taught_all("scaling", tables(setting, corpus), setting))
+        systems = group_by_name(train_all("scaling", tables(setting, corpus), setting))
         found = {}
         for name, each in systems.items():
             before, after = zip(*(before_and_after(one, corpus) for one in each), strict=True)
-            found[name] = Seen(translated(each, corpus, beam=1), before, after)
-            setting.say(f"{name}: BLEU {found[name].made.bleu.told()}")
+            found[name] = ScalingFigures(measure_translations(each, corpus, beam=1), before, after)
+            setting.say(f"{name}: BLEU {found[name].made.bleu.as_text()}")
         signature = clock.signature()
     step = next(iter(systems.values()))[0].step
     return Part(
@@ -120,7 +120,7 @@ def run(setting: Setting) -> Part:
     )
 
 
-def before_and_after(system: Trained, corpus: Pairs) -> tuple[Softmax, Softmax]:
+def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharpness, SoftmaxSharpness]:
     """The softmax of a model as it is drawn, and as it was trained, on the same sentences."""
     run = system.run
     tokenizers, settings = run.tokenizers, run.settings
@@ -133,10 +133,12 @@ def before_and_after(system: Trained, corpus: Pairs) -> tuple[Softmax, Softmax]:
             strict=True,
         )
     )
-    return observed(fresh, pairs, run.device), observed(run.model, pairs, run.device)
+    return observe_softmax(fresh, pairs, run.device), observe_softmax(run.model, pairs, run.device)
 
 
-def observed(model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str = "cpu") -> Softmax:
+def observe_softmax(
+    model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
+) -> SoftmaxSharpness:
     """What every attention of a model does on some pairs of sentences, one at a time, so that nothing is padded."""
     shares, norms = [], []
     for pair in pairs:
@@ -149,7 +151,7 @@ def observed(model: Model, pairs: Sequence[tuple[list[int], list[int]]], device:
                     shares.append(share)
                     norms.append(norm)
     entropy, jacobian = torch.cat(shares), torch.cat(norms)
-    return Softmax(float(entropy.mean()), float(jacobian.median()), gradient_norm(model, pairs, device))
+    return SoftmaxSharpness(float(entropy.mean()), float(jacobian.median()), gradient_norm(model, pairs, device))
 
 
 def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
@@ -191,15 +193,15 @@ def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device
     return Tokens.of(batch.source, batch.source_lengths), Tokens.of(batch.target[:, :-1], batch.target_lengths)
 
 
-def verdicts(found: Mapping[str, Seen]) -> list[Verdict]:
+def verdicts(found: Mapping[str, ScalingFigures]) -> list[Verdict]:
     """By BLEU; a difference counts where it is beyond chance."""
     widths = sorted(int(name.split("-")[1]) for name in found if name.startswith("scaled-"))
     few, many = widths[0], widths[-1]
     least = margin([each.made.bleu for each in found.values()])
     bleu = {name: each.made.bleu for name, each in found.items()}
 
-    def told(width: int, *names: str, same: bool = False) -> str:
-        parts = ", ".join(f"{name} {bleu[f'{name}-{width}'].told()}" for name in names)
+    def evidence(width: int, *names: str, same: bool = False) -> str:
+        parts = ", ".join(f"{name} {bleu[f'{name}-{width}'].as_text()}" for name in names)
         rule = "alike if no further apart than their deviations together"
         return f"BLEU at d_k = {width}: {parts}; {rule if same else 'beyond chance from ' + show(least, '.2f')}"
 
@@ -208,9 +210,9 @@ def verdicts(found: Mapping[str, Seen]) -> list[Verdict]:
 
     entropy = {name: found[f"{name}-{many}"].spread("before", "entropy") for name in ("scaled", "dot")}
 
-    def share(when: str, figure: str) -> Spread:  # of what it is with scaling
+    def share(when: str, figure: str) -> SeedStatistics:  # of what it is with scaling
         both = zip(*(found[f"{name}-{many}"].spread(when, figure).values for name in ("dot", "scaled")), strict=True)
-        return Spread(tuple(dot / max(scaled, 1e-30) for dot, scaled in both))
+        return SeedStatistics(tuple(dot / max(scaled, 1e-30) for dot, scaled in both))
 
     jacobian, gradient, last = share("before", "jacobian"), share("before", "gradient"), share("after", "jacobian")
     after = {name: found[f"{name}-{many}"].spread("after", "entropy") for name in ("scaled", "dot")}
@@ -218,40 +220,40 @@ def verdicts(found: Mapping[str, Seen]) -> list[Verdict]:
     return [
         Verdict(
             "for small d_k, additive scores and unscaled dot products do alike",
-            alike(bleu[f"additive-{few}"], bleu[f"dot-{few}"]),
-            told(few, "additive", "dot", same=True),
+            are_alike(bleu[f"additive-{few}"], bleu[f"dot-{few}"]),
+            evidence(few, "additive", "dot", same=True),
         ),
         Verdict(
             "for large d_k, additive scores do better than unscaled dot products",
             ahead(many, "additive") > least,
-            told(many, "additive", "dot"),
+            evidence(many, "additive", "dot"),
         ),
         Verdict(
             "for large d_k, scaled dot products do better than unscaled ones",
             ahead(many, "scaled") > least,
-            told(many, "scaled", "dot"),
+            evidence(many, "scaled", "dot"),
         ),
         Verdict(
             "for small d_k, scaling makes no difference",
-            alike(bleu[f"scaled-{few}"], bleu[f"dot-{few}"]),
-            told(few, "scaled", "dot", same=True),
+            are_alike(bleu[f"scaled-{few}"], bleu[f"dot-{few}"]),
+            evidence(few, "scaled", "dot", same=True),
         ),
         Verdict(
             "a model with wide unscaled products starts with a saturated softmax",
             entropy["dot"].mean < entropy["scaled"].mean / 2,
-            f"entropy at d_k = {many} before training, as a share: {entropy['dot'].told('.0%')} without scaling, "
-            f"{entropy['scaled'].told('.0%')} with it",
+            f"entropy at d_k = {many} before training, as a share: {entropy['dot'].as_text('.0%')} without scaling, "
+            f"{entropy['scaled'].as_text('.0%')} with it",
         ),
         Verdict(
             "its softmax passes on extremely small gradients from the start",
             jacobian.mean < FRACTION,
-            f"the median norm of its Jacobian at d_k = {many} is {jacobian.told('.2f')} of that with scaling before "
-            f"training, and the gradient that query projections get is {gradient.told('.1f')} times as large",
+            f"the median norm of its Jacobian at d_k = {many} is {jacobian.as_text('.2f')} of that with scaling before "
+            f"training, and the gradient that query projections get is {gradient.as_text('.1f')} times as large",
         ),
         Verdict(
             "its softmax passes on extremely small gradients in the end",
             last.mean < FRACTION,
-            f"the median norm of its Jacobian at d_k = {many} is {last.told('.3f')} of that with scaling after "
+            f"the median norm of its Jacobian at d_k = {many} is {last.as_text('.3f')} of that with scaling after "
             "training",
         ),
         Verdict(

@@ -18,17 +18,19 @@ from regard.evaluation.text import exact
 from regard.inspection.collect.places import concentration, grounding
 from regard.studies.corpora.images import Gallery, flickr8k, scenes
 from regard.studies.page import Page, Signature, Verdict, signed_training
-from regard.studies.seed_statistics import Spread, spread
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.setting import Setting
-from regard.studies.soft_hard.draw import SYSTEMS, drawn, looks_table, published, scores_table
-from regard.studies.systems import Trained, by_name, taught_all
+from regard.studies.soft_hard.draw import SYSTEMS, looks_table, published_table, scores_plot, scores_table
+from regard.studies.systems import TrainedSystem, group_by_name, train_all
 
 __all__ = ["gallery_of", "run", "tables", "verdicts"]
 
 MARGIN = 0.5  # BLEU-4; less is luck
 ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0.7
 BEAM = 5
-Figures = Mapping[str, Spread]  # bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+Figures = Mapping[
+    str, SeedStatistics
+]  # bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
 
 
 def gallery_of(setting: Setting) -> Gallery:
@@ -108,8 +110,8 @@ def run(setting: Setting) -> Page:
     """Train the systems, describe the test's pictures, and judge."""
     gallery = gallery_of(setting)
     with signed_training(setting, gallery.name) as clock:
-        systems = taught_all("soft-hard", tables(gallery, setting.quick), setting)
-        found = {name: measured(several, gallery) for name, several in by_name(systems).items()}
+        systems = train_all("soft-hard", tables(gallery, setting.quick), setting)
+        found = {name: measure_systems(several, gallery) for name, several in group_by_name(systems).items()}
         signature = clock.signature()
     return page_of(found, gallery.name, len(gallery.pixels), systems[0].step, signature)
 
@@ -130,26 +132,26 @@ def page_of(found: Mapping[str, Figures], gallery: str, pictures: int, steps: in
             "How far a look is spread was measured while the pictures' own captions were read, word by word. Where one "
             "place is taken, the spread is that of the probabilities; the place is the likeliest.",
         ],
-        tables=[scores_table(found), looks_table(found), *([published()] if real else [])],
-        plots=[drawn(found)],
+        tables=[scores_table(found), looks_table(found), *([published_table()] if real else [])],
+        plots=[scores_plot(found)],
         verdicts=verdicts(found),
         caveats=caveats(found, real, steps),
         signature=signature,
     )
 
 
-def measured(systems: Sequence[Trained], gallery: Gallery) -> Figures:
+def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
     """Everything there is to know of a system, a value a seed."""
-    each = [figures_of(system, gallery) for system in systems]
-    return {key: Spread(tuple(one[key] for one in each)) for key in each[0]} | {
-        "seconds": spread(systems, lambda system: system.seconds)
+    each = [measure_system(system, gallery) for system in systems]
+    return {key: SeedStatistics(tuple(one[key] for one in each)) for key in each[0]} | {
+        "seconds": over_seeds(systems, lambda system: system.seconds)
     }
 
 
-def figures_of(system: Trained, gallery: Gallery) -> dict[str, float]:
+def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
     """What a system says, and where it looks."""
     run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
-    found = scored(run.caption(gallery.pixels, beam=BEAM), gallery.references)
+    found = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
     if not run.model.cross_attentions:
         return found
     tokenizer, texts = run.tokenizers.target, [given[0] for given in gallery.references]
@@ -161,7 +163,7 @@ def figures_of(system: Trained, gallery: Gallery) -> dict[str, float]:
     return found
 
 
-def scored(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """BLEU of one to four words, CIDEr-D, and how many are right to the letter."""
     given = [tuple(each) for each in references]
     found = {f"bleu-{n}": measure_bleu_n(outputs, given, n).score().value for n in range(1, 5)}
@@ -169,7 +171,7 @@ def scored(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[
     return found | {"exact": 100 * exact(outputs, given)}
 
 
-def apart(one: Spread, other: Spread) -> bool:
+def is_better(one: SeedStatistics, other: SeedStatistics) -> bool:
     """Whether BLEU-4 is larger by more than luck gives."""
     margin = MARGIN if len(one.values) > 1 else ALONE
     return one.mean - other.mean > max(margin, one.deviation, other.deviation)
@@ -179,41 +181,45 @@ def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
     """By BLEU-4, as the paper's last column; a difference within that of seeds is none."""
     bleu = {name: figures["bleu-4"] for name, figures in found.items()}
 
-    def told(*names: str) -> str:
-        return "BLEU-4: " + ", ".join(f"{SYSTEMS[name]} {bleu[name].told()}" for name in names)
+    def evidence(*names: str) -> str:
+        return "BLEU-4: " + ", ".join(f"{SYSTEMS[name]} {bleu[name].as_text()}" for name in names)
 
     judged = [
-        Verdict("soft attention describes better than none", apart(bleu["soft"], bleu["none"]), told("soft", "none")),
-        Verdict("hard attention describes better than none", apart(bleu["hard"], bleu["none"]), told("hard", "none")),
+        Verdict(
+            "soft attention describes better than none", is_better(bleu["soft"], bleu["none"]), evidence("soft", "none")
+        ),
+        Verdict(
+            "hard attention describes better than none", is_better(bleu["hard"], bleu["none"]), evidence("hard", "none")
+        ),
         Verdict(
             "hard attention describes a little better than soft",
-            apart(bleu["hard"], bleu["soft"]),
-            told("hard", "soft"),
+            is_better(bleu["hard"], bleu["soft"]),
+            evidence("hard", "soft"),
         ),
         Verdict(
             "a draw that is learnt straight through serves as well as one learnt by REINFORCE",
-            not apart(bleu["hard"], bleu["through"]),
-            told("through", "hard"),
+            not is_better(bleu["hard"], bleu["through"]),
+            evidence("through", "hard"),
         ),
     ]
     if "free" in bleu:
         judged.append(
             Verdict(
                 "the doubly stochastic penalty makes soft attention's captions better",
-                apart(bleu["soft"], bleu["free"]),
-                told("soft", "free"),
+                is_better(bleu["soft"], bleu["free"]),
+                evidence("soft", "free"),
             )
         )
     if "grounded" in found["soft"]:
-        judged.append(grounded(found))
+        judged.append(grounding_verdict(found))
     return judged
 
 
-def grounded(found: Mapping[str, Figures]) -> Verdict:
+def grounding_verdict(found: Mapping[str, Figures]) -> Verdict:
     """On scenes."""
     seen = {name: figures["grounded"] for name, figures in found.items() if "grounded" in figures}
     chance = found["soft"]["chance"].mean
-    each = ", ".join(f"{SYSTEMS[name]} {share.told('.0f')} %" for name, share in seen.items())
+    each = ", ".join(f"{SYSTEMS[name]} {share.as_text('.0f')} %" for name, share in seen.items())
     return Verdict(
         "words look at what they speak of",
         all(share.mean > 2 * chance for share in seen.values()),

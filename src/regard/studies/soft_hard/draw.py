@@ -7,9 +7,9 @@ from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import INK
 from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
-from regard.studies.seed_statistics import Spread
+from regard.studies.seed_statistics import SeedStatistics
 
-__all__ = ["SYSTEMS", "drawn", "looks_table", "published", "scores_table"]
+__all__ = ["SYSTEMS", "looks_table", "published_table", "scores_plot", "scores_table"]
 
 SYSTEMS = {
     "none": "no attention",
@@ -25,7 +25,7 @@ COLOURS = {
     "hard": plot.ORANGE,
     "through": plot.GREEN,
 }
-Figures = Mapping[str, Spread]
+Figures = Mapping[str, SeedStatistics]
 SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4", "cider": "CIDEr-D"}
 
 
@@ -35,9 +35,9 @@ def scores_table(found: Mapping[str, Figures]) -> Table:
     columns = ["attention", *SCORES.values(), *["exact, %"] * with_exact, "seconds of training"]
     rows: list[list[Cell]] = []
     for name, figures in found.items():
-        row: list[Cell] = [SYSTEMS[name], *(figures[key].told(".2f" if key == "cider" else ".1f") for key in SCORES)]
-        row += [figures["exact"].told()] * with_exact
-        rows.append([*row, figures["seconds"].told(".0f")])
+        row: list[Cell] = [SYSTEMS[name], *(figures[key].as_text(".2f" if key == "cider" else ".1f") for key in SCORES)]
+        row += [figures["exact"].as_text()] * with_exact
+        rows.append([*row, figures["seconds"].as_text(".0f")])
     return Table(caption="How good the captions are, and what they cost", columns=columns, rows=rows)
 
 
@@ -49,14 +49,14 @@ def looks_table(found: Mapping[str, Figures]) -> Table:
     columns = ["attention", "entropy, nats", "largest weight, %", *["on the shape it speaks of, %"] * known]
     rows: list[list[Cell]] = []
     for name, figures in looking.items():
-        row: list[Cell] = [SYSTEMS[name], figures["entropy"].told(".2f"), figures["largest"].told(".0f")]
-        rows.append([*row, *([figures["grounded"].told()] if known else [])])
+        row: list[Cell] = [SYSTEMS[name], figures["entropy"].as_text(".2f"), figures["largest"].as_text(".0f")]
+        rows.append([*row, *([figures["grounded"].as_text()] if known else [])])
     chance = [f"{next(iter(looking.values()))['chance'].mean:.1f}"] if known else []
     rows.append([f"{places:.0f} places alike", f"{math.log(places):.2f}", f"{100 / places:.0f}", *chance])
     return Table(caption="Where words look", columns=columns, rows=rows)
 
 
-def published() -> Table:
+def published_table() -> Table:
     """Table 1 of the paper, as far as it speaks of this."""
     return Table(
         caption="Xu et al. 2015, table 1, Flickr8k, with an encoder of ImageNet",
@@ -66,7 +66,7 @@ def published() -> Table:
     )
 
 
-def drawn(found: Mapping[str, Figures]) -> Plot:
+def scores_plot(found: Mapping[str, Figures]) -> Plot:
     """BLEU-4 beside how far looks are spread."""
     figure, (left, right) = plot.panels(2, titles=["BLEU-4", "Entropy of the weights, nats"], height=2.6)
     names = list(found)
