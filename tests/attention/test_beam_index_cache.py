@@ -26,7 +26,7 @@ def caches(heads, rows=4, size=6):
     plain = heads.cache(rows, size)
     shared = heads.cache(rows, size)
     keys, values = (torch.full(buffer.shape, 1e4, dtype=buffer.dtype) for buffer in (shared.keys, shared.values))
-    return plain, BeamIndexCache.of(Cache(keys, values, heads, shared.length))
+    return plain, BeamIndexCache.from_cache(Cache(keys, values, heads, shared.length))
 
 
 @pytest.mark.parametrize("name", HEADS)

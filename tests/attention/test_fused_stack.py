@@ -11,5 +11,5 @@ def test_what_the_fused_stacks_know(cross):
     """Scaled and unscaled dot products of heads as deep as they are wide; all else is left to the blocks."""
     known = [{}, {"score": lambda width: Dot()}, {"score": lambda width: Dot(scaled=True)}, {"depth": 16}]
     other = [{"depth": 32}, {"depth": 8}, {"split": "input"}, {"score": lambda width: Additive(width, width, 16)}]
-    plain = [fused_stack.plain(Block(64, 4, cross=cross, **each)) for each in [*known, *other]]
+    plain = [fused_stack.is_known_block(Block(64, 4, cross=cross, **each)) for each in [*known, *other]]
     assert plain == [True] * 4 + [False] * 4

@@ -11,6 +11,8 @@ from regard.attention.score import Dot
 from regard.attention.span import Causal, Joined, Lengths, Mask, Monotonic, Packed, Span
 from regard.attention.weighting import Weighed, Weighting
 from regard.errors import ArgumentError, WatchError
+from regard.kernels import backends
+from regard.kernels.features import describe
 
 
 def test_a_span_and_a_weighting_by_the_recipe():
@@ -79,11 +81,12 @@ def test_beside_packed_sequences_it_is_asked_too(name):
     span = SPANS[name]((Backwards,))
     weights = (x @ x.mT).masked_fill(~shown(name, span), -torch.inf).softmax(-1).nan_to_num(0.0)
     torch.testing.assert_close(attention(x, x, span=packed & span), weights @ x)
-    query, prepared = attention.inputs(x, x, None)
-    call = attention.packed_call(query, prepared, packed, [span])
-    assert attention.request(call, packed=True, spans=[span]).mask, "kernels for packed sequences do not know it"
-    assert not fused_stack.short(packed & span, windows=True)
-    assert fused_stack.short(packed & Causal(), windows=True)
+    query, prepared = attention.check_inputs(x, x, None)
+    call = attention.resolve_packed_call(query, prepared, packed, [span])
+    assert call.limits.incomplete, "kernels for packed sequences do not know it"
+    assert not backends.packed_natively(describe(call))
+    assert not fused_stack.is_short_packed(packed & span, windows=True)
+    assert fused_stack.is_short_packed(packed & Causal(), windows=True)
 
 
 def test_joined_spans_of_ones_own_are_asked():

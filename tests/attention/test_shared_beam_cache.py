@@ -9,7 +9,7 @@ from oracles import agree
 
 from regard.attention import Heads
 from regard.attention.positions import Rotary
-from regard.attention.shared_beam_cache import WIDE, SharedBeamCache
+from regard.attention.shared_beam_cache import MOST_ROWS, SharedBeamCache
 from regard.attention.span import Alibi
 from regard.attention.state import spread_cache
 from regard.errors import ArgumentError, ShapeError
@@ -26,12 +26,12 @@ def begun(heads, sentences, steps):
 
 
 @pytest.mark.parametrize("rotary", [False, True])
-@pytest.mark.parametrize("rows", [2, 3, WIDE])
+@pytest.mark.parametrize("rows", [2, 3, MOST_ROWS])
 @pytest.mark.parametrize("steps", [0, 1, 3])
 def test_forks_are_copies(rotary, rows, steps):
     heads = scrambled(Heads(WIDTH, 2, rotary=Rotary(WIDTH // 2) if rotary else None))
     cache, sentences = begun(heads, 4, steps), 4
-    beam = SharedBeamCache.of(cache, rows)
+    beam = SharedBeamCache.from_cache(cache, rows)
     own = cache.take(torch.arange(sentences).repeat_interleave(rows))
     assert isinstance(beam, SharedBeamCache)
     assert not isinstance(own, SharedBeamCache)
@@ -54,23 +54,23 @@ def test_forks_are_copies(rotary, rows, steps):
 
 def test_when_rows_cannot_share():
     heads = scrambled(Heads(WIDTH, 2))
-    assert SharedBeamCache.of(begun(heads, 2, 1), WIDE + 1) is None  # too many to look at each other's
+    assert SharedBeamCache.from_cache(begun(heads, 2, 1), MOST_ROWS + 1) is None  # too many to look at each other's
     uneven = begun(heads, 2, 1)
     uneven.length[0] = 0
-    assert SharedBeamCache.of(uneven, 2) is None
+    assert SharedBeamCache.from_cache(uneven, 2) is None
     alone = begun(heads, 2, 1)
-    alone.alone = True
-    assert SharedBeamCache.of(alone, 2) is None
+    alone.private_rows = True
+    assert SharedBeamCache.from_cache(alone, 2) is None
     on_a_gpu = begun(heads, 2, 1)
     on_a_gpu.spare = None
-    assert SharedBeamCache.of(on_a_gpu, 2) is None
+    assert SharedBeamCache.from_cache(on_a_gpu, 2) is None
     heads.register_forward_hook(lambda *_: None)
     assert not isinstance(spread_cache(begun(heads, 2, 1), 2), SharedBeamCache)  # somebody watches
 
 
 def test_what_a_beam_refuses():
     heads = scrambled(Heads(WIDTH, 2))
-    beam = SharedBeamCache.of(begun(heads, 2, 1), 2)
+    beam = SharedBeamCache.from_cache(begun(heads, 2, 1), 2)
     with pytest.raises(ShapeError, match="expected one a row"):
         beam.extend(heads.prepare(normal(4, 2, WIDTH)))
     with pytest.raises(ArgumentError, match="the rows of a beam see their own past"):

@@ -27,7 +27,7 @@ def filled(heads, sentences, rows=1, keys=4):
 def copy_of(state):
     """Every tensor of a state as it is now, a past without the room behind it."""
     parts = {**state.sentence, **state.row}
-    ready = {name: part.filled() if name == "past" else part for name, part in parts.items()}
+    ready = {name: part.contents() if name == "past" else part for name, part in parts.items()}
     return {name: [buffer.clone() for buffer in buffers(part)] for name, part in ready.items()}
 
 
@@ -114,7 +114,7 @@ def test_rows_share_their_past_unless_somebody_watches():
 
 def test_the_queries_of_a_sentence_stand_side_by_side():
     x = torch.randn(6, 2, 4)
-    assert torch.equal(State({}, {}, 3).together(x), torch.stack([x[:3].flatten(0, 1), x[3:].flatten(0, 1)]))
+    assert torch.equal(State({}, {}, 3).group_rows(x), torch.stack([x[:3].flatten(0, 1), x[3:].flatten(0, 1)]))
 
 
 def test_a_prepared_part_keeps_its_length():

@@ -462,7 +462,7 @@ def test_caches_as_on_a_gpu(kind, monkeypatch):
     ):
         wanted = found_of(model, sources, options, prefixes=prefixes)
         with monkeypatch.context() as patch:
-            patch.setattr(cache, "with_spare", lambda made: made)
+            patch.setattr(cache, "add_spare", lambda made: made)
             found = found_of(model, sources, options, prefixes=prefixes)
         for one, two in zip(found, wanted, strict=True):
             assert [output.tokens for output in one.outputs] == [output.tokens for output in two.outputs]

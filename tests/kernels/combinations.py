@@ -195,19 +195,19 @@ class Built:
         heads = isinstance(self.module, Heads)
         inner, seen = (self.module.attention, self.inputs[0]) if heads else (self.module, self.inputs[0])
         if heads:
-            asked, prepared = self.module.inputs(*self.inputs, self.span, 0)
+            asked, prepared = self.module.project_inputs(*self.inputs, self.span, 0)
         else:
             query, keys, values = (*self.arguments(), None)[:3]
-            _, prepared = inner.inputs(query, keys, values)
+            _, prepared = inner.check_inputs(query, keys, values)
             asked = inner.score.ask(query)
         packed, rest = split_packed(self.span)
         native = packed is not None and backend.name in backends.NATIVE
         if packed is None:
-            call = inner.call(asked, prepared, seen, self.span, heads)
+            call = inner.resolve_call(asked, prepared, seen, self.span, heads)
         elif native:
-            call = inner.packed_call(asked, prepared, packed, rest)
+            call = inner.resolve_packed_call(asked, prepared, packed, rest)
         else:
-            call = inner.call(*inner.padded(asked, prepared, seen, packed, rest, heads), heads)
+            call = inner.resolve_call(*inner.pad_packed(asked, prepared, seen, packed, rest, heads), heads)
         if refused := backend.refusal(describe(call)._replace(device="cuda")):
             raise BackendError(refused)
         context = backend.attend(call)

@@ -117,7 +117,7 @@ def test_spans_that_a_layout_does_not_say():
         ([Causal(2)], (features.CAUSAL, features.BESIDE_PACKED)),
         ([Monotonic(1)], (features.BESIDE_PACKED,)),
     ):
-        found = describe(attention.packed_call(x, prepared, packed, rest))
+        found = describe(attention.resolve_packed_call(x, prepared, packed, rest))
         assert {*found.features} == {features.BILINEAR, features.SOFTMAX, features.PACKED, *wanted}
         assert (found.sizes["queries"], found.sizes["keys"]) == (3, 3)
 
@@ -131,7 +131,7 @@ def test_scores_and_weightings_by_name():
         (Attention(Dot(), weighting=Sparsemax()), features.BILINEAR, "sparsemax"),
     ):
         with torch.no_grad():
-            found = describe(attention.call(attention.score.ask(x), attention.prepare(x), x, None, False))
+            found = describe(attention.resolve_call(attention.score.ask(x), attention.prepare(x), x, None, False))
         assert found.features == (score, weights)
         assert (found.device, found.dtypes) == ("cpu", (torch.float32,))
 

@@ -101,7 +101,7 @@ def test_a_batch_is_its_halves():
 def forced(monkeypatch, places):
     """Every draw takes the next of these places, for all rows."""
     coming = iter(places)
-    monkeypatch.setattr(weighting, "draw", lambda p: torch.full(p.shape[:-1], next(coming)))
+    monkeypatch.setattr(weighting, "sample_key", lambda p: torch.full(p.shape[:-1], next(coming)))
 
 
 def fixed(model, value: float) -> None:

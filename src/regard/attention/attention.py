@@ -13,7 +13,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache, Prepared, empty_cache
-from regard.attention.checks import check_alike, check_dropout, check_parameters, check_shapes, expect, positive
+from regard.attention.checks import (
+    check_alike,
+    check_dropout,
+    check_parameters,
+    check_positive,
+    check_shapes,
+    check_type,
+)
 from regard.attention.fold import fold
 from regard.attention.joined_span import is_plain, narrow_limits, parts_of
 from regard.attention.look import Attentive, Look
@@ -36,7 +43,7 @@ class Learned(nn.Module):
 
     def __init__(self, count: int, size: int):
         super().__init__()
-        count, size = positive(count=count, size=size)
+        count, size = check_positive(count=count, size=size)
         self.vectors = nn.Parameter(torch.randn(count, size) / math.sqrt(size))
 
     def forward(self) -> Float[Tensor, "count size"]:
@@ -64,10 +71,10 @@ class Attention(Attentive):
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.score = expect("score", score, Score)
-        self.span = expect("span", span, Span)
-        self.weighting = Softmax() if weighting is None else expect("weighting", weighting, Weighting)
-        self.query = expect("query", query, Learned)
+        self.score = check_type("score", score, Score)
+        self.span = check_type("span", span, Span)
+        self.weighting = Softmax() if weighting is None else check_type("weighting", weighting, Weighting)
+        self.query = check_type("query", query, Learned)
         self.dropout = check_dropout(dropout)
 
     def forward(
@@ -78,8 +85,8 @@ class Attention(Attentive):
         span: Span | None = None,
     ) -> Float[Tensor, "*b n dv"]:
         """The context of every query. Without values the keys are the values."""
-        query, prepared = self.inputs(query, keys, values)
-        return self.context(self.score.ask(query), prepared, query, span)
+        query, prepared = self.check_inputs(query, keys, values)
+        return self.attend_projected(self.score.ask(query), prepared, query, span)
 
     def prepare(self, keys: Float[Tensor, "*bk m dk"], values: Float[Tensor, "*bv m dv"] | None = None) -> Prepared:
         """The keys projected, once for all queries to come. Accepted wherever keys are."""
@@ -101,7 +108,7 @@ class Attention(Attentive):
         device: torch.device | str | None = None,
     ) -> Cache:
         """Room for `size` keys of width `keys` and values of width `values`, a row each, filled by `extend`."""
-        rows, size = positive(rows=rows, size=size)
+        rows, size = check_positive(rows=rows, size=size)
         key_shape = (rows, size, self.score.projected_size(keys))
         return empty_cache(self, key_shape, (rows, size, values), dtype, device)
 
@@ -113,7 +120,7 @@ class Attention(Attentive):
         span: Span | None = None,
     ) -> Look:
         """The same call with everything in between: one differentiable pass and one draw."""
-        query, prepared = self.inputs(query, keys, values)
+        query, prepared = self.check_inputs(query, keys, values)
         return self.look_projected(self.score.ask(query), prepared, query, span)
 
     def backend(
@@ -124,8 +131,8 @@ class Attention(Attentive):
         span: Span | None = None,
     ) -> str:
         """The name of the backend that would serve this call."""
-        query, prepared = self.inputs(query, keys, values)
-        return self.served_by(self.score.ask(query), prepared, query, span)
+        query, prepared = self.check_inputs(query, keys, values)
+        return self.backend_projected(self.score.ask(query), prepared, query, span)
 
     def fold(
         self,
@@ -140,9 +147,9 @@ class Attention(Attentive):
         Partial softmaxes are merged by log-sum-exp, in memory that does not grow with the number of blocks (without
         gradients; with them every block's graph is kept).
         """
-        prepared = (self.inputs(query, keys, values)[1] for keys, values in blocks)
+        prepared = (self.check_inputs(query, keys, values)[1] for keys, values in blocks)
         dropout = self.dropout if self.training else 0.0
-        return fold(self.queries(query), prepared, join(self.span, span), self.score, self.weighting, dropout)
+        return fold(self.resolve_query(query), prepared, join(self.span, span), self.score, self.weighting, dropout)
 
     # ---- the parts that Heads and the grid share
 
@@ -151,7 +158,7 @@ class Attention(Attentive):
         """Whether a training forward draws keys at random."""
         return self.weighting.draws and self.weighting.training
 
-    def queries(self, query: Tensor | None) -> Tensor:
+    def resolve_query(self, query: Tensor | None) -> Tensor:
         """The query of a call, or the learned one."""
         if query is None:
             if self.query is None:
@@ -161,9 +168,11 @@ class Attention(Attentive):
             raise ArgumentError("query: a tensor given, expected None: this attention's query is Learned")
         return query
 
-    def inputs(self, query: Tensor | None, keys: Tensor | Prepared, values: Tensor | None) -> tuple[Tensor, Prepared]:
+    def check_inputs(
+        self, query: Tensor | None, keys: Tensor | Prepared, values: Tensor | None
+    ) -> tuple[Tensor, Prepared]:
         """The query and the prepared keys of a call, checked."""
-        query = self.queries(query)
+        query = self.resolve_query(query)
         if isinstance(keys, Prepared):
             keys.check_owner(self)
             prepared, key_width = keys, None
@@ -186,22 +195,22 @@ class Attention(Attentive):
         check_shapes(query, prepared.keys, prepared.values)
         return query, prepared
 
-    def context(
+    def attend_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Tensor:
         """The forward behind the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
         packed, rest = split_packed(join(self.span, span))
         if packed is None:
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
-                prepared = prepared.filled()  # a mask is of the whole size
-            call = self.call(projected_query, prepared, query, join(*rest), heads)
-            return self.choice(call).attend(call)
+                prepared = prepared.contents()  # a mask is of the whole size
+            call = self.resolve_call(projected_query, prepared, query, join(*rest), heads)
+            return self.choose_backend(call).attend(call)
         packed = packed.to(projected_query.device)
-        call = self.packed_call(projected_query, prepared, packed, rest)
+        call = self.resolve_packed_call(projected_query, prepared, packed, rest)
         if packed_natively(describe(call)):
-            return self.choice(call).attend(call)
-        call = self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads)
-        return packed.unpad(self.choice(call).attend(call), heads)
+            return self.choose_backend(call).attend(call)
+        call = self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads)
+        return packed.unpad(self.choose_backend(call).attend(call), heads)
 
     def look_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
@@ -210,10 +219,10 @@ class Attention(Attentive):
         whole = join(self.span, span)
         packed, rest = split_packed(whole)
         if packed is None:
-            return self.dense_look(self.call(projected_query, prepared, query, join(*rest), heads), whole)
+            return self.dense_look(self.resolve_call(projected_query, prepared, query, join(*rest), heads), whole)
         packed = packed.to(projected_query.device)
         look = self.dense_look(
-            self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads), whole
+            self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads), whole
         )
 
         def rows(tensor: Tensor | None) -> Tensor | None:  # [s (a) N] -> [(a) ΣN]
@@ -231,20 +240,24 @@ class Attention(Attentive):
             look.how,
         )
 
-    def served_by(
+    def backend_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> str:
         """Who would serve the forward."""
         packed, rest = split_packed(join(self.span, span))
         if packed is None:
-            return self.choice(self.call(projected_query, prepared, query, join(*rest), heads)).name
+            return self.choose_backend(self.resolve_call(projected_query, prepared, query, join(*rest), heads)).name
         packed = packed.to(projected_query.device)
-        call = self.packed_call(projected_query, prepared, packed, rest)
+        call = self.resolve_packed_call(projected_query, prepared, packed, rest)
         if packed_natively(describe(call)):
-            return self.choice(call).name
-        return self.choice(self.call(*self.padded(projected_query, prepared, query, packed, rest, heads), heads)).name
+            return self.choose_backend(call).name
+        return self.choose_backend(
+            self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads)
+        ).name
 
-    def call(self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool) -> Call:
+    def resolve_call(
+        self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
+    ) -> Call:
         """Everything a backend needs."""
         keys, values = prepared.keys, prepared.values
         batch = broadcast(projected_query.shape[:-2], keys.shape[:-2], values.shape[:-2])
@@ -267,7 +280,9 @@ class Attention(Attentive):
         check_location(self.score, limits)
         return self.build_call(projected_query, keys, values, limits)
 
-    def packed_call(self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]) -> Call:
+    def resolve_packed_call(
+        self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]
+    ) -> Call:
         """A call on sequences as they lie."""
         packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
@@ -281,7 +296,7 @@ class Attention(Attentive):
         )
         return self.build_call(projected_query, prepared.keys, prepared.values, limits)
 
-    def padded(
+    def pad_packed(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, packed: Packed, rest: list[Span], heads: bool
     ) -> tuple[Tensor, Prepared, Tensor, Span]:
         """The same call, padded."""
@@ -320,7 +335,7 @@ class Attention(Attentive):
             dropout=self.dropout if self.training else 0.0,
         )
 
-    def choice(self, call: Call) -> Backend:
+    def choose_backend(self, call: Call) -> Backend:
         """The backend for a call."""
         return choose(describe(call))
 
@@ -348,7 +363,7 @@ class Attention(Attentive):
             centre,
             weighed.probabilities,
             shapes(call.query, call.keys, call.values),
-            " · ".join([one_line(self.score), *map(one_line, parts_of(span)), one_line(self.weighting)]),
+            " · ".join([describe_part(self.score), *map(describe_part, parts_of(span)), describe_part(self.weighting)]),
         )
 
 
@@ -357,7 +372,7 @@ def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, 
     return {"query": tuple(query.shape), "keys": tuple(keys.shape), "values": tuple(values.shape)}
 
 
-def one_line(part: object) -> str:
+def describe_part(part: object) -> str:
     """A module without its children."""
     return f"{type(part).__name__}({part.extra_repr()})" if isinstance(part, nn.Module) else repr(part)
 

@@ -1,8 +1,8 @@
 """The cache of a beam on a GPU: keys stay where they were written, and a table says which row each position lies in.
 
 At every step some hypotheses die and others fork. Copying their keys and values costs more than looking at them, and
-lasts longer the longer the sentence; here only `line` [r t], a number a position, is put in another order. The kernel
-reads through it.
+lasts longer the longer the sentence; here only `row_index` [r t], a number a position, is put in another order. A
+kernel reads through it.
 """
 
 # r rows · a heads · t positions · d width of a head
@@ -21,23 +21,30 @@ __all__ = ["BeamIndexCache"]
 
 @dataclass(eq=False)
 class BeamIndexCache(Cache):
-    """Keys and values [r a t d], of which row r's position t lies in row line[r, t]."""
+    """Keys and values [r a t d], where position t of row r lies in row `row_index[r, t]`."""
 
-    line: Int[Tensor, "r t"] | None = None
+    row_index: Int[Tensor, "r t"] | None = None
 
     @classmethod
-    def of(cls, cache: Cache) -> "BeamIndexCache":
+    def from_cache(cls, cache: Cache) -> "BeamIndexCache":
         """A cache whose rows each have their own past."""
-        return cls(cache.keys, cache.values, cache.owner, cache.length, alone=cache.alone, line=own(cache.keys))
+        return cls(
+            cache.keys,
+            cache.values,
+            cache.owner,
+            cache.length,
+            private_rows=cache.private_rows,
+            row_index=identity_index(cache.keys),
+        )
 
     @property
-    def table(self) -> Int[Tensor, "r t"]:
+    def index_table(self) -> Int[Tensor, "r t"]:
         """Where every position lies."""
-        assert self.line is not None
-        return self.line
+        assert self.row_index is not None
+        return self.row_index
 
     @property
-    def direct(self) -> bool:
+    def serves_kernel(self) -> bool:
         """Whether a kernel reads it as it lies."""
         return available(self.keys) and max(self.keys.shape[-1], self.values.shape[-1]) <= 256
 
@@ -47,13 +54,13 @@ class BeamIndexCache(Cache):
         count, rows = new.keys.shape[-2], torch.arange(len(self.length), device=self.length.device)
         index = self.length[:, None] + torch.arange(count, device=self.length.device)
         super().extend(new)
-        self.table[rows[:, None], index.clamp(max=len(self) - 1)] = rows[:, None].to(self.table.dtype)
+        self.index_table[rows[:, None], index.clamp(max=len(self) - 1)] = rows[:, None].to(self.index_table.dtype)
 
-    def filled(self) -> Prepared:
+    def contents(self) -> Prepared:
         """All of it, each row's past in the row itself: what attention without a kernel of ours looks at."""
         size = self.keys.shape[-2]
-        lies, at = self.table.long(), torch.arange(size, device=self.keys.device)
-        keys, values = (buffer[lies, :, at].transpose(1, 2) for buffer in (self.keys, self.values))
+        row, position = self.index_table.long(), torch.arange(size, device=self.keys.device)
+        keys, values = (buffer[row, :, position].transpose(1, 2) for buffer in (self.keys, self.values))
         return Prepared(keys, values, self.owner, self.length)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
@@ -61,7 +68,7 @@ class BeamIndexCache(Cache):
         assert self.length is not None
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
-        self.table.copy_(self.table[rows])
+        self.index_table.copy_(self.index_table[rows])
         self.length.copy_(self.length[rows])
 
     def put_(self, rows: Int[Tensor, " r"] | slice, other: Cache) -> None:
@@ -70,24 +77,26 @@ class BeamIndexCache(Cache):
         The past of another row of the sentence may lie in them: it would be lost.
         """
         if isinstance(other, BeamIndexCache):
-            whole = other.filled()
+            whole = other.contents()
             other = Cache(whole.keys, whole.values, whole.owner, whole.length)
         super().put_(rows, other)
-        self.table[rows, : other.keys.shape[-2]] = own(self.keys[..., :1, :])[rows]
+        self.index_table[rows, : other.keys.shape[-2]] = identity_index(self.keys[..., :1, :])[rows]
 
     def take(self, rows: Int[Tensor, " r"]) -> "BeamIndexCache":
         """A new cache of these rows alone, each with its own past."""
         assert self.length is not None
-        whole = self.filled()
+        whole = self.contents()
         keys, values = whole.keys[rows].contiguous(), whole.values[rows].contiguous()
-        return BeamIndexCache(keys, values, self.owner, self.length[rows], alone=self.alone, line=own(keys))
+        return BeamIndexCache(
+            keys, values, self.owner, self.length[rows], private_rows=self.private_rows, row_index=identity_index(keys)
+        )
 
     def __len__(self) -> int:
         """Positions there is room for."""
         return self.keys.shape[-2]
 
 
-def own(keys: Tensor) -> Tensor:
+def identity_index(keys: Tensor) -> Tensor:
     """The table of rows whose positions lie in themselves."""
     rows, size = len(keys), keys.shape[-2]
     return torch.arange(rows, dtype=torch.int32, device=keys.device)[:, None].repeat(1, size)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache, Prepared
-from regard.attention.checks import check_dropout, positive
+from regard.attention.checks import check_dropout, check_positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Score
@@ -23,7 +23,7 @@ from regard.errors import ArgumentError
 from regard.kernels.dropout import add_dropped, relu_dropped
 from regard.kernels.linear import Linear
 
-__all__ = ["Block", "DroppedReLU", "Mixed", "Norm", "Residual", "Split", "Stack"]
+__all__ = ["Block", "MixingBlock", "Norm", "ReLUDropout", "Residual", "Split", "Stack"]
 
 Norm = Literal["pre", "post"]
 Split = Literal["projection", "input"]
@@ -38,11 +38,11 @@ class Residual(nn.Module):
     def residual(self, x: Tensor, part: Callable[[Tensor], Tensor], norm: nn.LayerNorm) -> Tensor:
         """One part with its residual and its norm, before or after."""
         if self.norm == "pre":
-            return self.plus(x, part(norm(x)))
-        normed: Tensor = norm(self.plus(x, part(x)))
+            return self.add_residual(x, part(norm(x)))
+        normed: Tensor = norm(self.add_residual(x, part(x)))
         return normed
 
-    def plus(self, x: Tensor, y: Tensor) -> Tensor:
+    def add_residual(self, x: Tensor, y: Tensor) -> Tensor:
         """The residual: x + y, some of y dropped in training."""
         return add_dropped(x, y, self.dropout if self.training else 0.0)
 
@@ -76,16 +76,16 @@ class Block(Residual):
         check_norm(norm)
         self.norm = norm
         self.dropout = check_dropout(dropout)
-        size, heads = positive(size=size, heads=heads)
-        hidden = 4 * size if hidden is None else positive(hidden=hidden)[0]
-        depth = None if depth is None else positive(depth=depth)[0]
+        size, heads = check_positive(size=size, heads=heads)
+        hidden = 4 * size if hidden is None else check_positive(hidden=hidden)[0]
+        depth = None if depth is None else check_positive(depth=depth)[0]
         options: dict[str, Any] = {"dropout": attention_dropout, "score": score, "split": split}
         options["query_size"] = None if depth is None else heads * depth
         self.attention = Heads(size, heads, **options, rotary=Rotary(depth or size // heads) if rotary else None)
         self.attention_norm = nn.LayerNorm(size)
         self.cross = Heads(size, heads, **options, memory_size=memory_size) if cross else None
         self.cross_norm = nn.LayerNorm(size) if cross else None
-        self.feed = nn.Sequential(Linear(size, hidden), DroppedReLU(feed_dropout), Linear(hidden, size))
+        self.feed = nn.Sequential(Linear(size, hidden), ReLUDropout(feed_dropout), Linear(hidden, size))
         self.feed_norm = nn.LayerNorm(size)
 
     def forward(
@@ -132,7 +132,7 @@ class Block(Residual):
         return self.residual(x, self.feed, self.feed_norm)
 
 
-class Mixed(Residual):
+class MixingBlock(Residual):
     """A block whose words meet in another way than by attention: `mixing(x, span)`, then a feed-forward net.
 
     A convolution or a recurrence, say, to compare self-attention with.
@@ -151,9 +151,9 @@ class Mixed(Residual):
         super().__init__()
         check_norm(norm)
         self.norm, self.dropout = norm, check_dropout(dropout)
-        hidden = 4 * size if hidden is None else positive(hidden=hidden)[0]
+        hidden = 4 * size if hidden is None else check_positive(hidden=hidden)[0]
         self.mixing, self.mixing_norm = mixing, nn.LayerNorm(size)
-        self.feed = nn.Sequential(Linear(size, hidden), DroppedReLU(feed_dropout), Linear(hidden, size))
+        self.feed = nn.Sequential(Linear(size, hidden), ReLUDropout(feed_dropout), Linear(hidden, size))
         self.feed_norm = nn.LayerNorm(size)
 
     def forward(
@@ -169,7 +169,7 @@ def check_norm(norm: str) -> None:
         raise ArgumentError(f"norm: {norm!r} given, expected 'pre' or 'post'")
 
 
-class DroppedReLU(nn.ReLU):
+class ReLUDropout(nn.ReLU):
     """max(0, x), and dropout behind it in training."""
 
     def __init__(self, dropout: float = 0.0):
@@ -189,6 +189,6 @@ class Stack(nn.Module):
 
     def __init__(self, size: int, layers: int, norm: Norm, blocks: Sequence[nn.Module]):
         super().__init__()
-        positive(layers=layers)
+        check_positive(layers=layers)
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()

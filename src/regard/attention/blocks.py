@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import fused_stack
-from regard.attention.block import Block, Mixed, Norm, Split, Stack
+from regard.attention.block import Block, MixingBlock, Norm, Split, Stack
 from regard.attention.joined_span import is_plain, parts_of
 from regard.attention.score import Score
 from regard.attention.span import Causal, Lengths, Mask, Span, Start, join
@@ -46,7 +46,7 @@ class Encoder(Stack):
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "feed_dropout": feed_dropout}
         if mixing is not None:
-            blocks: list[nn.Module] = [Mixed(size, mixing(), hidden, **options) for _ in range(layers)]
+            blocks: list[nn.Module] = [MixingBlock(size, mixing(), hidden, **options) for _ in range(layers)]
         else:
             options |= {"attention_dropout": attention_dropout, "rotary": rotary}
             options |= {"depth": depth, "score": score, "split": split}

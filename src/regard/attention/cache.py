@@ -49,7 +49,7 @@ class Cache(Prepared):
     """
 
     spare: tuple[Tensor, Tensor] | None = None
-    alone: bool = False  # positions are told by where keys lie, so that the rows of a beam cannot share them
+    private_rows: bool = False  # a beam's rows each have a copy of their past, in its order
 
     def extend(self, new: Prepared) -> None:
         """Write new keys and values behind what each row has."""
@@ -64,7 +64,7 @@ class Cache(Prepared):
                 raise ShapeError(f"{name}: {list(given.shape)} given, expected the cache's rows, {expected}")
         count, size = new.keys.shape[-2], self.keys.shape[-2]
         assert self.length is not None
-        known = self.known()
+        known = self.length_range()
         if known is not None and known[1] + count > size:
             raise ShapeError(f"cache: row at {known[1]} + {count} given, expected at most its size, {size}")
         pairs = (self.keys, new.keys.detach()), (self.values, new.values.detach())
@@ -80,16 +80,16 @@ class Cache(Prepared):
                     buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
             self.length += count
 
-    def known(self) -> tuple[int, int] | None:
+    def length_range(self) -> tuple[int, int] | None:
         """The fewest and the most keys of a row, where reading them is free."""
         assert self.length is not None
         if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
             return None
         return int(self.length.min()), int(self.length.max())
 
-    def filled(self) -> Prepared:
+    def contents(self) -> Prepared:
         """What is in it, without the room behind; where that is not known on the host, all of it."""
-        known = self.known()
+        known = self.length_range()
         if known is None or 0 in known:
             return self
         keys, values = self.keys[..., : known[1], :], self.values[..., : known[1], :]
@@ -99,14 +99,14 @@ class Cache(Prepared):
         """Row i becomes what row rows[i] was: a beam reordered in place."""
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
-        known = self.known()
+        known = self.length_range()
         if known is None or self.spare is None:
             for buffer in self.buffers:
                 buffer.copy_(buffer[rows])
             return
         # On a CPU nothing holds the addresses: what is filled goes into the second pair, and the two change places.
         for buffer, spare in zip((self.keys, self.values), self.spare, strict=True):
-            torch.index_select(steps(buffer)[: known[1]], 1, rows, out=steps(spare)[: known[1]])
+            torch.index_select(step_view(buffer)[: known[1]], 1, rows, out=step_view(spare)[: known[1]])
         (self.keys, self.values), self.spare = self.spare, (self.keys, self.values)
         assert self.length is not None
         self.length.copy_(self.length[rows])
@@ -130,8 +130,8 @@ class Cache(Prepared):
         assert self.length is not None
         if self.spare is None:
             return Cache(self.keys[rows], self.values[rows], self.owner, self.length[rows])
-        keys, values = (steps(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
-        return with_spare(Cache(keys, values, self.owner, self.length[rows], alone=self.alone))
+        keys, values = (step_view(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
+        return add_spare(Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows))
 
     @property
     def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -154,25 +154,25 @@ def empty_cache(
     if length.device.type != "cpu":
         buffers = [torch.zeros(shape, dtype=dtype, device=device) for shape in (keys, values)]
         return Cache(buffers[0], buffers[1], owner, length)
-    buffers = [torch.zeros(by_step(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
-    return with_spare(Cache(buffers[0], buffers[1], owner, length))
+    buffers = [torch.zeros(step_major(shape), dtype=dtype).movedim(0, -2) for shape in (keys, values)]
+    return add_spare(Cache(buffers[0], buffers[1], owner, length))
 
 
-def by_step(shape: tuple[int, ...]) -> tuple[int, ...]:
+def step_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """[rows … size d] as [size rows … d]."""
     return (shape[-2], *shape[:-2], shape[-1])
 
 
-def steps(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
+def step_view(buffer: Float[Tensor, "r *a m d"]) -> Float[Tensor, "m r *a d"]:
     """A buffer's steps, one after the other."""
     return buffer.movedim(-2, 0)
 
 
-def with_spare(cache: Cache) -> Cache:
+def add_spare(cache: Cache) -> Cache:
     """The cache with a second pair of buffers like its own, for its rows in another order.
 
     Zeros, as a row that is not as far as others is multiplied by what lies behind its end, if only with weights of 0.
     """
-    keys, values = (torch.zeros_like(steps(buffer)).movedim(0, -2) for buffer in (cache.keys, cache.values))
+    keys, values = (torch.zeros_like(step_view(buffer)).movedim(0, -2) for buffer in (cache.keys, cache.values))
     cache.spare = keys, values
     return cache

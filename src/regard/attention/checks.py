@@ -13,15 +13,15 @@ __all__ = [
     "check_dropout",
     "check_offsets",
     "check_parameters",
+    "check_positive",
     "check_radius",
     "check_shapes",
     "check_start",
-    "expect",
-    "positive",
+    "check_type",
 ]
 
 
-def positive(**sizes: int) -> list[int]:
+def check_positive(**sizes: int) -> list[int]:
     """The sizes, each checked to be at least 1."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -111,7 +111,7 @@ def check_dropout(dropout: float) -> float:
     return float(dropout)
 
 
-def expect(name: str, value, kind: type):  # type: ignore[no-untyped-def]
+def check_type(name: str, value, kind: type):  # type: ignore[no-untyped-def]
     """The value, checked to be of its kind; None passes where it is allowed."""
     if not isinstance(value, kind) and not (value is None and name in ("span", "query")):
         raise ArgumentError(f"{name}: {type(value).__name__} given, expected a {kind.__name__}")

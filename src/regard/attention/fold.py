@@ -23,18 +23,20 @@ UNKNOWN = 1 << 60  # keys still to come
 
 
 @dataclass(frozen=True)
-class Partial:
+class PartialSoftmax:
     """The softmax so far: highest score, sum of exponentials, sum of weighted values."""
 
     highest: Tensor  # [*b n 1]
     total: Tensor  # [*b n 1]
-    summed: Tensor  # [*b n dv]
+    weighted_sum: Tensor  # [*b n dv]
 
-    def merge(self, other: "Partial") -> "Partial":
+    def merge(self, other: "PartialSoftmax") -> "PartialSoftmax":
         """Both sums, on the higher of the two scales."""
         highest = torch.maximum(self.highest, other.highest)
         mine, theirs = torch.exp(self.highest - highest), torch.exp(other.highest - highest)
-        return Partial(highest, self.total * mine + other.total * theirs, self.summed * mine + other.summed * theirs)
+        return PartialSoftmax(
+            highest, self.total * mine + other.total * theirs, self.weighted_sum * mine + other.weighted_sum * theirs
+        )
 
 
 def fold(
@@ -55,7 +57,7 @@ def fold(
         last = first + prepared.keys.shape[-2]
         if last > expected:
             raise ShapeError(f"mask: {expected} keys given, expected at least {last}, the keys so far")
-        new = partial(query, prepared, span, score, weighting.temperature, dropout, expected, first)
+        new = fold_block(query, prepared, span, score, weighting.temperature, dropout, expected, first)
         state, first = new if state is None else state.merge(new), last
     if state is None:
         raise ShapeError("blocks: none given, expected at least one (keys, values)")
@@ -65,10 +67,10 @@ def fold(
         if isinstance(part, Lengths) and part.most is not None and part.most > first:
             raise ShapeError(f"lengths: {part.most} given, expected 0 … {first}, the number of keys")
     # A query with nothing to look at has sums of zero; divided by one they stay zero, with finite gradients.
-    return (state.summed / state.total.masked_fill(state.total == 0, 1.0)).to(query.dtype)
+    return (state.weighted_sum / state.total.masked_fill(state.total == 0, 1.0)).to(query.dtype)
 
 
-def partial(
+def fold_block(
     query: Tensor,
     prepared: Prepared,
     span: Span | None,
@@ -77,7 +79,7 @@ def partial(
     dropout: float,
     keys: int,
     first: int,
-) -> Partial:
+) -> PartialSoftmax:
     """One block's softmax, not yet divided."""
     projected_query = score.ask(query)
     last = first + prepared.keys.shape[-2]
@@ -112,4 +114,4 @@ def partial(
         weights = weights * gate.to(weights.dtype)
     if dropout:
         weights = F.dropout(weights, dropout)
-    return Partial(highest, total, product(weights, prepared.values))
+    return PartialSoftmax(highest, total, product(weights, prepared.values))

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.attention import Attention
-from regard.attention.block import Block, DroppedReLU, Mixed, Stack
+from regard.attention.block import Block, MixingBlock, ReLUDropout, Stack
 from regard.attention.heads import Heads
 from regard.attention.score import Dot
 from regard.attention.span import Causal, Monotonic, Packed, Span, split_packed
@@ -57,42 +57,44 @@ def serves(
         and not torch.compiler.is_compiling()
         and forced_backend() is None
         and installed()
-        and short(span, windows=memory is None)
-        and (memory is None or (memory.is_cuda and memory.ndim == 2 and short(across)))
+        and is_short_packed(span, windows=memory is None)
+        and (memory is None or (memory.is_cuda and memory.ndim == 2 and is_short_packed(across)))
         and not has_hooks(stack)
-        and all(map(plain, stack.blocks))
+        and all(map(is_known_block, stack.blocks))
     )
 
 
-def short(span: Span | None, windows: bool = False) -> bool:
+def is_short_packed(span: Span | None, windows: bool = False) -> bool:
     """Whether sequences lie end to end, short enough, under nothing but a causal mask from the first on.
 
     With `windows`, one around each word may stand in its place.
     """
     packed, rest = split_packed(span)
     known = (Causal, Monotonic) if windows and len(rest) == 1 else (Causal,)
-    plain = all(type(part) in known and isinstance(part.start, int) and part.start == 0 for part in rest)  # type: ignore[attr-defined]
-    return packed is not None and plain and max(packed.longest, packed.longest_key) <= LONGEST
+    from_zero = all(type(part) in known and isinstance(part.start, int) and part.start == 0 for part in rest)  # type: ignore[attr-defined]
+    return packed is not None and from_zero and max(packed.longest, packed.longest_key) <= LONGEST
 
 
-def plain(block: nn.Module) -> bool:
+def is_known_block(block: nn.Module) -> bool:
     """Whether a block is still made of the parts that it was made of, all of which are known here."""
     norms: tuple[nn.Module | None, ...]
-    if type(block) is Mixed:
+    if type(block) is MixingBlock:
         feed, norms = block.feed, (block.mixing_norm, block.feed_norm)
-    elif type(block) is Block and all(heads is None or plain_heads(heads) for heads in (block.attention, block.cross)):
+    elif type(block) is Block and all(
+        heads is None or is_known_heads(heads) for heads in (block.attention, block.cross)
+    ):
         feed, norms = block.feed, (block.attention_norm, block.cross_norm, block.feed_norm)
     else:
         return False
     return (
         type(feed) is nn.Sequential
-        and [type(part) for part in feed] == [Linear, DroppedReLU, Linear]
+        and [type(part) for part in feed] == [Linear, ReLUDropout, Linear]
         and all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms)
         and all(parameter.dtype == torch.float32 for parameter in block.parameters())
     )
 
 
-def plain_heads(heads: nn.Module) -> bool:
+def is_known_heads(heads: nn.Module) -> bool:
     """Whether these are heads of scaled dot products under a softmax, with a projection that is one matrix."""
     if type(heads) is not Heads or type(heads.projection) is not Linear or type(heads.output) is not Linear:
         return False
@@ -121,7 +123,7 @@ def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None
         # One draw for all that is dropped: three residuals, two attentions and a feed-forward net a block at the most.
         seeds = iter(draw_seed(x.device, 6 * len(blocks)).split(1)) if stack.training else iter(())
         kept = [] if memory is None else [memory.to(half)]
-        parts = [part for block in blocks for part in parts_of(block, span, kept, across, seeds)]
+        parts = [part for block in blocks for part in build_parts(block, span, kept, across, seeds)]
         norms = [part.norm for part in parts]
         pre = blocks[0].norm == "pre"
         if pre:  # a part's residual comes with the norm before the next part
@@ -142,20 +144,20 @@ def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None
         return y
 
 
-def parts_of(
-    block: Block | Mixed, span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
+def build_parts(
+    block: Block | MixingBlock, span: Span | None, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]
 ) -> Iterator[Part]:
     """The parts of a block, in order; a memory is handed on from block to block."""
     dropout = block.dropout if block.training else 0.0
-    if isinstance(block, Mixed):
-        yield Part(mixes(block.mixing, span), None, block.mixing_norm, dropout)
+    if isinstance(block, MixingBlock):
+        yield Part(mixing_work(block.mixing, span), None, block.mixing_norm, dropout)
     else:
-        yield from looks(block, span, memory, across, seeds, dropout)
+        yield from attention_parts(block, span, memory, across, seeds, dropout)
     outer: Any = block.feed[2]
-    yield Part(feeds(block.feed, seeds), outer.bias, block.feed_norm, dropout)
+    yield Part(feed_forward_work(block.feed, seeds), outer.bias, block.feed_norm, dropout)
 
 
-def looks(
+def attention_parts(
     block: Block,
     span: Span | None,
     memory: list[Tensor],
@@ -165,14 +167,14 @@ def looks(
 ) -> Iterator[Part]:
     """The attentions of a block: to itself and, where it has one, to the memory."""
     itself: Any = block.attention.output
-    yield Part(looks_at_itself(block.attention, span, seeds), itself.bias, block.attention_norm, dropout)
+    yield Part(self_attention_work(block.attention, span, seeds), itself.bias, block.attention_norm, dropout)
     if block.cross is not None:
         assert block.cross_norm is not None
         output: Any = block.cross.output
-        yield Part(looks_at_memory(block.cross, memory, across, seeds), output.bias, block.cross_norm, dropout)
+        yield Part(cross_attention_work(block.cross, memory, across, seeds), output.bias, block.cross_norm, dropout)
 
 
-def mixes(mixing: nn.Module, span: Span | None) -> Work:
+def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
     """What stands in the place of attention, whatever it is, under the autocast that is off around it."""
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,7 +185,7 @@ def mixes(mixing: nn.Module, span: Span | None) -> Work:
     return work
 
 
-def looks_at_itself(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) -> Work:
+def self_attention_work(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Self-attention, without the bias of its output."""
     from regard.kernels.dot.one_tile import self_attention
 
@@ -197,14 +199,14 @@ def looks_at_itself(heads: Heads, span: Span | None, seeds: Iterator[Tensor]) ->
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         qkv, x = handed_on(x, projection.weight, projection.bias)
-        how = weighed(heads, seeds)
+        how = softmax_options(heads, seeds)
         context = self_attention(qkv, packed.offsets, packed.longest, heads.heads, **where, **how)
         return product(context, output.weight), x
 
     return work
 
 
-def looks_at_memory(heads: Heads, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
+def cross_attention_work(heads: Heads, memory: list[Tensor], across: Span | None, seeds: Iterator[Tensor]) -> Work:
     """Attention to a memory, without the bias of its output."""
     from regard.kernels.dot.one_tile import cross_attention
 
@@ -217,13 +219,13 @@ def looks_at_memory(heads: Heads, memory: list[Tensor], across: Span | None, see
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         query, kv, x, memory[0] = products(x, memory[0], projection.weight, projection.bias, heads.query_size)
         where = packed.offsets, packed.key_offsets, packed.longest, packed.longest_key
-        context = cross_attention(query, kv, *where, heads.heads, **weighed(heads, seeds))
+        context = cross_attention(query, kv, *where, heads.heads, **softmax_options(heads, seeds))
         return product(context, output.weight), x
 
     return work
 
 
-def weighed(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
+def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
     """How scores become weights."""
     inner = heads.attention
     dropout = inner.dropout if inner.training else 0.0
@@ -231,7 +233,7 @@ def weighed(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
     return {"scale": scale, "dropout": dropout, "seed": next(seeds) if dropout else None}
 
 
-def feeds(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
+def feed_forward_work(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
     """The feed-forward net, without the bias of its output."""
     from regard.kernels.dropout.triton import relu_dropped
 

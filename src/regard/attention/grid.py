@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.cache import Prepared
-from regard.attention.checks import expect, positive
+from regard.attention.checks import check_positive, check_type
 from regard.attention.look import Attentive, Look
 from regard.attention.score import Dot
 from regard.attention.span import Span
@@ -29,7 +29,7 @@ class GridSelfAttention(Attentive):
 
     def __init__(self, channels: int, reduction: int = 8):
         super().__init__()
-        channels, reduction = positive(channels=channels, reduction=reduction)
+        channels, reduction = check_positive(channels=channels, reduction=reduction)
         if channels % reduction:
             raise ArgumentError(f"channels: {channels} is not divisible by a reduction of {reduction}")
         inner = channels // reduction
@@ -43,31 +43,31 @@ class GridSelfAttention(Attentive):
 
     def forward(self, x: Float[Tensor, "*b c h w"]) -> Float[Tensor, "*b c h w"]:
         """The feature map, each place having looked at all."""
-        return self.merged(x, self.attention(*self.projected(self.flat(x))))
+        return self.add_to_map(x, self.attention(*self.project(self.flatten_batch(x))))
 
     def look(self, x: Float[Tensor, "*b c h w"]) -> Look:
         """What each place looked at: weights [*b h w h w]."""
-        query, keys, values = self.projected(self.flat(x))
+        query, keys, values = self.project(self.flatten_batch(x))
         look = self.attention.look(query, keys, values)
         grid = x.shape[-2:]
         return replace(
             look,
-            context=self.merged(x, look.context),
+            context=self.add_to_map(x, look.context),
             scores=look.scores.reshape(*x.shape[:-3], *grid, *grid),
             weights=look.weights.reshape(*x.shape[:-3], *grid, *grid),
             grid="both",
         )
 
-    def flat(self, x: Tensor) -> Tensor:
+    def flatten_batch(self, x: Tensor) -> Tensor:
         """[*b c h w] -> [B c h w], what a convolution takes."""
         check_features("x", x, self.channels)
         return x.reshape(-1, *x.shape[-3:])
 
-    def projected(self, x: Tensor) -> list[Tensor]:
+    def project(self, x: Tensor) -> list[Tensor]:
         """Queries, keys and values as sequences, [B h·w c/8]."""
         return [conv(x).flatten(-2).mT for conv in (self.query, self.key, self.value)]
 
-    def merged(self, x: Tensor, context: Tensor) -> Tensor:
+    def add_to_map(self, x: Tensor, context: Tensor) -> Tensor:
         """The sum as a map again, through the last convolution, weighed by γ and added to x."""
         mapped = self.output(context.mT.unflatten(-1, x.shape[-2:]))
         return self.gamma * mapped.reshape(x.shape) + x
@@ -84,7 +84,7 @@ class GridAttention(Attentive):
 
     def __init__(self, attention: Attention):
         super().__init__()
-        self.attention = expect("attention", attention, Attention)
+        self.attention = check_type("attention", attention, Attention)
 
     def forward(
         self,
@@ -93,11 +93,11 @@ class GridAttention(Attentive):
         span: Span | None = None,
     ) -> Float[Tensor, "*b n c"]:
         """The context of every query over all places."""
-        return self.attention(query, places(features), span=span)
+        return self.attention(query, flatten_grid(features), span=span)
 
     def prepare(self, features: Float[Tensor, "*b c h w"]) -> Prepared:
         """The places projected, once for all words."""
-        prepared = self.attention.prepare(places(features))
+        prepared = self.attention.prepare(flatten_grid(features))
         return GridPrepared(
             prepared.keys, prepared.values, prepared.owner, grid=(features.shape[-2], features.shape[-1])
         )
@@ -109,7 +109,7 @@ class GridAttention(Attentive):
         span: Span | None = None,
     ) -> Look:
         """What each query looked at: scores and weights [*b n h w]."""
-        look = self.attention.look(query, places(features), span=span)
+        look = self.attention.look(query, flatten_grid(features), span=span)
         grid = features.shape[-2:] if isinstance(features, Tensor) else cast(GridPrepared, features).grid
         return replace(
             look, scores=look.scores.unflatten(-1, grid), weights=look.weights.unflatten(-1, grid), grid="keys"
@@ -129,7 +129,7 @@ class GridPrepared(Prepared):
         self.grid = grid
 
 
-def places(features: Tensor | Prepared) -> Tensor | Prepared:
+def flatten_grid(features: Tensor | Prepared) -> Tensor | Prepared:
     """[*b c h w] -> [*b h·w c]."""
     if isinstance(features, GridPrepared):
         return features

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from regard.attention.attention import Attention
 from regard.attention.beam_index_cache import BeamIndexCache
 from regard.attention.cache import Cache, Prepared, empty_cache
-from regard.attention.checks import check_alike, check_parameters, positive
+from regard.attention.checks import check_alike, check_parameters, check_positive
 from regard.attention.look import Attentive, Look
-from regard.attention.positions import Rotary, places
+from regard.attention.positions import Rotary, position_index
 from regard.attention.score import Dot, Score, compare_from
 from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Mask, Span, Start
@@ -57,8 +57,8 @@ class Heads(Attentive):
         super().__init__()
         if split not in ("projection", "input"):
             raise ArgumentError(f"split: {split!r} given, expected 'projection' or 'input'")
-        self.size, self.heads, self.split = *positive(size=size, heads=heads), split
-        self.query_size, self.value_size, self.memory_size = positive(
+        self.size, self.heads, self.split = *check_positive(size=size, heads=heads), split
+        self.query_size, self.value_size, self.memory_size = check_positive(
             query_size=size if query_size is None else query_size,
             value_size=size if value_size is None else value_size,
             memory_size=size if memory_size is None else memory_size,
@@ -78,26 +78,26 @@ class Heads(Attentive):
         self.key: nn.Module
         self.value: nn.Module
         if split == "input":
-            self.query = Sliced(size, self.query_size, heads, bias)
-            self.key = Sliced(self.memory_size, self.query_size, heads, bias)
-            self.value = Sliced(self.memory_size, self.value_size, heads, bias)
+            self.query = SlicedProjection(size, self.query_size, heads, bias)
+            self.key = SlicedProjection(self.memory_size, self.query_size, heads, bias)
+            self.value = SlicedProjection(self.memory_size, self.value_size, heads, bias)
             self.output = None
         else:
             wide, deep = 2 * self.query_size + self.value_size, self.query_size
             if self.memory_size == size:  # one matrix, so that self-attention is one product
-                self.projection = linear(size, wide, bias)
+                self.projection = xavier_linear(size, wide, bias)
                 self.query, self.key, self.value = (
-                    Part(self, *bounds) for bounds in ((0, deep), (deep, 2 * deep), (2 * deep, wide))
+                    ProjectionRows(self, *bounds) for bounds in ((0, deep), (deep, 2 * deep), (2 * deep, wide))
                 )
             else:
-                self.query = linear(size, deep, bias)
-                self.key = linear(self.memory_size, deep, bias)
-                self.value = linear(self.memory_size, self.value_size, bias)
-            self.output = linear(self.value_size, size, bias)
+                self.query = xavier_linear(size, deep, bias)
+                self.key = xavier_linear(self.memory_size, deep, bias)
+                self.value = xavier_linear(self.memory_size, self.value_size, bias)
+            self.output = xavier_linear(self.value_size, size, bias)
         if isinstance(score, Score):
             name = type(score).__name__
             raise ArgumentError(f"score: a {name} given, expected a function that makes one from a head's width")
-        per_head = Dot(scaled=True) if score is None else together([score(self.width) for _ in range(heads)])
+        per_head = Dot(scaled=True) if score is None else join_scores([score(self.width) for _ in range(heads)])
         per_head.check(self.width, self.width)
         self.attention = Attention(per_head, weighting=weighting, dropout=dropout)
 
@@ -113,8 +113,8 @@ class Heads(Attentive):
         `start` is the index of the first query where positions are rotary, and in self-attention of the first key too;
         another memory's keys count from 0, and prepared ones from the start they were prepared with.
         """
-        projected_query, prepared = self.inputs(x, memory, span, start)
-        return self.merged(self.attention.context(projected_query, prepared, x, span, heads=True))
+        projected_query, prepared = self.project_inputs(x, memory, span, start)
+        return self.merge_heads(self.attention.attend_projected(projected_query, prepared, x, span, heads=True))
 
     def follow(
         self, x: Float[Tensor, "r 1 size"], past: Cache, span: Span | None = None, start: Start = 0
@@ -130,8 +130,8 @@ class Heads(Attentive):
                 )
             past.extend(self.prepare(x, start, span))
             return self(x, past, span, start)
-        projected_query, prepared = self.inputs(x, None, span, start)
-        if isinstance(past, BeamIndexCache) and span is None and self.follows_directly(past, projected_query):
+        projected_query, prepared = self.project_inputs(x, None, span, start)
+        if isinstance(past, BeamIndexCache) and span is None and self.serves_step(past, projected_query):
             from regard.kernels.dot.decode_step import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
@@ -143,26 +143,28 @@ class Heads(Attentive):
                     prepared.values,
                     past.keys,
                     past.values,
-                    past.table,
+                    past.index_table,
                     past.length,
                     scale,
                 )
             past.length += 1
-            return self.merged(context)
+            return self.merge_heads(context)
         past.extend(prepared)
         if not isinstance(past, SharedBeamCache):
-            return self.merged(self.attention.context(projected_query, own_past(past), x, span, heads=True))
+            return self.merge_heads(
+                self.attention.attend_projected(projected_query, unshare_past(past), x, span, heads=True)
+            )
         if span is not None:
             raise ArgumentError(f"span: {span!r} given, expected none: the rows of a beam see their own past")
-        together = projected_query[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
+        queries = projected_query[..., 0, :].unflatten(0, (-1, past.rows)).transpose(1, 2)  # [r a 1 d] -> [s a r d]
         x = x.view(-1, past.rows, x.shape[-1])
-        context = self.attention.context(together, past.filled(), x, Mask(past.seen()), heads=True)
-        return self.merged(context).view(len(projected_query), 1, -1)
+        context = self.attention.attend_projected(queries, past.contents(), x, Mask(past.visible_slots()), heads=True)
+        return self.merge_heads(context).view(len(projected_query), 1, -1)
 
-    def follows_directly(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
+    def serves_step(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
         """Whether one kernel writes the step's key and value and looks at all of them, where they lie."""
         return (
-            past.direct
+            past.serves_kernel
             and projected_query.dtype == past.keys.dtype
             and type(self.attention) is Attention
             and self.attention.score.fused_form == "bilinear"
@@ -180,9 +182,9 @@ class Heads(Attentive):
         start: Start = 0,
     ) -> Look:
         """The same call with everything in between; weights are [*b heads n m], the context is the output."""
-        projected_query, prepared = self.inputs(x, memory, span, start)
+        projected_query, prepared = self.project_inputs(x, memory, span, start)
         look = self.attention.look_projected(projected_query, prepared, x, span, heads=True)
-        return replace(look, context=self.merged(look.context), how=f"{self.heads} heads · {look.how}")
+        return replace(look, context=self.merge_heads(look.context), how=f"{self.heads} heads · {look.how}")
 
     def backend(
         self,
@@ -192,19 +194,20 @@ class Heads(Attentive):
         start: Start = 0,
     ) -> str:
         """The name of the backend that would serve this call."""
-        projected_query, prepared = self.inputs(x, memory, span, start)
-        return self.attention.served_by(projected_query, prepared, x, span, heads=True)
+        projected_query, prepared = self.project_inputs(x, memory, span, start)
+        return self.attention.backend_projected(projected_query, prepared, x, span, heads=True)
 
     def prepare(self, memory: Float[Tensor, "*b m width"], start: Start = 0, span: Span | None = None) -> Prepared:
         """Keys and values, projected and split into heads, once for all queries to come."""
         check_width("memory", memory, self.memory_size)
-        if self.projection is not None and untouched(self.key) and untouched(self.value):  # their rows are neighbours
+        # Rows of one matrix that lie side by side are one product.
+        if self.projection is not None and is_original(self.key) and is_original(self.value):
             whole, deep = self.projection, self.query_size
             bias = None if whole.bias is None else whole.bias[deep:]
             keys, values = apply_linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
         else:
             keys, values = self.key(memory), self.value(memory)
-        return self.prepared(keys, values, self.table(keys, start, span, keys=True))
+        return self.prepare_projected(keys, values, self.rotary_table(keys, start, span, keys=True))
 
     def cache(
         self,
@@ -215,17 +218,17 @@ class Heads(Attentive):
         device: torch.device | str | None = None,
     ) -> Cache:
         """Room for `size` keys and values a row, filled by `extend`."""
-        rows, size = positive(rows=rows, size=size)
+        rows, size = check_positive(rows=rows, size=size)
         keys = (rows, self.heads, size, self.attention.score.projected_size(self.width))
         cache = empty_cache(self, keys, (rows, self.heads, size, self.value_size // self.heads), dtype, device)
-        return cache if cache.keys.device.type == "cpu" else BeamIndexCache.of(cache)
+        return cache if cache.keys.device.type == "cpu" else BeamIndexCache.from_cache(cache)
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
         """Whether a training forward draws keys at random."""
         return self.attention.draws
 
-    def inputs(
+    def project_inputs(
         self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start
     ) -> tuple[Tensor, Prepared]:
         """Projected queries with a head axis, and prepared keys."""
@@ -235,55 +238,57 @@ class Heads(Attentive):
             memory.check_owner(self, "memory")
             check_alike(x=x, memory=memory.keys)
             query = self.query(x)
-            return self.project_query(query, self.table(query, start, span)), own_past(memory)
+            return self.project_query(query, self.rotary_table(query, start, span)), unshare_past(memory)
         if memory is None or memory is x:
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
-            if self.projection is not None and all(map(untouched, (self.query, self.key, self.value))):
+            if self.projection is not None and all(map(is_original, (self.query, self.key, self.value))):
                 deep, wide = self.query_size, self.value_size
                 query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
-            table = self.table(query, start, span)
-            return self.project_query(query, table), self.prepared(keys, values, table)
+            table = self.rotary_table(query, start, span)
+            return self.project_query(query, table), self.prepare_projected(keys, values, table)
         check_width("memory", memory, self.memory_size)
         check_alike(x=x, memory=memory)
         if memory.shape[-2] == 0:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
         query = self.query(x)
-        return self.project_query(query, self.table(query, start, span)), self.prepare(memory, 0, span)
+        return self.project_query(query, self.rotary_table(query, start, span)), self.prepare(memory, 0, span)
 
-    def table(self, x: Tensor, start: Start, span: Span | None, keys: bool = False) -> tuple[Tensor, Tensor] | None:
+    def rotary_table(
+        self, x: Tensor, start: Start, span: Span | None, keys: bool = False
+    ) -> tuple[Tensor, Tensor] | None:
         """What queries or keys are turned by, where positions are rotary."""
         if self.rotary is None:
             return None
-        index = places(x.shape[-2], x.device, start, span, keys)
+        index = position_index(x.shape[-2], x.device, start, span, keys)
         return self.rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
 
     def project_query(self, query: Tensor, table: tuple[Tensor, Tensor] | None) -> Tensor:
         """[*b n D_Q] -> [*b a n d], turned where positions are rotary."""
         query = split_heads(query, self.heads)
         if self.rotary is not None and table is not None:
-            query = self.rotary.turn(query, table)
+            query = self.rotary.rotate(query, table)
         return self.attention.score.ask(query)
 
-    def prepared(self, keys: Tensor, values: Tensor, table: tuple[Tensor, Tensor] | None) -> Prepared:
+    def prepare_projected(self, keys: Tensor, values: Tensor, table: tuple[Tensor, Tensor] | None) -> Prepared:
         """[*b m D] -> [*b a m d], turned where positions are rotary."""
         keys, values = split_heads(keys, self.heads), split_heads(values, self.heads)
         if self.rotary is not None and table is not None:
-            keys = self.rotary.turn(keys, table)
+            keys = self.rotary.rotate(keys, table)
         return Prepared(self.attention.score.project(keys), values, self)
 
-    def merged(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
+    def merge_heads(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
         """Heads side by side, through W^O where there is one."""
-        together = context.transpose(-3, -2).flatten(-2)
-        return together if self.output is None else self.output(together)
+        side_by_side = context.transpose(-3, -2).flatten(-2)
+        return side_by_side if self.output is None else self.output(side_by_side)
 
     def extra_repr(self) -> str:
         return f"{self.size}, heads={self.heads}, query_size={self.query_size}, value_size={self.value_size}"
 
 
-class Part(nn.Module):
+class ProjectionRows(nn.Module):
     """Some rows of a projection that q, k and v share: a module of its own, so that it can be hooked."""
 
     def __init__(self, heads: "Heads", first: int, last: int):
@@ -302,7 +307,7 @@ class Part(nn.Module):
         return f"rows {self.first} … {self.last}"
 
 
-class Sliced(nn.Module):
+class SlicedProjection(nn.Module):
     """A projection a head, each of its own slice of the input."""
 
     def __init__(self, size: int, out: int, heads: int, bias: bool):
@@ -327,61 +332,63 @@ class PerHead(Score, delegates=True):
         for score in scores:
             if not isinstance(score, Score):
                 raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected one of Score")
-        if len({kind_of(score) for score in scores}) > 1:
+        if len({score_kind(score) for score in scores}) > 1:
             raise ArgumentError(
                 "score: a factory of scores that differ in kind given, expected the same kind for all heads"
             )
         self.scores = nn.ModuleList(scores)
 
     @property
-    def each(self) -> list[Score]:
+    def head_scores(self) -> list[Score]:
         """The heads' scores."""
         return cast(list[Score], list(self.scores))
 
     @property
-    def one(self) -> Score:
+    def first_score(self) -> Score:
         """The first head's score; all have its form."""
-        return self.each[0]
+        return self.head_scores[0]
 
     @property
     def fused_form(self) -> str:
         """The form of each head's score."""
-        return self.one.fused_form
+        return self.first_score.fused_form
 
     def ask(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
-        return torch.stack([score.ask(q) for score, q in zip(self.each, query.unbind(-3), strict=True)], dim=-3)
+        return torch.stack([score.ask(q) for score, q in zip(self.head_scores, query.unbind(-3), strict=True)], dim=-3)
 
     def project(self, keys: Float[Tensor, "*b a m d"]) -> Float[Tensor, "*b a m p"]:
-        return torch.stack([score.project(k) for score, k in zip(self.each, keys.unbind(-3), strict=True)], dim=-3)
+        return torch.stack(
+            [score.project(k) for score, k in zip(self.head_scores, keys.unbind(-3), strict=True)], dim=-3
+        )
 
     def compare(
         self, projected_query: Float[Tensor, "*bq n p"], projected_keys: Float[Tensor, "*bk m _"], first: int = 0
     ) -> Float[Tensor, "*b n m"]:
-        pairs = zip(self.each, projected_query.unbind(-3), projected_keys.unbind(-3), strict=True)
+        pairs = zip(self.head_scores, projected_query.unbind(-3), projected_keys.unbind(-3), strict=True)
         return torch.stack([compare_from(score, q, k, first) for score, q, k in pairs], dim=-3)
 
     def check(self, query_width: int, key_width: int | None) -> None:
-        for score in self.each:
+        for score in self.head_scores:
             score.check(query_width, key_width)
 
     def scale(self, width: int) -> float:
-        return self.one.scale(width)
+        return self.first_score.scale(width)
 
     def projected_size(self, key_size: int) -> int:
-        return self.one.projected_size(key_size)
+        return self.first_score.projected_size(key_size)
 
     @property
     def vector(self) -> Tensor | None:
-        vectors = [score.vector for score in self.each if score.vector is not None]
+        vectors = [score.vector for score in self.head_scores if score.vector is not None]
         return torch.stack(vectors) if vectors else None
 
 
-def kind_of(score: Score) -> tuple[str, float]:
+def score_kind(score: Score) -> tuple[str, float]:
     """The form of a score, and its scale where a kernel would be told it."""
     return score.fused_form, score.scale(64) if score.fused_form == "bilinear" else 1.0
 
 
-def together(scores: list[Score]) -> Score:
+def join_scores(scores: list[Score]) -> Score:
     """The heads' scores as one; dot products have no parameters, and one of them serves all heads."""
     dots = [score for score in scores if type(score) is Dot and score.fused_form == "bilinear"]
     if len(dots) == len(scores) and len({dot.scaled for dot in dots}) == 1:
@@ -389,7 +396,7 @@ def together(scores: list[Score]) -> Score:
     return PerHead(scores)
 
 
-def linear(size: int, out: int, bias: bool) -> nn.Linear:
+def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
     """A projection with the starting values that Transformers are trained from."""
     module = Linear(size, out, bias=bias)
     nn.init.xavier_uniform_(module.weight)
@@ -403,15 +410,15 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
 
 
-def own_past(memory: Prepared) -> Prepared:
+def unshare_past(memory: Prepared) -> Prepared:
     """What a row looks at, in the row itself."""
-    return memory.filled() if isinstance(memory, BeamIndexCache) else memory
+    return memory.contents() if isinstance(memory, BeamIndexCache) else memory
 
 
-def untouched(part: nn.Module) -> bool:
+def is_original(part: nn.Module) -> bool:
     """Whether this is still the part that was made here (not one put in its place), and no one listens to it."""
     hooks = part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks
-    return isinstance(part, Part) and not any(len(kind) > 0 for kind in hooks)
+    return isinstance(part, ProjectionRows) and not any(len(kind) > 0 for kind in hooks)
 
 
 def check_width(name: str, x: Tensor, size: int) -> None:

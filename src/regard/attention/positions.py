@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.checks import check_start, positive
+from regard.attention.checks import check_positive, check_start
 from regard.attention.span import Span, Start, split_packed
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.span_limits import positions as count
@@ -29,20 +29,20 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, size: int, join: Join = "add"):
         super().__init__()
-        self.size = positive(size=size)[0]
+        self.size = check_positive(size=size)[0]
         self.join = check_join(join)
 
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n e"]:
         """x with its positions."""
-        index = places(x.shape[-2], x.device, start, span)
+        index = position_index(x.shape[-2], x.device, start, span)
         packed, _ = split_packed(span)
         if packed is None or not isinstance(start, int) or x.shape[-2] <= start + packed.longest:
-            return joined(x, sinusoids(index, self.size), self.join)
+            return join_encoding(x, sinusoids(index, self.size), self.join)
         # Sequences end to end have the same few positions over and over.
         table = sinusoids(torch.arange(start + packed.longest, device=x.device), self.size)
-        return joined(x, table.to(x.dtype)[index], self.join)
+        return join_encoding(x, table.to(x.dtype)[index], self.join)
 
     def extra_repr(self) -> str:
         return f"{self.size}, join={self.join!r}"
@@ -56,7 +56,7 @@ class Embedded(nn.Module):
 
     def __init__(self, size: int, length: int, join: Join = "add"):
         super().__init__()
-        self.size, self.length = positive(size=size, length=length)
+        self.size, self.length = check_positive(size=size, length=length)
         self.join = check_join(join)
         self.vectors = nn.Parameter(torch.randn(length, size) * 0.02)
 
@@ -64,12 +64,12 @@ class Embedded(nn.Module):
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n e"]:
         """x with its positions."""
-        index = places(x.shape[-2], x.device, start, span)
+        index = position_index(x.shape[-2], x.device, start, span)
         if index.device.type == "cpu" and index.numel() and not torch.compiler.is_compiling():
             for position in (int(index.min()), int(index.max())):
                 if not 0 <= position < self.length:
                     raise ShapeError(f"x: position {position} given, Embedded has positions 0 … {self.length - 1}")
-        return joined(x, self.vectors[index], self.join)
+        return join_encoding(x, self.vectors[index], self.join)
 
     def extra_repr(self) -> str:
         return f"{self.size}, {self.length}, join={self.join!r}"
@@ -84,7 +84,7 @@ class Rotary(nn.Module):
 
     def __init__(self, size: int):
         super().__init__()
-        self.size = positive(size=size)[0]
+        self.size = check_positive(size=size)[0]
         if size % 2:
             raise ArgumentError(f"size: {size} given, Rotary expects an even number, since it turns pairs")
 
@@ -92,14 +92,14 @@ class Rotary(nn.Module):
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n d"]:
         """x, turned."""
-        return self.turn(x, self.table(places(x.shape[-2], x.device, start, span), x.dtype))
+        return self.rotate(x, self.table(position_index(x.shape[-2], x.device, start, span), x.dtype))
 
     def table(self, index: Int[Tensor, "*i n"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Sine and cosine of every pair's angle at these positions; queries and keys of one sequence share it."""
         angle = angles(index, self.size, torch.promote_types(dtype, torch.float32))
         return angle.sin().to(dtype), angle.cos().to(dtype)
 
-    def turn(self, x: Float[Tensor, "*b n d"], table: tuple[Tensor, Tensor]) -> Float[Tensor, "*b n d"]:
+    def rotate(self, x: Float[Tensor, "*b n d"], table: tuple[Tensor, Tensor]) -> Float[Tensor, "*b n d"]:
         """x, turned by the angles of a table."""
         if x.shape[-1] != self.size:
             raise ShapeError(f"x: width {x.shape[-1]} given, Rotary expects {self.size}")
@@ -119,7 +119,7 @@ class Sinusoidal2D(nn.Module):
 
     def __init__(self, size: int, join: Join = "add"):
         super().__init__()
-        self.size = positive(size=size)[0]
+        self.size = check_positive(size=size)[0]
         if size % 2:
             raise ArgumentError(f"size: {size} given, Sinusoidal2D expects an even number: half rows, half columns")
         self.join = check_join(join)
@@ -133,13 +133,13 @@ class Sinusoidal2D(nn.Module):
         row = sinusoids(torch.arange(height, device=x.device), half)[:, None].expand(-1, width, -1)
         column = sinusoids(torch.arange(width, device=x.device), half)[None].expand(height, -1, -1)
         table = torch.cat((row, column), dim=-1)
-        return joined(x.movedim(-3, -1), table, self.join).movedim(-1, -3)
+        return join_encoding(x.movedim(-3, -1), table, self.join).movedim(-1, -3)
 
     def extra_repr(self) -> str:
         return f"{self.size}, join={self.join!r}"
 
 
-def places(n: int, device: torch.device, start: Start, span: Span | None, keys: bool = False) -> Tensor:
+def position_index(n: int, device: torch.device, start: Start, span: Span | None, keys: bool = False) -> Tensor:
     """The position of every element: [n], or [*b n] where rows start apart, or within each packed sequence."""
     packed, _ = split_packed(span)
     if isinstance(check_start(start), Tensor):
@@ -165,7 +165,7 @@ def sinusoids(index: Tensor, size: int) -> Tensor:
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)[..., :size]
 
 
-def joined(x: Tensor, encoding: Tensor, join: str) -> Tensor:
+def join_encoding(x: Tensor, encoding: Tensor, join: str) -> Tensor:
     """Added, or side by side."""
     if join == "concatenate":
         return torch.cat((x, encoding.to(x.dtype).expand(*x.shape[:-1], -1)), dim=-1)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.checks import positive
+from regard.attention.checks import check_positive
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import cpu, reference
 from regard.kernels.dot import reference as dot
@@ -144,7 +144,7 @@ class General(Score):
 
     def __init__(self, query_size: int, key_size: int):
         super().__init__()
-        self.query_size, self.key_size = positive(query_size=query_size, key_size=key_size)
+        self.query_size, self.key_size = check_positive(query_size=query_size, key_size=key_size)
         self.weight = nn.Parameter(torch.empty(query_size, key_size))
         nn.init.xavier_uniform_(self.weight)
 
@@ -170,7 +170,9 @@ class Additive(Score):
 
     def __init__(self, query_size: int, key_size: int, hidden: int):
         super().__init__()
-        self.query_size, self.key_size, self.hidden = positive(query_size=query_size, key_size=key_size, hidden=hidden)
+        self.query_size, self.key_size, self.hidden = check_positive(
+            query_size=query_size, key_size=key_size, hidden=hidden
+        )
         self.query = Linear(query_size, hidden, bias=False)
         self.key = Linear(key_size, hidden)
         self.v = nn.Parameter(torch.empty(hidden).uniform_(-1, 1) / math.sqrt(hidden))
@@ -229,12 +231,12 @@ class Cosine(Score):
     def ask(self, query: Float[Tensor, "*b n dq"]) -> Float[Tensor, "*b n dk"]:
         """β q / |q|; where β is not the query's own, √β of it."""
         if self.sharpness == "query":
-            return unit(query[..., :-1]) * F.softplus(query[..., -1:])
-        return unit(query, self.root())
+            return unit_vectors(query[..., :-1]) * F.softplus(query[..., -1:])
+        return unit_vectors(query, self.root())
 
     def project(self, keys: Float[Tensor, "*b m dk"]) -> Float[Tensor, "*b m dk"]:
         """k / |k|, times the other √β: neither leaves the range of float16 where β does."""
-        return unit(keys) if self.sharpness == "query" else unit(keys, self.root())
+        return unit_vectors(keys) if self.sharpness == "query" else unit_vectors(keys, self.root())
 
     def root(self) -> Tensor | float:
         """√β."""
@@ -265,7 +267,7 @@ class Location(Score):
 
     def __init__(self, query_size: int, length: int):
         super().__init__()
-        self.query_size, self.length = positive(query_size=query_size, length=length)
+        self.query_size, self.length = check_positive(query_size=query_size, length=length)
         self.weight = nn.Parameter(torch.empty(length, query_size))
         nn.init.xavier_uniform_(self.weight)
 
@@ -302,7 +304,7 @@ def check_location(score: Score, limits: SpanLimits) -> None:
         raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 
 
-def unit(vectors: Tensor, size: Tensor | float = 1.0) -> Tensor:
+def unit_vectors(vectors: Tensor, size: Tensor | float = 1.0) -> Tensor:
     """Vectors of length one, times a size; a zero vector stays zero, with a finite gradient."""
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)

@@ -17,7 +17,7 @@ from regard.errors import ShapeError
 
 __all__ = ["SharedBeamCache"]
 
-WIDE = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
+MOST_ROWS = 8  # rows: each looks at the slots of all, so that many of them are better off with copies of their own
 
 
 @dataclass(eq=False)
@@ -26,13 +26,13 @@ class SharedBeamCache(Cache):
 
     rows: int = 1
     used: int = 0
-    line: Bool[Tensor, "s r slots"] | None = None
+    lineage: Bool[Tensor, "s r slots"] | None = None
 
     @classmethod
-    def of(cls, cache: Cache, rows: int) -> "SharedBeamCache | None":
+    def from_cache(cls, cache: Cache, rows: int) -> "SharedBeamCache | None":
         """`rows` hypotheses a sentence with the past of its only one; None where pasts are not equally long."""
-        known = cache.known()
-        if cache.spare is None or known is None or known[0] != known[1] or cache.alone or rows > WIDE:
+        known = cache.length_range()
+        if cache.spare is None or known is None or known[0] != known[1] or cache.private_rows or rows > MOST_ROWS:
             return None
         assert cache.length is not None
         size, used, count = cache.keys.shape[-2], known[0], len(cache.length)
@@ -42,15 +42,15 @@ class SharedBeamCache(Cache):
             wide = buffer.new_zeros(*buffer.shape[:-2], slots, buffer.shape[-1])
             wide[..., :used, :] = buffer[..., :used, :]
             buffers.append(wide)
-        line = torch.zeros(count, rows, slots, dtype=torch.bool)
-        line[..., :used] = True
+        lineage = torch.zeros(count, rows, slots, dtype=torch.bool)
+        lineage[..., :used] = True
         length = cache.length.repeat_interleave(rows)
-        return cls(buffers[0], buffers[1], cache.owner, length, rows=rows, used=used, line=line)
+        return cls(buffers[0], buffers[1], cache.owner, length, rows=rows, used=used, lineage=lineage)
 
     def extend(self, new: Prepared) -> None:
         """The next key and value of every row."""
         new.check_owner(self.owner)
-        assert self.line is not None
+        assert self.lineage is not None
         assert self.length is not None
         if new.keys.shape[-2] != 1:
             raise ShapeError(f"keys: {list(new.keys.shape)} given, expected one a row for a beam")
@@ -59,21 +59,21 @@ class SharedBeamCache(Cache):
         place = slice(self.used, self.used + self.rows)
         for buffer, given in ((self.keys, new.keys), (self.values, new.values)):
             buffer[..., place, :] = given[..., 0, :].unflatten(0, (-1, self.rows)).movedim(1, -2)
-        self.line[..., place] = torch.eye(self.rows, dtype=torch.bool)
+        self.lineage[..., place] = torch.eye(self.rows, dtype=torch.bool)
         self.used += self.rows
         self.length += 1
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i descends from what row rows[i] did."""
-        assert self.line is not None
+        assert self.lineage is not None
         assert self.length is not None
-        used = self.line[..., : self.used]
+        used = self.lineage[..., : self.used]
         used.copy_(used.flatten(0, 1)[rows].view_as(used))
         self.length.copy_(self.length[rows])
 
     def take(self, rows: Int[Tensor, " r"]) -> "SharedBeamCache":
         """These rows alone: all that belong to some sentences."""
-        assert self.line is not None
+        assert self.lineage is not None
         assert self.length is not None
         sentences = rows[:: self.rows] // self.rows
         return SharedBeamCache(
@@ -83,14 +83,14 @@ class SharedBeamCache(Cache):
             self.length[rows],
             rows=self.rows,
             used=self.used,
-            line=self.line[sentences],
+            lineage=self.lineage[sentences],
         )
 
-    def filled(self) -> Prepared:
+    def contents(self) -> Prepared:
         """What is in it, of all rows together."""
         return Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
 
-    def seen(self) -> Bool[Tensor, "s r slots"]:
+    def visible_slots(self) -> Bool[Tensor, "s r slots"]:
         """The slots that each row descends from."""
-        assert self.line is not None
-        return self.line[..., : self.used]
+        assert self.lineage is not None
+        return self.lineage[..., : self.used]

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.checks import check_offsets, check_radius, check_start, positive
+from regard.attention.checks import check_offsets, check_positive, check_radius, check_start
 from regard.attention.joined_span import Joined, Span, check_device, is_plain, join, parts_of, per_row
 from regard.errors import ArgumentError, DtypeError, ShapeError
 from regard.kernels.span_limits import Layout, SpanLimits, Window
@@ -70,7 +70,7 @@ class Causal(Span):
         return limits.with_causal(per_row("start", self.start, limits))
 
     def __repr__(self) -> str:
-        return f"Causal({describe(self.start)})"
+        return f"Causal({describe_start(self.start)})"
 
 
 class Monotonic(Span):
@@ -87,7 +87,7 @@ class Monotonic(Span):
         return limits.with_window(Window(self.radius, start=per_row("start", self.start, limits)))
 
     def __repr__(self) -> str:
-        return f"Monotonic({self.radius}, {describe(self.start)})"
+        return f"Monotonic({self.radius}, {describe_start(self.start)})"
 
 
 class Predictive(nn.Module, Span):
@@ -102,7 +102,7 @@ class Predictive(nn.Module, Span):
 
     def __init__(self, query_size: int, radius: int):
         super().__init__()
-        self.query_size = positive(query_size=query_size)[0]
+        self.query_size = check_positive(query_size=query_size)[0]
         self.radius = check_radius(radius, 1)
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.v = nn.Parameter(torch.empty(query_size).uniform_(-1, 1) / math.sqrt(query_size))
@@ -160,18 +160,18 @@ class Alibi(Span):
     """
 
     def __init__(self, heads: int, start: Start = 0):
-        self.heads = positive(heads=heads)[0]
+        self.heads = check_positive(heads=heads)[0]
         self.start = check_start(start)
-        self.slopes = slopes(heads)
+        self.slopes = alibi_slopes(heads)
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         # Made where they are used: a copy from the host would be waited for.
-        there = self.slopes if limits.device.type == "cpu" else slopes(self.heads, limits.device)
+        there = self.slopes if limits.device.type == "cpu" else alibi_slopes(self.heads, limits.device)
         wide = there.to(torch.promote_types(torch.float32, query.dtype))
         return limits.with_slopes(wide, per_row("start", self.start, limits))
 
     def __repr__(self) -> str:
-        return f"Alibi({self.heads}, {describe(self.start)})"
+        return f"Alibi({self.heads}, {describe_start(self.start)})"
 
 
 class Packed(Span):
@@ -202,9 +202,9 @@ class Packed(Span):
         sizes: tuple[int, int] | None = None,
         key_sizes: tuple[int, int] | None = None,
     ):
-        self.offsets, queries = known("offsets", offsets, sizes)
+        self.offsets, queries = read_offsets("offsets", offsets, sizes)
         self.key_offsets, keys = (
-            (self.offsets, queries) if key_offsets is None else known("key_offsets", key_offsets, key_sizes)
+            (self.offsets, queries) if key_offsets is None else read_offsets("key_offsets", key_offsets, key_sizes)
         )
         if len(self.key_offsets) != len(self.offsets):
             raise ShapeError(
@@ -230,7 +230,7 @@ class Packed(Span):
     def queries(self) -> tuple[Tensor, Tensor]:
         """Sequence and position of every query, each [ΣN]."""
         if self._queries is None:
-            self._queries = places(self.offsets, self.total)
+            self._queries = token_positions(self.offsets, self.total)
         return self._queries
 
     @property
@@ -239,7 +239,7 @@ class Packed(Span):
         if self.key_offsets is self.offsets:
             return self.queries
         if self._keys is None:
-            self._keys = places(self.key_offsets, self.total_keys)
+            self._keys = token_positions(self.key_offsets, self.total_keys)
         return self._keys
 
     def to(self, device: torch.device) -> "Packed":
@@ -261,11 +261,11 @@ class Packed(Span):
 
     def pad_queries(self, x: Tensor, heads: bool = False) -> Tensor:
         """[ΣN d] -> [s N d], or with heads [a ΣN d] -> [s a N d]. What fills the gaps is real but never used."""
-        return padded(x, self.offsets, self.longest, heads)
+        return pad_rows(x, self.offsets, self.longest, heads)
 
     def pad_keys(self, x: Tensor, heads: bool = False) -> Tensor:
         """The same for keys and values."""
-        return padded(x, self.key_offsets, self.longest_key, heads)
+        return pad_rows(x, self.key_offsets, self.longest_key, heads)
 
     def unpad(self, x: Tensor, heads: bool = False) -> Tensor:
         """[s N d] -> [ΣN d], or [s a N d] -> [a ΣN d]."""
@@ -281,7 +281,7 @@ class Packed(Span):
 
     def padded_span(self, rest: Sequence[Span]) -> Span:
         """The other spans, for padded tensors: keys beyond each sequence are not there, and a mask is cut up."""
-        index = within(self.offsets, self.longest), within(self.key_offsets, self.longest_key)
+        index = padded_index(self.offsets, self.longest), padded_index(self.key_offsets, self.longest_key)
         cut: list[Span] = []
         for part in rest:
             if isinstance(part, Lengths):
@@ -302,41 +302,43 @@ class Packed(Span):
         return f"Packed({len(self.offsets) - 1} sequences)"
 
 
-def known(name: str, offsets: Tensor | Sequence[int], sizes: tuple[int, int] | None) -> tuple[Tensor, tuple[int, int]]:
+def read_offsets(
+    name: str, offsets: Tensor | Sequence[int], sizes: tuple[int, int] | None
+) -> tuple[Tensor, tuple[int, int]]:
     """The offsets as a tensor, the number of tokens and the longest sequence's, read only where they are not given."""
     return (offsets, sizes) if sizes is not None and isinstance(offsets, Tensor) else check_offsets(name, offsets)
 
 
-def padded(x: Tensor, offsets: Tensor, longest: int, heads: bool) -> Tensor:
+def pad_rows(x: Tensor, offsets: Tensor, longest: int, heads: bool) -> Tensor:
     """Rows of a packed tensor, a sequence each."""
-    cut = x[..., within(offsets, longest), :]  # [(a) s N d]
+    cut = x[..., padded_index(offsets, longest), :]  # [(a) s N d]
     return cut.transpose(0, 1) if heads else cut
 
 
-def within(offsets: Tensor, longest: int) -> Tensor:
+def padded_index(offsets: Tensor, longest: int) -> Tensor:
     """The packed index of position i of sequence s, [s longest]; gaps point at some token that exists."""
     index = offsets[:-1, None] + torch.arange(longest, device=offsets.device)
     return index.clamp(max=offsets[-1] - 1).clamp(min=0)
 
 
-def places(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
+def token_positions(offsets: Tensor, total: int) -> tuple[Tensor, Tensor]:
     """Sequence and position of every token."""
     token = torch.arange(total, device=offsets.device, dtype=offsets.dtype)
     row = torch.searchsorted(offsets[1:].contiguous(), token, right=True)
     return row, token - offsets[row]
 
 
-def slopes(heads: int, device: torch.device | None = None) -> Float[Tensor, " heads"]:
+def alibi_slopes(heads: int, device: torch.device | None = None) -> Float[Tensor, " heads"]:
     """ALiBi's slopes."""
     if device is not None and device.type == "mps":  # which has no float64
-        return slopes(heads).to(device, torch.float32)
+        return alibi_slopes(heads).to(device, torch.float32)
     power = 1 << (heads.bit_length() - 1)
     first = torch.arange(1, power + 1, dtype=torch.float64, device=device) * (-8 / power)
     between = (2 * torch.arange(heads - power, dtype=torch.float64, device=device) + 1) * (-4 / power)
     return torch.exp2(torch.cat([first, between]))
 
 
-def describe(start: Start) -> str:
+def describe_start(start: Start) -> str:
     return repr(start) if isinstance(start, int) else f"of {list(start.shape)}"
 
 

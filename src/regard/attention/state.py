@@ -70,9 +70,9 @@ class State:
 
     def take(self, rows: Int[Tensor, " s"]) -> "State":
         """A new state of these sentences alone, with all their rows."""
-        sentence = {name: taken(part, rows) for name, part in self.sentence.items()}
+        sentence = {name: take_rows(part, rows) for name, part in self.sentence.items()}
         index = self.rows_of(rows)
-        return State(sentence, {name: taken(part, index) for name, part in self.row.items()}, self.rows)
+        return State(sentence, {name: take_rows(part, index) for name, part in self.row.items()}, self.rows)
 
     def spread(self, rows: int) -> "State":
         """The state of `rows` hypotheses a sentence, all of them what its only one was."""
@@ -83,7 +83,7 @@ class State:
             if isinstance(part, Cache):
                 row[name] = spread_cache(part, rows)
             else:
-                row[name] = taken(part, torch.arange(len(part), device=part.device).repeat_interleave(rows))
+                row[name] = take_rows(part, torch.arange(len(part), device=part.device).repeat_interleave(rows))
         return State(self.sentence, row, rows)
 
     def rows_of(self, sentences: Int[Tensor, " s"] | slice) -> Any:
@@ -94,7 +94,7 @@ class State:
             return slice(sentences.start * self.rows, sentences.stop * self.rows)
         return (sentences[:, None] * self.rows + torch.arange(self.rows, device=sentences.device)).flatten()
 
-    def together(self, x: Float[Tensor, "r n d"]) -> Float[Tensor, "s m d"]:
+    def group_rows(self, x: Float[Tensor, "r n d"]) -> Float[Tensor, "s m d"]:
         """The queries of a sentence's rows side by side, as they look at what the sentence has: [s, rows · n, d]."""
         return x.reshape(-1, self.rows * x.shape[-2], x.shape[-1])
 
@@ -107,7 +107,7 @@ class State:
 def spread_cache(cache: Cache, rows: int) -> Cache:
     """`rows` rows for each one; on a CPU they share their past, unless somebody watches the attention."""
     assert cache.length is not None
-    shared = None if has_forward_hooks(cache.owner) else SharedBeamCache.of(cache, rows)
+    shared = None if has_forward_hooks(cache.owner) else SharedBeamCache.from_cache(cache, rows)
     return shared or cache.take(torch.arange(len(cache.length), device=cache.length.device).repeat_interleave(rows))
 
 
@@ -118,7 +118,7 @@ def buffers(part: Tensor | Prepared) -> list[Tensor]:
     return [part.keys, part.values] if part.length is None else [part.keys, part.values, part.length]
 
 
-def taken(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
+def take_rows(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
     """These rows of a part, in tensors of their own."""
     if isinstance(part, Tensor):
         return part[rows]

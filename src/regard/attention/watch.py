@@ -32,7 +32,7 @@ class CallRecord:
     versions: list[tuple[Tensor, int]]
     training: list[bool]  # of the module and everything in it
     autocast: tuple[str, torch.dtype, bool]
-    random: tuple[Tensor, Tensor | None] | None
+    rng_state: tuple[Tensor, Tensor | None] | None
 
 
 class Looks(Mapping[str, Look]):
@@ -40,38 +40,38 @@ class Looks(Mapping[str, Look]):
 
     def __init__(self, modules: dict[str, Attentive]):
         self.modules = modules
-        self.seen: dict[str, list[CallRecord]] = {}
-        self.done: dict[str, Look] = {}
+        self.calls: dict[str, list[CallRecord]] = {}
+        self.computed: dict[str, Look] = {}
 
     def __getitem__(self, name: str) -> Look:
-        if name not in self.seen:
+        if name not in self.calls:
             known = ", ".join(self.modules) or "none: the model has no attention"
             why = "was not called while watched" if name in self.modules else "is not an attention of this model"
             raise WatchError(f"looks[{name!r}]: {name!r} {why}; its attentions are {known}")
-        if name not in self.done:
-            looks = [again(name, self.modules[name], seen) for seen in self.seen[name]]
+        if name not in self.computed:
+            looks = [replay_look(name, self.modules[name], record) for record in self.calls[name]]
             try:
-                self.done[name] = concatenate(looks)
+                self.computed[name] = concatenate(looks)
             except RuntimeError as error:
                 shapes = sorted({str(list(look.weights.shape)) for look in looks})
                 raise WatchError(
                     f"looks[{name!r}]: {len(looks)} calls with weights of {' and '.join(shapes)} cannot be joined "
                     "along the queries; watch them one at a time"
                 ) from error
-        return self.done[name]
+        return self.computed[name]
 
     def get(self, name: str, default: Any = None) -> Any:
         """The look, or the default where there is none of that name."""
-        return self[name] if name in self.seen else default
+        return self[name] if name in self.calls else default
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.seen)
+        return iter(self.calls)
 
     def __len__(self) -> int:
-        return len(self.seen)
+        return len(self.calls)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.seen
+        return name in self.calls
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
     reported: `Heads`, not the attention inside it. With `only` these alone are watched, and the others stay on their
     fast path, where a model has one for attentions that nobody looks at.
     """
-    modules = outermost(model.module if isinstance(model, nn.DataParallel | DistributedDataParallel) else model)
+    modules = find_outermost(model.module if isinstance(model, nn.DataParallel | DistributedDataParallel) else model)
     if only is not None:
         for name in only:
             if name not in modules:
@@ -96,7 +96,7 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
     looks = Looks(modules)
     handles = []
     for name, module in modules.items():
-        note, keep = noter(name, looks)
+        note, keep = make_hooks(name, looks)
         handles.append(module.register_forward_pre_hook(note, with_kwargs=True))
         handles.append(module.register_forward_hook(keep))
     try:
@@ -108,7 +108,7 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
             handle.remove()
 
 
-def outermost(model: nn.Module) -> dict[str, Attentive]:
+def find_outermost(model: nn.Module) -> dict[str, Attentive]:
     """Every attention that is not part of another, by the name it has in the plain model."""
     found: dict[str, Attentive] = {}
     inner: set[nn.Module] = set()
@@ -120,9 +120,9 @@ def outermost(model: nn.Module) -> dict[str, Attentive]:
     return found
 
 
-def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
+def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
     """Two hooks: one notes a call before it happens, one keeps the note of a call that came to its end."""
-    begun: list[CallRecord] = []
+    pending: list[CallRecord] = []
 
     def note(module: Attentive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
@@ -132,30 +132,30 @@ def noter(name: str, looks: Looks):  # type: ignore[no-untyped-def]
         # Beside a span that counts all of a cache's keys, all of them are kept; otherwise only those that are filled.
         spans = [value for value in (*args, *kwargs.values()) if isinstance(value, Span)]
         whole = any(not isinstance(part, Causal) for span in spans for part in parts_of(span))
-        args = tuple(frozen(value, whole) for value in args)
-        kwargs = {key: frozen(value, whole) for key, value in kwargs.items()}
+        args = tuple(freeze_cache(value, whole) for value in args)
+        kwargs = {key: freeze_cache(value, whole) for key, value in kwargs.items()}
         tensors = [*tensors_in([*args, *kwargs.values(), getattr(module, "span", None)]), *module.parameters()]
-        kind = tensors[0].device.type if tensors else "cpu"
-        begun.append(
+        device_type = tensors[0].device.type if tensors else "cpu"
+        pending.append(
             CallRecord(
                 args,
                 kwargs,
                 # An inference tensor has no version: that it was overwritten cannot be noticed.
                 [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()],
                 [part.training for part in module.modules()],
-                (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)),
-                random_state(kind) if module.draws else None,
+                (device_type, torch.get_autocast_dtype(device_type), torch.is_autocast_enabled(device_type)),
+                random_state(device_type) if module.draws else None,
             )
         )
 
     def keep(module: Attentive, args: tuple[Any, ...], output: Any) -> None:
-        looks.seen.setdefault(name, []).append(begun.pop())
-        looks.done.pop(name, None)
+        looks.calls.setdefault(name, []).append(pending.pop())
+        looks.computed.pop(name, None)
 
     return note, keep
 
 
-def frozen(value: Any, whole: bool) -> Any:
+def freeze_cache(value: Any, whole: bool) -> Any:
     """A cache goes on filling after the call: what it held then is kept as a copy."""
     if isinstance(value, Prepared) and value.length is not None:
         most = value.keys.shape[-2] if whole else max(1, int(value.length.max()))
@@ -165,30 +165,30 @@ def frozen(value: Any, whole: bool) -> Any:
     return value
 
 
-def again(name: str, module: Attentive, seen: CallRecord) -> Look:
+def replay_look(name: str, module: Attentive, record: CallRecord) -> Look:
     """The look of a noted call."""
-    for tensor, version in seen.versions:
+    for tensor, version in record.versions:
         if tensor._version != version:
             raise WatchError(
                 f"{name}: an input or a parameter of shape {list(tensor.shape)} was overwritten since the call; "
                 "ask for the look before it is changed in place, or change a clone"
             )
-    kind, dtype, enabled = seen.autocast
-    devices = [torch.cuda.current_device()] if seen.random is not None and seen.random[1] is not None else []
+    device_type, dtype, enabled = record.autocast
+    devices = [torch.cuda.current_device()] if record.rng_state is not None and record.rng_state[1] is not None else []
     with (
-        torch.autocast(kind, dtype=dtype, enabled=enabled),
-        torch.random.fork_rng(devices=devices, enabled=seen.random is not None),
-        in_mode(module, seen.training),
+        torch.autocast(device_type, dtype=dtype, enabled=enabled),
+        torch.random.fork_rng(devices=devices, enabled=record.rng_state is not None),
+        training_modes(module, record.training),
     ):
-        if seen.random is not None:
-            torch.set_rng_state(seen.random[0])
-            if seen.random[1] is not None:
-                torch.cuda.set_rng_state(seen.random[1])
-        return module.look(*seen.args, **seen.kwargs)
+        if record.rng_state is not None:
+            torch.set_rng_state(record.rng_state[0])
+            if record.rng_state[1] is not None:
+                torch.cuda.set_rng_state(record.rng_state[1])
+        return module.look(*record.args, **record.kwargs)
 
 
 @contextmanager
-def in_mode(module: nn.Module, training: list[bool]) -> Iterator[None]:
+def training_modes(module: nn.Module, training: list[bool]) -> Iterator[None]:
     """Every part back in the mode of the call, and afterwards in the one it had."""
     parts = list(module.modules())
     before = [part.training for part in parts]
@@ -201,11 +201,13 @@ def in_mode(module: nn.Module, training: list[bool]) -> Iterator[None]:
             part.training = mode
 
 
-def random_state(kind: str) -> tuple[Tensor, Tensor | None]:
+def random_state(device_type: str) -> tuple[Tensor, Tensor | None]:
     """The generators' state, so that a draw can be repeated."""
-    if kind not in ("cpu", "cuda"):
-        raise WatchError(f"a draw on {kind} cannot be repeated, so that its look would be another; watch it on a CPU")
-    return torch.get_rng_state(), torch.cuda.get_rng_state() if kind == "cuda" else None
+    if device_type not in ("cpu", "cuda"):
+        raise WatchError(
+            f"a draw on {device_type} cannot be repeated, so that its look would be another; watch it on a CPU"
+        )
+    return torch.get_rng_state(), torch.cuda.get_rng_state() if device_type == "cuda" else None
 
 
 def tensors_in(values: list[Any]) -> Iterator[Tensor]:

@@ -88,7 +88,7 @@ class Softmax(Weighting):
 
     def __init__(self, temperature: float = 1.0):
         super().__init__()
-        self.temperature = above_zero(temperature=temperature)
+        self.temperature = check_above_zero(temperature=temperature)
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         weights = softmax(scores, mask, self.temperature)
@@ -109,7 +109,7 @@ class Hard(Weighting):
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         probabilities = softmax(scores, mask)
-        picked = draw(probabilities) if self.training else probabilities.argmax(-1)
+        picked = sample_key(probabilities) if self.training else probabilities.argmax(-1)
         weights, picked = one_hot(picked, probabilities)
         reachable = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         chosen = reachable.log_softmax(-1).gather(-1, picked.clamp(min=0)[..., None]).squeeze(-1)
@@ -127,7 +127,7 @@ class Gumbel(Weighting):
 
     def __init__(self, tau: float = 1.0):
         super().__init__()
-        self.tau = above_zero(tau=tau)
+        self.tau = check_above_zero(tau=tau)
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
         probabilities = softmax(scores, mask)
@@ -177,7 +177,7 @@ class Plain(Weighting):
         return Weighed(scores if mask is None else scores.masked_fill(~mask, 0.0))
 
 
-def draw(probabilities: Float[Tensor, "*b n m"]) -> Int[Tensor, "*b n"]:
+def sample_key(probabilities: Float[Tensor, "*b n m"]) -> Int[Tensor, "*b n"]:
     """One key a query by its probability: the winner of a race of exponential clocks, with nothing read back."""
     clocks = exponential_like(probabilities)
     return (probabilities.to(clocks.dtype) / clocks).argmax(-1)
@@ -199,7 +199,7 @@ def one_hot(
     return weights.masked_fill(nothing[..., None], 0.0), picked.masked_fill(nothing, -1)
 
 
-def above_zero(**numbers: float) -> float:
+def check_above_zero(**numbers: float) -> float:
     """The number, checked to be finite and above zero."""
     ((name, number),) = numbers.items()
     if not 0 < number < float("inf"):

@@ -75,7 +75,7 @@ class Sides:
     def ours(self) -> Tensor:
         """Behind the projections, as every backend is given them."""
         asked, keys, values, _ = self.leaves
-        return self.attention.context(asked, Prepared(keys, values, self.attention), self.inputs[0], None)
+        return self.attention.attend_projected(asked, Prepared(keys, values, self.attention), self.inputs[0], None)
 
     def by(self, call: Callable[..., Tensor]) -> Tensor:
         """The formula, by whoever computes it."""
@@ -134,7 +134,7 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
 
 def served(sides: Sides) -> str:
     """Which backend it is."""
-    return sides.attention.served_by(sides.leaves[0], sides.prepared, sides.inputs[0], None)
+    return sides.attention.backend_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None)
 
 
 def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, rows: int = 2) -> float:
@@ -231,12 +231,12 @@ def short(rounds: int, causal: bool) -> Iterator[Result]:
     span = Causal() if causal else None
 
     def ours() -> Tensor:
-        return attention.context(query, Prepared(keys, values, attention), query, span)
+        return attention.attend_projected(query, Prepared(keys, values, attention), query, span)
 
     wide = [x.detach()[:4].double() for x in (query, keys, values)]
     exact = F.scaled_dot_product_attention(wide[0], wide[1], wide[2], is_causal=causal)
     error = float((ours()[:4].double() - exact).norm() / exact.norm())
-    backend = attention.served_by(query, Prepared(keys, values, attention), query, span)
+    backend = attention.backend_projected(query, Prepared(keys, values, attention), query, span)
     times: dict[str, tuple[float, float]] = {
         f"Regard ({backend})": timings(ours, (query, keys, values), gradient, rounds)
     }

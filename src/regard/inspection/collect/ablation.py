@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads
-from regard.attention.watch import outermost
+from regard.attention.watch import find_outermost
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Ablation, View
 from regard.inspection.collect.forward_pass import watch_forward
@@ -76,7 +76,7 @@ def ablation_table(ablation: Ablation, views: Sequence[View]) -> str:
 @contextmanager
 def silence_heads(model: Model, heads: Sequence[tuple[str, int]], forced: ForcedExample) -> Iterator[None]:
     """Inside, row i of a batch is without the head i."""
-    modules = outermost(model)
+    modules = find_outermost(model)
     with ExitStack() as hooks:
         for name in dict(heads):
             rows = [(row, head) for row, (each, head) in enumerate(heads) if each == name]

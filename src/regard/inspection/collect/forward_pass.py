@@ -50,7 +50,7 @@ class ForwardPass:
 
     def calls(self, name: str) -> list[CallRecord]:
         """The calls of an attention, in order."""
-        return self.looks.seen[name]
+        return self.looks.calls[name]
 
     @cached_property
     def sides(self) -> dict[str, Side]:

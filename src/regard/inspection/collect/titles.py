@@ -53,7 +53,7 @@ def describe_attention(module: nn.Module, span: Span | None = None) -> str:
 
 def score_words(score: Score) -> str:
     """A score by its name and formula."""
-    score = score.one if isinstance(score, PerHead) else score
+    score = score.first_score if isinstance(score, PerHead) else score
     match score:
         case Dot(scaled=True):
             return "scaled dot product q·k/√d"

@@ -145,22 +145,22 @@ def resolve_call(module: nn.Module, record: CallRecord) -> ResolvedCall:
     if isinstance(module, Heads):
         given = dict(zip(("x", "memory", "span", "start"), record.args, strict=False)) | record.kwargs
         x, span = given["x"], given.get("span")
-        asked, prepared = module.inputs(x, given.get("memory"), span, given.get("start", 0))
+        asked, prepared = module.project_inputs(x, given.get("memory"), span, given.get("start", 0))
         inner = module.attention
-        call = inner.call(asked, prepared, x, join(inner.span, span), heads=True)
+        call = inner.resolve_call(asked, prepared, x, join(inner.span, span), heads=True)
         look = inner.dense_look(call, span)
         return ResolvedCall(inner.score, None, call, look, True, turned=module.rotary is not None)
     if isinstance(module, GridSelfAttention):
         inner = module.attention
-        query, keys, values = module.projected(module.flat(record.args[0]))
+        query, keys, values = module.project(module.flatten_batch(record.args[0]))
         given = {"query": query, "keys": keys, "values": values}
     else:
         assert isinstance(module, Attention)
         inner = module
         given = dict(zip(("query", "keys", "values", "span"), record.args, strict=False)) | record.kwargs
     span = given.get("span")
-    query, prepared = inner.inputs(given["query"], given["keys"], given.get("values"))
-    call = inner.call(inner.score.ask(query), prepared, query, join(inner.span, span), heads=False)
+    query, prepared = inner.check_inputs(given["query"], given["keys"], given.get("values"))
+    call = inner.resolve_call(inner.score.ask(query), prepared, query, join(inner.span, span), heads=False)
     return ResolvedCall(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
 
 
@@ -174,7 +174,7 @@ def attention_stages(
 ) -> tuple[Stage, ...]:
     """Every stage of one query, over the keys that it may look at."""
     call, look = asked.call, asked.look
-    score = asked.score.each[head] if isinstance(asked.score, PerHead) else asked.score
+    score = asked.score.head_scores[head] if isinstance(asked.score, PerHead) else asked.score
     batch = look.weights.shape[0]
 
     def part(tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:

@@ -215,7 +215,7 @@ def sample_place(scores: Float[Tensor, "b m"], places: Float[Tensor, "b m c"], d
     """A place each for those captions that draw, all places by their probability for the others."""
     log_probs = scores.log_softmax(-1)
     probabilities = log_probs.exp()
-    picked = weighting.draw(probabilities)[:, None]
+    picked = weighting.sample_key(probabilities)[:, None]
     one = torch.zeros_like(probabilities).scatter(-1, picked, 1.0)
     return attend_places(torch.where(drawn[:, None], one, probabilities), places)._replace(
         log_prob=log_probs.gather(-1, picked)[:, 0].masked_fill(~drawn, 0.0),

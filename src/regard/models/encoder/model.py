@@ -97,7 +97,7 @@ class EncoderModel(Model):
         stack = cast(list[blocks.Block], list(self.encoder.blocks))
         row: dict[str, Any] = {f"past.{i}": block.attention.cache(count, size) for i, block in enumerate(stack)}
         for part in row.values():
-            part.alone = self.config.positions == "alibi"
+            part.private_rows = self.config.positions == "alibi"
         return State({}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.heads import Sliced
+from regard.attention.heads import SlicedProjection
 from regard.attention.positions import Embedded, Sinusoidal, sinusoids
 from regard.attention.span import Span, Start, split_packed
 from regard.attention.watch import has_hooks
@@ -77,7 +77,7 @@ def initialise(model: nn.Module) -> None:
 
     Embeddings have their own scale already, and so have recurrent cells.
     """
-    sliced = {id(module.weight) for module in model.modules() if isinstance(module, Sliced)}
+    sliced = {id(module.weight) for module in model.modules() if isinstance(module, SlicedProjection)}
     for name, parameter in model.named_parameters():
         if ".both." in name:
             continue

@@ -118,7 +118,7 @@ def attend_rows(
     attention: Attention, query: Float[Tensor, "r d"], state: State, span: Span | None = None
 ) -> Float[Tensor, "r dv"]:
     """The context of every row; queries of one sentence's rows look together, and coverage grows where it is kept."""
-    memory, together = state.sentence["memory"], state.together(query[:, None])
+    memory, together = state.sentence["memory"], state.group_rows(query[:, None])
     if state.coverage is None:
         return attention(together, memory, span=span).flatten(0, 1)
     look = attention.look(together, memory, span=span)

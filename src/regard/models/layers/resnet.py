@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from regard.attention.checks import positive
+from regard.attention.checks import check_positive
 from regard.errors import ArgumentError, ShapeError
 
 __all__ = ["ResNet", "make_norm"]
@@ -34,7 +34,7 @@ class ResNet(nn.Module):
 
     def __init__(self, channels: int = 32, stages: int = 3, blocks: int = 2, norm: Norm = "batch"):
         super().__init__()
-        channels, stages, blocks = positive(channels=channels, stages=stages, blocks=blocks)
+        channels, stages, blocks = check_positive(channels=channels, stages=stages, blocks=blocks)
         self.stem = nn.Conv2d(3, channels, 3, stride=2, padding=1)
         self.stages = nn.ModuleList()
         widths = [channels * 2**stage for stage in range(stages)]

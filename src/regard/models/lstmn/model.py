@@ -115,7 +115,7 @@ class Tapes(nn.Module):
         """[h̃; c̃] of one step, by what was read of the hidden tape before."""
         assert self.intra is not None
         query = torch.cat([x, summary], -1)
-        known = past.known() if isinstance(past, Cache) else None
+        known = past.length_range() if isinstance(past, Cache) else None
         if known is not None and past.length is not None and can_step_in_place(x) and can_bypass(self.intra):
             score = cast(Additive, self.intra.score)
             return recurrence.read_tapes(score.ask(query), past.keys, past.values, past.length, score.v, known)
@@ -141,7 +141,7 @@ class Tapes(nn.Module):
         if self.intra is None:
             return {"state": self.cell.net.weight_hh_l0.new_zeros(rows, 2 * self.size)}
         past = self.intra.cache(rows, size, keys=self.size, values=2 * self.size)
-        past.alone = True  # additive scores of a beam's rows with each other's past would cost more than copies
+        past.private_rows = True  # additive scores of a beam's rows with each other's past would cost more than copies
         return {"past": past, "summary": past.values.new_zeros(rows, self.size)}
 
     def step(

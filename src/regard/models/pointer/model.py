@@ -141,7 +141,7 @@ class PointerModel(RecurrentModel):
             again = (tokens.view(-1, state.rows, 1) == ids[:, None]).flatten(0, 1) & ~row
             row.logical_or_(again & (again.cumsum(-1) == 1))
             free = ~row.view(-1, state.rows, ids.shape[1]) | (ids == END)[:, None]
-        weights = self.point(state.together(top[:, None]), keys, free)
+        weights = self.point(state.group_rows(top[:, None]), keys, free)
         if state.coverage is not None:
             # The end is no source position.
             words = torch.arange(ids.shape[1], device=ids.device) < keys.length[:, None, None] - 1

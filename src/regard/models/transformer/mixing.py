@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.span import Lengths, Span, split_packed, within
+from regard.attention.span import Lengths, Span, padded_index, split_packed
 from regard.kernels.linear import Linear
 from regard.models.layers.cells import Bidirectional
 
@@ -67,7 +67,7 @@ class Recurrence(nn.Module):
         if packed is not None:
             packed = packed.to(x.device)
             row, place = packed.queries
-            index = within(packed.offsets, packed.longest)
+            index = padded_index(packed.offsets, packed.longest)
             lengths = packed.offsets.diff().long()
             states = self.both(PadRows.apply(x, index, row, place), lengths)
             unpadded: Tensor = UnpadRows.apply(states, index, row, place, lengths)

@@ -108,7 +108,7 @@ class TransformerModel(Model):
         memory = memory.pad()
         state = self.decoder.start(memory.states, size, memory.span, rows=rows)
         for part in state.row.values():
-            part.alone = self.config.positions == "alibi"
+            part.private_rows = self.config.positions == "alibi"
         if coverage:
             state.row["coverage"] = memory.states.new_zeros(len(memory.states) * rows, memory.states.shape[1])
         return state

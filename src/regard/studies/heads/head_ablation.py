@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from regard.attention.heads import Heads
-from regard.attention.watch import outermost
+from regard.attention.watch import find_outermost
 from regard.inspection.collect.ablation import silence_head
 from regard.models.contract import Model
 from regard.run import Run
@@ -41,7 +41,7 @@ def list_heads(model: Model) -> list[Head]:
     """Every head of a model."""
     return [
         Head(name, head)
-        for name, module in outermost(model).items()
+        for name, module in find_outermost(model).items()
         if isinstance(module, Heads)
         for head in range(module.heads)
     ]
@@ -55,7 +55,7 @@ def attention_kind(head: Head) -> str:
 @contextmanager
 def silence_heads(model: Model, heads: Iterable[Head]) -> Iterator[None]:
     """Inside, these heads give nothing to any sentence."""
-    modules, rows = outermost(model), slice(None)
+    modules, rows = find_outermost(model), slice(None)
     with ExitStack() as hooks:
         for name, head in heads:
             hooks.callback(silence_head(modules[name], [(rows, head)], 1).remove)
