@@ -17,7 +17,7 @@ import torch
 from regard.bench.decoding_peers import Decoder, Outputs
 from regard.data.batching import Batch
 from regard.errors import RegardError
-from regard.kernels.linear import packed
+from regard.kernels.linear import pack_weights
 
 __all__ = ["Apart", "timed"]
 
@@ -80,7 +80,7 @@ def serve(make: Callable[[], Decoder], threads: int, pipe: Any) -> None:
     try:
         decoder = make()
         pipe.send((None, None))
-        with packed():  # once for all batches, as `search_in_batches` does
+        with pack_weights():  # once for all batches, as `search_in_batches` does
             while True:
                 pipe.send((None, timed(decoder, *pipe.recv())))
     except EOFError:

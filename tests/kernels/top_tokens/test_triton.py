@@ -1,10 +1,10 @@
-"""The likeliest tokens by the kernel: the reference's, whatever is forbidden, forced or equal."""
+"""The top tokens by the kernel: the reference's, whatever is forbidden, forced or equal."""
 
 import interpreted  # noqa: F401
 import pytest
 import torch
 
-from regard.kernels.top_tokens import reference, top_tokens
+from regard.kernels.top_tokens import reference
 
 triton = pytest.importorskip("regard.kernels.top_tokens.triton")
 
@@ -67,13 +67,3 @@ def test_rows_may_lie_apart():
         strict=True,
     ):
         assert torch.equal(one, other)
-
-
-def test_elsewhere_it_is_the_reference():
-    scores = torch.randn(3, 20, dtype=torch.float64)
-    free = torch.full((3,), -1)
-    found = top_tokens(scores, 4, never=(0, 1), end=END, early=free > 0, forced=free)
-    expected = scores[:, 2:].topk(4)
-    assert torch.equal(found[0], expected.values)
-    assert torch.equal(found[1], expected.indices + 2)
-    torch.testing.assert_close(found[2], scores.logsumexp(1))

@@ -4,54 +4,18 @@ torch's `bernoulli_` takes 6 ns a number, a fifth of a training step on two core
 that; forward and backward together take a quarter of F.dropout's time (one thread, a million numbers).
 One draw of torch's generator seeds an SFC64 for the call, whose bits are cut in sixteens: draws are independent, a
 number is dropped with a probability within 2⁻¹⁷ of what was asked, and `torch.manual_seed` and a saved state of torch's
-generator repeat the masks. On another device, and while torch.compile traces, it is F.dropout.
+generator repeat the masks.
 """
 
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["add_dropped", "draw", "dropout", "relu_dropped"]
+__all__ = ["STEPS", "AddDropped", "Dropout", "ReluDropped", "draw"]
 
 STEPS = 1 << 16  # what sixteen bits can say
-
-
-def dropout(x: Tensor, p: float) -> Tensor:
-    """x with a share p of its numbers set to zero, and the others divided by 1 - p."""
-    if p == 0.0:
-        return x
-    if not quick(x):
-        return F.dropout(x, p)
-    dropped: Tensor = Dropout.apply(x, *draw(x.shape, p))
-    return dropped
-
-
-def add_dropped(x: Tensor, y: Tensor, p: float) -> Tensor:
-    """x + dropout(y), a residual, in one pass."""
-    if p == 0.0:
-        return x + y
-    if not quick(y) or x.shape != y.shape or x.dtype != y.dtype:
-        return x + dropout(y, p)
-    together: Tensor = AddDropped.apply(x, y, *draw(y.shape, p))
-    return together
-
-
-def relu_dropped(x: Tensor, p: float) -> Tensor:
-    """dropout(relu(x)), which keeps nothing for the backward pass but its result."""
-    if p == 0.0:
-        return x.relu()
-    if not quick(x):
-        return F.dropout(x.relu(), p)
-    dropped: Tensor = ReluDropped.apply(x, *draw(x.shape, p))
-    return dropped
-
-
-def quick(x: Tensor) -> bool:
-    """Whether the mask is drawn here."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def draw(shape: torch.Size, p: float) -> tuple[Tensor, float]:

@@ -1,6 +1,6 @@
 """Dropout on a GPU whose mask is never stored: Philox draws it again in the backward pass.
 
-Sixteen bits decide about a number, as on a CPU (see `quick`), so one draw of Philox's four words serves eight of them:
+Sixteen bits decide about a number, as on a CPU (see `cpu`), so one draw of Philox's four words serves eight of them:
 those of one column in eight rows, which lie in the registers of one thread. Seven rounds pass BigCrush (Salmon et al.
 2011, table 2). The mask hangs on the seed and the place in [rows, width] alone, not on the size of a tile. A seed is a
 tensor on the device: nobody waits for it, and a captured CUDA graph draws another at each replay. Needs Triton.

@@ -1,5 +1,6 @@
 """The affine map x Wᵀ + b, quicker where the same weights are asked for again and again."""
 
-from regard.kernels.linear.cpu import Linear, linear, packed
+from regard.kernels.linear.cpu import pack_weights
+from regard.kernels.linear.dispatch import Linear, linear
 
-__all__ = ["Linear", "linear", "packed"]
+__all__ = ["Linear", "linear", "pack_weights"]

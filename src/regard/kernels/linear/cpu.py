@@ -1,8 +1,7 @@
 """x Wᵀ + b with W laid out once for the processor, while a search asks for it at every step.
 
 On a CPU `F.linear` writes the bias into the result, adds the product to it, and rearranges W anew in every call. oneDNN
-keeps W in the layout that its kernels read, and adds the bias on the way. Outside of `packed()`, and wherever oneDNN
-does not serve, it is `F.linear`.
+keeps W in the layout that its kernels read, and adds the bias on the way.
 """
 
 # b rows · e width in · d width out
@@ -11,22 +10,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-__all__ = ["Linear", "linear", "packed"]
-
-LARGE = 1 << 16  # numbers of W from which packing pays
+__all__ = ["linear", "pack_weights", "packing"]
 
 # Thread-local, as is the choice of a backend: one thread's search packs nothing for another.
 store = threading.local()
 
 
 @contextmanager
-def packed() -> Iterator[None]:
-    """Within the block, in this thread, weights are packed when first asked for; they must not change meanwhile."""
-    if getattr(store, "weights", None) is not None:  # an outer block has begun already
+def pack_weights() -> Iterator[None]:
+    """Within the block, in this thread, weights are packed when first asked for; they must not change meanwhile.
+
+    Where torch has no oneDNN, nothing is packed.
+    """
+    if packing() or not has_onednn():  # an outer block has begun already
         yield
         return
     store.weights = {}
@@ -36,39 +35,24 @@ def packed() -> Iterator[None]:
         store.weights = None
 
 
-class Linear(nn.Linear):
-    """torch's own, through `linear`."""
+def has_onednn() -> bool:
+    """Whether torch has oneDNN's product of a packed weight, and may use it."""
+    found = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    return bool(found) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
-    def forward(self, x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
-        """x Wᵀ + b."""
-        return linear(x, self.weight, self.bias)
+
+def packing() -> bool:
+    """Whether weights are to be packed in this thread."""
+    return getattr(store, "weights", None) is not None
 
 
 def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
-    """x Wᵀ + b."""
-    weights = getattr(store, "weights", None)
-    if weights is None or not served(x, weight):
-        return F.linear(x, weight, bias)
+    """x Wᵀ + b with the packed W."""
+    weights = store.weights
     key = weight.data_ptr(), weight.shape, weight.stride()
     if key not in weights:  # the weight is kept beside its packing, so that nothing else gets its address
         weights[key] = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None), weight
     result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weights[key][0], bias, "none", [], "")
     return result
-
-
-def served(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN has a packed product for this call."""
-    return bool(
-        x.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
-        and weight.numel() >= LARGE
-        and x.numel() > 0
-        and torch.backends.mkldnn.is_available()
-        and torch.backends.mkldnn.enabled
-        and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    )

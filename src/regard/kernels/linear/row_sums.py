@@ -6,7 +6,6 @@ parts are kept aside, and a second kernel adds them. There are no atomics: two r
 """
 
 # t rows · c columns · v indices
-import os
 from typing import no_type_check
 
 import torch
@@ -15,9 +14,10 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.kernels.triton import interpreted
+
 __all__ = ["row_sums"]
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 TILE = tl.constexpr(32)
 PARTS = tl.constexpr(16)  # tiles of an index that are added at once
 
@@ -37,7 +37,7 @@ def row_sums(
     heads, tails = x.new_empty((2, tiles, width), dtype=torch.float32).unbind()
     grid = tiles, triton.cdiv(width, across)
     add_tiles[grid](
-        x, ordered, order, result, heads, tails, rows, count, factor, width, across, INTERPRETED, num_warps=4
+        x, ordered, order, result, heads, tails, rows, count, factor, width, across, interpreted(), num_warps=4
     )
     if tiles > 1:
         add_parts[grid](ordered, result, heads, tails, rows, count, width, across, num_warps=4)

@@ -7,69 +7,15 @@ On a CUDA device one kernel does what lies between the products of a chunk; see 
 """
 
 # t tokens · c tokens of a chunk · d width · v classes
-from importlib.util import find_spec
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.errors import ArgumentError, ShapeError
-from regard.kernels.projection_loss import reference
 from regard.machine import wide_dtype
 
-__all__ = ["projection_loss"]
-
-LOGITS = 1 << 22  # of a chunk, by default: 16 MiB in float32, which stays in a CPU's last cache
-LOGITS_CUDA = 1 << 27
-
-
-def projection_loss(
-    hidden: Float[Tensor, "t d"],
-    weight: Float[Tensor, "v d"],
-    bias: Float[Tensor, " v"] | None,
-    targets: Int[Tensor, " t"],
-    smoothing: float = 0.0,
-    chunk: int | None = None,
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """The sum of the label-smoothed cross-entropies of all tokens, and that of the plain ones, for a perplexity.
-
-    The smoothing's mass is spread over all classes, as torch's. A token whose target is below zero counts nothing: a
-    batch may be filled up to a fixed size. The second sum carries no gradient. `chunk` is how many tokens are projected
-    at once. While torch.compile traces it is the plain expression, which a compiler fuses itself.
-    """
-    if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
-        raise ShapeError(f"hidden: {list(hidden.shape)} given, expected [t d] beside a weight {list(weight.shape)}")
-    if targets.shape != hidden.shape[:1]:
-        raise ShapeError(f"targets: {list(targets.shape)} given, expected one a token, [{len(hidden)}]")
-    if not 0 <= smoothing < 1:
-        raise ArgumentError(f"smoothing: {smoothing!r} given, expected a number from 0 up to, not including, 1")
-    if torch.compiler.is_compiling():
-        return reference.projection_loss(hidden, weight, bias, targets, smoothing)
-    if chunk is not None and chunk < 1:
-        raise ArgumentError(f"chunk: {chunk!r} given, expected at least 1 token")
-    device, training = hidden.device.type, torch.is_grad_enabled()
-    narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    if served(hidden, narrow):
-        from regard.kernels.projection_loss import triton
-
-        total, plain = triton.ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, training, narrow)
-        return total, plain
-    if torch.is_autocast_enabled(device):
-        hidden, weight = hidden.to(narrow), weight.to(narrow)
-        bias = None if bias is None else bias.to(narrow)
-    if chunk is None:
-        chunk = max(1, (LOGITS_CUDA if hidden.is_cuda else LOGITS) // len(weight))
-    total, plain = ProjectionLoss.apply(hidden, weight, bias, targets, smoothing, chunk, training)
-    return total, plain
-
-
-def served(hidden: Tensor, narrow: torch.dtype) -> bool:
-    """Whether the kernel takes this call."""
-    return (
-        hidden.is_cuda and narrow in (torch.bfloat16, torch.float16, torch.float32) and find_spec("triton") is not None
-    )
+__all__ = ["ProjectionLoss"]
 
 
 class ProjectionLoss(torch.autograd.Function):

@@ -6,7 +6,6 @@ the dtype of the product, never in float32 beside it. Needs Triton.
 """
 
 # t tokens · c tokens of a chunk · d width · v classes
-import os
 from typing import Any, no_type_check
 
 import torch
@@ -17,12 +16,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.kernels.linear.column_sums import column_sums
+from regard.kernels.triton import interpreted
 
 __all__ = ["ProjectionLoss"]
 
 BYTES = 1 << 30  # of a chunk's logits, by default
 LOG2E = tl.constexpr(1.4426950408889634)
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ROW = 1 << 15  # classes that stand in the registers of one program
 BLOCK = 2048  # at a time, where they do not
 
@@ -127,7 +126,7 @@ def differentiate(
         BIAS=bias is not None,
         SMOOTH=smoothing > 0.0,
         GRADIENT=gradient,
-        INTERPRETED=INTERPRETED,
+        INTERPRETED=interpreted(),
         num_warps=max(1, block // 2048) if whole else 8,
     )
 

@@ -1,20 +1,27 @@
 """x + dropout(y + bias) and its layer norm: one pass over memory where Triton serves, torch's operations elsewhere."""
 
 # d width
-from importlib.util import find_spec
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.dropout.cpu import add_dropped
+from regard.kernels.dropout import add_dropped
+from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling
 
 __all__ = ["residual"]
 
 WIDEST = 8192  # a row stands in the registers of one program
-NARROW = (torch.float32, torch.bfloat16, torch.float16)
+
+TRITON = Row(
+    name="triton",
+    devices=("cuda",),
+    dtypes=SINGLE_OR_HALF,
+    features=frozenset(),
+    most={"width": WIDEST},
+    conditions=(NEEDS_TRITON,),
+)
 
 
 def residual(
@@ -36,7 +43,7 @@ def residual(
     """
     if x.shape != y.shape:
         raise ShapeError(f"y: {list(y.shape)} given, expected x's {list(x.shape)}")
-    if served(x, y):
+    if TRITON.serves(describe(x, y)):
         from regard.kernels.residual import triton
 
         return triton.residual(x, y, bias, p, norm_weight, norm_bias, eps, seed=seed, dtype=dtype)
@@ -47,13 +54,6 @@ def residual(
     return together, normed.to(dtype or y.dtype)
 
 
-def served(x: Tensor, y: Tensor) -> bool:
-    """Whether the kernels take this call."""
-    return bool(
-        x.is_cuda
-        and x.dtype in NARROW
-        and y.dtype in NARROW
-        and x.shape[-1] <= WIDEST
-        and find_spec("triton") is not None
-        and not torch.compiler.is_compiling()
-    )
+def describe(x: Tensor, y: Tensor) -> Request:
+    """Put a call into plain data."""
+    return Request(x.device.type, (x.dtype, y.dtype), compiling(), {"width": x.shape[-1]})

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.kernels.cells.layer import run
-from regard.kernels.dropout.cpu import dropout as dropped
+from regard.kernels.dropout import dropout as dropped
 from regard.kernels.linear import linear
 from regard.kernels.triton import available
 from regard.models.config import Cell

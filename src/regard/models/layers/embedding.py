@@ -11,7 +11,7 @@ from regard.attention.heads import SlicedProjection
 from regard.attention.positions import Embedded, Sinusoidal, sinusoids
 from regard.attention.span import Span, Start, split_packed
 from regard.attention.watch import has_hooks
-from regard.kernels.dropout.cpu import dropout
+from regard.kernels.dropout import dropout
 from regard.kernels.triton import installed
 
 __all__ = ["Embedding", "initialise"]

@@ -6,16 +6,17 @@ multiplied and share one. Where that could overflow, a tile falls back.
 """
 
 # i, n queries · j, m keys · d, h hidden
-import os
 from typing import no_type_check
 
 import triton
 import triton.language as tl
 
+from regard.kernels.triton import interpreted
+
 BLOCK = 64  # queries and keys are padded to this
 SAFE = tl.constexpr(86.0)  # e^86 < 2^125: its reciprocal is still a normal number
 WIDEST = tl.constexpr(34.0)  # e^68, and 1e7 times that: what an exponential alone may be
-INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+INTERPRETED = tl.constexpr(interpreted())
 
 
 @triton.jit

@@ -1,0 +1,49 @@
+"""Who drops: a mask drawn here on a CPU, torch's own dropout elsewhere and while torch.compile traces.
+
+A GPU's fused steps call `triton` themselves, with a seed that stays on the device.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.kernels.dropout import cpu
+from regard.kernels.table import Request, Row, compiling
+
+__all__ = ["add_dropped", "dropout", "relu_dropped"]
+
+CPU = Row(name="cpu", devices=("cpu",), features=frozenset())
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """x with a share p of its numbers set to zero, and the others divided by 1 - p."""
+    if p == 0.0:
+        return x
+    if not CPU.serves(describe(x)):
+        return F.dropout(x, p)
+    dropped: Tensor = cpu.Dropout.apply(x, *cpu.draw(x.shape, p))
+    return dropped
+
+
+def add_dropped(x: Tensor, y: Tensor, p: float) -> Tensor:
+    """x + dropout(y), a residual, in one pass."""
+    if p == 0.0:
+        return x + y
+    if not CPU.serves(describe(y)) or x.shape != y.shape or x.dtype != y.dtype:
+        return x + dropout(y, p)
+    together: Tensor = cpu.AddDropped.apply(x, y, *cpu.draw(y.shape, p))
+    return together
+
+
+def relu_dropped(x: Tensor, p: float) -> Tensor:
+    """dropout(relu(x)), which keeps nothing for the backward pass but its result."""
+    if p == 0.0:
+        return x.relu()
+    if not CPU.serves(describe(x)):
+        return F.dropout(x.relu(), p)
+    dropped: Tensor = cpu.ReluDropped.apply(x, *cpu.draw(x.shape, p))
+    return dropped
+
+
+def describe(x: Tensor) -> Request:
+    """Put a call into plain data."""
+    return Request(x.device.type, (x.dtype,), compiling())
