@@ -93,7 +93,7 @@ def train(folder: Path, name: str, **training: Any) -> Path:
     table = {**CONFIGURATIONS[name], "training": {**TRAINING, **training}}
     table["data"] = {**table["data"], "cache": str(folder / "cache")}
     config = folder / "config.toml"
-    config.write_text(tomli_w.dumps(table), encoding="utf-8")
+    config.write_text(tomli_w.dumps(table), encoding="utf-8", newline="\n")
     run = folder / f"run-{len(list(folder.iterdir()))}"
     command("train", config, "--out", run)
     return run
@@ -228,7 +228,7 @@ def measure_import() -> dict[str, Any]:
     """How long it takes to begin, in seconds."""
     with tempfile.TemporaryDirectory() as home:
         config = Path(home) / "config.toml"
-        config.write_text('[model]\nkind = "transformer"\nheds = 3\n', encoding="utf-8")
+        config.write_text('[model]\nkind = "transformer"\nheds = 3\n', encoding="utf-8", newline="\n")
         return {
             "regard --help": seconds("-m", "regard", "--help"),
             "import regard": seconds("-c", "import regard"),
@@ -292,7 +292,7 @@ def main() -> None:
             short = {each: [found["files"], found["changes"]] for each, found in short.items()}
         print(name, short if name != "losses" else {each: found[-1:] for each, found in list(short.items())[1:]})
     if given.json:
-        given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -78,12 +78,12 @@ def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]
         yield lambda text: None
         return
     if out is None:
-        yield lambda text: write_text(sys.stdout.buffer, text)
+        yield lambda text: write_encoded(sys.stdout.buffer, text)
         return
     if out.exists() and not out.is_file():
         try:
             with open(out, "wb") as file:
-                yield lambda text: write_text(file, text)
+                yield lambda text: write_encoded(file, text)
         except OSError as error:
             error.filename = error.filename or str(out)
             raise
@@ -93,16 +93,16 @@ def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]
         with replacing(whole) as file:
             if out.suffix == ".gz":
                 with gzip.GzipFile(out.stem, "wb", fileobj=file) as packed:
-                    yield lambda text: write_text(packed, text)
+                    yield lambda text: write_encoded(packed, text)
             else:
-                yield lambda text: write_text(file, text)
+                yield lambda text: write_encoded(file, text)
     except OSError as error:
         if error.filename == str(whole):
             error.filename = str(out)
         raise
 
 
-def write_text(file: Any, text: str) -> None:
+def write_encoded(file: Any, text: str) -> None:
     """Write and flush; the name of a file that is not UTF-8 is written as the bytes that it has."""
     file.write(text.encode(errors="surrogateescape"))
     file.flush()

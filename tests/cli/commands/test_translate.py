@@ -104,7 +104,7 @@ def test_any_text_gives_as_many_lines(at_desk, texts):
 def test_chunks_do_not_matter(at_desk, monkeypatch):
     expected = said("run", "in.txt", "--nbest", 2)
     for size in (1, 2, 3):
-        monkeypatch.setattr("regard.decoding.translate_file.CHUNK", size)
+        monkeypatch.setattr("regard.io.inputs.CHUNK", size)
         assert [line.rpartition(" ||| ")[0] for line in said("run", "in.txt", "--nbest", 2)] == [
             line.rpartition(" ||| ")[0] for line in expected
         ]
@@ -404,6 +404,6 @@ def test_a_keyboard_is_greeted(at_desk, monkeypatch, capsys):
 def test_help_can_be_read():
     shown = typed("--help")
     assert shown.exit_code == 0
-    for word in ("--beam", "--json", "Other runs; a file to read", "[default: 5]", "--prefixes", "--split"):
+    for word in ("--beam", "--json", "Further run folders", "[default: 5]", "--prefixes", "--split"):
         assert word in shown.stdout
     assert "None" not in shown.stdout
