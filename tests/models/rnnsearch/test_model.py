@@ -8,7 +8,6 @@ from oracles import agree
 
 from regard.attention import use_backend, watch
 from regard.kernels.recurrence.rnnsearch import cpu
-from regard.kernels.recurrence.rnnsearch.cpu import recur
 
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "rnnsearch"]
 
@@ -87,17 +86,6 @@ def test_a_hook_a_forced_backend_and_autocast_get_the_loop(counted):
     assert not counted
     model(source, target)
     assert len(counted) == 1
-
-
-@pytest.mark.parametrize(("gates", "parts"), [(3, 1), (4, 2)])
-@pytest.mark.parametrize("lengths", [[4, 2, 1], [4, 4, 4], [3, 0, 1]])
-def test_gradients_by_hand(lengths, gates, parts):
-    b, n, m, d, h, dv = 3, 2, 4, 3, 5, 4
-    g = gates * d
-    shapes = [(b, n, g), (b, parts, d), (b, m, h), (b, m, dv), (h, d), (h,), (g, dv), (g, d), (g,)]
-    inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    there = torch.arange(m) < torch.tensor(lengths)[:, None]
-    assert torch.autograd.gradcheck(lambda *x: recur(*x[:4], there, *x[4:]), inputs)
 
 
 def test_in_float32_by_hand_is_as_good_as_the_loop(counted):

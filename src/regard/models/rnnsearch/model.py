@@ -125,7 +125,7 @@ class RNNSearchModel(RecurrentModel):
         states, contexts, weights = cpu.recur(
             self.cell.project(words), start, keys.keys, keys.values, there, *self.matrices()
         )
-        return states[:, 1:], contexts, {"weights": weights}
+        return states, contexts, {"weights": weights}
 
     def recur_fused(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]

@@ -1,25 +1,23 @@
-"""The recurrence on a GPU: the one of `cpu`, whose gradients are checked numerically, in all it gives."""
+"""RNNsearch's recurrence on a GPU: what the plain loop gives, and every gradient."""
 
 import interpreted  # noqa: F401
 import pytest
 import torch
+from kernels.recurrence.rnnsearch.cases import draw as draw_any
+from kernels.recurrence.rnnsearch.cases import plain
 
-from regard.kernels.recurrence.rnnsearch import cpu, triton
+from regard.kernels.recurrence.rnnsearch import reference, triton
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CLOSE = {"rtol": 5e-3, "atol": 5e-3} if torch.cuda.is_available() else {"rtol": 2e-4, "atol": 2e-5}
 
 
-def draw(gates, b, n, m, d, h, dv):
-    g = gates * d
-    shapes = [(b, n, g), (b, gates - 2, d), (b, m, h), (b, m, dv), (h, d), (h,), (g, dv), (g, d), (g,)]
-    inputs = [torch.randn(*shape, dtype=torch.float64) / 2 for shape in shapes]
+def draw(gates, *sizes):
+    inputs, lengths = draw_any(gates, *sizes)
     if gates == 4:
-        inputs[-1].zero_()  # an LSTM's bias is in what the words give
-    lengths = torch.randint(0, m + 1, (b,))
-    lengths[0] = m
-    return [x.requires_grad_() for x in inputs], lengths
+        inputs[-1].data.zero_()  # an LSTM's bias is in what the words give
+    return inputs, lengths
 
 
 def fused(inputs, lengths):
@@ -29,11 +27,9 @@ def fused(inputs, lengths):
 
 @pytest.mark.parametrize("gates", [3, 4])
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (3, 4, 7, 5, 3, 6), (2, 2, 33, 17, 65, 34)])
-def test_it_is_the_plain_one(gates, sizes):
+def test_equals_the_plain_loop(gates, sizes):
     inputs, lengths = draw(gates, *sizes)
-    there = torch.arange(sizes[2]) < lengths[:, None]
-    states, *others = cpu.recur(*inputs[:4], there, *inputs[4:])
-    wanted = [states[:, 1:], *others]
+    wanted = plain(reference.recur, inputs, lengths)
     cotangents = [torch.randn_like(x) for x in wanted]
     single = [x.detach().float().to(DEVICE).requires_grad_() for x in inputs]
     found = fused(single, lengths.to(DEVICE))
@@ -46,7 +42,7 @@ def test_it_is_the_plain_one(gates, sizes):
             inputs[:last],
             [cotangents[i] for i in some],
             retain_graph=True,
-            allow_unused=True,
+            materialize_grads=True,
         )
         got = torch.autograd.grad(
             [found[i] for i in some],

@@ -1,6 +1,7 @@
-r"""The two recurrences of the LSTMN, forward and backward by hand.
+r"""The two recurrences of the LSTMN, forward and backward written out for a CPU.
 
-The plain loops of `lstmn` are the specification. By hand a CPU does less, in the ways of `rnnsearch/cpu.py`:
+The plain loops of `reference` are the specification. Written out, they are less work, in the ways of
+`rnnsearch/cpu.py`:
 
 - $\tanh x = 2 \sigma(2x) - 1$, whose constant falls out of the softmax; the factors go into keys, queries and v.
 - The backward pass recomputes the sigmoids of the scores, and gathers the gradients of all steps before it multiplies.
@@ -19,10 +20,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["ScoreWeights", "read_tapes", "read_source", "run_tapes"]
+__all__ = ["ScoreWeights", "read_source", "read_tapes", "run_tapes", "step_lstm"]
 
-into_sigmoid = torch.ops.aten.sigmoid_backward.grad_input
-into_tanh = torch.ops.aten.tanh_backward.grad_input
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+tanh_backward = torch.ops.aten.tanh_backward.grad_input
 BLOCK = 16  # steps: what is between a key and its score stays near the processor
 SLOPE = 4  # of tanh(x) = 2σ(2x) - 1, where σ(2x) has 1
 
@@ -41,37 +42,37 @@ def run_tapes(
     projected: Float[Tensor, "n b g"],
     recurrent: Float[Tensor, "g d"],
     added: Float[Tensor, "n b d"] | None = None,
-    asked: Float[Tensor, "n b h"] | None = None,
-    asking: ScoreWeights | None = None,
+    word_queries: Float[Tensor, "n b h"] | None = None,
+    score: ScoreWeights | None = None,
 ) -> Float[Tensor, "n b dd"]:
     """The tapes [h_t; c_t] of n steps.
 
     `projected` is what x_t gives to the gates i, f, ĉ and o, biases too, `recurrent` the gates' matrix for what is read
-    from the tapes; `added` goes into c_t, `asked` is W_x x_t. Without `asking` a step reads the entry before it.
+    from the tapes; `added` goes into c_t, `word_queries` are W_x x_t. Without `score` a step reads the entry before.
     """
-    parts = (None,) * 4 if asking is None else (asking.summary, asking.entry, asking.bias, asking.vector)
-    tapes: Tensor = RunTapes.apply(projected, recurrent, added, asked, *parts)
+    parts = (None,) * 4 if score is None else (score.summary, score.entry, score.bias, score.vector)
+    tapes: Tensor = RunTapes.apply(projected, recurrent, added, word_queries, *parts)
     return tapes
 
 
 def read_source(
-    asked: Float[Tensor, "n b h"],
+    word_queries: Float[Tensor, "n b h"],
     keys: Float[Tensor, "b m h"],
     values: Float[Tensor, "b m dv"],
-    there: Bool[Tensor, "b m"],
+    exists: Bool[Tensor, "b m"],
     summary: Float[Tensor, "h d"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "n b dv"]:
-    """What n steps read of a source: each asks with `asked`, W_x x_t, and the first d numbers of what was read last.
+    """What n steps read of a source: queries are `word_queries`, W_x x_t, and the last read's first d numbers.
 
-    `keys` are W γ_j + b, and `there` says which of them exist.
+    `keys` are W γ_j + b, and `exists` says which of them there are.
     """
-    reads: Tensor = ReadSource.apply(asked, keys, values, there, summary, vector)
+    reads: Tensor = ReadSource.apply(word_queries, keys, values, exists, summary, vector)
     return reads
 
 
 def read_tapes(
-    asked: Float[Tensor, "r h"],
+    queries: Float[Tensor, "r h"],
     keys: Float[Tensor, "r m h"],
     values: Float[Tensor, "r m dd"],
     length: Int[Tensor, " r"],
@@ -80,41 +81,41 @@ def read_tapes(
 ) -> Float[Tensor, "r dd"]:
     """What one step reads of tapes in a cache; `known` are the fewest and the most entries of a row.
 
-    Without a gradient; it is all that an attention does where nobody looks on.
+    It has no gradient, and is all that an attention does for a step of a search.
     """
     least, most = known
     if most == 0:
         return values.new_zeros(len(values), values.shape[-1])
     keys, values = keys[:, :most].transpose(0, 1), values[:, :most].transpose(0, 1)  # as they lie on a CPU
-    found, room = asked.new_empty(most, len(asked)), asked.new_empty(BLOCK, *asked.shape)
-    asked, vector = asked * 2, vector * 2
+    scores, room = queries.new_empty(most, len(queries)), queries.new_empty(BLOCK, *queries.shape)
+    queries, vector = queries * 2, vector * 2
     for first in range(0, most, BLOCK):
         block = keys[first : first + BLOCK]
-        hidden = torch.add(asked, block, alpha=2, out=room[: len(block)]).sigmoid_()
-        torch.mv(hidden.view(-1, len(vector)), vector, out=found[first : first + BLOCK].view(-1))
-    found = found.T.contiguous()
+        hidden = torch.add(queries, block, alpha=2, out=room[: len(block)]).sigmoid_()
+        torch.mv(hidden.view(-1, len(vector)), vector, out=scores[first : first + BLOCK].view(-1))
+    scores = scores.T.contiguous()
     if least == most:
-        return sum_values(torch.softmax(found, -1), values)
-    there = torch.arange(most, device=found.device) < length[:, None]
-    found.masked_fill_(~there, torch.finfo(found.dtype).min)
-    return sum_values(torch.softmax(found, -1).mul_(there), values)
+        return sum_values(torch.softmax(scores, -1), values)
+    exists = torch.arange(most, device=scores.device) < length[:, None]
+    scores.masked_fill_(~exists, torch.finfo(scores.dtype).min)
+    return sum_values(torch.softmax(scores, -1).mul_(exists), values)
 
 
-def step_lstm(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, shown: Tensor) -> Tensor:
+def step_lstm(gates: Tensor, read: Tensor, added: Tensor | None, tapes: Tensor, tanh_cell: Tensor) -> Tensor:
     """An LSTM's step from the gates' sums [b g] and what was read [b dd].
 
-    The gates are written over; an entry of both tapes is written, [b dd], and what is shown of the memory, tanh(c).
+    The gates are written over; an entry of both tapes, [b dd], and tanh(c) are written.
     """
-    d = shown.shape[-1]
-    i, f, proposed, o = gates.split(d, -1)
-    proposed.mul_(2)
+    d = tanh_cell.shape[-1]
+    i, f, proposal, o = gates.split(d, -1)
+    proposal.mul_(2)
     gates.sigmoid_()
-    proposed.mul_(2).sub_(1)
-    c = torch.mul(f, read[:, d:], out=tapes[:, d:]).addcmul_(i, proposed)
+    proposal.mul_(2).sub_(1)
+    c = torch.mul(f, read[:, d:], out=tapes[:, d:]).addcmul_(i, proposal)
     if added is not None:
         c.add_(added)
-    torch.mul(c, 2, out=shown).sigmoid_().mul_(2).sub_(1)
-    torch.mul(o, shown, out=tapes[:, :d])
+    torch.mul(c, 2, out=tanh_cell).sigmoid_().mul_(2).sub_(1)
+    torch.mul(o, tanh_cell, out=tapes[:, :d])
     return tapes
 
 
@@ -128,14 +129,14 @@ def score_keys(keys: Tensor, query: Tensor, vector: Tensor, room: Tensor) -> Ten
 
 
 def score_keys_backward(
-    keys: Tensor, query: Tensor, by_scores: Tensor, room: Tensor, by_keys: Tensor, by_vector: Tensor
+    keys: Tensor, query: Tensor, d_scores: Tensor, room: Tensor, d_keys: Tensor, d_vector: Tensor
 ) -> Tensor:
-    """Adds what a score's gradient [m b] gives to keys and v; returns what it gives to the query, v still to come."""
+    """Adds a score's gradient [m b] to those of keys and v; returns that of the query, both without their factor v."""
     hidden, slope = room[0, : len(keys)], room[1, : len(keys)]
     torch.add(keys, query, out=hidden).sigmoid_()
-    by_vector += torch.mv(hidden.view(-1, hidden.shape[-1]).T, by_scores.flatten())
-    into_sigmoid(by_scores[..., None].expand_as(hidden), hidden, grad_input=slope)
-    by_keys += slope
+    d_vector += torch.mv(hidden.view(-1, hidden.shape[-1]).T, d_scores.flatten())
+    sigmoid_backward(d_scores[..., None].expand_as(hidden), hidden, grad_input=slope)
+    d_keys += slope
     return slope.sum(0)
 
 
@@ -144,10 +145,10 @@ def sum_values(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(weights.contiguous()[:, None], values.transpose(0, 1))[:, 0]
 
 
-def sum_values_backward(by_read: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-    """What each score is worth to what was read: [b dv], [m b dv] and [b m] to [m b]."""
-    by_weights = torch.bmm(values.transpose(0, 1), by_read[..., None])[..., 0]
-    return torch.ops.aten._softmax_backward_data(by_weights, weights.contiguous(), -1, weights.dtype).T
+def sum_values_backward(d_read: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of the scores from that of the sum: [b dv], [m b dv] and [b m] to [m b]."""
+    d_weights = torch.bmm(values.transpose(0, 1), d_read[..., None])[..., 0]
+    return torch.ops.aten._softmax_backward_data(d_weights, weights.contiguous(), -1, weights.dtype).T
 
 
 def flatten_steps(x: Tensor) -> Tensor:
@@ -159,7 +160,7 @@ def flatten_steps(x: Tensor) -> Tensor:
 
 
 class RunTapes(torch.autograd.Function):
-    """All steps of a layer."""
+    """All steps of a layer, with their backward pass."""
 
     @staticmethod
     def forward(
@@ -167,7 +168,7 @@ class RunTapes(torch.autograd.Function):
         projected: Tensor,
         recurrent: Tensor,
         added: Tensor | None,
-        asked: Tensor | None,
+        word_queries: Tensor | None,
         summary: Any,  # these four are tensors where `asked` is one
         entry: Any,
         bias: Any,
@@ -175,14 +176,15 @@ class RunTapes(torch.autograd.Function):
     ) -> Tensor:
         (n, b, _), d = projected.shape, recurrent.shape[-1]
         new = projected.new_empty
-        tapes, reads, gates, shown = new(n, b, 2 * d), new(n, b, 2 * d), new(n, b, 4 * d), new(n, b, d)
+        tapes, reads, gates, tanh_cell = new(n, b, 2 * d), new(n, b, 2 * d), new(n, b, 4 * d), new(n, b, d)
         keys: Any = None
         queries: Any = None
         weights: Any = None
-        if asked is not None:
+        if word_queries is not None:
             h = len(vector)
             keys, queries, weights, room = new(n, b, h), new(n, b, h), new(n, b, n), new(n, b, h)
-            doubled, summary_2, entry_2, bias_2, vector_2 = (x * 2 for x in (asked, summary, entry, bias, vector))
+            word_queries_2, summary_2, entry_2 = word_queries * 2, summary * 2, entry * 2
+            bias_2, vector_2 = bias * 2, vector * 2
         for t in range(n):
             read, tape, gate = reads[t], tapes[t], gates[t]
             if t == 0:
@@ -190,23 +192,23 @@ class RunTapes(torch.autograd.Function):
             elif keys is None:
                 read.copy_(tapes[t - 1])
             else:
-                torch.addmm(doubled[t], reads[t - 1, :, :d], summary_2.T, out=queries[t])
+                torch.addmm(word_queries_2[t], reads[t - 1, :, :d], summary_2.T, out=queries[t])
                 a = torch.softmax(score_keys(keys[:t], queries[t], vector_2, room), -1)
                 weights[t, :, :t] = a
                 read.copy_(sum_values(a, tapes[:t]))
             torch.addmm(projected[t], read[:, :d], recurrent.T, out=gate)
-            step_lstm(gate, read, None if added is None else added[t], tape, shown[t])
+            step_lstm(gate, read, None if added is None else added[t], tape, tanh_cell[t])
             if keys is not None:
                 torch.addmm(bias_2, tape[:, :d], entry_2.T, out=keys[t])
-        ctx.save_for_backward(tapes, reads, gates, shown, keys, queries, weights, recurrent, summary, entry, vector)
+        ctx.save_for_backward(tapes, reads, gates, tanh_cell, keys, queries, weights, recurrent, summary, entry, vector)
         ctx.adds = added is not None
         return tapes
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_tapes: Tensor) -> tuple[Tensor | None, ...]:
-        tapes, reads, gates, shown, keys, queries, weights, recurrent, summary, entry, vector = ctx.saved_tensors
-        n, b, d = shown.shape
+        tapes, reads, gates, tanh_cell, keys, queries, weights, recurrent, summary, entry, vector = ctx.saved_tensors
+        n, b, d = tanh_cell.shape
         new = tapes.new_empty
         d_gates, d_reads = new(n, b, 4 * d), new(n, b, 2 * d)  # gradients of all steps
         d_added = new(n, b, d) if ctx.adds else None
@@ -216,32 +218,32 @@ class RunTapes(torch.autograd.Function):
             room, slope = new(2, n, b, h), vector * SLOPE
             sloped_summary, sloped_entry = slope[:, None] * summary, slope[:, None] * entry
         for t in range(n - 1, -1, -1):
-            tape_by, read, d_gate, d_read = d_tapes[t].clone(), reads[t], d_gates[t], d_reads[t]
+            d_tape, read, d_gate, d_read = d_tapes[t].clone(), reads[t], d_gates[t], d_reads[t]
             if t + 1 < n:
-                tape_by += d_reads[t + 1] if keys is None else sum_values(weights[t + 1 :, :, t].T, d_reads[t + 1 :])
-            dh, dc = tape_by.split(d, -1)
+                d_tape += d_reads[t + 1] if keys is None else sum_values(weights[t + 1 :, :, t].T, d_reads[t + 1 :])
+            dh, dc = d_tape.split(d, -1)
             if keys is not None:
                 dh.addmm_(d_keys[t], sloped_entry)
             # the cell: c = f c̃ + i ĉ + added, h = o tanh(c)
-            i, f, proposed, o = gates[t].split(d, -1)
+            i, f, proposal, o = gates[t].split(d, -1)
             di, df, dg, do = d_gate.split(d, -1)
-            into_sigmoid(dh * shown[t], o, grad_input=do)
-            dc += torch.ops.aten.tanh_backward(dh * o, shown[t])
-            into_sigmoid(dc * proposed, i, grad_input=di)
-            into_sigmoid(dc * read[:, d:], f, grad_input=df)
-            into_tanh(dc * i, proposed, grad_input=dg)
+            sigmoid_backward(dh * tanh_cell[t], o, grad_input=do)
+            dc += torch.ops.aten.tanh_backward(dh * o, tanh_cell[t])
+            sigmoid_backward(dc * proposal, i, grad_input=di)
+            sigmoid_backward(dc * read[:, d:], f, grad_input=df)
+            tanh_backward(dc * i, proposal, grad_input=dg)
             if d_added is not None:
                 d_added[t] = dc
             torch.mul(dc, f, out=d_read[:, d:])
             if keys is not None and t + 1 < n:
-                by_query = torch.mm(d_queries[t + 1], sloped_summary)
-                d_read[:, :d] = torch.addmm(by_query, d_gate, recurrent)
+                d_summary_query = torch.mm(d_queries[t + 1], sloped_summary)
+                d_read[:, :d] = torch.addmm(d_summary_query, d_gate, recurrent)
             else:
                 d_read[:, :d] = torch.mm(d_gate, recurrent)
             # what it looked at
             if keys is not None and t:
-                by_scores = sum_values_backward(d_read, tapes[:t], weights[t, :, :t])
-                d_queries[t] = score_keys_backward(keys[:t], queries[t], by_scores, room, d_keys[:t], d_vector)
+                d_scores = sum_values_backward(d_read, tapes[:t], weights[t, :, :t])
+                d_queries[t] = score_keys_backward(keys[:t], queries[t], d_scores, room, d_keys[:t], d_vector)
         before = flatten_steps(reads[..., :d])
         d_recurrent = flatten_steps(d_gates).T @ before
         if keys is None:
@@ -257,23 +259,24 @@ class RunTapes(torch.autograd.Function):
 
 
 class ReadSource(torch.autograd.Function):
-    """All steps of a decoder's attention."""
+    """All steps of a decoder's attention, with their backward pass."""
 
     @staticmethod
     def forward(
-        ctx: Any, asked: Tensor, keys: Tensor, values: Tensor, there: Tensor, summary: Tensor, vector: Tensor
+        ctx: Any, word_queries: Tensor, keys: Tensor, values: Tensor, exists: Tensor, summary: Tensor, vector: Tensor
     ) -> Tensor:
-        (n, b, h), (_, m, dv), d = asked.shape, values.shape, summary.shape[-1]
-        new = asked.new_empty
-        keys, values, mask = (keys * 2).transpose(0, 1).contiguous(), values.transpose(0, 1), there.to(asked.dtype)
-        shut = torch.zeros_like(mask).masked_fill_(~there, torch.finfo(asked.dtype).min)
-        reads, weights, queries, room = new(n, b, dv), new(n, b, m), asked * 2, new(m, b, h)
+        (n, b, h), (_, m, dv), d = word_queries.shape, values.shape, summary.shape[-1]
+        new = word_queries.new_empty
+        keys, values = (keys * 2).transpose(0, 1).contiguous(), values.transpose(0, 1)
+        mask = exists.to(word_queries.dtype)
+        mask_bias = torch.zeros_like(mask).masked_fill_(~exists, torch.finfo(word_queries.dtype).min)
+        reads, weights, queries, room = new(n, b, dv), new(n, b, m), word_queries * 2, new(m, b, h)
         summary_2, vector_2 = summary * 2, vector * 2
         for t in range(n):
             if t:
                 queries[t].addmm_(reads[t - 1, :, :d], summary_2.T)
             # Where a sentence is empty the softmax is even, and must weigh nothing.
-            weights[t] = torch.softmax(score_keys(keys, queries[t], vector_2, room).add_(shut), -1).mul_(mask)
+            weights[t] = torch.softmax(score_keys(keys, queries[t], vector_2, room).add_(mask_bias), -1).mul_(mask)
             reads[t] = sum_values(weights[t], values)
         ctx.save_for_backward(reads, weights, queries, keys, values, summary, vector)
         return reads
@@ -290,8 +293,8 @@ class ReadSource(torch.autograd.Function):
         for t in range(n - 1, -1, -1):
             if t + 1 < n:
                 d_reads[t, :, :d].addmm_(d_queries[t + 1], sloped_summary)
-            by_scores = sum_values_backward(d_reads[t], values, weights[t])
-            d_queries[t] = score_keys_backward(keys, queries[t], by_scores, room, d_keys, d_vector)
+            d_scores = sum_values_backward(d_reads[t], values, weights[t])
+            d_queries[t] = score_keys_backward(keys, queries[t], d_scores, room, d_keys, d_vector)
         d_queries *= slope
         d_summary = flatten_steps(d_queries[1:]).T @ flatten_steps(reads[:-1, :, :d])
         d_values = torch.bmm(weights.permute(1, 2, 0), d_reads.transpose(0, 1))

@@ -1,11 +1,11 @@
-r"""RNNsearch's recurrence with a GRU or an LSTM, forward and backward by hand.
+r"""RNNsearch's recurrence with a GRU or an LSTM, forward and backward written out for a CPU.
 
-The plain loop of `rnnsearch` is the specification. By hand a CPU does less:
+The plain loop of `reference` is the specification. Written out, it is less work:
 
 - $\tanh x = 2 \sigma(2x) - 1$, and here a sigmoid takes a sixth of a tanh's time. In a score the constant falls out of
   the softmax: $v^\top \tanh(x)$ weighs like $2 v^\top \sigma(2x)$. The factors go into keys, W and v beforehand.
 - W s and U s are one product.
-- The backward pass recomputes the sigmoids of the scores from what is in the cache, and gathers the gradients of all
+- The backward pass recomputes the sigmoids of the scores from keys and queries, and gathers the gradients of all
   steps before it multiplies: a matrix gets its gradient from one large product in place of one a step.
 
 On a GPU with Triton, `triton` does the same in a few kernels a step.
@@ -28,26 +28,27 @@ def recur(
     start: Float[Tensor, "b p d"],
     keys: Float[Tensor, "b m h"],
     values: Float[Tensor, "b m dv"],
-    there: Bool[Tensor, "b m"],
+    exists: Bool[Tensor, "b m"],
     query: Float[Tensor, "h d"],
     vector: Float[Tensor, " h"],
     read: Float[Tensor, "g dv"],
     recurrent: Float[Tensor, "g d"],
     bias: Float[Tensor, " g"],
-) -> tuple[Float[Tensor, "b n1 d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
-    """The states s_0 … s_n, the contexts c_1 … c_n of n steps, and the weights that these were made with.
+) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
+    """The states s_1 … s_n and the contexts c_1 … c_n of n steps, and the weights of these.
 
-    `projected` is what the words give to the cell, `keys` are U h_j + b, `there` says which of them exist; `query` and
-    `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for states.
+    `projected` is what the words give to the cell, `keys` are U h_j + b, `exists` says which of them there are; `query`
+    and `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for
+    states.
     """
-    made: tuple[Tensor, Tensor, Tensor] = Recurrence.apply(
-        projected, start, keys, values, there, query, vector, read, recurrent, bias
+    states, contexts, weights = Recurrence.apply(
+        projected, start, keys, values, exists, query, vector, read, recurrent, bias
     )
-    return made
+    return states[:, 1:], contexts, weights
 
 
 class Recurrence(torch.autograd.Function):
-    """All steps."""
+    """All steps with their backward pass; the states begin with s_0."""
 
     @staticmethod
     def forward(
@@ -56,7 +57,7 @@ class Recurrence(torch.autograd.Function):
         start: Tensor,
         keys: Tensor,
         values: Tensor,
-        there: Tensor,
+        exists: Tensor,
         query: Tensor,
         vector: Tensor,
         read: Tensor,
@@ -69,10 +70,10 @@ class Recurrence(torch.autograd.Function):
         keys, vector = keys * 2, vector * 2
         both = torch.cat([recurrent, query * 2])  # [g + h, d]
         both_bias = torch.cat([bias, bias.new_zeros(h)])
-        mask = there.to(keys.dtype)
-        shut = torch.zeros_like(mask).masked_fill_(~there, torch.finfo(keys.dtype).min)
+        mask = exists.to(keys.dtype)
+        mask_bias = torch.zeros_like(mask).masked_fill_(~exists, torch.finfo(keys.dtype).min)
         states, contexts, weights = new(b, n + 1, d), new(b, n, values.shape[-1]), new(b, n, m)
-        asked, gates = new(b, n, h), new(b, n, g)
+        queries, gates = new(b, n, h), new(b, n, g)
         inner = new(b, n + 1, d) if lstm else new(b, n, d)  # an LSTM's cells; what a GRU's reset gate multiplies
         states[:, 0] = start[:, 0]
         if lstm:
@@ -81,9 +82,9 @@ class Recurrence(torch.autograd.Function):
         for i in range(n):
             s = states[:, i]
             torch.addmm(both_bias, s, both.T, out=from_state)
-            asked[:, i] = from_state[:, g:]
+            queries[:, i] = from_state[:, g:]
             torch.add(keys, from_state[:, None, g:], out=hidden).sigmoid_()
-            scores = torch.mv(hidden.view(-1, h), vector).view(b, m).add_(shut)
+            scores = torch.mv(hidden.view(-1, h), vector).view(b, m).add_(mask_bias)
             a = torch.softmax(scores, -1).mul_(mask)
             weights[:, i] = a
             c = torch.bmm(a[:, None], values)[:, 0]
@@ -94,18 +95,18 @@ class Recurrence(torch.autograd.Function):
                 torch.add(summed, from_state[:, :g], out=gate)
                 gate[:, 2 * d : 3 * d].mul_(2)
                 gate.sigmoid_()
-                opened, forget, proposed, shown = gate.split(d, -1)
-                proposed.mul_(2).sub_(1)
-                torch.mul(opened, proposed, out=inner[:, i + 1]).addcmul_(forget, inner[:, i])
-                torch.mul(tanh_by_sigmoid(inner[:, i + 1]), shown, out=states[:, i + 1])
+                input_gate, forget_gate, proposal, output_gate = gate.split(d, -1)
+                proposal.mul_(2).sub_(1)
+                torch.mul(input_gate, proposal, out=inner[:, i + 1]).addcmul_(forget_gate, inner[:, i])
+                torch.mul(tanh_by_sigmoid(inner[:, i + 1]), output_gate, out=states[:, i + 1])
                 continue
             torch.add(summed[:, : 2 * d], from_state[:, : 2 * d], out=gate[:, : 2 * d]).sigmoid_()
-            r, z, proposed = gate.split(d, -1)
+            r, z, proposal = gate.split(d, -1)
             inner[:, i] = from_state[:, 2 * d : 3 * d]
-            torch.addcmul(summed[:, 2 * d :], r, inner[:, i], out=proposed)
-            proposed.mul_(2).sigmoid_().mul_(2).sub_(1)
-            torch.lerp(proposed, s, z, out=states[:, i + 1])
-        ctx.save_for_backward(states, contexts, weights, asked, gates, inner, keys, values, both, vector, read)
+            torch.addcmul(summed[:, 2 * d :], r, inner[:, i], out=proposal)
+            proposal.mul_(2).sigmoid_().mul_(2).sub_(1)
+            torch.lerp(proposal, s, z, out=states[:, i + 1])
+        ctx.save_for_backward(states, contexts, weights, queries, gates, inner, keys, values, both, vector, read)
         ctx.set_materialize_grads(False)
         return states, contexts, weights
 
@@ -114,44 +115,45 @@ class Recurrence(torch.autograd.Function):
     def backward(
         ctx: Any, d_states: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        states, contexts, weights, asked, gates, inner, keys, values, both, vector, read = ctx.saved_tensors
+        states, contexts, weights, queries, gates, inner, keys, values, both, vector, read = ctx.saved_tensors
         (b, n, dv), (_, m, h), d, g = contexts.shape, keys.shape, states.shape[-1], gates.shape[-1]
         lstm = g == 4 * d
         d_states = torch.zeros_like(states) if d_states is None else d_states
         d_contexts = torch.zeros_like(contexts) if d_contexts is None else d_contexts
         new = states.new_empty
-        into, out_of, read_of = new(b, n, g), new(b, n, g + h), new(b, n, dv)  # gradients of all steps
+        d_gates, d_from_state, d_context = new(b, n, g), new(b, n, g + h), new(b, n, dv)  # gradients of all steps
         d_keys, d_vector = torch.zeros_like(keys), torch.zeros_like(vector)
         hidden, slope = new(b, m, h), new(b, m, h)
         ds, cell = d_states[:, n].clone(), torch.zeros_like(d_states[:, n])
         for i in range(n - 1, -1, -1):
             s, a = states[:, i], weights[:, i]
-            step, from_state = into[:, i], out_of[:, i]
+            d_gate, from_state = d_gates[:, i], d_from_state[:, i]
             if lstm:
-                cell = lstm_backward(gates[:, i], inner[:, i], inner[:, i + 1], ds, cell, step)
-                from_state[:, :g], passed = step, None
+                cell = lstm_backward(gates[:, i], inner[:, i], inner[:, i + 1], ds, cell, d_gate)
+                from_state[:, :g], d_past_gates = d_gate, None
             else:
-                passed = gru_backward(gates[:, i], s, inner[:, i], ds, step, from_state)
+                d_past_gates = gru_backward(gates[:, i], s, inner[:, i], ds, d_gate, from_state)
             # the context, its weights and its scores
-            dc = torch.addmm(d_contexts[:, i], step, read)
-            read_of[:, i] = dc
+            dc = torch.addmm(d_contexts[:, i], d_gate, read)
+            d_context[:, i] = dc
             da = torch.bmm(dc[:, None], values.mT)[:, 0]
-            if d_weights is not None:  # somebody asks where it looked
+            if d_weights is not None:  # an objective reads them
                 da += d_weights[:, i]
             de = torch.ops.aten._softmax_backward_data(da, a, -1, a.dtype)
-            torch.add(keys, asked[:, i, None], out=hidden).sigmoid_()
+            torch.add(keys, queries[:, i, None], out=hidden).sigmoid_()
             d_vector += torch.mv(hidden.view(-1, h).T, de.flatten())
             torch.ops.aten.sigmoid_backward.grad_input(de[..., None].expand_as(hidden), hidden, grad_input=slope)
             d_keys += slope
             torch.mul(slope.sum(1), vector, out=from_state[:, g:])
             # the state before
-            ds = torch.addmm(d_states[:, i] if passed is None else passed.add_(d_states[:, i]), from_state, both)
-        d_values = torch.bmm(weights.mT, read_of)
-        flat = out_of.flatten(0, 1)
+            direct = d_states[:, i] if d_past_gates is None else d_past_gates.add_(d_states[:, i])
+            ds = torch.addmm(direct, from_state, both)
+        d_values = torch.bmm(weights.mT, d_context)
+        flat = d_from_state.flatten(0, 1)
         d_both = flat.T @ states[:, :-1].flatten(0, 1)
-        d_read = into.flatten(0, 1).T @ contexts.flatten(0, 1)
+        d_read = d_gates.flatten(0, 1).T @ contexts.flatten(0, 1)
         return (
-            into,
+            d_gates,
             torch.stack([ds, cell], 1) if lstm else ds[:, None],
             d_keys.mul_(vector).mul_(2),
             d_values,
@@ -165,35 +167,35 @@ class Recurrence(torch.autograd.Function):
 
 
 def tanh_by_sigmoid(x: Tensor) -> Tensor:
-    """tanh."""
+    """tanh x as 2 σ(2x) - 1."""
     return x.mul(2).sigmoid_().mul_(2).sub_(1)
 
 
-def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, step: Tensor, from_state: Tensor) -> Tensor:
-    """h' = proposed + z (h - proposed), proposed = tanh(x + r u), u the recurrent part.
+def gru_backward(gates: Tensor, s: Tensor, inner: Tensor, ds: Tensor, d_gate: Tensor, from_state: Tensor) -> Tensor:
+    """Backward of h' = p + z (h - p), the proposal p = tanh(x + r u), u the recurrent part.
 
-    Writes the gradients of x and of the recurrent part; gives that of h past both, in place of the gradient of h'.
+    Writes the gradients of x and of the recurrent part, and returns that of h past both, in the place of that of h'.
     """
     d = s.shape[-1]
-    r, z, proposed = gates.split(d, -1)
-    by_n = torch.addcmul(ds, ds, z, value=-1)
-    by_n = torch.ops.aten.tanh_backward(by_n, proposed)
-    step[:, :d] = torch.ops.aten.sigmoid_backward(by_n * inner, r)
-    step[:, d : 2 * d] = torch.ops.aten.sigmoid_backward((s - proposed).mul_(ds), z)
-    step[:, 2 * d :] = by_n
-    from_state[:, : 2 * d] = step[:, : 2 * d]
-    torch.mul(by_n, r, out=from_state[:, 2 * d : 3 * d])
+    r, z, proposal = gates.split(d, -1)
+    d_proposal = torch.addcmul(ds, ds, z, value=-1)
+    d_proposal = torch.ops.aten.tanh_backward(d_proposal, proposal)
+    d_gate[:, :d] = torch.ops.aten.sigmoid_backward(d_proposal * inner, r)
+    d_gate[:, d : 2 * d] = torch.ops.aten.sigmoid_backward((s - proposal).mul_(ds), z)
+    d_gate[:, 2 * d :] = d_proposal
+    from_state[:, : 2 * d] = d_gate[:, : 2 * d]
+    torch.mul(d_proposal, r, out=from_state[:, 2 * d : 3 * d])
     return ds.mul_(z)
 
 
-def lstm_backward(gates: Tensor, before: Tensor, after: Tensor, ds: Tensor, cell: Tensor, step: Tensor) -> Tensor:
-    """c' = f c + i proposed, h' = o tanh(c'). Writes the gradients of the gates, and gives that of c."""
-    opened, forget, proposed, shown = gates.chunk(4, -1)
-    d = opened.shape[-1]
-    curved = tanh_by_sigmoid(after)
-    cell = cell + torch.ops.aten.tanh_backward(ds * shown, curved)
-    step[:, :d] = torch.ops.aten.sigmoid_backward(cell * proposed, opened)
-    step[:, d : 2 * d] = torch.ops.aten.sigmoid_backward(cell * before, forget)
-    step[:, 2 * d : 3 * d] = torch.ops.aten.tanh_backward(cell * opened, proposed)
-    step[:, 3 * d :] = torch.ops.aten.sigmoid_backward(ds * curved, shown)
-    return cell.mul_(forget)
+def lstm_backward(gates: Tensor, before: Tensor, after: Tensor, ds: Tensor, cell: Tensor, d_gate: Tensor) -> Tensor:
+    """Backward of c' = f c + i p, h' = o tanh(c'): writes the gradients of the gates, and returns that of c."""
+    input_gate, forget_gate, proposal, output_gate = gates.chunk(4, -1)
+    d = input_gate.shape[-1]
+    tanh_cell = tanh_by_sigmoid(after)
+    cell = cell + torch.ops.aten.tanh_backward(ds * output_gate, tanh_cell)
+    d_gate[:, :d] = torch.ops.aten.sigmoid_backward(cell * proposal, input_gate)
+    d_gate[:, d : 2 * d] = torch.ops.aten.sigmoid_backward(cell * before, forget_gate)
+    d_gate[:, 2 * d : 3 * d] = torch.ops.aten.tanh_backward(cell * input_gate, proposal)
+    d_gate[:, 3 * d :] = torch.ops.aten.sigmoid_backward(ds * tanh_cell, output_gate)
+    return cell.mul_(forget_gate)

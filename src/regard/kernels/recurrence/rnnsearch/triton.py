@@ -35,16 +35,16 @@ def recur(
     recurrent: Float[Tensor, "g d"],
     bias: Float[Tensor, " g"],
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], Float[Tensor, "b n m"]]:
-    """The states s_1 … s_n, the contexts c_1 … c_n of n steps, and the weights that these were made with.
+    """The states s_1 … s_n and the contexts c_1 … c_n of n steps, and the weights of these.
 
     `projected` is what the words give to the cell, `keys` are U h_j + b, `lengths` says how many of them exist; `query`
     and `vector` are W and v of the score, `read` the cell's matrix for contexts, `recurrent` and `bias` those for
     states. An LSTM's bias must be in `projected` already: of `bias` nothing is read.
     """
-    made: tuple[Tensor, Tensor, Tensor] = Recurrence.apply(
+    result: tuple[Tensor, Tensor, Tensor] = Recurrence.apply(
         projected, start, keys, values, lengths, query, vector, read, recurrent, bias
     )
-    return made
+    return result
 
 
 class Recurrence(torch.autograd.Function):
@@ -68,30 +68,26 @@ class Recurrence(torch.autograd.Function):
 
         (n, b, g), (_, m, h), (d, dv) = projected.shape, keys.shape, (start.shape[-1], values.shape[-1])
         half, new = projected.dtype, projected.new_empty
-        keys, values, query, both = (
-            keys.to(half),
-            values.to(half),
-            query.to(half),
-            join_matrices(recurrent, read).to(half),
-        )
-        seen = new(n + 1, b, d + dv)  # at step i the state before it, and the context it reads
-        states, contexts = seen[..., :d], seen[..., d:]
-        kept = new(n + 1, b, d, dtype=torch.float32)  # an LSTM's cells, or a GRU's states
-        asked, gates, weights = new(n, b, h), new(n, b, 4 * d), new(b, n, m, dtype=torch.float32)
+        both = join_matrices(recurrent, read).to(half)
+        keys, values, query = keys.to(half), values.to(half), query.to(half)
+        inputs = new(n + 1, b, d + dv)  # at step i the state before it, and the context it reads
+        states, contexts = inputs[..., :d], inputs[..., d:]
+        cells = new(n + 1, b, d, dtype=torch.float32)  # an LSTM's cells, or a GRU's states
+        queries, gates, weights = new(n, b, h), new(n, b, 4 * d), new(b, n, m, dtype=torch.float32)
         states[0] = start[:, 0]
-        kept[0] = start[:, -1]
+        cells[0] = start[:, -1]
         summed, words = new(1, b, 4 * d), projected.transpose(0, 1)[:, :, None]
         for i in range(n):
-            torch.mm(states[i], query.T, out=asked[i])
-            into = contexts[i][:, None], weights[:, i : i + 1]
-            few_queries.look(asked[i][:, None], keys, values, vector, lengths, context=into[0], weights=into[1])
-            torch.mm(seen[i], both.T, out=summed[0])
-            step = kept[i : i + 1], kept[i + 1 : i + 2], gates[i : i + 1], states[i + 1 : i + 2], i
+            torch.mm(states[i], query.T, out=queries[i])
+            context, weight = contexts[i][:, None], weights[:, i : i + 1]
+            few_queries.look(queries[i][:, None], keys, values, vector, lengths, context=context, weights=weight)
+            torch.mm(inputs[i], both.T, out=summed[0])
+            step = cells[i : i + 1], cells[i + 1 : i + 2], gates[i : i + 1], states[i + 1 : i + 2], i
             if g == 4 * d:
                 triton.lstm(words, summed, *step)
             else:
                 triton.gru(words, summed, bias, *step)
-        ctx.save_for_backward(seen, kept, asked, gates, weights, keys, values, lengths, query, vector, both)
+        ctx.save_for_backward(inputs, cells, queries, gates, weights, keys, values, lengths, query, vector, both)
         ctx.set_materialize_grads(False)
         ctx.gates = g
         return states[1:].transpose(0, 1), contexts[:-1].transpose(0, 1), weights
@@ -104,27 +100,27 @@ class Recurrence(torch.autograd.Function):
         from regard.kernels.additive import few_queries_gradients
         from regard.kernels.cells import triton
 
-        seen, kept, asked, gates, weights, keys, values, lengths, query, vector, both = ctx.saved_tensors
-        (n, b, h), (_, _, dv), d, g = asked.shape, values.shape, kept.shape[-1], ctx.gates
+        inputs, cells, queries, gates, weights, keys, values, lengths, query, vector, both = ctx.saved_tensors
+        (n, b, h), (_, _, dv), d, g = queries.shape, values.shape, cells.shape[-1], ctx.gates
         d_states, d_contexts, d_weights = (
             x if x is None or x.stride(-1) == 1 else x.contiguous() for x in (d_states, d_contexts, d_weights)
         )
         given = None if d_states is None else d_states[:, :, None]
         new = gates.new_empty
-        into, d_asked, d_read, back = new(n, b, 4 * d), new(n, b, h), new(n, b, dv), new(b, d + dv)
+        into, d_queries, d_read, back = new(n, b, 4 * d), new(n, b, h), new(n, b, dv), new(b, d + dv)
         d_projected = into if g == 4 * d else new(n, b, g)
         words = d_projected.transpose(0, 1)[:, :, None]
-        d_scores, raw, by = torch.empty_like(weights), torch.empty_like(weights[:, 0]), kept.new_zeros(1, b, d)
+        d_scores, raw, by = torch.empty_like(weights), torch.empty_like(weights[:, 0]), cells.new_zeros(1, b, d)
         for i in range(n - 1, -1, -1):
             later = None if i == n - 1 else back[None, :, :d]
-            before, after = kept[i : i + 1], kept[i + 1 : i + 2]
+            before, after = cells[i : i + 1], cells[i + 1 : i + 2]
             if g == 4 * d:
                 triton.lstm_backward(gates[i : i + 1], before, after, given, later, by, into[i : i + 1], i)
             else:
                 triton.gru_backward(gates[i : i + 1], before, given, later, by, into[i : i + 1], words, i)
             torch.mm(into[i], both, out=back)
             few_queries_gradients.step(
-                asked[i],
+                queries[i],
                 keys,
                 values,
                 vector,
@@ -135,16 +131,16 @@ class Recurrence(torch.autograd.Function):
                 raw,
                 d_read[i],
                 d_scores[:, i],
-                d_asked[i],
+                d_queries[i],
             )
-            back[:, :d].addmm_(d_asked[i], query)
+            back[:, :d].addmm_(d_queries[i], query)
         first = back[:, :d].float() if n else by[0]
         d_start = torch.stack([first, by[0]], 1) if g == 4 * d else (first + by[0])[:, None]
-        d_keys, d_vector = few_queries_gradients.gather(asked.transpose(0, 1), keys, vector, lengths, d_scores)
+        d_keys, d_vector = few_queries_gradients.gather(queries.transpose(0, 1), keys, vector, lengths, d_scores)
         d_values = torch.bmm(weights.to(gates.dtype).mT, d_read.transpose(0, 1))
-        flat = seen[:-1].flatten(0, 1)
+        flat = inputs[:-1].flatten(0, 1)
         d_both = into.flatten(0, 1).T @ flat
-        d_query = d_asked.flatten(0, 1).T @ flat[:, :d]
+        d_query = d_queries.flatten(0, 1).T @ flat[:, :d]
         if g == 4 * d:
             d_recurrent, d_context, d_bias = d_both[:, :d], d_both[:, d:], None
         else:
@@ -154,7 +150,7 @@ class Recurrence(torch.autograd.Function):
 
 
 def join_matrices(recurrent: Float[Tensor, "g d"], read: Float[Tensor, "g dv"]) -> Float[Tensor, "gg e"]:
-    """The matrix that [s; c] meets: four blocks of rows.
+    """The matrix that [s; c] is multiplied with: four blocks of rows.
 
     The third of a GRU reads the state alone, as its reset gate multiplies that before the rest is added, and the fourth
     the context.
