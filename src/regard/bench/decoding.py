@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from regard.bench import decoding_peers, training, training_peers
-from regard.bench.decoding_peers import Decoder, Outputs
+from regard.bench import decoding_cuda, decoding_peers, training, training_peers
+from regard.bench.decoding_peers import Decoder, Outputs, transformer
 from regard.bench.measure import Result, elsewhere
 from regard.bench.pairs import make_pairs
 from regard.bench.process import Apart
@@ -26,10 +26,7 @@ from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import END, PAD, START
 from regard.errors import RegardError
-from regard.models import kinds
 from regard.models.contract import Model, Tokens
-from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.model import TransformerModel
 
 __all__ = ["run"]
 
@@ -69,8 +66,6 @@ def run(
 ) -> Iterator[Result]:
     """Every comparison, one after the other, on this machine's CPU, or those of a GPU."""
     if device == "cuda":
-        from regard.bench import decoding_cuda
-
         yield from decoding_cuda.run(rounds, seed)
         return
     sizes = Sizes() if sizes is None else sizes
@@ -115,29 +110,6 @@ def make_batches(count: int, rows: int, vocabulary: int, seed: int) -> list[Batc
     pairs = sorted(make_pairs(count * rows, vocabulary, seed), key=lambda pair: len(pair[0]))
     batches = [collate(pairs[first : first + rows]) for first in range(0, len(pairs), rows)]
     return [batches[i] for i in np.random.default_rng(seed).permutation(count)]
-
-
-def transformer(sizes: Sizes) -> TransformerModel:
-    """A Regard Transformer, post-norm, whose random weights say different things at each step and for each source.
-
-    As they are drawn, attention means everything at once, and a tied output repeats its input. Here queries and keys
-    are larger, the last norm turns the signs of every other number, and larger embeddings make the output surer.
-    Special words have none, so that no system prefers one of them.
-    """
-    config = TransformerConfig(
-        size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, norm="post", dropout=sizes.dropout
-    )
-    model = kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary)
-    assert isinstance(model, TransformerModel)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("projection.weight"):
-                parameter[: 2 * sizes.size].mul_(3)
-            elif name.endswith("tokens.weight"):
-                parameter.mul_(3)
-        model.get_parameter(f"decoder.blocks.{sizes.layers - 1}.feed_norm.weight")[::2] = -1
-        model.target.tokens.weight[[PAD, START, END]] = 0
-    return model
 
 
 @dataclass

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from regard.bench import decoding_peers, training_cuda, training_peers
-from regard.bench.decoding import transformer
-from regard.bench.decoding_peers import Decoder
+from regard.bench.decoding_peers import Decoder, transformer
 from regard.bench.gpu import ceilings
 from regard.bench.measure import Result, elsewhere
 from regard.bench.training_peers import Sizes

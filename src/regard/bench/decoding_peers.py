@@ -29,14 +29,39 @@ from regard.decoding.batches import score_pairs
 from regard.decoding.options import Options
 from regard.decoding.search import search
 from regard.errors import ArgumentError
+from regard.models import kinds
 from regard.models.contract import Model, Tokens
+from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.model import TransformerModel
 
-__all__ = ["CTranslate2", "Decoder", "Joey", "Marian", "Outputs", "Regard", "convert", "log_probs"]
+__all__ = ["CTranslate2", "Decoder", "Joey", "Marian", "Outputs", "Regard", "convert", "log_probs", "transformer"]
 
 Outputs = list[list[int]]
 
 POSITIONS = 1024  # rows of a converted table of positions
+
+
+def transformer(sizes: Sizes) -> TransformerModel:
+    """A Regard Transformer, post-norm, whose random weights say different things at each step and for each source.
+
+    As they are drawn, attention means everything at once, and a tied output repeats its input. Here queries and keys
+    are larger, the last norm turns the signs of every other number, and larger embeddings make the output surer.
+    Special words have none, so that no system prefers one of them.
+    """
+    config = TransformerConfig(
+        size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, norm="post", dropout=sizes.dropout
+    )
+    model = kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary)
+    assert isinstance(model, TransformerModel)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("projection.weight"):
+                parameter[: 2 * sizes.size].mul_(3)
+            elif name.endswith("tokens.weight"):
+                parameter.mul_(3)
+        model.get_parameter(f"decoder.blocks.{sizes.layers - 1}.feed_norm.weight")[::2] = -1
+        model.target.tokens.weight[[PAD, START, END]] = 0
+    return model
 
 
 class Decoder:

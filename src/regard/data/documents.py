@@ -21,7 +21,8 @@ from regard.data import cache, sentence_split
 from regard.data.builtin import generate
 from regard.data.corpus import pairs
 from regard.data.first_pass import Survey, look_over, names
-from regard.data.prepare import Pair, Prepared, Reading, Rows, Say, prepared
+from regard.data.prepare import Prepared, Say, prepared
+from regard.data.rows import Pair, Reading, Rows
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.data.vocabulary import train

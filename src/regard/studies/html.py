@@ -1,14 +1,17 @@
 """A study's page as HTML."""
 
 from html import escape
+from typing import TYPE_CHECKING
 
 from regard.inspection.draw.html import document, figure_element, table_element
-from regard.studies.page import Page, Verdict
+
+if TYPE_CHECKING:
+    from regard.studies.page import Page, Verdict
 
 __all__ = ["render"]
 
 
-def render(page: Page) -> str:
+def render(page: "Page") -> str:
     """The whole page as text."""
     body = [
         f'<p class="eyebrow">Regard · study · {escape(page.name)}</p>',
@@ -35,7 +38,7 @@ def render(page: Page) -> str:
     return document(page.title, body)
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: "Verdict") -> str:
     kind = "agrees" if verdict.agrees else "differs"
     return (
         f'<li class="{kind}"><p><span class="word">{verdict.word.capitalize()}:</span> {escape(verdict.claim)}</p>'

@@ -1,11 +1,14 @@
 """A study's page as Markdown."""
 
-from regard.studies.page import Page, Table
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.studies.page import Page, Table
 
 __all__ = ["render", "table"]
 
 
-def render(page: Page) -> str:
+def render(page: "Page") -> str:
     """The whole page; pictures are named, not embedded."""
     parts = [f"# {page.title}", f"> {page.claim}", f"— {page.source}", "## What agrees and what does not"]
     parts.append("\n".join(f"- **{v.word.capitalize()}**: {v.claim} — {v.evidence}" for v in page.verdicts))
@@ -26,7 +29,7 @@ def render(page: Page) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def table(each: Table) -> str:
+def table(each: "Table") -> str:
     """One table, numbers to the right."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in [list(each.columns), *each.shown()]]
     rule = ["---:" if right else ":---" for right in each.numeric()]

@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.data.alignments.links import Words
 from regard.data.corpus import linked
-from regard.data.prepare import Pair, Reading, Rows, content
+from regard.data.rows import Pair, Reading, Rows, content
 from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
