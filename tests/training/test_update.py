@@ -168,6 +168,7 @@ def test_no_graph_is_held_where_memory_ran_out(tmp_path):
         (CPU, 1, 1, Error({}), "a run on a CPU or an Apple GPU"),
         (torch.device("mps"), 1, 1, Error({}), "a run on a CPU or an Apple GPU"),
         (CUDA, 2, 1, Error({}), "2 processes"),
+        (CUDA, 1, 2, Error({}), "training.accumulate = 2"),
         (CUDA, 1, 3, Error({}), "training.accumulate = 3"),
         (CUDA, 1, 1, nn.Linear(1, 1), "an objective that does not say that it can be"),
     ],
@@ -189,3 +190,22 @@ def test_a_plain_module_is_an_objective(tmp_path):
     trainer.prepare(False)
     assert trainer.updater.copies is None
     assert trainer.updater.replay is None
+
+
+def test_the_sums_that_a_replay_adds_to_are_read(tmp_path):
+    """A replay runs no Python, which would note that there is something to read."""
+    trainer = updated(Points(), 6, tmp_path, True)
+    updater, before = trainer.updater, trainer.now.sums["loss"]
+    updater.device_sums = {"loss": torch.zeros((), dtype=torch.float64)}
+
+    class Graph:
+        def replay(self, batch):
+            updater.device_sums["loss"] += 3.0
+
+    updater.replay.graphs = {shape: Graph() for shape in updater.replay.graphs}
+    for expected in (before + 3.0, before + 6.0):
+        with trainer.shares() as shares:
+            trainer.update(shares)
+        trainer.read_sums()
+        trainer.read_sums()  # once more, which adds nothing
+        assert trainer.now.sums["loss"] == expected
