@@ -20,16 +20,15 @@ from regard.attention.watch import find_outermost
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Ablation, View
 from regard.inspection.collect.forward_pass import watch_forward
+from regard.inspection.collect.memory_heads import MEMORY_VIEWS, silence_memory_heads
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item, force
-from regard.inspection.collect.views import SLOTS, views_of
+from regard.inspection.collect.views import views_of
 from regard.models.contract import Model
-from regard.models.ntm.model import NTMModel
 
 __all__ = ["ablate", "ablation_of", "ablation_table"]
 
 BUDGET = 2048  # positions of a batch, source and target
-SHUT = -1e4  # a sigmoid of it is 0
 Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced in which row, or rows
 
 
@@ -80,9 +79,8 @@ def silence_heads(model: Model, heads: Sequence[tuple[str, int]], forced: Forced
     with ExitStack() as hooks:
         for name in dict(heads):
             rows = [(row, head) for row, (each, head) in enumerate(heads) if each == name]
-            if name in SLOTS:
-                assert isinstance(model, NTMModel)
-                handles = silence_slots(model, name, rows, len(forced.sides["source"].pieces))
+            if name in MEMORY_VIEWS:
+                handles = silence_memory_heads(model, name, rows, len(forced.sides["source"].pieces))
             else:
                 handles = [silence_head(modules[name], rows, len(heads))]
             for handle in handles:
@@ -114,34 +112,3 @@ def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
 
     inner = module.attention if isinstance(module, GridSelfAttention) else module
     return inner.register_forward_hook(quiet_rows)
-
-
-def silence_slots(model: NTMModel, name: str, rows: Rows, steps: int) -> list[Any]:
-    """The same for a machine's heads, while it reads its source, or while it writes."""
-    heads, (_, phase, way) = model.heads, SLOTS[name]
-    done = [0]
-
-    def now() -> bool:
-        return (done[0] < steps) == (phase == "source")
-
-    def say(module: nn.Module, given: tuple[Any, ...], made: Tensor) -> Tensor:
-        """Nothing is erased, and nothing added."""
-        if not now() or way == "read":
-            return made
-        made = made.clone()
-        erase, add = made[:, 2 * heads.heads * heads.place :].unflatten(-1, (2, heads.heads, heads.width)).unbind(1)
-        for row, head in rows:
-            erase[row, head], add[row, head] = SHUT, 0
-        return made
-
-    def hear(module: nn.Module, given: tuple[Any, ...], made: tuple[Tensor, Tensor, Tensor]) -> Any:
-        """What was read is nothing."""
-        memory, weights, reads = made
-        if now() and way == "read":
-            reads = reads.clone()
-            for row, head in rows:
-                reads[row, head] = 0
-        done[0] += 1
-        return memory, weights, reads
-
-    return [heads.steer.register_forward_hook(say), heads.register_forward_hook(hear)]

@@ -1,11 +1,8 @@
 """One teacher-forced pass under `watch`, with everything that views, walks and ablations ask of it."""
 
-# n pieces of the output · b rows of a batch · d width of a controller
-from collections.abc import Iterator
-from contextlib import contextmanager
+# n pieces of the output
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,33 +13,24 @@ from regard.attention.span import Span
 from regard.attention.watch import CallRecord, Looks, watch
 from regard.decoding.scoring import check_finite
 from regard.inspection.collect.exhibit import Side
+from regard.inspection.collect.memory_heads import HeadStep, record_steps
 from regard.inspection.collect.sides import grid_side, slots_side
 from regard.inspection.collect.teacher_forcing import ForcedExample
 from regard.models.contract import Memory, Model
-from regard.models.ntm.model import Machine, NTMModel
 
-__all__ = ["ForwardPass", "MachineStep", "span_of", "watch_forward"]
-
-
-@dataclass(frozen=True, eq=False)
-class MachineStep:
-    """One step of a Turing machine: what its heads were given, and the machine's weights after it."""
-
-    hidden: Float[Tensor, "b d"]
-    before: Machine
-    weights: Float[Tensor, "b hh m"]
+__all__ = ["ForwardPass", "span_of", "watch_forward"]
 
 
 @dataclass(eq=False)
 class ForwardPass:
-    """What was recorded in the pass."""
+    """What was recorded in the pass: every look, the memory, and the log-probability of each piece."""
 
     forced: ForcedExample
     model: Model
     looks: Looks
     memory: Memory
     log_probs: Float[Tensor, " n"]
-    turns: list[MachineStep] = field(default_factory=list)  # of an ntm, those that read the source first
+    head_steps: list[HeadStep] = field(default_factory=list)  # of heads of a memory, those that read the source first
 
     def module(self, name: str) -> nn.Module:
         """An attention by its name."""
@@ -56,8 +44,8 @@ class ForwardPass:
     def sides(self) -> dict[str, Side]:
         """The sides of an exhibit, those that only the model knows among them: the places of its grid, its slots."""
         sides = dict(self.forced.sides)
-        if isinstance(self.model, NTMModel):
-            sides["memory"] = slots_side(self.model.config.slots)
+        if self.head_steps:
+            sides["memory"] = slots_side(self.head_steps[0].weights.shape[-1])
         grid = self.memory.grid
         for name in self.looks:
             if isinstance(self.module(name), GridSelfAttention):  # it may stand before the last stages
@@ -68,30 +56,12 @@ class ForwardPass:
 
 @torch.no_grad()
 def watch_forward(model: Model, forced: ForcedExample) -> ForwardPass:
-    """The pass."""
-    turns = list[MachineStep]()
-    with watch(model) as looks, record_steps(model, turns):
+    """Run the pass under `watch`, and record it."""
+    with watch(model) as looks, record_steps(model) as head_steps:
         memory = forced.memory(model)
         log_probs = forced.log_probs(model, memory=memory)[0]
     check_finite(model, log_probs)
-    return ForwardPass(forced, model, looks, memory, log_probs, turns)
-
-
-@contextmanager
-def record_steps(model: Model, turns: list[MachineStep]) -> Iterator[None]:
-    """Note each step of a Turing machine, whose heads are no attention that `watch` knows."""
-    if not isinstance(model, NTMModel):
-        yield
-        return
-
-    def note(module: nn.Module, given: tuple[Any, ...], made: tuple[Tensor, Tensor, Tensor]) -> None:
-        turns.append(MachineStep(given[0], given[1], made[1]))
-
-    hook = model.heads.register_forward_hook(note)
-    try:
-        yield
-    finally:
-        hook.remove()
+    return ForwardPass(forced, model, looks, memory, log_probs, head_steps)
 
 
 def span_of(record: CallRecord) -> Span | None:

@@ -1,6 +1,7 @@
 """An input and an output that are both known, for a teacher-forced pass: what a search found, or what a person gave."""
 
 # n pieces of the output, START or END among them · r rows: the same again, side by side · y x height and width
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,15 +15,15 @@ from torch import Tensor
 from regard.config import parse
 from regard.data.images.batching import read_for
 from regard.data.tokenizer import END, START, Tokenizer
+from regard.decoding import outputs
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import Side, Tree
+from regard.inspection.collect.exhibit import Candidate, Side, Tree
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.sides import text_side
-from regard.inspection.collect.tree import tree_of
 from regard.models.contract import Documents, Memory, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
 
@@ -66,22 +67,22 @@ class ForcedExample:
         if isinstance(self.source, Pictures) and self.target is not None:  # nothing attends within a captioner's grid
             device = self.source.pixels.device
             return model.encode(self.source).rows(torch.zeros(rows, dtype=torch.long, device=device))
-        return model.encode(repeated(self.source, rows))
+        return model.encode(repeat_source(self.source, rows))
 
     def log_probs(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n"]:
         """The log-probability of every piece of the output, END's last, or of the label: one pass for all rows."""
         memory = self.memory(model, rows) if memory is None else memory
         if self.target is None:
             assert self.label is not None
-            return wide(model.classify(memory)).log_softmax(-1)[:, self.label, None]
+            return to_float32(model.classify(memory)).log_softmax(-1)[:, self.label, None]
         device = next(model.parameters()).device
         read = tokens_of([[START, *self.target]] * rows, device)
-        logits = wide(model.output(model.decode(memory, read)[0]))
+        logits = to_float32(model.output(model.decode(memory, read)[0]))
         written = torch.tensor([[*self.target, END]] * rows, device=device)
         return -F.cross_entropy(logits.transpose(1, 2), written, reduction="none")
 
     def log_prob(self, model: Model) -> float:
-        """That of the whole output; of an ensemble, of the mean probability of every piece."""
+        """The log-probability of the whole output; of an ensemble, of the mean probability of every piece."""
         if isinstance(model, Ensemble):
             each = torch.stack([self.log_probs(one) for one in model.each]).cpu().double()
             return float((each.logsumexp(0) - np.log(len(each))).sum())
@@ -118,6 +119,50 @@ def search_tree(found: SearchResult, tokenizer: Tokenizer, options: Options) -> 
     return tree_of(found.steps, found.outputs[0].tokens, tokenizer, rows)
 
 
+def tree_of(
+    steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int], tokenizer: Tokenizer, beam: int
+) -> Tree:
+    """The noted steps of a search in pieces; those on the way to `output` are marked."""
+    way, totals, made = find_path(steps, output), {0: 0.0}, []
+    for number, step in enumerate(steps):
+        pieces = tokenizer.pieces([each.token for each in step])
+        made.append(
+            tuple(
+                Candidate(
+                    each.parent,
+                    piece,
+                    each.log_prob - totals[each.parent],
+                    each.log_prob,
+                    each.fate,
+                    each.row,
+                    way.get(number) == place,
+                )
+                for place, (each, piece) in enumerate(zip(step, pieces, strict=True))
+            )
+        )
+        totals = {each.row: each.log_prob for each in step if each.row is not None}
+    return Tree(beam, tuple(made))
+
+
+def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int]) -> dict[int, int]:
+    """The place of the candidate, step by step, on the way to the output; none where it was not found on it."""
+    if len(output) >= len(steps):
+        return {}
+    kept = [{each.row: place for place, each in enumerate(step) if each.row is not None} for step in steps]
+    for place, last in enumerate(steps[len(output)]):
+        if last.token != END or last.fate != "finished":
+            continue
+        way, parent = {len(output): place}, last.parent
+        for number in range(len(output) - 1, -1, -1):
+            at = kept[number][parent]
+            if steps[number][at].token != output[number]:
+                break
+            way[number], parent = at, steps[number][at].parent
+        else:
+            return way
+    return {}
+
+
 def encode_text(tokenizer: Tokenizer, text: str, name: str, limit: int | None = None) -> list[int]:
     """The tokens of a text that can be looked at."""
     ids = tokenizer.encode(text)
@@ -149,8 +194,8 @@ def name_item(item: Item) -> str:
     return Path(item).name if isinstance(item, str | Path) else "picture"
 
 
-def repeated(source: Source, rows: int) -> Source:
-    """The same again and again."""
+def repeat_source(source: Source, rows: int) -> Source:
+    """A source of `rows` rows, each of them the one of this source."""
     if isinstance(source, Pictures):
         return Pictures(source.pixels.expand(rows, -1, -1, -1))
     if isinstance(source, Documents):
@@ -159,6 +204,6 @@ def repeated(source: Source, rows: int) -> Source:
     return Tokens.of(source.ids.repeat(rows, 1), source.lengths.repeat(rows))
 
 
-def wide(logits: Tensor) -> Tensor:
-    """In float32 at least."""
+def to_float32(logits: Tensor) -> Tensor:
+    """Logits in float32 at least."""
     return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,31 +1,31 @@
-"""Views: every attention of a pass, with its weights, entropy, windows and picks, named for people."""
+"""Views: every attention of a pass, with its weights, entropy, windows and picks, and what it is called in words."""
 
 # h heads · n rows · m columns · s sentences
+import re
 from collections import Counter
-from collections.abc import Iterator
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.attention import Attention
+from regard.attention.grid import GridSelfAttention
+from regard.attention.heads import Heads, PerHead
 from regard.attention.look import Look
+from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
+from regard.attention.span import Monotonic, Predictive, Span
+from regard.attention.weighting import Weighting
 from regard.inspection.collect.exhibit import Side, View
 from regard.inspection.collect.forward_pass import ForwardPass, span_of
-from regard.inspection.collect.titles import describe_attention, title_of, window_radius
+from regard.inspection.collect.memory_heads import memory_views
 from regard.models.contract import Documents
-from regard.models.ntm.model import NTMModel
+from regard.models.kinds import KINDS, Title
 
-__all__ = ["SLOTS", "views_of"]
+__all__ = ["describe_attention", "views_of"]
 
-# Of a Turing machine: by name, the pass through source or target, and the heads that read or write.
-SLOTS = {
-    "heads.source.write": ("reading the source: where it writes", "source", "write"),
-    "heads.source.read": ("reading the source: where it reads", "source", "read"),
-    "heads.target.write": ("writing: where it writes", "written", "write"),
-    "heads.target.read": ("writing: where it reads", "written", "read"),
-}
+LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
 
 @torch.no_grad()
@@ -55,7 +55,8 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
             )
         )
         counted[title.role] += 1
-    return (*found, *slot_views(forward))
+    source = forward.forced.sides.get("source")
+    return (*found, *memory_views(forward.head_steps, 0 if source is None else len(source.pieces)))
 
 
 def weights_of(look: Look, forward: ForwardPass, columns: Side, name: str) -> Float[Tensor, "h n m"]:
@@ -85,15 +86,80 @@ def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
     return (picked[0] if picked.ndim == 3 else picked[:1]).cpu()
 
 
-def slot_views(forward: ForwardPass) -> Iterator[View]:
-    """Where the heads of a Turing machine stood in its memory, step by step."""
-    if not isinstance(forward.model, NTMModel):
-        return
-    weights = torch.stack([turn.weights[0] for turn in forward.turns], 1).float().cpu()  # [hh n m]
-    steps = len(forward.forced.sides["source"].pieces)
-    for layer, (name, (title, rows, way)) in enumerate(SLOTS.items()):
-        heads = weights.chunk(2)[way == "write"]
-        part = heads[:, :steps] if rows == "source" else heads[:, steps:]
-        entropy = -torch.xlogy(part, part.clamp(min=torch.finfo(part.dtype).tiny)).sum(-1)
-        how = "content β cos(k, M) · gate · shift · sharpen"
-        yield View(name, title, "memory", layer, rows, "memory", part, entropy, how=how)
+# ---- in words
+
+
+def title_of(name: str, kind: str, reads: Literal["source", "picture"] | None) -> Title:
+    """The title of an attention of a model of some kind, and of what it reads; a language model has no source."""
+    own = KINDS[kind].titles
+    if name in own:
+        return own[name]
+    layer = LAYER.search(name)
+    number = f", layer {int(layer[1]) + 1}" if layer else ""
+    if name == "attention" or name.endswith(".cross"):
+        columns = "places" if reads == "picture" else "source"
+        return Title(f"decoder{number}, to the {reads or 'source'}", "cross", "written", columns)
+    alone = reads is None
+    part = "decoder" if name.startswith("decoder") and not alone else "encoder"
+    text = number.removeprefix(", ") if alone and number else f"{part}{number}"
+    if name.endswith(".intra"):
+        text += ", back at its own states"
+    return (
+        Title(text, "decoder", "read", "read")
+        if alone or name.startswith("decoder")
+        else Title(text, "encoder", "source", "source")
+    )
+
+
+def describe_attention(module: nn.Module, span: Span | None = None) -> str:
+    """An attention's score, span and weighting in words."""
+    inner = module.attention if isinstance(module, Heads | GridSelfAttention) else module
+    if not isinstance(inner, Attention):
+        return ""
+    heads = f"{module.heads} heads" if isinstance(module, Heads) else ""
+    local = [local_words(part) for each in (inner.span, span) if each is not None for part in each.parts]
+    parts = [heads, score_words(inner.score), *local, weighting_words(inner.weighting)]
+    return " · ".join(filter(None, parts))
+
+
+def score_words(score: Score) -> str:
+    """A score by its name and formula."""
+    score = score.first_score if isinstance(score, PerHead) else score
+    match score:
+        case Dot(scaled=True):
+            return "scaled dot product q·k/√d"
+        case Dot():
+            return "dot product q·k"
+        case General():
+            return "general qᵀWk"
+        case Additive():
+            return "additive vᵀtanh(Wq + Uk + b)"
+        case Cosine():
+            return "cosine β cos(q, k)"
+        case Location():
+            return "location Wq"
+    return type(score).__name__
+
+
+def weighting_words(weighting: Weighting) -> str:
+    """A weighting by its name."""
+    return {"hard": "hard: one key", "gumbel": "Gumbel: one key"}.get(weighting.name, weighting.name)
+
+
+def local_words(span: Span) -> str:
+    """A window in words; other spans are not worth a word."""
+    match span:
+        case Monotonic():
+            return f"local-m, D = {span.radius}"
+        case Predictive():
+            return f"local-p, D = {span.radius}"
+    return ""
+
+
+def window_radius(*spans: Span | None) -> float | None:
+    """D of local attention."""
+    for span in spans:
+        for part in () if span is None else span.parts:
+            if isinstance(part, Monotonic | Predictive):
+                return float(part.radius)
+    return None

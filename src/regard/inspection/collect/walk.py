@@ -6,7 +6,7 @@ Of a recurrent network the states come with it, one by one, as they arrived.
 """
 
 # b rows of a batch: sentences of a document, otherwise one · r keys in reach · d width · h width of an additive score
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,14 +21,14 @@ from regard.attention.look import Look
 from regard.attention.score import Additive, Cosine, General, Location, Score
 from regard.attention.span import join
 from regard.attention.watch import CallRecord
+from regard.data.tokenizer import START
 from regard.errors import ArgumentError
-from regard.inspection.collect.exhibit import Stage, View, Walk, find_view
+from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_view
 from regard.inspection.collect.forward_pass import ForwardPass, watch_forward
+from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_stages
 from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.states import states_of
 from regard.inspection.collect.teacher_forcing import Item, force
-from regard.inspection.collect.turns import turn_stages
-from regard.inspection.collect.views import SLOTS, views_of
+from regard.inspection.collect.views import views_of
 from regard.kernels.reference import Call
 from regard.models.contract import Documents
 
@@ -85,8 +85,9 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which) -> Walk
         if not 0 <= number < count:
             raise ArgumentError(f"{name}: number {number + 1} asked for, and {view.name} has {count}")
     columns = forward.sides[view.columns].pieces
-    if view.name in SLOTS:
-        return Walk(view.name, head, row, turn_stages(forward, view, head, row, columns))
+    if view.name in MEMORY_VIEWS:
+        step = forward.head_steps[row if view.rows == "source" else len(forward.forced.sides["source"].pieces) + row]
+        return Walk(view.name, head, row, memory_stages(step, view.name, head, columns))
     asked, at = call_of(forward, view.name, row)
     contexts = forward.sides["sentences"].pieces if by_sentence(forward, view) else ("context",)
     return Walk(view.name, head, row, attention_stages(asked, head, at, columns, contexts))
@@ -261,3 +262,42 @@ def reachable_keys(asked: ResolvedCall, each: int, head: int, row: int) -> Bool[
         return torch.ones(shape[-1], dtype=torch.bool)
     full = mask.expand(shape)
     return (full[each, head, row] if asked.heads else full[each, row]).cpu()
+
+
+# ---- states of a recurrent network
+
+
+@torch.no_grad()
+def states_of(forward: ForwardPass) -> tuple[State, ...]:
+    """Every state in the order in which they came about; none of a model that is not recurrent.
+
+    They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves.
+    """
+    found = list(encoder_states(forward))
+    if forward.forced.target is not None:
+        found += decoder_states(forward)
+    return tuple(found)
+
+
+def encoder_states(forward: ForwardPass) -> Iterator[State]:
+    """The encoder's states; a source that is read backwards arrives backwards."""
+    states = forward.model.source_states(forward.memory)
+    if states is None or "source" not in forward.forced.sides:
+        return
+    pairs = list(zip(forward.forced.sides["source"].pieces, states[0].float().cpu(), strict=False))
+    for piece, values in reversed(pairs) if forward.model.reads_backwards else pairs:
+        yield State(piece, values, "source")
+
+
+def decoder_states(forward: ForwardPass) -> Iterator[State]:
+    """The decoder's states, each after a piece was read: the same steps as a search takes."""
+    target = forward.forced.target
+    assert target is not None
+    state = forward.model.start(forward.memory, 1, len(target) + 1)
+    if forward.model.hidden_state(state) is None:
+        return
+    for piece, token in zip(forward.forced.sides["read"].pieces, (START, *target), strict=True):
+        _, state = forward.model.step(torch.tensor([token], device=forward.memory.states.device), state)
+        hidden = forward.model.hidden_state(state)
+        assert hidden is not None
+        yield State(piece, hidden[0].float().cpu().clone(), "target")

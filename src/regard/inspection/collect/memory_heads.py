@@ -1,0 +1,154 @@
+"""What the heads of a Turing machine did in its memory: views of where they stood, their steps in numbers, ablation.
+
+`watch` knows attentions; these heads are found as a layer of the model (`MemoryHeads`) and recorded by a hook.
+"""
+
+# b rows of a batch · d width of a controller · h heads of a kind, hh both · n steps · m slots · w width
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.inspection.collect.exhibit import Stage, View
+from regard.models.layers.memory_heads import Machine, MemoryHeads, sharpen_weights, shift_weights
+
+__all__ = ["MEMORY_VIEWS", "HeadStep", "memory_stages", "memory_views", "record_steps", "silence_memory_heads"]
+
+CLOSED = -1e4  # a sigmoid of it is 0
+
+
+class MemoryView(NamedTuple):
+    """The heads that read or write, while the machine reads its source or writes its output."""
+
+    title: str
+    rows: Literal["source", "written"]
+    writes: bool
+
+
+MEMORY_VIEWS = {
+    "heads.source.write": MemoryView("reading the source: where it writes", "source", True),
+    "heads.source.read": MemoryView("reading the source: where it reads", "source", False),
+    "heads.target.write": MemoryView("writing: where it writes", "written", True),
+    "heads.target.read": MemoryView("writing: where it reads", "written", False),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class HeadStep:
+    """One step of the heads: what they were given, and their weights after it."""
+
+    heads: MemoryHeads
+    hidden: Float[Tensor, "b d"]
+    before: Machine
+    weights: Float[Tensor, "b hh m"]
+
+
+@contextmanager
+def record_steps(model: nn.Module) -> Iterator[list[HeadStep]]:
+    """Inside, record each step of the memory's heads, where the model has such."""
+    steps = list[HeadStep]()
+
+    def record(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        assert isinstance(module, MemoryHeads)
+        steps.append(HeadStep(module, inputs[0], inputs[1], output[1]))
+
+    hooks = [module.register_forward_hook(record) for module in find_heads(model)]
+    try:
+        yield steps
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def find_heads(model: nn.Module) -> list[MemoryHeads]:
+    """The layers of a model that are heads of a memory."""
+    return [module for module in model.modules() if isinstance(module, MemoryHeads)]
+
+
+def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
+    """Where the heads stood in the memory, step by step; the first `source` steps read the source."""
+    if not steps:
+        return
+    weights = torch.stack([step.weights[0] for step in steps], 1).float().cpu()  # [hh n m]
+    for layer, (name, view) in enumerate(MEMORY_VIEWS.items()):
+        heads = weights.chunk(2)[view.writes]
+        part = heads[:, :source] if view.rows == "source" else heads[:, source:]
+        entropy = -torch.xlogy(part, part.clamp(min=torch.finfo(part.dtype).tiny)).sum(-1)
+        how = "content β cos(k, M) · gate · shift · sharpen"
+        yield View(name, view.title, "memory", layer, view.rows, "memory", part, entropy, how=how)
+
+
+def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) -> tuple[Stage, ...]:
+    """How a head of the view `name` found its places in one step, and what it read there, or wrote."""
+    heads, named, writes = step.heads, tuple(slots), MEMORY_VIEWS[name].writes
+    where, what = heads.steer(step.hidden).split([2 * heads.heads * heads.place, 2 * heads.heads * heads.width], -1)
+    number = head + writes * heads.heads
+    mine = where.unflatten(-1, (2 * heads.heads, heads.place))[:, number, None]
+    key, gate, shifts, power = mine.split([heads.width + 1, 1, heads.shifts, 1], -1)
+    memory, before = step.before.memory, step.before.weights[:, number, None]
+    content = heads.content(key, heads.content.project(memory))
+    found = torch.softmax(content, -1)
+    gated = torch.lerp(before, found, torch.sigmoid(gate))
+    shifted = shift_weights(gated, torch.softmax(shifts, -1))
+    sharp = sharpen_weights(shifted, 1 + F.softplus(power))
+    beta, gate_value, gamma = (float(x) for x in (F.softplus(key[..., -1]), torch.sigmoid(gate), 1 + F.softplus(power)))
+
+    def column(values: torch.Tensor) -> torch.Tensor:
+        return values[0, 0, :, None].float().cpu()
+
+    stages = [
+        Stage("k", "what this head looks for", key[0, :, :-1].float().cpu(), ("k",)),
+        Stage("M", "the memory as the last step left it", memory[0].float().cpu(), named),
+        Stage("β cos(k, M)", f"how alike each slot is, sharpness β = {beta:.3f}", column(content), named),
+        Stage("w^c", "found by content: softmax", column(found), named),
+        Stage("w^g", f"gate g = {gate_value:.3f}: found, or where it was", column(gated), named),
+        Stage("w̃", "moved along", column(shifted), named),
+        Stage("w", f"sharpened, γ = {gamma:.3f}", column(sharp), named),
+    ]
+    if writes:
+        erase, add = what.unflatten(-1, (2, heads.heads, heads.width)).unbind(1)
+        stages.append(Stage("e", "erased there", torch.sigmoid(erase[:, head]).float().cpu(), ("e",)))
+        stages.append(Stage("a", "added there", add[:, head].float().cpu(), ("a",)))
+    else:
+        after = heads(step.hidden, step.before)[0]  # reading comes after all heads have written
+        stages.append(Stage("Σ w M", "what is read", (sharp @ after)[0].float().cpu(), ("r",)))
+    return tuple(stages)
+
+
+def silence_memory_heads(
+    model: nn.Module, name: str, rows: Sequence[tuple[int | slice, int]], source: int
+) -> list[Any]:
+    """Hooks that silence heads of the view `name`, each a (row, head), while the source is read or while it writes."""
+    (heads,), view = find_heads(model), MEMORY_VIEWS[name]
+    done = 0
+
+    def in_phase() -> bool:
+        return (done < source) == (view.rows == "source")
+
+    def write_nothing(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        """Nothing is erased, and nothing added."""
+        if not in_phase() or not view.writes:
+            return output
+        output = output.clone()
+        erase, add = output[:, 2 * heads.heads * heads.place :].unflatten(-1, (2, heads.heads, heads.width)).unbind(1)
+        for row, head in rows:
+            erase[row, head], add[row, head] = CLOSED, 0
+        return output
+
+    def read_nothing(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> Any:
+        """What was read is zero."""
+        nonlocal done
+        memory, weights, reads = output
+        if in_phase() and not view.writes:
+            reads = reads.clone()
+            for row, head in rows:
+                reads[row, head] = 0
+        done += 1
+        return memory, weights, reads
+
+    return [heads.steer.register_forward_hook(write_nothing), heads.register_forward_hook(read_nothing)]
