@@ -20,7 +20,7 @@ LAYERS = [
     {"models", "data"},
     {"attention", "io"},
     {"kernels"},
-    {"errors", "config", "disk", "machine", "reading"},
+    {"errors", "config", "plugins", "disk", "machine", "reading"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
@@ -41,7 +41,7 @@ def imported(tree: ast.Module, package: list[str]) -> Iterator[tuple[int, str]]:
             if top == "regard" and rest and rest[0] != "__version__":
                 part = rest[0]
                 public = part in regard.__all__
-                homes = {"RegardError": "errors", "load": "run"}
+                homes = {"RegardError": "errors", "Run": "run", "load": "run", "register": "plugins", "train": "report"}
                 yield node.lineno, homes.get(part, "attention") if public else part
 
 

@@ -1,6 +1,7 @@
 """What is built is what is installed."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -59,3 +60,27 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     subprocess.run(trained, check=True, cwd=empty, timeout=120)
     assert subprocess.check_output([*command, "translate", "run"], input="I ate pizza .\n", text=True, cwd=empty)
     assert {path.name for path in empty.iterdir()} == {"cache", "run"}
+
+    # What the page about plugins says, from its files alone.
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    page = (ROOT / "docs" / "guide" / "plugins.md").read_text(encoding="utf-8")
+    form = r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n"
+    plugins = []
+    for name, code in re.findall(form, page, re.MULTILINE | re.DOTALL):
+        (desk / name).write_text(code, encoding="utf-8")
+        plugins += ["--plugin", name]
+    chosen = ["task=noisy", "data.builtin=mirrors", "data.count=200", "model.kind=near", "model.size=16"]
+    chosen += ["training.metric=length", "training.steps=2", "training.device=cpu", f"data.cache={desk / 'cache'}"]
+    settings = [each for setting in chosen for each in ("--set", setting)]
+    subprocess.run([*command, "train", "--out", "run", *settings, *plugins], check=True, cwd=desk, timeout=120)
+    translate = [*command, "translate", "run", "--alignment"]
+    assert subprocess.check_output([*translate, *plugins], input="a b\n", text=True, cwd=desk).count("\t") == 1
+    refused = subprocess.run(translate, input="a b\n", capture_output=True, text=True, cwd=desk)
+    assert refused.returncode == 2
+    assert "it needs the plugins noisy.py and near.py and mirrors.py; give --plugin noisy.py" in refused.stderr
+    (desk / "source").write_text("a b\n")
+    files = ["--source", "source", "--reference", "source", "--metrics", "length"]
+    assert "right length" in subprocess.check_output([*command, "eval", "run", *files, *plugins], text=True, cwd=desk)
+    subprocess.run([*command, "look", "run", "a b", "--out", "look.html", *plugins], check=True, cwd=desk)
+    subprocess.run([*command, "data", "mirrors", "--out", "data", *plugins], check=True, cwd=desk)

@@ -9,7 +9,9 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from regard.attention import Attention, Block, Decoder, Encoder, Heads, Learned, Look, use_backend, watch
     from regard.errors import RegardError
-    from regard.run import load
+    from regard.plugins import register
+    from regard.report import train
+    from regard.run import Run, load
 
 __version__ = "0.1.0"
 
@@ -22,8 +24,11 @@ __all__ = [
     "Learned",
     "Look",
     "RegardError",
+    "Run",
     "__version__",
     "load",
+    "register",
+    "train",
     "use_backend",
     "watch",
 ]
@@ -32,7 +37,8 @@ __all__ = [
 def __getattr__(name: str) -> _typing.Any:
     if name not in __all__:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    home = {"RegardError": "regard.errors", "load": "regard.run"}.get(name, "regard.attention")
+    homes = {"RegardError": "errors", "Run": "run", "load": "run", "register": "plugins", "train": "report"}
+    home = f"regard.{homes.get(name, 'attention')}"
     value = globals()[name] = getattr(_importlib.import_module(home), name)
     return value
 

@@ -16,7 +16,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -39,9 +39,13 @@ def option(
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    also: Callable[[], Iterable[str]] | None = None,
 ) -> Any:
-    """A field of a configuration: its default, what it is, and the numbers it may have."""
-    limits = {"least": least, "most": most, "above": above, "below": below}
+    """A field of a configuration: its default, what it is, and the numbers it may have.
+
+    `also` names further choices, of plugins, beside those of a Literal.
+    """
+    limits = {"least": least, "most": most, "above": above, "below": below, "also": also}
     return dataclasses.field(
         default=default, metadata={"help": help, **{k: v for k, v in limits.items() if v is not None}}
     )
@@ -83,6 +87,10 @@ def value_of(hint: Any, given: Any, path: str, limits: Mapping[str, Any]) -> Any
     if origin is Literal:
         if any(given == choice and type(given) is type(choice) for choice in arguments):
             return given
+        more = tuple(limits["also"]()) if "also" in limits else ()
+        if isinstance(given, str) and given in more:
+            return given
+        arguments += more
         hint_at = suggestion(given, [c for c in arguments if isinstance(c, str)]) if isinstance(given, str) else ""
         raise ConfigError(path, f"{shown(given)} given, expected {choices(arguments)}{hint_at}")
     if origin is tuple:

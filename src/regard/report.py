@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 import regard
+from regard.config import read
 from regard.errors import CheckpointError, RegardError
 from regard.inspection.draw.report_page import LookPicture, write
 from regard.run import Run, load
@@ -20,10 +21,28 @@ from regard.training.folder import check_content, claim
 from regard.training.loop import Result
 from regard.training.progress import Progress, progress
 
-__all__ = ["train_and_report"]
+__all__ = ["train", "train_and_report"]
 
 LOOKED = {"text": '"A SENTENCE"', "documents": '"A TEXT"', "pictures": "PICTURE"}
 OTHER = {"text": "--source A --target B", "documents": "--documents A.tsv", "pictures": "--images A --captions B"}
+
+
+def train(
+    config: Mapping[str, Any] | str | Path,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    base: str | Path | None = None,
+    choose: bool = False,
+) -> Run:
+    """Train what a configuration says, a TOML file or its tables, into the folder `out`, and open the run.
+
+    `resume` continues the run that is there; `base` is a run whose weights and tokenizer are the beginning; `choose`
+    lets the corpus decide what the configuration leaves open, as `regard train --source … --target …` does.
+    """
+    table = config if isinstance(config, Mapping) else read(Path(config))
+    train_and_report(table, Path(out), resume=resume, base=None if base is None else Path(base), choose=choose)
+    return load(out)
 
 
 def train_and_report(

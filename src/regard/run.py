@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from regard import plugins
 from regard.config import read
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import Scored
@@ -228,10 +229,12 @@ def load(run: str | Path, *others: str | Path, checkpoint: str = "best", device:
 def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     """One run folder."""
     folder = Path(run)
+    plugins.load_environment()
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
     path = Checkpoints(folder).find(checkpoint)
     found = read_checkpoint(path, trainer=False)
+    plugins.check_loaded(found.manifest.get("task", {}).get("plugins", ()), str(folder))
     table = without_cache(read(folder / "config.toml"))
     try:
         settings = read_settings(table)

@@ -146,7 +146,8 @@ def test_every_option_between_backticks_is_of_a_command_of_the_page(page):
     named = {words[0] for line, words in COMMANDS.items() if line.startswith(f"{page}: ")}
     named |= {word for word in quoted if re.fullmatch(r"[a-z]+", word)}  # `eval` in a table of commands
     group: Any = typer.main.get_command(app)
-    known = set().union({"--help", "--version"}, *(options(name) for name in named & set(group.commands)))
+    everywhere = frozenset.intersection(*map(options, group.commands))  # options that every command has
+    known = set().union({"--help", "--version"}, everywhere, *(options(name) for name in named & set(group.commands)))
     wrong = belong([flag for each in quoted for flag in FLAG.findall(each)], known, TEXTS[page])
     assert wrong == [], f"{page} names options that none of {sorted(named & set(group.commands))} has"
 

@@ -16,7 +16,7 @@ import torch
 from tiny import table
 
 import regard
-from regard.config import parse
+from regard.config import parse, read
 from regard.data.prepare import prepare
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
@@ -145,6 +145,23 @@ def test_a_zip_in_place_of_safetensors(home):
     with pytest.raises(RegardError, match="model.safetensors"):
         load(home / "run")
     assert not mark.exists()
+
+
+def test_a_plugin_that_a_run_names_is_not_imported(home, monkeypatch):
+    """Wherever a file of that name lies."""
+    mark, run = home / "mark", home / "run"
+    code = f"__import__('os').system('touch {mark}')"
+    for folder in (home, run):
+        (folder / "evil.py").write_text(code)
+    monkeypatch.chdir(home)
+    monkeypatch.syspath_prepend(home)
+    config = (run / "config.toml").read_text()
+    for named in ("evil.py", "evil", str(home / "evil.py"), "../home/evil.py"):
+        (run / "config.toml").write_text(f"plugins = ['{named}']\n{config}")
+        for act in (lambda: load(run), lambda: start(read(run / "config.toml"), run, resume=True)):
+            with pytest.raises(RegardError, match="it needs the plugin .*; give --plugin"):
+                act()
+            assert not mark.exists()
 
 
 # ---- and nothing in the source could

@@ -5,7 +5,9 @@ Those files import nothing heavy at the top (torch, matplotlib and the library c
 """
 
 import contextlib
+import functools
 import importlib
+import inspect
 import io
 import os
 import pkgutil
@@ -16,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 import regard.cli.commands
+from regard import plugins
 from regard.cli.messages import CommandGroup, print_message, shorten
 from regard.errors import RegardError
 
@@ -26,6 +29,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 STANDARD_OUTPUT = "standard output"
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Module, .py file or installed short name of a plugin to import; may be given again.",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -98,9 +109,25 @@ def summary(command: Callable[..., None]) -> str:
     return line
 
 
+def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option that imports plugins before anything else."""
+
+    @functools.wraps(command)
+    def run(*, plugin: list[str] | None = None, **given: Any) -> None:
+        plugins.load_environment()
+        plugins.load(*(plugin or ()))
+        command(**given)
+
+    option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PluginOption)
+    signature = inspect.signature(command)
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    run.__annotations__ = {**command.__annotations__, "plugin": PluginOption}
+    return run
+
+
 for module in pkgutil.iter_modules(regard.cli.commands.__path__):
     command = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name)
-    app.command(module.name, short_help=summary(command))(plainly()(command))
+    app.command(module.name, short_help=summary(command))(plainly()(with_plugins(command)))
 
 
 def write_utf8() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 import regard
+from regard import plugins
 from regard.config import suggestion
 from regard.errors import ArgumentError
 
@@ -84,14 +85,16 @@ class Metric(NamedTuple):
     options: tuple[str, ...] = ("lowercase",)  # those of `lowercase` and `tokenize` that it takes
 
 
-METRICS = {
+METRICS: dict[str, Metric] = plugins.table("metric")
+for row_name, row in {
     "bleu": Metric("regard.evaluation.text.measure_bleu", ("lowercase", "tokenize")),
     "chrf": Metric("regard.evaluation.text.measure_chrf"),
     "ter": Metric("regard.evaluation.text.measure_ter", ()),
     "exact": Metric("regard.evaluation.text.measure_exact"),
     "character_errors": Metric("regard.evaluation.text.measure_character_errors"),
     "token_errors": Metric("regard.evaluation.text.measure_token_errors"),
-}
+}.items():
+    plugins.register(row_name, metric=row)
 
 
 def metric_names() -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from regard.models.pointer.config import PointerConfig
 from regard.models.rnn.config import RNNConfig
 from regard.models.rnnsearch.config import RNNSearchConfig
 from regard.models.transformer.config import TransformerConfig
+from regard.plugins import register, table
 
 if TYPE_CHECKING:
     from regard.models.contract import Model
@@ -75,162 +76,161 @@ STACK: dict[str, dict[str, Any]] = {
     "big": {"size": 1024, "heads": 16, "layers": 6, "hidden": 4096, "dropout": 0.3},
 }
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in [
-        Kind(
-            "rnn",
-            "Cho 2014, Sutskever 2014",
-            "recurrent encoder-decoder with a fixed context",
-            RNNConfig,
-            "regard.models.rnn.model.RNNModel",
-            presets={
-                "tiny": widths(128),
-                "small": widths(256),
-                "base": widths(512, layers=2, dropout=0.2),
-                "big": widths(1000, layers=4, cell="lstm", context="start", start="copy", reverse=True, dropout=0.2),
-            },
-        ),
-        Kind(
-            "rnnsearch",
-            "Bahdanau 2015",
-            "bidirectional annotations and additive attention",
-            RNNSearchConfig,
-            "regard.models.rnnsearch.model.RNNSearchModel",
-            presets={
-                "tiny": widths(128, hidden=128, maxout=64),
-                "small": widths(256, hidden=256, maxout=128),
-                "base": widths(512, hidden=512, maxout=256, dropout=0.2),
-                "big": {"size": 1000, "embedding": 620, "hidden": 1000, "maxout": 500, "dropout": 0.2},
-            },
-        ),
-        Kind(
-            "luong",
-            "Luong 2015",
-            "stacked LSTM, attention after the state, input feeding; global and local",
-            LuongConfig,
-            "regard.models.luong.model.LuongModel",
-            presets={
-                "tiny": widths(128, layers=1),
-                "small": widths(256, layers=2),
-                "base": widths(512, layers=2, dropout=0.2),
-                "big": widths(1000, layers=4, dropout=0.2),
-            },
-        ),
-        Kind(
-            "transformer",
-            "Vaswani 2017",
-            "attention alone: multi-head, masked, with positions",
-            TransformerConfig,
-            "regard.models.transformer.model.TransformerModel",
-            presets={
-                **STACK,
-                "base": {**STACK["base"], "norm": "post"},
-                "big": {**STACK["big"], "norm": "post"},
-            },
-        ),
-        Kind(
-            "encoder",
-            "after Vaswani 2017",
-            "a stack of blocks as a text classifier, or causal as a language model",
-            EncoderConfig,
-            "regard.models.encoder.model.EncoderModel",
-            ("classify", "language-model"),
-            presets=STACK,
-            titles=POOLED,
-        ),
-        Kind(
-            "lstmn",
-            "Cheng 2016",
-            "an LSTM that looks back at all its states; translates, writes or classifies",
-            LSTMNConfig,
-            "regard.models.lstmn.model.LSTMNModel",
-            ("translate", "language-model", "classify"),
-            presets={
-                "tiny": widths(128, hidden=128),
-                "small": widths(256, hidden=256),
-                "base": widths(512, hidden=512, dropout=0.2),
-                "big": widths(1000, hidden=1000, layers=2, dropout=0.2),
-            },
-        ),
-        Kind(
-            "pointer",
-            "Vinyals 2015",
-            "what it says is a place of the source: attention is the output",
-            PointerConfig,
-            "regard.models.pointer.model.PointerModel",
-            presets={
-                "tiny": widths(128, hidden=128),
-                "small": widths(256, hidden=256),
-                "base": widths(512, hidden=512),
-            },
-            shares_vocabulary=True,
-            reads_end=True,
-            titles={"attention": Title("decoder, pointing at the source", "cross", "written", "source")},
-        ),
-        Kind(
-            "ntm",
-            "Graves 2014",
-            "a controller with heads that read and write a memory of places",
-            NTMConfig,
-            "regard.models.ntm.model.NTMModel",
-            presets={
-                "tiny": {"size": 100, "slots": 32, "width": 20},
-                "small": {"size": 100, "slots": 128, "width": 20},
-                "base": {"size": 200, "slots": 128, "width": 40, "heads": 2},
-            },
-            reads_end=True,
-        ),
-        Kind(
-            "captioner",
-            "Xu 2015",
-            "pictures to sentences: a grid of features, soft or hard attention",
-            CaptionerConfig,
-            "regard.models.captioner.model.CaptionerModel",
-            ("caption",),
-            "pictures",
-            {
-                "tiny": widths(128, hidden=128, channels=16, stages=3, blocks=1),
-                "small": widths(256, hidden=256, channels=32, stages=3, blocks=2),
-                "base": widths(512, hidden=512, channels=64, stages=4, blocks=2, dropout=0.3),
-            },
-        ),
-        Kind(
-            "han",
-            "Yang 2016",
-            "words to sentences to documents, each level weighed by attention",
-            HANConfig,
-            "regard.models.han.model.HANModel",
-            ("classify",),
-            "documents",
-            {
-                "tiny": {"size": 32, "embedding": 64, "hidden": 64},
-                "small": {"size": 50, "embedding": 200, "hidden": 100},
-                "base": {"size": 100, "embedding": 300, "hidden": 200, "dropout": 0.3},
-            },
-            titles={
-                "words": Title("words of each sentence", "words", "document", "source"),
-                "sentences": Title("sentences of the document", "sentences", "document", "sentences"),
-                **POOLED,
-            },
-        ),
-        Kind(
-            "convnet",
-            "Zhang 2018",
-            "an image classifier with self-attention over its grid",
-            ConvNetConfig,
-            "regard.models.convnet.model.ConvNetModel",
-            ("classify",),
-            "pictures",
-            {
-                "tiny": {"channels": 16, "stages": 3, "blocks": 1},
-                "small": {"channels": 32, "stages": 3, "blocks": 2},
-                "base": {"channels": 64, "stages": 4, "blocks": 2},
-            },
-            titles={"attention": Title("every place, to all places", "places", "places", "places")},
-        ),
-    ]
-}
+KINDS: dict[str, Kind] = table("kind")
+for row in [
+    Kind(
+        "rnn",
+        "Cho 2014, Sutskever 2014",
+        "recurrent encoder-decoder with a fixed context",
+        RNNConfig,
+        "regard.models.rnn.model.RNNModel",
+        presets={
+            "tiny": widths(128),
+            "small": widths(256),
+            "base": widths(512, layers=2, dropout=0.2),
+            "big": widths(1000, layers=4, cell="lstm", context="start", start="copy", reverse=True, dropout=0.2),
+        },
+    ),
+    Kind(
+        "rnnsearch",
+        "Bahdanau 2015",
+        "bidirectional annotations and additive attention",
+        RNNSearchConfig,
+        "regard.models.rnnsearch.model.RNNSearchModel",
+        presets={
+            "tiny": widths(128, hidden=128, maxout=64),
+            "small": widths(256, hidden=256, maxout=128),
+            "base": widths(512, hidden=512, maxout=256, dropout=0.2),
+            "big": {"size": 1000, "embedding": 620, "hidden": 1000, "maxout": 500, "dropout": 0.2},
+        },
+    ),
+    Kind(
+        "luong",
+        "Luong 2015",
+        "stacked LSTM, attention after the state, input feeding; global and local",
+        LuongConfig,
+        "regard.models.luong.model.LuongModel",
+        presets={
+            "tiny": widths(128, layers=1),
+            "small": widths(256, layers=2),
+            "base": widths(512, layers=2, dropout=0.2),
+            "big": widths(1000, layers=4, dropout=0.2),
+        },
+    ),
+    Kind(
+        "transformer",
+        "Vaswani 2017",
+        "attention alone: multi-head, masked, with positions",
+        TransformerConfig,
+        "regard.models.transformer.model.TransformerModel",
+        presets={
+            **STACK,
+            "base": {**STACK["base"], "norm": "post"},
+            "big": {**STACK["big"], "norm": "post"},
+        },
+    ),
+    Kind(
+        "encoder",
+        "after Vaswani 2017",
+        "a stack of blocks as a text classifier, or causal as a language model",
+        EncoderConfig,
+        "regard.models.encoder.model.EncoderModel",
+        ("classify", "language-model"),
+        presets=STACK,
+        titles=POOLED,
+    ),
+    Kind(
+        "lstmn",
+        "Cheng 2016",
+        "an LSTM that looks back at all its states; translates, writes or classifies",
+        LSTMNConfig,
+        "regard.models.lstmn.model.LSTMNModel",
+        ("translate", "language-model", "classify"),
+        presets={
+            "tiny": widths(128, hidden=128),
+            "small": widths(256, hidden=256),
+            "base": widths(512, hidden=512, dropout=0.2),
+            "big": widths(1000, hidden=1000, layers=2, dropout=0.2),
+        },
+    ),
+    Kind(
+        "pointer",
+        "Vinyals 2015",
+        "what it says is a place of the source: attention is the output",
+        PointerConfig,
+        "regard.models.pointer.model.PointerModel",
+        presets={
+            "tiny": widths(128, hidden=128),
+            "small": widths(256, hidden=256),
+            "base": widths(512, hidden=512),
+        },
+        shares_vocabulary=True,
+        reads_end=True,
+        titles={"attention": Title("decoder, pointing at the source", "cross", "written", "source")},
+    ),
+    Kind(
+        "ntm",
+        "Graves 2014",
+        "a controller with heads that read and write a memory of places",
+        NTMConfig,
+        "regard.models.ntm.model.NTMModel",
+        presets={
+            "tiny": {"size": 100, "slots": 32, "width": 20},
+            "small": {"size": 100, "slots": 128, "width": 20},
+            "base": {"size": 200, "slots": 128, "width": 40, "heads": 2},
+        },
+        reads_end=True,
+    ),
+    Kind(
+        "captioner",
+        "Xu 2015",
+        "pictures to sentences: a grid of features, soft or hard attention",
+        CaptionerConfig,
+        "regard.models.captioner.model.CaptionerModel",
+        ("caption",),
+        "pictures",
+        {
+            "tiny": widths(128, hidden=128, channels=16, stages=3, blocks=1),
+            "small": widths(256, hidden=256, channels=32, stages=3, blocks=2),
+            "base": widths(512, hidden=512, channels=64, stages=4, blocks=2, dropout=0.3),
+        },
+    ),
+    Kind(
+        "han",
+        "Yang 2016",
+        "words to sentences to documents, each level weighed by attention",
+        HANConfig,
+        "regard.models.han.model.HANModel",
+        ("classify",),
+        "documents",
+        {
+            "tiny": {"size": 32, "embedding": 64, "hidden": 64},
+            "small": {"size": 50, "embedding": 200, "hidden": 100},
+            "base": {"size": 100, "embedding": 300, "hidden": 200, "dropout": 0.3},
+        },
+        titles={
+            "words": Title("words of each sentence", "words", "document", "source"),
+            "sentences": Title("sentences of the document", "sentences", "document", "sentences"),
+            **POOLED,
+        },
+    ),
+    Kind(
+        "convnet",
+        "Zhang 2018",
+        "an image classifier with self-attention over its grid",
+        ConvNetConfig,
+        "regard.models.convnet.model.ConvNetModel",
+        ("classify",),
+        "pictures",
+        {
+            "tiny": {"channels": 16, "stages": 3, "blocks": 1},
+            "small": {"channels": 32, "stages": 3, "blocks": 2},
+            "base": {"channels": 64, "stages": 4, "blocks": 2},
+        },
+        titles={"attention": Title("every place, to all places", "places", "places", "places")},
+    ),
+]:
+    register(kind=row)
 
 
 def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:

@@ -10,6 +10,7 @@ import difflib
 import importlib
 import typing
 
+from regard import plugins
 from regard.errors import CommandError
 from regard.studies.setting import Setting
 
@@ -33,7 +34,8 @@ class Study(typing.NamedTuple):
     training: "Callable[[Setting], Part] | str | None" = None  # what it trains beside what it measures without
 
 
-STUDIES = {
+STUDIES: dict[str, Study] = plugins.table("study")
+for row_name, row in {
     "fixed-context": Study(
         "a fixed context forgets long sentences, and attention does not",
         "regard.studies.fixed_context.claim.run",
@@ -92,7 +94,8 @@ STUDIES = {
     "relations": Study(
         "self-attention finds a word's head without being told", "regard.studies.relations.claim.run", trained=True
     ),
-}
+}.items():
+    plugins.register(row_name, study=row)
 
 
 def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | None = None) -> "Page":

@@ -260,6 +260,7 @@ class Classify(RunTask):
             "dropout": settings.tokenizer.dropout,
             "pictures": [data.image_size, data.crop, data.flip] if self.prepared.pictures is not None else None,
             "seed": settings.training.seed,
+            **self.plugins(),
         }
 
     def example(self) -> tuple[Item, str | None] | None:

@@ -90,6 +90,8 @@ def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
         # Symbols leave little to guess by heart, and large corpora too.
         model["dropout"] = 0.1 if corpus.spelled or corpus.tokens >= 2 * BASE else 0.3
         model |= settings.model.choose(corpus.tokens > LONG * corpus.examples, bool(settings.tokenizer.joint))
+    if model["preset"] not in KINDS[settings.kind].presets:  # a kind of one's own may have none
+        del model["preset"]
     return settings.suggest(model={**model, **settings.row.defaults.get("model", {})})
 
 

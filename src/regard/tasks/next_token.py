@@ -13,7 +13,9 @@ from regard.data.bpe_dropout import BpeDropout
 from regard.data.packing import PackedBatch, pack, pad_up, step_of
 from regard.data.prepare import Prepared
 from regard.data.tokenizer import Tokenizer, Tokenizers
-from regard.errors import NotFiniteError
+from regard.errors import ConfigError, NotFiniteError
+from regard.evaluation.metric import measure
+from regard.plugins import added
 from regard.tasks.settings import Settings
 from regard.tasks.task import RunTask, build_model, halve, spread_out
 from regard.training.objective import Prediction
@@ -80,8 +82,16 @@ class NextToken(RunTask):
                 self.written, scores = self.write(rows)
             except NotFiniteError:  # though what is given to it has a finite loss
                 return figures
-            figures |= scores
+            figures |= scores | self.plugin_scores()
         return figures
+
+    def plugin_scores(self) -> dict[str, float]:
+        """What the outputs of the last validation score by the metrics of plugins."""
+        outputs, references = [each.output for each in self.written], [each.reference for each in self.written]
+        found = {key: measure(key, outputs, references) for key in added("metric")}
+        if self.metric in found and not found[self.metric].higher:
+            raise ConfigError("training.metric", f'"{self.metric}" given, of which less is better; expected another')
+        return {key: each.score().value for key, each in found.items()}
 
     def loss(self) -> dict[str, float]:
         """The negative log-likelihood of a validation token, without smoothing and dropout."""
@@ -111,6 +121,7 @@ class NextToken(RunTask):
             "weights": list(self.prepared.weights),
             "dropout": self.settings.tokenizer.dropout,
             "seed": self.settings.training.seed,
+            **self.plugins(),
         }
 
 

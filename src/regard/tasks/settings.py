@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from regard import plugins
 from regard.config import option, parse, plain, shown, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
@@ -32,12 +33,18 @@ class Settings:
         """What the table says of the task."""
         return TASKS[self.task]
 
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The plugins that a run of these settings needs."""
+        rows = {"task": self.task, "kind": self.kind, "corpus": self.data.builtin, "metric": self.training.metric}
+        return plugins.providers(**rows)
+
     def table(self) -> dict[str, Any]:
         """As TOML holds it; the model's kind stands in its table, and its preset is written out."""
         table = plain(replace(self, given={}))
         del table["given"]
         table["model"] = {"kind": table.pop("kind"), **table["model"]}
-        return table
+        return {"plugins": list(self.plugins), **table} if self.plugins else table
 
     def suggest(self, **tables: Mapping[str, Any]) -> "Settings":
         """The same with keys that nobody set, such as training={"rate": 1e-3}; what was given stays."""
@@ -59,7 +66,9 @@ PARTS: dict[str, Any] = {"data": DataSettings, "tokenizer": TokenizerSettings, "
 
 def read_settings(table: Mapping[str, Any]) -> Settings:
     """The settings of a configuration's tables, or a ConfigError with the path of the key that is wrong."""
-    known = ("task", "data", "tokenizer", "model", "training")
+    plugins.load_environment()
+    table, known = dict(table), ("task", "data", "tokenizer", "model", "training")
+    plugins.check_loaded(table.pop("plugins", ()), "plugins")
     for key in table:
         if key not in known:
             raise ConfigError(shown(key)[1:-1], f"no such key{suggestion(key, known)}")
@@ -91,17 +100,17 @@ def read_part(settings: Settings, name: str) -> Any:
 def checked(settings: Settings) -> Settings:
     """The settings, if their tables go together."""
     row, metric = settings.row, settings.training.metric
-    if metric is not None and metric not in row.metrics:
+    if metric is not None and metric not in row.all_metrics():
         raise ConfigError(
             "training.metric",
-            f'"{metric}" given with task = "{row.name}", expected one of {", ".join(row.metrics)}',
+            f'"{metric}" given with task = "{row.name}", expected one of {", ".join(row.all_metrics())}',
         )
     if getattr(settings.model, "tied", None) == "all" and not settings.tokenizer.joint:
         raise ConfigError(
             "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
         )
     check_guided(settings)
-    if metric in row.searched and settings.training.validate_rows == 0:
+    if (metric in row.searched or metric in plugins.added("metric")) and settings.training.validate_rows == 0:
         raise ConfigError(
             "training.validate_rows", f'0 given with training.metric = "{metric}", which needs translations'
         )
@@ -170,8 +179,8 @@ def known_options(model: Mapping[str, Any]) -> None:
 
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What a run takes from the configuration of another that it begins with; its own may say nothing else."""
-    taken = {key: base[key] for key in ("task", "model", "tokenizer") if key in base}
-    for key in taken:
+    taken = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
+    for key in taken.keys() - {"plugins"}:
         own = {"task": taken.get("task", Settings.task), **{key: table[key] for key in ("task", key) if key in table}}
         if key in table and read_settings(own).table()[key] != read_settings(taken).table()[key]:
             raise ConfigError(key, f"that of {name} is taken, and this configuration has another")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import shown, suggestion
 from regard.data.settings import DataSettings
 from regard.errors import ConfigError
+from regard.plugins import added, register, table
 
 if TYPE_CHECKING:
     from regard.tasks.task import RunTask
@@ -42,6 +43,10 @@ class TaskRow:
         """What the table of kinds (`Kind.tasks`) calls it."""
         return self.like or self.name
 
+    def all_metrics(self) -> tuple[str, ...]:
+        """The metrics, those of plugins among them where a search writes texts to compare."""
+        return (*self.metrics, *(added("metric") if self.searched else ()))
+
     @property
     def reads(self) -> tuple[str, ...]:
         """What the data may be."""
@@ -58,52 +63,51 @@ class TaskRow:
         return found
 
 
-TASKS: dict[str, TaskRow] = {
-    row.name: row
-    for row in [
-        TaskRow(
-            "translate",
-            "regard.tasks.translate.Translate",
-            {"text": "transformer"},
-            ("bleu", "chrf", "exact", "loss"),
-            "regard translate",
-            searched=("bleu", "chrf", "exact"),
-            picture="A row is a word of the translation: the stronger a cell's colour, the more that word looked at "
-            "the source word above it.",
-            linked=True,
-            defaults={"tokenizer": {"joint": "auto"}},
-        ),
-        TaskRow(
-            "language-model",
-            "regard.tasks.language_model.LanguageModel",
-            {"text": "encoder"},
-            ("loss",),
-            "regard sample",
-            alone=True,
-        ),
-        TaskRow(
-            "caption",
-            "regard.tasks.caption.Caption",
-            {"pictures": "captioner"},
-            ("cider", "bleu", "rouge", "chrf", "exact", "loss"),
-            "regard caption",
-            ("images", "captions", "names"),
-            searched=("cider", "bleu", "rouge", "chrf", "exact"),
-            picture="What each word looked at stays bright. The caption: {output}",
-            defaults={"model": {"dropout": 0.5}},
-        ),
-        TaskRow(
-            "classify",
-            "regard.tasks.classify.Classify",
-            {"documents": "han", "pictures": "convnet"},
-            ("accuracy", "f1", "loss"),
-            "regard classify",
-            ("documents", "images", "labels"),
-            picture="The stronger a colour, the more the label hangs on a word, and on a sentence. The label: {output}",
-            labels=True,
-        ),
-    ]
-}
+TASKS: dict[str, TaskRow] = table("task")
+for each in [
+    TaskRow(
+        "translate",
+        "regard.tasks.translate.Translate",
+        {"text": "transformer"},
+        ("bleu", "chrf", "exact", "loss"),
+        "regard translate",
+        searched=("bleu", "chrf", "exact"),
+        picture="A row is a word of the translation: the stronger a cell's colour, the more that word looked at "
+        "the source word above it.",
+        linked=True,
+        defaults={"tokenizer": {"joint": "auto"}},
+    ),
+    TaskRow(
+        "language-model",
+        "regard.tasks.language_model.LanguageModel",
+        {"text": "encoder"},
+        ("loss",),
+        "regard sample",
+        alone=True,
+    ),
+    TaskRow(
+        "caption",
+        "regard.tasks.caption.Caption",
+        {"pictures": "captioner"},
+        ("cider", "bleu", "rouge", "chrf", "exact", "loss"),
+        "regard caption",
+        ("images", "captions", "names"),
+        searched=("cider", "bleu", "rouge", "chrf", "exact"),
+        picture="What each word looked at stays bright. The caption: {output}",
+        defaults={"model": {"dropout": 0.5}},
+    ),
+    TaskRow(
+        "classify",
+        "regard.tasks.classify.Classify",
+        {"documents": "han", "pictures": "convnet"},
+        ("accuracy", "f1", "loss"),
+        "regard classify",
+        ("documents", "images", "labels"),
+        picture="The stronger a colour, the more the label hangs on a word, and on a sentence. The label: {output}",
+        labels=True,
+    ),
+]:
+    register(task=each)
 
 
 def find_task(name: object) -> TaskRow:

@@ -105,6 +105,10 @@ class RunTask(Task):
         """How many numbers the model has."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
+    def plugins(self) -> dict[str, list[str]]:
+        """For a fingerprint: the plugins that the run needs, where there are any."""
+        return {"plugins": list(self.settings.plugins)} if self.settings.plugins else {}
+
     def example(self) -> tuple[Item, str | None] | None:
         """An item of the validation, and an output of it where one is given, for the picture in a run's report."""
         return None

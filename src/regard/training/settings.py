@@ -1,10 +1,12 @@
 """How a model is trained: what can be set about the loop. Imports no torch."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from regard.config import option
 from regard.errors import ConfigError
+from regard.plugins import added
 
 __all__ = ["TrainingSettings"]
 
@@ -54,6 +56,7 @@ class TrainingSettings:
         None,
         "what says which checkpoint is best, the loss where two are equal; by default what suits the references: bleu, "
         "exact or chrf; cider for captions; a classifier's accuracy or f1; a language model's loss",
+        also=partial(added, "metric"),
     )
     class_weights: Literal["none", "balanced"] = option(
         "none", "balanced: a classifier's rare labels count as much as its frequent ones"

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from regard import plugins
 from regard.data.builtin.example import Corpus, Example, whole
 from regard.errors import ArgumentError
 
@@ -46,7 +47,8 @@ class BuiltIn(NamedTuple):
     form: Literal["text", "documents", "pictures"] = "text"
 
 
-CORPORA = {
+CORPORA: dict[str, BuiltIn] = plugins.table("corpus")
+for row_name, row in {
     "phrasebook": BuiltIn(
         "sentences of everyday life, English to German or French, from a synchronous grammar",
         "regard.data.builtin.phrasebook",
@@ -66,7 +68,8 @@ CORPORA = {
         "regard.data.builtin.reviews",
         "documents",
     ),
-}
+}.items():
+    plugins.register(row_name, corpus=row)
 # What the corpora generate, as a name that caches and runs are known by: the hash of the code that first generated it.
 # It stays while the same arguments give the same examples, however the code is written; a test says when they do not.
 EDITION = "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7"

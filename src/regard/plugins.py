@@ -1,0 +1,189 @@
+"""Plugins: kinds of model, tasks, corpora, metrics and studies from other packages, in the tables of Regard's own.
+
+    import regard
+    regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py
+
+    regard train … --plugin my_package.module                  # a module; a file, my.py; or the short name that an
+                                                               # entry point of the group `regard.plugins` gives
+
+A plugin is a module that is imported because a person has named it, and for no other reason: a run or a configuration
+says which one it needs, and loads none. Child processes import the same ones (`REGARD_PLUGINS`).
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ArgumentError, CommandError
+
+__all__ = ["added", "check_loaded", "load", "load_environment", "providers", "register", "table"]
+
+GROUP = "regard.plugins"  # of entry points
+VARIABLE = "REGARD_PLUGINS"  # of the environment: a JSON list of what was named, for child processes
+TABLES: dict[str, dict[str, Any]] = {"kind": {}, "task": {}, "corpus": {}, "metric": {}, "study": {}}
+PROVIDERS: dict[tuple[str, str], str] = {}  # the plugin that a row came from, by table and name
+LOADED: dict[str, str] = {}  # what a plugin is called in runs, by what it was named as
+LOADING: list[str] = []  # those that are being imported now
+
+
+def table(what: str) -> dict[str, Any]:
+    """The table of kinds, tasks, corpora, metrics or studies: the one that `register` adds rows to."""
+    return TABLES[what]
+
+
+def register(
+    name: str | None = None,
+    *,
+    kind: Any = None,
+    task: Any = None,
+    corpus: Any = None,
+    metric: Any = None,
+    study: Any = None,
+) -> None:
+    """Add a row to a table: a `Kind`, a `TaskRow`, a `BuiltIn` corpus, a `Metric` or a `Study`.
+
+    Kinds and tasks have names of their own; for the others `name` is what people call them. A name that is taken is
+    refused, unless the same plugin is imported again.
+    """
+    given = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
+    rows = {what: row for what, row in given.items() if row is not None}
+    if len(rows) != 1:
+        raise ArgumentError(f"register: {len(rows)} rows given, expected one of kind, task, corpus, metric or study")
+    ((what, row),) = rows.items()
+    called = name or getattr(row, "name", None)
+    if not isinstance(called, str) or not called:
+        raise ArgumentError(f"register: a {what} without a name given, expected name=…")
+    plugin = provider_of(sys._getframe(1).f_globals)
+    if called in TABLES[what] and PROVIDERS.get((what, called)) != plugin:
+        owner = PROVIDERS.get((what, called), "Regard itself")
+        raise ArgumentError(f"register: there is a {what} {called!r} already, from {owner}; give it another name")
+    TABLES[what][called] = row
+    if plugin is not None:
+        PROVIDERS[what, called] = plugin
+        LOADED.setdefault(plugin, plugin)
+
+
+def provider_of(caller: Mapping[str, Any]) -> str | None:
+    """What a run calls the plugin whose module has these globals; None of Regard's own modules."""
+    module = str(caller.get("__name__", ""))
+    if module.partition(".")[0] == "regard":
+        return None
+    if LOADING:
+        return LOADING[-1]
+    return Path(str(caller.get("__file__", module))).name if module == "__main__" else module
+
+
+def added(what: str) -> tuple[str, ...]:
+    """The names of the rows of a table that plugins have added."""
+    return tuple(name for table, name in PROVIDERS if table == what)
+
+
+def providers(**rows: str | None) -> tuple[str, ...]:
+    """The plugins that rows came from, such as kind="mine"; none of Regard's own."""
+    found = (PROVIDERS.get((what, name)) for what, name in rows.items() if name is not None)
+    return tuple(dict.fromkeys(plugin for plugin in found if plugin is not None))
+
+
+def load(*names: str) -> None:
+    """Import plugins by their names: a module, a file that ends in .py, or a short name that an entry point gives."""
+    for name in names:
+        import_plugin(name)
+    known = json.dumps([str(Path(name).resolve()) if is_file(name) else name for name in LOADED])
+    if names:
+        os.environ[VARIABLE] = known
+
+
+def load_environment() -> None:
+    """Import the plugins that the process which started this one had named."""
+    if not os.environ.get(VARIABLE):
+        return
+    try:
+        names = json.loads(os.environ[VARIABLE])
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise CommandError(f"{VARIABLE}: {os.environ[VARIABLE]!r} given, expected a JSON list of names of plugins")
+    for name in names:
+        import_plugin(name)
+
+
+def is_file(name: str) -> bool:
+    """Whether a plugin is named as a file."""
+    return name.endswith(".py")
+
+
+def import_plugin(name: str) -> None:
+    """Import one plugin, once."""
+    called = Path(name).name if is_file(name) else name
+    if called in LOADED.values() or called in LOADING:
+        return
+    with loading(called):
+        try:
+            if is_file(name):
+                import_file(Path(name))
+            else:
+                importlib.import_module(entry_points().get(name, name))
+        except ModuleNotFoundError as error:
+            if is_file(name) or (error.name or "") not in entry_points().get(name, name):
+                raise
+            short = ", ".join(entry_points())
+            known = f"; short names that are installed: {short}" if short else ""
+            raise CommandError(f"--plugin: there is no module {name!r}, and no plugin of that name{known}") from None
+    LOADED[name] = called
+
+
+@contextlib.contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Inside, rows that are registered come from the plugin of this name."""
+    LOADING.append(name)
+    try:
+        yield
+    finally:
+        LOADING.remove(name)
+
+
+def import_file(path: Path) -> None:
+    """Import a file as the module of its name, which is found again by processes that unpickle what is in it."""
+    if not path.is_file():
+        raise CommandError(f"--plugin: {path}: no such file")
+    name = path.stem
+    if not name.isidentifier():
+        raise CommandError(f"--plugin: {path}: its name is no name of a module; rename it")
+    there = sys.modules.get(name)
+    if there is not None and Path(getattr(there, "__file__", None) or "").resolve() != path.resolve():
+        raise CommandError(f"--plugin: {path}: there is another module {name!r} already; rename the file")
+    if there is not None:
+        return
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+def entry_points() -> Mapping[str, str]:
+    """The modules of the plugins that are installed, by their short names; none of them is imported."""
+    import importlib.metadata  # which takes longer than all the rest of this file
+
+    return {each.name: each.module for each in importlib.metadata.entry_points(group=GROUP)}
+
+
+def check_loaded(names: object, where: str) -> None:
+    """Refuse what needs plugins that nobody has named; `where` is the run or file that says so."""
+    if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise CommandError(f"{where}: expected a list of names of plugins")
+    known = {name.removesuffix(".py") for name in LOADED.values()}
+    if missing := [name for name in names if name.removesuffix(".py") not in known]:
+        flags = " ".join(f"--plugin {name}" for name in missing)
+        what = f"the plugin{'s' * (len(missing) > 1)} {' and '.join(missing)}"
+        raise CommandError(f"{where}: it needs {what}; give {flags}, or import it in Python")
