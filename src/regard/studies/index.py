@@ -11,7 +11,7 @@ from regard.errors import DataError
 from regard.inspection.draw.html import document
 from regard.inspection.draw.table import Table
 from regard.studies import STUDIES
-from regard.studies.markdown import table
+from regard.studies.page import markdown_table
 
 __all__ = ["read_results", "write_index"]
 
@@ -28,7 +28,7 @@ def write_index(out: Path) -> Path:
     """Write index.md and index.html into the folder of the studies; return the Markdown file."""
     found = read_results(out)
     rows = [[f"[{each['name']}]({each['name']}/README.md)", *cells_of(each)] for each in found]
-    text = "\n\n".join([f"# {TITLE}", ABOUT, table(Table(TITLE, COLUMNS, rows))]) + "\n"
+    text = "\n\n".join([f"# {TITLE}", ABOUT, markdown_table(Table(TITLE, COLUMNS, rows))]) + "\n"
     markdown = write_whole(out / "index.md", text)
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
     body = [

@@ -12,11 +12,13 @@ import time
 import typing
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from regard.disk import write_whole
+from regard.inspection.draw.html import document, figure_element, table_element
 from regard.inspection.draw.table import Cell, Table, show
 
 if typing.TYPE_CHECKING:
@@ -24,7 +26,19 @@ if typing.TYPE_CHECKING:
 
     from regard.studies.setting import Setting
 
-__all__ = ["Page", "Part", "Plot", "Signature", "Table", "Verdict", "precision", "show", "signed", "signed_training"]
+__all__ = [
+    "Page",
+    "Part",
+    "Plot",
+    "Signature",
+    "Table",
+    "Verdict",
+    "markdown_table",
+    "precision",
+    "show",
+    "signed",
+    "signed_training",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +81,7 @@ class Signature:
     seeds: tuple[int, ...] = ()  # of what was trained
     corpus: str = ""  # a real one that was trained on
 
-    def again(self, name: str) -> str:
+    def command(self, name: str) -> str:
         """The command that does it again."""
         drawn = f"--seeds {','.join(map(str, self.seeds))}" if self.seeds else f"--seed {self.seed}"
         return f"regard study {name} {drawn}{' --quick' * self.quick}{' --data FOLDER' * bool(self.corpus)}"
@@ -113,15 +127,11 @@ class Page(Part):
 
     def html(self) -> str:
         """One file, no network: for a browser, a phone or a printer."""
-        from regard.studies.html import render
-
-        return render(self)
+        return render_html(self)
 
     def markdown(self) -> str:
         """For a repository; the pictures stand beside it."""
-        from regard.studies.markdown import render
-
-        return render(self)
+        return render_markdown(self)
 
     def results(self) -> dict[str, object]:
         """Every number, in types that JSON has."""
@@ -150,6 +160,69 @@ class Page(Part):
         results = json.dumps(self.results(), indent=2, ensure_ascii=False, allow_nan=False)
         write_whole(folder / "results.json", results + "\n")
         return write_whole(folder / "index.html", self.html())
+
+
+def render_html(page: Page) -> str:
+    """A page as one HTML file."""
+    body = [
+        f'<p class="eyebrow">Regard · study · {escape(page.name)}</p>',
+        f"<h1>{escape(page.title)}</h1>",
+        f"<blockquote><p>{escape(page.claim)}</p><cite>{escape(page.source)}</cite></blockquote>",
+        "<h2>What agrees and what does not</h2>",
+        '<ul class="verdicts">',
+        *[_verdict_html(verdict) for verdict in page.verdicts],
+        "</ul>",
+        "<h2>What was measured</h2>",
+        *[f"<p>{escape(paragraph)}</p>" for paragraph in page.measured],
+        *[figure_element(plot.figure, i, caption=plot.caption, alt=plot.alt) for i, plot in enumerate(page.plots)],
+        *[table_element(table) for table in page.tables],
+    ]
+    if page.caveats:
+        body += [
+            "<h2>What this does not show</h2>",
+            "<ul>",
+            *[f"<li>{escape(each)}</li>" for each in page.caveats],
+            "</ul>",
+        ]
+    again = page.signature.command(page.name)
+    body.append(f"<footer><p>{escape(str(page.signature))}</p><p>Again: <code>{escape(again)}</code></p></footer>")
+    return document(page.title, body)
+
+
+def _verdict_html(verdict: Verdict) -> str:
+    kind = "agrees" if verdict.agrees else "differs"
+    return (
+        f'<li class="{kind}"><p><span class="word">{verdict.word.capitalize()}:</span> {escape(verdict.claim)}</p>'
+        f'<p class="evidence">{escape(verdict.evidence)}</p></li>'
+    )
+
+
+def render_markdown(page: Page) -> str:
+    """A page as Markdown; pictures are named, not embedded."""
+    parts = [f"# {page.title}", f"> {page.claim}", f"— {page.source}", "## What agrees and what does not"]
+    parts.append("\n".join(f"- **{v.word.capitalize()}**: {v.claim} — {v.evidence}" for v in page.verdicts))
+    parts += ["## What was measured", *page.measured]
+    for plot in page.plots:
+        parts += [f"![{plot.alt}]({plot.name}.png)", f"*{plot.caption}*"]
+    for each in page.tables:
+        parts += [f"### {each.caption}", markdown_table(each)]
+        if each.note:
+            parts.append(each.note)
+    if page.caveats:
+        parts += ["## What this does not show", "\n".join(f"- {caveat}" for caveat in page.caveats)]
+    parts += [
+        "## Signature",
+        str(page.signature),
+        f"Again with `{page.signature.command(page.name)}`; every number is in `results.json`.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(each: Table) -> str:
+    """A table as Markdown, numbers to the right."""
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in [list(each.columns), *each.shown()]]
+    rule = ["---:" if right else ":---" for right in each.numeric()]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [escaped[0], rule, *escaped[1:]])
 
 
 @contextmanager

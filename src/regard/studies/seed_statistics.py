@@ -1,13 +1,24 @@
-"""A figure of several seeds: its mean, and how far they lie apart."""
+"""Figures of several seeds: their mean and deviation, and whether two systems differ by more than chance.
 
+Chance is that of the seeds, and where every item of a test has a figure, that of the items, too.
+
+s seeds · n items of a test
+"""
+
+import math
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Float
 
 from regard.inspection.draw.table import show
 
-__all__ = ["SeedStatistics", "over_seeds"]
+__all__ = ["FLOOR", "MeanDifference", "SeedStatistics", "are_alike", "margin", "mean_difference", "over_seeds"]
+
+FLOOR = 0.5  # BLEU: what one seed alone cannot tell from chance
 
 T = TypeVar("T")
 
@@ -37,3 +48,63 @@ class SeedStatistics:
 def over_seeds(seeds: Iterable[T], figure: Callable[[T], float]) -> SeedStatistics:
     """A figure of each of some systems, or of what was measured of them, which differ in their seed."""
     return SeedStatistics(tuple(figure(each) for each in seeds))
+
+
+class MeanDifference(NamedTuple):
+    """A difference and its standard error."""
+
+    mean: float
+    error: float
+
+    @property
+    def more(self) -> bool:
+        """Whether it is above nothing by more than two standard errors."""
+        return self.mean > 2 * self.error
+
+    def as_text(self, style: str = ".1f") -> str:
+        """With two standard errors, as in +1.3 ± 0.4."""
+        return f"{'+' * (self.mean > 0)}{show(self.mean, style)} ± {show(2 * self.error, style)}"
+
+
+def mean_difference(
+    one: Float[np.ndarray, "s n"], other: Float[np.ndarray, "s n"], sizes: Float[np.ndarray, " n"] | None = None
+) -> MeanDifference:
+    """How much more `one` has than `other`, a unit of size: each has a figure for every seed and every item of a test.
+
+    Both saw the same items, so that it is their differences that scatter; what an item's size does not explain counts.
+    Seeds add what they do to a system as a whole. Of one seed nothing is known of that, and only the items count.
+    """
+    sizes = np.ones(one.shape[1]) if sizes is None else sizes
+    whole, count = sizes.sum(), len(sizes)
+    each = one.mean(0) - other.mean(0)
+    mean = each.sum() / whole
+    variance = ((each - mean * sizes) ** 2).sum() * count / max(count - 1, 1) / whole**2
+    for system in (one, other):
+        if len(system) > 1:
+            sums = system.sum(1, keepdims=True) / whole
+            # What a seed does to single items scatters with the items, and is counted there.
+            single = system - sums * sizes
+            variance += max(0.0, sums.var(ddof=1) - single.var(0, ddof=1).sum() / whole**2) / len(system)
+    return MeanDifference(float(mean), math.sqrt(variance))
+
+
+def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
+    """What two means of the same number of seeds have to differ by: two standard errors of their difference.
+
+    The deviation between seeds is taken to be the same for all systems, and is pooled over them. Where there is one
+    seed it is not known, and the floor is returned.
+    """
+    several = [each for each in figures if len(each.values) > 1]
+    if not several:
+        return floor
+    freedom = sum(len(each.values) - 1 for each in several)
+    pooled = math.sqrt(sum((len(each.values) - 1) * each.deviation**2 for each in several) / freedom)
+    return 2 * pooled * math.sqrt(2 / statistics.fmean(len(each.values) for each in several))
+
+
+def are_alike(one: SeedStatistics, other: SeedStatistics, floor: float = FLOOR) -> bool:
+    """Whether two means are no further apart than their deviations together; of one seed, than the floor.
+
+    `margin` would call the more alike the more any other system varies.
+    """
+    return abs(one.mean - other.mean) <= max(floor, one.deviation + other.deviation)

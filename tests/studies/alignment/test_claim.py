@@ -6,7 +6,8 @@ from regard.evaluation.alignment import Gold
 from regard.inspection.alignments.selection import Reading
 from regard.studies import run
 from regard.studies.alignment import claim
-from regard.studies.alignment.claim import SYSTEMS, average_curves, best_single_links, diagonal_error, held_out, tables
+from regard.studies.alignment.claim import SYSTEMS, tables
+from regard.studies.alignment.measure import average_curves, best_single_links, diagonal_error, held_out
 from regard.studies.alignment.verdicts import LABELS
 from regard.studies.corpora.pairs import AlignedPairs, Pairs, phrasebook
 from regard.studies.luong_table.claim import generate_aligned
@@ -88,7 +89,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     layers, heads = 3, 4
     assert [len(page.tables[1].rows), len(page.tables[1].columns)] == [layers, 1 + heads + 1]
     assert [row[0] for row in page.tables[3].rows] == ["1", "2"]
-    assert page.signature.again(page.name) == "regard study alignment --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study alignment --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

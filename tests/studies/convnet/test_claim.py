@@ -8,9 +8,18 @@ from regard.models.contract import Pictures
 from regard.models.kinds import build
 from regard.studies import run
 from regard.studies.convnet import claim
-from regard.studies.convnet.claim import distance, receptive_field, shares, tables, verdicts
-from regard.studies.convnet.draw import BINS, SYSTEMS
-from regard.studies.convnet.measure import ShapeAttention, attention_between, measure_attention, shape_places
+from regard.studies.convnet.claim import tables, verdicts
+from regard.studies.convnet.draw import SYSTEMS
+from regard.studies.convnet.measure import (
+    BINS,
+    ShapeAttention,
+    attention_between,
+    distance,
+    measure_attention,
+    receptive_field,
+    shape_places,
+    shares,
+)
 from regard.studies.page import Page
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
@@ -139,7 +148,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     page = hardly_trained(tmp_path, monkeypatch)
     assert [row[0] for row in page.tables[0].rows] == [SYSTEMS[name] for name in tables(True)]
     assert "±" in page.tables[0].rows[0][1]
-    assert page.signature.again(page.name) == "regard study convnet --seeds 4,5 --quick"
+    assert page.signature.command(page.name) == "regard study convnet --seeds 4,5 --quick"
     assert page.write(tmp_path / "studies").is_file()
 
 

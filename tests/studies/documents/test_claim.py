@@ -118,7 +118,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch, short):
     page = run("documents", setting=setting)
     assert [len(table.rows) for table in page.tables] == [4, 4, 3]
     assert len(page.verdicts) == 4
-    assert page.signature.again(page.name) == "regard study documents --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study documents --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

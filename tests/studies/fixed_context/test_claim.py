@@ -5,18 +5,9 @@ import pytest
 from regard.studies import run
 from regard.studies.corpora.pairs import Pairs, phrasebook
 from regard.studies.fixed_context import claim
-from regard.studies.fixed_context.claim import (
-    BINS,
-    CELLS,
-    EUROPARL,
-    KINDS,
-    Lengths,
-    bins,
-    mean,
-    tables,
-    untrained_systems,
-    verdicts,
-)
+from regard.studies.fixed_context.claim import BINS, EUROPARL, tables, untrained_systems, verdicts
+from regard.studies.fixed_context.draw import CELLS, KINDS
+from regard.studies.fixed_context.measure import Lengths, bins, mean
 from regard.studies.setting import Setting
 from regard.tasks.settings import read_settings
 
@@ -79,7 +70,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("fixed-context", setting=setting)
     assert len(page.tables[0].rows) == len(CELLS) * len(KINDS)
-    assert page.signature.again(page.name) == "regard study fixed-context --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study fixed-context --seeds 4 --quick"
     assert "seed 4" in str(page.signature)
     assert page.write(setting.out).is_file()
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.studies.gradient.claim import NETWORKS, norms, observe
+from regard.studies.gradient.measure import NETWORKS, norms, observe
 from regard.studies.page import precision, signed
 
 

@@ -91,7 +91,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     page = run("heads", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == ["1 head", "4 heads", "d_k = 2", "4 heads, sliced input"]
     assert [row[1] for row in page.tables[1].rows] == [1] * 3
-    assert page.signature.again(page.name) == "regard study heads --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study heads --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

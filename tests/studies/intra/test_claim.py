@@ -15,8 +15,7 @@ from regard.studies.corpora.sentences import Sentences, german
 from regard.studies.documents.measure import ClassifierFigures
 from regard.studies.intra import claim
 from regard.studies.intra.claim import Corpora, choose_corpora, tables, verdicts
-from regard.studies.intra.distance import shares
-from regard.studies.intra.measure import PLACES, Likelihood, parameters, perplexity_course, sum_by_place, widen
+from regard.studies.intra.measure import PLACES, Likelihood, parameters, perplexity_course, shares, sum_by_place, widen
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.systems import TrainedSystem
@@ -154,7 +153,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     assert sum(even) == pytest.approx(100)
     assert own == pytest.approx(even, abs=5)  # after two updates it weighs all nearly alike
     assert len(page.verdicts) == 5
-    assert page.signature.again(page.name) == "regard study intra --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study intra --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

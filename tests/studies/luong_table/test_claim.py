@@ -95,7 +95,7 @@ def test_a_page_of_a_hardly_trained_study(few, tmp_path, monkeypatch):
     setting = Setting((4,), quick=True, device="cpu", out=tmp_path / "studies")
     page = run("luong-table", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [LABELS[name] for name in kept]
-    assert page.signature.again(page.name) == "regard study luong-table --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study luong-table --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

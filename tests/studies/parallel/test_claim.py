@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard.studies.parallel import claim
-from regard.studies.parallel.claim import FORMULAS, LAYERS, PATHS, Recurrent, depth, operations, path
+from regard.studies.parallel.layers import FORMULAS, LAYERS, PATHS, Recurrent, depth, operations, path
 
 
 def test_operations_are_those_of_the_products():

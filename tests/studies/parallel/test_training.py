@@ -11,17 +11,17 @@ from regard.run import Run
 from regard.studies.corpora.pairs import Pairs, phrasebook
 from regard.studies.parallel import training
 from regard.studies.parallel.draw import LABELS
-from regard.studies.parallel.timing import median_pace, records, time_encoders, time_updates
-from regard.studies.parallel.training import (
-    MIXED,
+from regard.studies.parallel.timing import (
     EncoderFigures,
     SeedFigures,
     average_seeds,
-    run,
+    median_pace,
+    records,
     seconds_to_reach,
-    tables,
-    verdicts,
+    time_encoders,
+    time_updates,
 )
+from regard.studies.parallel.training import MIXED, run, tables, verdicts
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.systems import TrainedSystem

@@ -7,8 +7,15 @@ import torch
 
 from regard.attention.positions import Sinusoidal
 from regard.studies.page import precision
-from regard.studies.positions import claim
-from regard.studies.positions.claim import BLIND, LENGTH, SEEING, WIDTH, equivariance_error
+from regard.studies.positions.measure import (
+    BLIND,
+    LENGTH,
+    SEEING,
+    WIDTH,
+    equivariance_error,
+    observe,
+    product_by_distance,
+)
 
 
 def test_the_measure_knows_the_two_ends():
@@ -21,13 +28,13 @@ def test_the_measure_knows_the_two_ends():
 @pytest.mark.parametrize("name", BLIND)
 def test_without_positions_order_changes_nothing(name):
     with precision(torch.float64), torch.no_grad():
-        assert max(claim.observe(BLIND[name], draws=3)) < 1e-12
+        assert max(observe(BLIND[name], draws=3)) < 1e-12
 
 
 @pytest.mark.parametrize("name", SEEING)
 def test_with_positions_it_does(name):
     with precision(torch.float64), torch.no_grad():
-        assert min(claim.observe(SEEING[name], draws=3)) > 1e-3
+        assert min(observe(SEEING[name], draws=3)) > 1e-3
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -39,7 +46,7 @@ def test_without_a_permutation_there_is_no_error(name):
 def test_the_curve_is_the_sum_of_cosines():
     # PE(p)·PE(p + k) = Σ cos(ω_i k), with d/2 frequencies 10000^(-2i/d).
     d = 128
-    curve = claim._by_distance(Sinusoidal(d)(torch.zeros(64, d, dtype=torch.float64)))
+    curve = product_by_distance(Sinusoidal(d)(torch.zeros(64, d, dtype=torch.float64)))
     for k in (0, 1, 5, 40):
         expected = sum(math.cos(k * 10000 ** (-2 * i / d)) for i in range(d // 2)) / (d // 2)
         assert curve[k] == pytest.approx(expected, abs=1e-6)

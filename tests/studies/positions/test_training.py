@@ -12,15 +12,8 @@ from regard.run import Run
 from regard.studies import run
 from regard.studies.corpora import pairs
 from regard.studies.positions import training
-from regard.studies.positions.training import (
-    ENCODINGS,
-    TIMES,
-    LengthFigures,
-    correct_prefix,
-    further_verdicts,
-    tables,
-    verdicts,
-)
+from regard.studies.positions.measure import LengthFigures, correct_prefix
+from regard.studies.positions.training import ENCODINGS, TIMES, further_verdicts, tables, verdicts
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.translation import TranslationFigures
@@ -136,7 +129,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     page = run("positions", quick=True, setting=setting)
     assert len(page.tables[0].rows) == len(ENCODINGS)
     assert len(page.tables[1].rows) == len(training.FURTHER)
-    assert page.signature.again(page.name) == "regard study positions --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study positions --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

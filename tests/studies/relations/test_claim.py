@@ -5,8 +5,8 @@ import torch
 
 from regard.data.builtin import Example, generate
 from regard.inspection.alignments.dependencies import SIDES, measure_dependencies
-from regard.studies.relations import claim
-from regard.studies.relations.claim import RelationFigures, judge_heads, run, tables, verdicts
+from regard.studies.relations import claim, measure
+from regard.studies.relations.claim import run, tables, verdicts
 from regard.studies.relations.dependencies import RELATIONS, name_relations
 from regard.studies.relations.measure import (
     ALL,
@@ -14,9 +14,11 @@ from regard.studies.relations.measure import (
     GROUPS,
     Best,
     Counts,
+    RelationFigures,
     best_distance,
     best_head,
     count,
+    judge_heads,
     single_head,
 )
 from regard.studies.seed_statistics import SeedStatistics
@@ -160,7 +162,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 
     monkeypatch.setattr(claim, "tables", short)
     monkeypatch.setattr(claim, "generate", lambda name, number, **options: generate(name, 160, **options))
-    monkeypatch.setattr(claim, "FEWEST", 10)
+    monkeypatch.setattr(measure, "FEWEST", 10)
     monkeypatch.setattr(claim, "exact_share", lambda run, examples: 0.0)
     page = run(Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
     assert len(page.tables) == 3

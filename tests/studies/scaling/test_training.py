@@ -12,16 +12,9 @@ from regard.data.tokenizer import END
 from regard.run import Run
 from regard.studies import run
 from regard.studies.corpora import pairs
-from regard.studies.scaling import training
-from regard.studies.scaling.training import (
-    ScalingFigures,
-    SoftmaxSharpness,
-    gradient_norm,
-    observe_softmax,
-    sharpness,
-    tables,
-    verdicts,
-)
+from regard.studies.scaling import measure, training
+from regard.studies.scaling.measure import ScalingFigures, SoftmaxSharpness, gradient_norm, observe_softmax, sharpness
+from regard.studies.scaling.training import tables, verdicts
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.translation import TranslationFigures
@@ -71,7 +64,7 @@ def losses(model):
     """Of every token, a pair at a time."""
     found = []
     for pair in PAIRS:
-        source, target = training.tokens_of([pair], "cpu")
+        source, target = measure.tokens_of([pair], "cpu")
         logits = model.output(model.decode(model.encode(source), target)[0])[0]
         found.append(F.cross_entropy(logits, torch.tensor([*pair[1], END]), reduction="none"))
     return torch.cat(found)
@@ -137,7 +130,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     page = run("scaling", quick=True, setting=setting)
     assert len(page.tables[0].rows) == len(page.tables[1].rows) == 6
     assert len(page.tables) == 5
-    assert page.signature.again(page.name) == "regard study scaling --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study scaling --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

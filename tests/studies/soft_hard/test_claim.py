@@ -12,8 +12,9 @@ from regard.studies.page import Table
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.soft_hard import claim
-from regard.studies.soft_hard.claim import caveats, gallery_of, is_better, score_captions, tables, verdicts
+from regard.studies.soft_hard.claim import caveats, gallery_of, is_better, tables, verdicts
 from regard.studies.soft_hard.draw import SYSTEMS, looks_table, scores_plot, scores_table
+from regard.studies.soft_hard.measure import score_captions
 from regard.tasks.settings import read_settings
 
 SCENES = scenes(40, 6, side=32, shapes=2)
@@ -134,7 +135,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     page = run("soft-hard", setting=setting)
     assert [row[0] for row in page.tables[0].rows] == [SYSTEMS[name] for name in ("none", "soft", "hard", "through")]
     assert len(page.verdicts) == 5
-    assert page.signature.again(page.name) == "regard study soft-hard --seeds 4 --quick"
+    assert page.signature.command(page.name) == "regard study soft-hard --seeds 4 --quick"
     assert page.write(setting.out).is_file()
 
 

@@ -6,26 +6,19 @@ the last but one does so most, on average of its heads. Links are those of the l
 the alignment error rate (AER) is against what people, or the phrasebook's grammar, linked.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from regard.evaluation.alignment import measure_links
-from regard.inspection.alignments.selection import Reading, score_heads
-from regard.run import Run, load
 from regard.studies.alignment.draw import by_layer, curves, heat_map, mechanism_table, step_table
-from regard.studies.alignment.verdicts import Curve, Findings, SystemFigures, verdicts
+from regard.studies.alignment.measure import best_single_links, diagonal_error, measure_systems
+from regard.studies.alignment.verdicts import Findings, verdicts
 from regard.studies.corpora import pairs
 from regard.studies.corpora.pairs import AlignedPairs, Pairs
 from regard.studies.luong_table.claim import TESTS, WORDS, generate_aligned, limit_length
 from regard.studies.page import Page, signed_training
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
-from regard.studies.translation import perplexity
-from regard.training.metrics import read
+from regard.studies.systems import group_by_name, train_all
 
-__all__ = ["SYSTEMS", "best_single_links", "diagonal_error", "held_out", "run", "tables"]
+__all__ = ["SYSTEMS", "run", "tables"]
 
 SYSTEMS = ("rnnsearch", "luong-global", "luong-local", "transformer")
 CHECKPOINTS = 6
@@ -170,104 +163,3 @@ def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
             "is one.",
         ]
     return [*said, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
-
-
-@dataclass(frozen=True)
-class EncodedPairs:
-    """Aligned pairs as a run's tokens."""
-
-    pairs: list[tuple[list[int], list[int]]]
-    aligned: AlignedPairs
-
-    @classmethod
-    def of(cls, run: Run, aligned: AlignedPairs) -> "EncodedPairs":
-        """Encoded."""
-        sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
-        return cls(list(zip(*sides, strict=True)), aligned)
-
-    def read(self, run: Run, which: slice = slice(None)) -> list[Reading]:
-        """Every head and offset."""
-        return score_heads(run.aligning, run.tokenizers, self.pairs[which], self.aligned.gold[which])
-
-
-def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
-    """What the seeds of a system come to."""
-    rates: list[tuple[float, float, float]] = []
-    readings: list[list[Reading]] = []
-    grown: list[Curve] = []
-    for each in systems:
-        pieces = EncodedPairs.of(each.run, aligned)
-        found = pieces.read(each.run)
-        halves = pieces.read(each.run, slice(0, None, 2)), pieces.read(each.run, slice(1, None, 2))
-        plain = {
-            one.offset: one.aer
-            for one in found
-            if one.head is None and one.view == each.run.aligning.alignment_attention
-        }
-        rates.append((100 * plain[0], 100 * plain[1], 100 * held_out(*halves)))
-        readings.append(found)
-        grown.append(curve(each, pieces))
-    written, read_, chosen = (SeedStatistics(values) for values in zip(*rates, strict=True))
-    return SystemFigures(
-        bleu=over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
-        perplexity=over_seeds(systems, lambda each: perplexity(each.run, corpus)),
-        written=written,
-        read=read_,
-        chosen=chosen,
-        seconds=over_seeds(systems, lambda each: each.seconds),
-        readings=readings[0],
-        curve=average_curves(grown),
-    )
-
-
-def held_out(one: Sequence[Reading], other: Sequence[Reading]) -> float:
-    """AER of the reading that is best on the other half, on average of both halves."""
-    rates = []
-    for chooses, judges in ((one, other), (other, one)):
-        best = min(chooses, key=lambda each: each.aer)
-        same = (best.view, best.head, best.offset)
-        rates.append(next(each.aer for each in judges if (each.view, each.head, each.offset) == same))
-    return sum(rates) / len(rates)
-
-
-def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
-    """By training step: BLEU as it was validated, and AER, by the better one of both words."""
-    run, points = system.run, []
-    for record in read(run.folder / "metrics.jsonl"):
-        step = int(record["step"])
-        name = f"step-{step:06d}"
-        if record["kind"] == "valid" and (run.folder / "checkpoints" / name).is_dir():
-            then = load(run.folder, checkpoint=name, device=run.device.type)
-            found = pieces.read(then)
-            plain = [each.aer for each in found if each.head is None and each.view == then.aligning.alignment_attention]
-            points.append((step, float(record["bleu"]), 100 * min(plain)))
-    return points
-
-
-def average_curves(grown: Sequence[Curve]) -> Curve:
-    """The mean over seeds, step by step."""
-    count = len(grown)
-    return [
-        (points[0][0], sum(each[1] for each in points) / count, sum(each[2] for each in points) / count)
-        for points in zip(*grown, strict=True)
-    ]
-
-
-def diagonal_error(aligned: AlignedPairs) -> float:
-    """AER, %, of links along the diagonal: what is known without looking."""
-    found = []
-    for source, target in zip(aligned.sources, aligned.targets, strict=True):
-        m, n = len(source.split()), len(target.split())
-        found.append([(min(m - 1, (2 * i + 1) * m // (2 * n)), i) for i in range(n)])
-    return 100 * measure_links(found, aligned.gold)["aer"].score().value
-
-
-def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
-    """Target words, those of them that are linked, and the lowest AER, %, that one link a target word can have."""
-    found, words, linked = [], 0, 0
-    for target, gold in zip(aligned.targets, aligned.gold, strict=True):
-        best = {i: (j, i) for j, i in [*sorted(gold.possible), *sorted(gold.sure)]}  # a sure one before a possible one
-        count = len(target.split())
-        words, linked = words + count, linked + sum(i in best for i in range(count))
-        found.append([best.get(i, (-1, i)) for i in range(count)])
-    return words, linked, 100 * measure_links(found, aligned.gold)["aer"].score().value

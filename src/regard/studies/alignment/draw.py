@@ -6,7 +6,8 @@ from regard.inspection.alignments.selection import Reading
 from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import FAINT, INK, SEQUENTIAL
 from regard.inspection.draw.table import Cell
-from regard.studies.alignment.verdicts import LABELS, SystemFigures
+from regard.studies.alignment.measure import SystemFigures
+from regard.studies.alignment.verdicts import LABELS
 from regard.studies.page import Plot, Table
 from regard.studies.seed_statistics import SeedStatistics
 

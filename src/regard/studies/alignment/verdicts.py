@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.inspection.alignments.selection import Reading
+from regard.studies.alignment.measure import Curve, SystemFigures
 from regard.studies.page import Verdict, show
 from regard.studies.seed_statistics import SeedStatistics
 
-__all__ = ["LABELS", "Curve", "Findings", "SystemFigures", "layer_means", "verdicts"]
+__all__ = ["LABELS", "Findings", "layer_means", "verdicts"]
 
-Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
 
 LABELS = {
     "rnnsearch": "Bahdanau's, additive",
@@ -19,25 +19,6 @@ LABELS = {
 }
 LUONGS = 39.0  # the highest AER of Luong's table 6
 ERRORS = 1.0  # percentage points of AER that are no difference
-
-
-@dataclass(frozen=True)
-class SystemFigures:
-    """Figures of a system; rates in percent. `chosen`: of heads, means and words what was best on other pairs."""
-
-    bleu: SeedStatistics
-    perplexity: SeedStatistics
-    written: SeedStatistics
-    read: SeedStatistics
-    chosen: SeedStatistics
-    seconds: SeedStatistics
-    readings: Sequence[Reading]
-    curve: Curve
-
-    @property
-    def plain(self) -> SeedStatistics:
-        """The word written or read, whichever is aligned better."""
-        return min(self.written, self.read, key=lambda each: each.mean)
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,19 @@ scenes): one shape wears a ring; how large is the other one of its colour, at le
 shape, of another colour, is as far. Without relating the two one can count sizes, which is right three times of four.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
-
-import numpy as np
 
 from regard.data.builtin import generate
 from regard.data.builtin.scenes import Pictured
-from regard.models.convnet.model import ConvNetModel
-from regard.studies.convnet.draw import BINS, SYSTEMS, accuracy_plot, accuracy_table, distance_table, looks_table
-from regard.studies.convnet.measure import ShapeAttention, measure_attention
+from regard.studies.convnet.draw import SYSTEMS, accuracy_plot, accuracy_table, distance_table, looks_table
+from regard.studies.convnet.measure import BINS, Figures, ShapeAttention, measure_attention, measure_system
 from regard.studies.page import Page, Verdict, show, signed
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
+from regard.studies.systems import group_by_name, train_all
 
-__all__ = ["measure_system", "run", "tables", "verdicts"]
+__all__ = ["run", "tables", "verdicts"]
 
 COUNTED = 75.0  # per cent that are right by counting sizes
 POINTS = 10.0  # what the layer is to be worth, in points of accuracy
@@ -32,7 +29,6 @@ CONTROLS = {
     "deeper": "as many parameters spent on depth do not take its place",
 }
 QUESTION = {"question": "which-size", "shapes": 1}
-Figures = Mapping[str, SeedStatistics]
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
@@ -133,49 +129,6 @@ def run(setting: Setting) -> Page:
         ],
         signature=signature,
     )
-
-
-def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str, float]:
-    """Shares right in per cent: of all, of those where counting does not help, and by distance; and what it cost."""
-    model = cast(ConvNetModel, system.run.model)
-    pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in tests]
-    answers = [cast(Any, answer).label for answer in system.run.classify(pixels)]
-    return {
-        **shares(answers, tests),
-        "parameters": float(system.parameters),
-        "reach": float(receptive_field(model)),
-        "gamma": model.attention.gamma.item() if model.attention is not None else 0.0,
-        "seconds": system.seconds,
-    }
-
-
-def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float]:
-    """How many are right, in per cent."""
-    right = [answer == test.target for answer, test in zip(answers, tests, strict=True)]
-    differing = [i for i, test in enumerate(tests) if test.scene.shapes[1].size != test.scene.shapes[2].size]
-    chosen = {"accuracy": list(range(len(tests))), "differing": differing}
-    for number, (low, high) in enumerate(BINS):
-        chosen[f"distance-{number}"] = [i for i, test in enumerate(tests) if low <= distance(test) < high]
-    return {name: 100 * sum(right[i] for i in each) / max(1, len(each)) for name, each in chosen.items()}
-
-
-def distance(test: Pictured) -> int:
-    """Between the ringed shape and the one of its colour, along the longer axis, in hundredths of the picture."""
-    one, other, *_ = test.scene.shapes
-    return max(abs(one.x - other.x), abs(one.y - other.y))
-
-
-def receptive_field(model: ConvNetModel) -> int:
-    """How many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of its
-    own steps.
-    """
-    seen, step = 3, 2  # the stem
-    for stage in range(model.config.stages):
-        for block in range(model.config.blocks):
-            seen += 2 * step
-            step *= 2 if stage and not block else 1
-            seen += 2 * step
-    return seen
 
 
 def describe_gain(found: Mapping[str, Figures]) -> str:

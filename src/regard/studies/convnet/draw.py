@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from regard.data.builtin.scenes import Pictured
 from regard.inspection.draw import plot
 from regard.inspection.draw.table import Cell
-from regard.studies.convnet.measure import ShapeAttention
+from regard.studies.convnet.measure import BINS, ShapeAttention
 from regard.studies.page import Plot, Table
 from regard.studies.seed_statistics import SeedStatistics
 
-__all__ = ["BINS", "SYSTEMS", "accuracy_plot", "accuracy_table", "distance_table", "looks_table"]
+__all__ = ["SYSTEMS", "accuracy_plot", "accuracy_table", "distance_table", "looks_table"]
 
-BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
 SYSTEMS = {
     "attention": "self-attention",
     "none": "without it",
@@ -45,7 +44,7 @@ def accuracy_table(found: Mapping[str, Figures]) -> Table:
 
 def distance_table(found: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
     """By how far apart the two shapes are."""
-    from regard.studies.convnet.claim import distance
+    from regard.studies.convnet.measure import distance
 
     counts = [sum(low <= distance(test) < high for test in tests) for low, high in BINS]
     return Table(

@@ -1,9 +1,9 @@
 """Where the shapes of a scene look, in a ConvNet with self-attention over its grid."""
 
 # b pictures · y x rows and columns of the grid · m places
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,8 +14,24 @@ from regard.attention.watch import watch
 from regard.data.builtin.scenes import Pictured
 from regard.inspection.collect.places import on_box
 from regard.models.contract import Model, Pictures
+from regard.models.convnet.model import ConvNetModel
+from regard.studies.seed_statistics import SeedStatistics
+from regard.studies.systems import TrainedSystem
 
-__all__ = ["ShapeAttention", "measure_attention"]
+__all__ = [
+    "BINS",
+    "Figures",
+    "ShapeAttention",
+    "distance",
+    "measure_attention",
+    "measure_system",
+    "receptive_field",
+    "shares",
+]
+
+Figures = Mapping[str, SeedStatistics]
+
+BINS = ((50, 54), (54, 60), (60, 101))  # hundredths of the picture between the two shapes
 
 ROWS = 64  # pictures of a batch
 
@@ -62,3 +78,46 @@ def attention_between(weights: Float[Tensor, "m m"], on: Tensor) -> np.ndarray:
     given = weights @ on.float().T
     found: np.ndarray = torch.stack([given[shape].mean(0) for shape in on[:-1]]).double().numpy()
     return found
+
+
+def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str, float]:
+    """Shares right in per cent: of all, of those where counting does not help, and by distance; and what it cost."""
+    model = cast(ConvNetModel, system.run.model)
+    pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in tests]
+    answers = [cast(Any, answer).label for answer in system.run.classify(pixels)]
+    return {
+        **shares(answers, tests),
+        "parameters": float(system.parameters),
+        "reach": float(receptive_field(model)),
+        "gamma": model.attention.gamma.item() if model.attention is not None else 0.0,
+        "seconds": system.seconds,
+    }
+
+
+def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float]:
+    """How many are right, in per cent."""
+    right = [answer == test.target for answer, test in zip(answers, tests, strict=True)]
+    differing = [i for i, test in enumerate(tests) if test.scene.shapes[1].size != test.scene.shapes[2].size]
+    chosen = {"accuracy": list(range(len(tests))), "differing": differing}
+    for number, (low, high) in enumerate(BINS):
+        chosen[f"distance-{number}"] = [i for i, test in enumerate(tests) if low <= distance(test) < high]
+    return {name: 100 * sum(right[i] for i in each) / max(1, len(each)) for name, each in chosen.items()}
+
+
+def distance(test: Pictured) -> int:
+    """Between the ringed shape and the one of its colour, along the longer axis, in hundredths of the picture."""
+    one, other, *_ = test.scene.shapes
+    return max(abs(one.x - other.x), abs(one.y - other.y))
+
+
+def receptive_field(model: ConvNetModel) -> int:
+    """How many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of its
+    own steps.
+    """
+    seen, step = 3, 2  # the stem
+    for stage in range(model.config.stages):
+        for block in range(model.config.blocks):
+            seen += 2 * step
+            step *= 2 if stage and not block else 1
+            seen += 2 * step
+    return seen

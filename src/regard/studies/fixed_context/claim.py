@@ -6,36 +6,23 @@ with additive attention, are trained with the same number of batches, and transl
 the phrasebook, or of Europarl with whole paragraphs beside them, longer than anything they were trained on.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from regard.demo.lineage import BINS, LONGEST
-from regard.evaluation.text import bleu
-from regard.inspection.draw import plot
-from regard.inspection.draw.table import Cell
 from regard.studies.corpora.pairs import Pairs, europarl, paragraphs, phrasebook
-from regard.studies.page import Page, Plot, Table, Verdict, show, signed_training
+from regard.studies.fixed_context.draw import CELLS, KINDS, bleu_table, exact_table, label_of, length_plot, span
+from regard.studies.fixed_context.measure import Figures, Lengths, counts, mean, translate_tests
+from regard.studies.page import Page, Verdict, show, signed_training
 from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
+from regard.studies.systems import group_by_name, train_all
 
-__all__ = ["CELLS", "Lengths", "bins", "run", "tables"]
+__all__ = ["run", "tables"]
 
-CELLS = {"rnn": "tanh RNN", "gru": "GRU", "lstm": "LSTM"}
-KINDS = {"rnn": "fixed context", "rnnsearch": "attention"}
-COLOURS = {"rnn": plot.ORANGE, "gru": plot.BLUE, "lstm": plot.GREEN}
 EUROPARL = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 100), (101, 400))
 PIECES = 80  # of a sentence in training, about sixty words of Europarl
 NOTHING = 3.0  # BLEU of short sentences below which a system has learned next to nothing
-Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
-
-
-class Lengths(NamedTuple):
-    """Groups of sentences by their words, of which the first `seen` are of lengths that were trained on."""
-
-    limits: Sequence[tuple[int, int]]
-    seen: int
 
 
 def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
@@ -115,43 +102,6 @@ def run(setting: Setting) -> Page:
     )
 
 
-def within(sources: Sequence[str], low: int, high: int) -> list[int]:
-    """The numbers of the sentences of a length."""
-    return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
-
-
-def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
-    """How many sentences each group has."""
-    return [len(within(pairs.sources, *limits)) for limits in lengths.limits]
-
-
-def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
-    """The share that is exact, and BLEU, of each length and of all."""
-    chosen = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
-    right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
-    return {
-        "exact": [100 * share([right[i] for i in each]) for each in chosen],
-        "bleu": [
-            bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0 for each in chosen
-        ],
-    }
-
-
-def translate_tests(system: TrainedSystem, pairs: Pairs, lengths: Lengths) -> Figures:
-    """What a system makes of the tests, greedily, and how long its training took."""
-    outputs = system.run.translate(pairs.sources, beam=1)
-    return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
-
-
-def share(right: Sequence[bool]) -> float:
-    return sum(right) / len(right) if right else 0.0
-
-
-def mean(found: Sequence[Figures], key: str) -> list[float]:
-    """The mean over seeds."""
-    return [statistics.fmean(values) for values in zip(*(each[key] for each in found), strict=True)]
-
-
 def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
     """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
     last = lengths.seen - 1
@@ -211,59 +161,3 @@ def untrained_systems(found: Mapping[str, Sequence[Figures]]) -> list[str]:
     return [
         f"Has hardly learned to translate short sentences, so that it has little to lose: {', '.join(evidence)}."
     ] * (len(evidence) > 0)
-
-
-def label_of(name: str) -> str:
-    kind, cell = name.split("-")
-    return f"{CELLS[cell]}, {KINDS[kind]}"
-
-
-def rows_of(found: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
-    return [[label_of(name), *mean(each, key)] for name, each in found.items()]
-
-
-def exact_table(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
-    return Table(
-        caption="Translated exactly, %, by source words",
-        columns=["system", *map(span, lengths.limits), "all"],
-        rows=[["sentences", *counted, sum(counted)], *rows_of(found, "exact")],
-        formats=["", *[",.0f"] * (len(counted) + 1)],
-    )
-
-
-def bleu_table(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Table:
-    rows = rows_of(found, "bleu")
-    return Table(
-        caption="BLEU, by source words",
-        columns=["system", *map(span, lengths.limits), "all", "seconds of training"],
-        rows=[[*row, mean(each, "seconds")[0]] for row, each in zip(rows, found.values(), strict=True)],
-        formats=["", *[".1f"] * (len(lengths.limits) + 1), ".0f"],
-    )
-
-
-def span(limits: tuple[int, int]) -> str:
-    low, high = limits
-    return f"{low}–{LONGEST if limits == BINS[-1] else high}"
-
-
-def length_plot(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
-    figure, axes = plot.panels(2, titles=["With a fixed context", "With attention"], height=3.2)
-    known = [i for i, count in enumerate(counted) if count]
-    top = max(value for each in found.values() for value in mean(each, "bleu"))
-    for panel, kind in zip(axes, KINDS, strict=True):
-        for cell in CELLS:
-            values = mean(found[f"{kind}-{cell}"], "bleu")
-            panel.plot(
-                known, [values[i] for i in known], color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell]
-            )
-        panel.set_xticks(known, [span(lengths.limits[i]) for i in known], rotation=30 * (len(known) > 5))
-        panel.set_ylim(0, 1.06 * top)
-        panel.set_xlabel("source words")
-    axes[0].set_ylabel("BLEU")
-    plot.legend(axes[0], loc="upper right")
-    return Plot(
-        "length",
-        figure,
-        "BLEU by the length of the sentence.",
-        "Two panels of three lines: BLEU against the number of words, with a fixed context and with attention.",
-    )

@@ -15,9 +15,10 @@ from regard.studies.corpora.pairs import Pairs, english_german
 from regard.studies.heads.draw import ablation_plot, ablation_table, heads_plot, heads_table, label_of, loss_by_kind
 from regard.studies.heads.head_ablation import KINDS, AblationLoss, ablate_heads
 from regard.studies.page import Page, Verdict, show, signed_training
+from regard.studies.seed_statistics import margin
 from regard.studies.setting import Setting
 from regard.studies.systems import group_by_name, train_all
-from regard.studies.translation import TranslationFigures, margin, measure_translations
+from regard.studies.translation import TranslationFigures, measure_translations
 
 __all__ = ["run", "tables", "verdicts"]
 

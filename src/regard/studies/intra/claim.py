@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 from regard.studies.corpora.reviews import Reviews, built_in_reviews
 from regard.studies.corpora.sentences import Sentences, europarl, german, multi30k
-from regard.studies.difference import MeanDifference, mean_difference
 from regard.studies.documents.measure import ClassifierFigures, encode_once, measure_classifiers
-from regard.studies.intra.distance import attention_distances, even_distances
 from regard.studies.intra.draw import (
     accuracy_table,
     course_table,
@@ -23,8 +21,18 @@ from regard.studies.intra.draw import (
     perplexity_table,
     place_table,
 )
-from regard.studies.intra.measure import EARLY, Likelihood, measure_likelihood, percent, perplexity_course, widen
+from regard.studies.intra.measure import (
+    EARLY,
+    Likelihood,
+    attention_distances,
+    even_distances,
+    measure_likelihood,
+    percent,
+    perplexity_course,
+    widen,
+)
 from regard.studies.page import Page, Verdict, signed_training
+from regard.studies.seed_statistics import MeanDifference, mean_difference
 from regard.studies.setting import Setting
 from regard.studies.systems import group_by_name, train_all
 

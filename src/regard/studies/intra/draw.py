@@ -9,8 +9,7 @@ from regard.inspection.draw.heatmap import FAINT
 from regard.inspection.draw.table import Cell
 from regard.studies.corpora.sentences import Sentences
 from regard.studies.documents.measure import ClassifierFigures
-from regard.studies.intra.distance import DISTANCES
-from regard.studies.intra.measure import PLACES, Likelihood
+from regard.studies.intra.measure import DISTANCES, PLACES, Likelihood
 from regard.studies.page import Plot, Table
 
 __all__ = [

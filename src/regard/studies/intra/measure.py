@@ -1,23 +1,47 @@
-"""How language models are measured: how likely they think each word of a test, by its place in the sentence."""
+"""How language models are measured: how likely each word of a test is, by its place, and how far they look back.
 
-# p groups of places · s seeds · n sentences of the test
-from collections.abc import Sequence
+p groups of places or distances · s seeds · n sentences of the test · m states before a step
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from regard.attention import watch
+from regard.data.tokenizer import START
 from regard.inspection.draw.table import show
+from regard.models.contract import Tokens
 from regard.models.kinds import build, read_model_config
 from regard.studies.corpora.sentences import Sentences
-from regard.studies.difference import MeanDifference, mean_difference
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
+from regard.studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard.studies.systems import TrainedSystem
 from regard.training.metrics import read
 
-__all__ = ["PLACES", "Likelihood", "measure_likelihood", "parameters", "perplexity_course", "sum_by_place", "widen"]
+__all__ = [
+    "DISTANCES",
+    "LATE",
+    "PLACES",
+    "TEXTS",
+    "Likelihood",
+    "attention_distances",
+    "even_distances",
+    "measure_likelihood",
+    "parameters",
+    "perplexity_course",
+    "shares",
+    "sum_by_place",
+    "weights_of",
+    "widen",
+    "within",
+]
+
+DISTANCES = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 200))  # steps back; 1 is all that an LSTM has
+LATE = 10  # steps after which there is something to choose from
+TEXTS = 100
 
 PLACES = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 200))  # of a token in its sentence
 EARLY = 2  # the first so many groups are early
@@ -106,3 +130,45 @@ def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict
     while parameters({**model, "intra": False, "size": size}, job, pieces, labels) < wanted:
         size += 1
     return {**model, "intra": False, "size": size}
+
+
+def attention_distances(systems: Sequence[TrainedSystem], corpus: Sentences) -> list[float]:
+    """The share of the weight, in percent, at each distance, after the tenth token; the mean of the seeds."""
+    return [float(mean) for mean in np.mean([shares(weights_of(each, corpus)) for each in systems], 0)]
+
+
+@torch.no_grad()
+def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
+    """The weights of the first long texts: a row a step, a column a state, in the order in which they were written."""
+    run, found = system.run, list[np.ndarray]()
+    for ids in run.tokenizers.target.encode_batch(corpus.texts):
+        if len(ids) > LATE and len(found) < TEXTS:
+            read = Tokens.of(*(torch.tensor(each, device=run.device) for each in ([[START, *ids]], [len(ids) + 1])))
+            with watch(run.model) as looks:
+                run.model.decode(run.model.encode(read), read)
+                (look,) = (looks[name] for name in looks)
+                found.append(look.weights[0].float().cpu().numpy())
+    return found
+
+
+def shares(weights: Iterable[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, " p"]:
+    """The weight at each distance, in percent, of all late steps."""
+    rows = [
+        [100 * each[step, :step][within(step, *limits)].sum() for limits in DISTANCES]
+        for each in weights
+        for step in range(LATE, len(each))
+    ]
+    return np.mean(rows, 0) if rows else np.zeros(len(DISTANCES))
+
+
+def within(step: int, first: int, last: int) -> Int[np.ndarray, " m"]:
+    """The states that are so many steps back from a step."""
+    back = step - np.arange(step)
+    return np.flatnonzero((first <= back) & (back <= last))
+
+
+def even_distances(corpus: Sentences, system: TrainedSystem) -> list[float]:
+    """The same for whoever weighs all states alike."""
+    lengths = [len(ids) + 1 for ids in system.run.tokenizers.target.encode_batch(corpus.texts) if len(ids) > LATE]
+    flat = [np.tril(np.ones((n, n - 1)), -1) / np.maximum(np.arange(n), 1)[:, None] for n in lengths[:TEXTS]]
+    return [float(share) for share in shares(flat)]

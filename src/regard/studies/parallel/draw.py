@@ -7,12 +7,25 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from regard.inspection.draw import plot
 from regard.studies.page import Plot, Table
+from regard.studies.parallel.layers import COUNTED, FORMULAS, PATHS, WIDTH
 from regard.studies.parallel.timing import TOKENS, Milliseconds
 
 if TYPE_CHECKING:
-    from regard.studies.parallel.training import EncoderFigures
+    from regard.studies.parallel.timing import EncoderFigures
 
-__all__ = ["LABELS", "curve_plot", "encoder_table", "quality_table"]
+__all__ = [
+    "LABELS",
+    "LAYER_COLOURS",
+    "counted_table",
+    "curve_plot",
+    "encoder_table",
+    "path_table",
+    "quality_table",
+    "time_plot",
+    "time_table",
+]
+
+LAYER_COLOURS = {"recurrent": plot.RED, "convolution": plot.ORANGE, "self-attention": plot.BLUE, "window": plot.GREEN}
 
 LABELS = {
     "attention": "self-attention",
@@ -96,4 +109,53 @@ def curve_plot(
         figure,
         "Left: after each quarter of the updates. Right: reading, in the same colours.",
         "Two panels: BLEU against time for five systems, and milliseconds against length for four encoders.",
+    )
+
+
+def counted_table(counted: dict[str, list[int]], steps: dict[str, list[int]]) -> Table:
+    return Table(
+        caption=f"Multiply-adds (millions) and sequential steps, width {WIDTH}",
+        columns=["layer", "table 1", *(f"n = {n}" for n in COUNTED), *(f"steps, n = {n}" for n in COUNTED)],
+        rows=[[name, FORMULAS[name][0], *(each / 1e6 for each in counted[name]), *steps[name]] for name in counted],
+        formats=["", "", *[".2f"] * len(COUNTED), *["d"] * len(COUNTED)],
+        note="The window's keys are read in slices that several queries share, some of which a query then ignores.",
+    )
+
+
+def path_table(paths: dict[str, list[int]]) -> Table:
+    return Table(
+        caption="From the last position to the first: layers, or steps of a recurrence",
+        columns=["layer", "expected", "n = 16", "n = 32"],
+        rows=[[name, PATHS[name][0], *found] for name, found in paths.items()],
+        formats=["", "", "d", "d"],
+        note="The convolution is not dilated; dilated ones need about log n layers.",
+    )
+
+
+def time_table(seconds: dict[str, list[float]], lengths: Sequence[int]) -> Table:
+    return Table(
+        caption=f"Milliseconds of a forward pass, one thread, width {WIDTH}",
+        columns=["layer", *(f"n = {n}" for n in lengths)],
+        rows=[[name, *(each * 1e3 for each in found)] for name, found in seconds.items()],
+        formats=["", *[".3f"] * len(lengths)],
+    )
+
+
+def time_plot(seconds: dict[str, list[float]], lengths: Sequence[int]) -> Plot:
+    figure, (axes,) = plot.panels(1, titles=["Milliseconds of a forward pass"], height=3.6)
+    for name, found in seconds.items():
+        axes.plot(
+            lengths, [each * 1e3 for each in found], color=LAYER_COLOURS[name], marker="o", markersize=3, label=name
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(list(lengths), [f"{n:,}" for n in lengths])
+    axes.set_xlabel("positions n")
+    axes.axvline(WIDTH, color=plot.GREY, linewidth=0.8, linestyle=":")
+    plot.legend(axes)
+    return Plot(
+        "time",
+        figure,
+        f"The dotted line is n = d = {WIDTH}. One thread: nothing is done at once.",
+        f"Time of four layers against the number of positions, {lengths[0]} to {lengths[-1]}, on two logarithmic axes.",
     )

@@ -4,9 +4,12 @@ Systems are timed in turns, so that whatever else a machine does meanwhile slows
 """
 
 import contextlib
+import json
+import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,15 +17,28 @@ from typing import Any
 import torch
 
 from regard.data.builtin import generate
+from regard.disk import write_whole
 from regard.evaluation.items import read_texts
 from regard.models.contract import Model, Tokens
 from regard.models.kinds import build
-from regard.run import Run
+from regard.run import Run, load
 from regard.studies.corpora.pairs import Pairs
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.systems import TrainedSystem
 from regard.training.metrics import read
 
-__all__ = ["Milliseconds", "median_pace", "records", "time_encoders", "time_updates"]
+__all__ = [
+    "EncoderFigures",
+    "Milliseconds",
+    "SeedFigures",
+    "average_seeds",
+    "measure_seed",
+    "median_pace",
+    "records",
+    "seconds_to_reach",
+    "time_encoders",
+    "time_updates",
+]
 
 PAIRS = 8000  # of the training set, that updates are timed on
 TURNS, ROUNDS = 3, 2
@@ -130,3 +146,61 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class EncoderFigures:
+    """What a system came to, a value a seed, its pace and its size."""
+
+    test: SeedStatistics  # BLEU after the last update
+    bleu: Sequence[SeedStatistics]  # of the validation set, at every quarter
+    perplexity: Sequence[SeedStatistics]
+    pace: float  # milliseconds of an update
+    steps: int
+    parameters: int
+    of_encoder: int
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of training, at every quarter."""
+        return [self.pace * self.steps * (number + 1) / len(self.bleu) / 1e3 for number in range(len(self.bleu))]
+
+
+@dataclass(frozen=True)
+class SeedFigures:
+    """One system of one seed."""
+
+    test: float  # BLEU after the last update
+    bleu: Sequence[float]  # of the validation set, at every quarter
+    perplexity: Sequence[float]
+
+
+def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
+    """What the training has written down of every quarter, and the BLEU of the test set, which is written beside it."""
+    kept = system.run.folder / "tested.json"
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    if known.get("step") != system.step or known.get("sentences") != len(pairs.sources):
+        last = load(system.run.folder, checkpoint="last", device=system.run.device.type)
+        bleu = pairs.bleu(last.translate(pairs.sources, beam=1))
+        known = {"step": system.step, "sentences": len(pairs.sources), "bleu": bleu}
+        write_whole(kept, json.dumps(known) + "\n")
+    quarters = records(system.run.folder, "valid")
+    losses = [math.exp(each["loss"]) for each in quarters]
+    return SeedFigures(known["bleu"], [each["bleu"] for each in quarters], losses)
+
+
+def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: float) -> EncoderFigures:
+    """All of a system."""
+    bleu = [SeedStatistics(each) for each in zip(*(seed.bleu for seed in seeds), strict=True)]
+    perplexity = [SeedStatistics(each) for each in zip(*(seed.perplexity for seed in seeds), strict=True)]
+    model = first.run.model
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    of_encoder = sum(size for name, size in sizes.items() if name.startswith("encoder."))
+    test = SeedStatistics(tuple(seed.test for seed in seeds))
+    return EncoderFigures(test, bleu, perplexity, pace, first.step, sum(sizes.values()), of_encoder)
+
+
+def seconds_to_reach(found: EncoderFigures, bleu: float) -> float | None:
+    """Seconds of training until a quarter's mean BLEU is at least this."""
+    quarters = zip(found.seconds, found.bleu, strict=True)
+    return next((seconds for seconds, each in quarters if each.mean >= bleu), None)

@@ -6,23 +6,25 @@ and the same decoder, and is trained with the same batches. Beside them RNNsearc
 whole: the paper's abstract says that the Transformer takes "significantly less time to train".
 """
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from regard.disk import write_whole
-from regard.run import load
 from regard.studies.corpora.pairs import Pairs, multi30k, phrasebook
 from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.parallel.draw import LABELS, curve_plot, encoder_table, quality_table
-from regard.studies.parallel.timing import Milliseconds, records, time_encoders, time_updates
-from regard.studies.seed_statistics import SeedStatistics
+from regard.studies.parallel.timing import (
+    EncoderFigures,
+    Milliseconds,
+    average_seeds,
+    measure_seed,
+    seconds_to_reach,
+    time_encoders,
+    time_updates,
+)
 from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
+from regard.studies.systems import group_by_name, train_all
 
-__all__ = ["EncoderFigures", "corpus", "run", "tables", "verdicts"]
+__all__ = ["corpus", "run", "tables", "verdicts"]
 
 MIXED = ("attention", "window", "convolution", "recurrence")  # what the encoder's blocks mix words by
 REACH = {"window": 4, "convolution": 1}
@@ -30,24 +32,6 @@ QUARTERS = 4  # checkpoints at which a system is measured
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 LOSS = 0.5  # BLEU that is not told from noise on a thousand sentences
 SEEN = 1.1  # times: what a difference between two times has to be, to be one
-
-
-@dataclass(frozen=True)
-class EncoderFigures:
-    """What a system came to, a value a seed, its pace and its size."""
-
-    test: SeedStatistics  # BLEU after the last update
-    bleu: Sequence[SeedStatistics]  # of the validation set, at every quarter
-    perplexity: Sequence[SeedStatistics]
-    pace: float  # milliseconds of an update
-    steps: int
-    parameters: int
-    of_encoder: int
-
-    @property
-    def seconds(self) -> list[float]:
-        """Of training, at every quarter."""
-        return [self.pace * self.steps * (number + 1) / len(self.bleu) / 1e3 for number in range(len(self.bleu))]
 
 
 def corpus(setting: Setting) -> Pairs:
@@ -151,46 +135,6 @@ def describe_training(pairs: Pairs, found: Mapping[str, EncoderFigures], on_gpu:
         f"{len(pairs.sources):,} unseen sentences after the last update, and the validation set, of which the "
         f"perplexity is, too, after each quarter of them. {timed}.",
     ]
-
-
-@dataclass(frozen=True)
-class SeedFigures:
-    """One system of one seed."""
-
-    test: float  # BLEU after the last update
-    bleu: Sequence[float]  # of the validation set, at every quarter
-    perplexity: Sequence[float]
-
-
-def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
-    """What the training has written down of every quarter, and the BLEU of the test set, which is written beside it."""
-    kept = system.run.folder / "tested.json"
-    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    if known.get("step") != system.step or known.get("sentences") != len(pairs.sources):
-        last = load(system.run.folder, checkpoint="last", device=system.run.device.type)
-        bleu = pairs.bleu(last.translate(pairs.sources, beam=1))
-        known = {"step": system.step, "sentences": len(pairs.sources), "bleu": bleu}
-        write_whole(kept, json.dumps(known) + "\n")
-    quarters = records(system.run.folder, "valid")
-    losses = [math.exp(each["loss"]) for each in quarters]
-    return SeedFigures(known["bleu"], [each["bleu"] for each in quarters], losses)
-
-
-def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: float) -> EncoderFigures:
-    """All of a system."""
-    bleu = [SeedStatistics(each) for each in zip(*(seed.bleu for seed in seeds), strict=True)]
-    perplexity = [SeedStatistics(each) for each in zip(*(seed.perplexity for seed in seeds), strict=True)]
-    model = first.run.model
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    of_encoder = sum(size for name, size in sizes.items() if name.startswith("encoder."))
-    test = SeedStatistics(tuple(seed.test for seed in seeds))
-    return EncoderFigures(test, bleu, perplexity, pace, first.step, sum(sizes.values()), of_encoder)
-
-
-def seconds_to_reach(found: EncoderFigures, bleu: float) -> float | None:
-    """Seconds of training until a quarter's mean BLEU is at least this."""
-    quarters = zip(found.seconds, found.bleu, strict=True)
-    return next((seconds for seconds, each in quarters if each.mean >= bleu), None)
 
 
 def verdicts(

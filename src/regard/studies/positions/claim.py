@@ -9,94 +9,36 @@ n positions · d width
 """
 
 import itertools
-import typing
-from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.attention import Attention, Encoder, Heads, Learned
-from regard.attention.positions import Embedded, Rotary, Sinusoidal
-from regard.attention.score import Additive, Cosine, Dot, General, Location
-from regard.attention.span import Alibi, Causal, Monotonic, Predictive
-from regard.inspection.draw import plot
-from regard.inspection.draw.heatmap import DIVERGING, FAINT, INK
-from regard.studies.page import Page, Plot, Table, Verdict, precision, show, signed
+from regard.attention.positions import Sinusoidal
+from regard.studies.page import Page, Verdict, precision, show, signed
+from regard.studies.positions.draw import (
+    ROUNDING,
+    TABLE,
+    blind_table,
+    error_plot,
+    median,
+    seeing_table,
+    wave_plot,
+    wave_table,
+)
+from regard.studies.positions.measure import (
+    BLIND,
+    LENGTH,
+    SEEING,
+    WIDTH,
+    distance_spread,
+    invariance,
+    observe,
+    product_by_distance,
+    shift_error,
+    shift_residual,
+)
 
-__all__ = ["BLIND", "SEEING", "equivariance_error", "run"]
-
-LENGTH, WIDTH, HEADS = 24, 64, 4
-ROUNDING = 1e-10  # in float64; what is above is not rounding
-TABLE = 128  # positions and width of the table that is drawn
-
-Function = Callable[[Tensor], Tensor]
-
-
-def self_attention(attention: Attention) -> Function:
-    """Attention of a sequence to itself."""
-    return lambda x: attention(x, x)
-
-
-def with_positions(positions: nn.Module, heads: Heads) -> Function:
-    """Multi-head attention after positions have been joined to the input."""
-    return lambda x: heads(positions(x))
-
-
-def with_span(span: typing.Any) -> Function:
-    """Multi-head attention that may not look everywhere."""
-    heads = Heads(WIDTH, heads=HEADS)
-    return lambda x: heads(x, span=span)
-
-
-# Nothing in these knows where a vector stands.
-BLIND: dict[str, Callable[[], Function]] = {
-    "dot": lambda: self_attention(Attention(Dot())),
-    "scaled dot": lambda: self_attention(Attention(Dot(scaled=True))),
-    "general": lambda: self_attention(Attention(General(WIDTH, WIDTH))),
-    "additive": lambda: self_attention(Attention(Additive(WIDTH, WIDTH, hidden=WIDTH))),
-    "cosine": lambda: self_attention(Attention(Cosine(8.0))),
-    "heads": lambda: Heads(WIDTH, heads=HEADS),
-    "encoder, 2 blocks": lambda: Encoder(WIDTH, heads=HEADS, layers=2),
-}
-
-# And in these something does.
-SEEING: dict[str, Callable[[], Function]] = {
-    "heads + sinusoidal, added": lambda: with_positions(Sinusoidal(WIDTH), Heads(WIDTH, heads=HEADS)),
-    "heads + sinusoidal, concatenated": lambda: with_positions(
-        Sinusoidal(WIDTH, join="concatenate"), Heads(2 * WIDTH, heads=HEADS)
-    ),
-    "heads + learned, added": lambda: with_positions(Embedded(WIDTH, length=LENGTH), Heads(WIDTH, heads=HEADS)),
-    "heads + rotary": lambda: Heads(WIDTH, heads=HEADS, rotary=Rotary(WIDTH // HEADS)),
-    "heads + ALiBi": lambda: with_span(Alibi(HEADS)),
-    "heads + causal mask": lambda: with_span(Causal()),
-    "heads + local window (local-m, radius 4)": lambda: with_span(Monotonic(4)),
-    "general + predicted window (local-p, radius 4)": lambda: self_attention(
-        Attention(General(WIDTH, WIDTH), span=Predictive(WIDTH, radius=4))
-    ),
-    "location score": lambda: self_attention(Attention(Location(WIDTH, length=LENGTH))),
-}
-
-
-def equivariance_error(function: Function, x: Float[Tensor, "n d"], order: Tensor) -> float:
-    """‖f(Px) − P f(x)‖/‖f(x)‖ for the permutation P that puts row order[i] at i."""
-    plain = function(x)
-    return ((function(x[order]) - plain[order]).norm() / plain.norm()).item()
-
-
-def observe(build: Callable[[], Function], draws: int) -> list[float]:
-    """Modules, inputs and permutations drawn anew each time."""
-    return [equivariance_error(build(), torch.randn(LENGTH, WIDTH), torch.randperm(LENGTH)) for _ in range(draws)]
-
-
-def invariance(draws: int) -> float:
-    """Pooling by a learned query: ‖f(Px) − f(x)‖/‖f(x)‖, the largest seen. There is no output order to permute."""
-    worst = 0.0
-    for _ in range(draws):
-        pool, x = Attention(Dot(), query=Learned(1, WIDTH)), torch.randn(LENGTH, WIDTH)
-        plain = pool(None, x)
-        worst = max(worst, ((pool(None, x[torch.randperm(LENGTH)]) - plain).norm() / plain.norm()).item())
-    return worst
+__all__ = ["run"]
 
 
 def run(seed: int = 0, quick: bool = False) -> Page:
@@ -108,7 +50,7 @@ def run(seed: int = 0, quick: bool = False) -> Page:
         with precision(torch.float64):
             blind = {name: observe(build, draws) for name, build in BLIND.items()}
             seeing = {name: observe(build, draws) for name, build in SEEING.items()}
-            pooled, turned = invariance(draws), _shift_error(draws)
+            pooled, turned = invariance(draws), shift_error(draws)
             waves = Sinusoidal(TABLE)(torch.zeros(TABLE, TABLE))
         signature = clock.signature()
     return Page(
@@ -124,8 +66,8 @@ def run(seed: int = 0, quick: bool = False) -> Page:
             "Then the sinusoidal table itself: the dot product of two positions' codes, which depends only on how far "
             "they are apart, and the linear map that takes every position's code to that of the position k further on.",
         ],
-        tables=[_blind_table(blind, single), _seeing_table(seeing), _wave_table(waves)],
-        plots=[_error_plot(blind, seeing), _wave_plot(waves)],
+        tables=[blind_table(blind, single), seeing_table(seeing), wave_table(waves)],
+        plots=[error_plot(blind, seeing), wave_plot(waves)],
         verdicts=_verdicts(blind, single, seeing, pooled, waves, turned),
         caveats=[
             "The size of an untrained module's error says what it can see at the start, not what training will make of "
@@ -147,8 +89,8 @@ def _verdicts(
 ) -> list[Verdict]:
     worst, most = max((max(errors), name) for name, errors in blind.items())
     least, weakest = min((min(errors), name) for name, errors in seeing.items())
-    spread, fit = _distance_spread(waves), max(_shift_residual(waves, k) for k in (1, 8, 32))
-    curve = _by_distance(waves)
+    spread, fit = distance_spread(waves), max(shift_residual(waves, k) for k in (1, 8, 32))
+    curve = product_by_distance(waves)
     return [
         Verdict(
             "content scores, heads and encoder blocks without positions are permutation equivariant",
@@ -170,7 +112,7 @@ def _verdicts(
             min(min(seeing[name]) for name in seeing if "mask" in name or "window" in name) < ROUNDING,
             "without any code for positions the median error is "
             + ", ".join(
-                f"{_median(seeing[name]):.2f} ({name})" for name in seeing if "mask" in name or "local-m" in name
+                f"{median(seeing[name]):.2f} ({name})" for name in seeing if "mask" in name or "local-m" in name
             ),
         ),
         Verdict(
@@ -194,116 +136,3 @@ def _verdicts(
             f"scores move by at most {show(turned, '.1g')} when every position is shifted by 100",
         ),
     ]
-
-
-def _shift_error(draws: int) -> float:
-    """How much the scores of rotated queries and keys change when both start 100 positions later."""
-    rotary, worst = Rotary(WIDTH), 0.0
-    for _ in range(draws):
-        query, keys = torch.randn(LENGTH, WIDTH), torch.randn(LENGTH, WIDTH)
-        here = rotary(query) @ rotary(keys).mT
-        there = rotary(query, start=100) @ rotary(keys, start=100).mT
-        worst = max(worst, ((here - there).norm() / here.norm()).item())
-    return worst
-
-
-def _by_distance(waves: Tensor) -> list[float]:
-    """The dot product of two codes against their distance, from 1 at distance 0."""
-    products = waves @ waves.mT
-    return [(products.diagonal(k).mean() / products[0, 0]).item() for k in range(len(waves))]
-
-
-def _distance_spread(waves: Tensor) -> float:
-    """How much the dot product varies among pairs at the same distance, at most."""
-    products = waves @ waves.mT / waves[0].square().sum()
-    return max((products.diagonal(k).max() - products.diagonal(k).min()).item() for k in range(len(waves)))
-
-
-def _shift_residual(waves: Tensor, k: int) -> float:
-    """What is left of the code of p + k after the best linear function of the code of p."""
-    before, after = waves[:-k], waves[k:]
-    # A rotation of each (sin, cos) pair, the same for all p: found by least squares here, not taken from the formula.
-    left = 0.0
-    for pair in range(0, waves.shape[1], 2):
-        here, there = before[:, pair : pair + 2], after[:, pair : pair + 2]
-        # Pairs that hardly move are nearly of rank one; any solution will do.
-        solution = torch.linalg.lstsq(here, there, driver="gelsd").solution
-        left = max(left, ((here @ solution - there).norm() / there.norm()).item())
-    return left
-
-
-def _blind_table(blind: dict[str, list[float]], single: dict[str, float]) -> Table:
-    return Table(
-        caption="Without positions: ‖f(Px) − P f(x)‖/‖f(x)‖",
-        columns=["attention", "median", "largest", "largest, float32"],
-        rows=[[name, _median(errors), max(errors), single[name]] for name, errors in blind.items()],
-        formats=["", ".1e", ".1e", ".1e"],
-    )
-
-
-def _seeing_table(seeing: dict[str, list[float]]) -> Table:
-    return Table(
-        caption="With something that tells positions apart",
-        columns=["attention", "smallest", "median", "largest"],
-        rows=[[name, min(errors), _median(errors), max(errors)] for name, errors in seeing.items()],
-        formats=["", ".3f", ".3f", ".3f"],
-        note="Two unrelated outputs of the same size would be about 1.41 apart.",
-    )
-
-
-def _wave_table(waves: Tensor) -> Table:
-    curve = _by_distance(waves)
-    return Table(
-        caption=f"Sinusoidal codes of width {TABLE}: dot product against distance",
-        columns=["distance", "dot product (1 at 0)"],
-        rows=[[k, curve[k]] for k in (0, 1, 2, 4, 8, 16, 32, 64)],
-        formats=["d", ".3f"],
-    )
-
-
-def _error_plot(blind: dict[str, list[float]], seeing: dict[str, list[float]]) -> Plot:
-    figure, (axes,) = plot.panels(1, titles=["‖f(Px) − P f(x)‖/‖f(x)‖, float64"], height=4.6)
-    names = [*blind, *seeing]
-    for row, name in enumerate(names):
-        errors = blind.get(name) or seeing[name]
-        colour = plot.BLUE if name in blind else plot.RED
-        shown = [max(error, 1e-18) for error in errors]
-        axes.plot([min(shown), max(shown)], [row, row], color=colour, lw=1.2, alpha=0.5)
-        axes.plot(_median(shown), row, "o" if name in blind else "s", color=colour, ms=5)
-    axes.axhline(len(blind) - 0.5, color=FAINT, lw=0.6)
-    axes.text(1e-8, len(blind) - 0.7, "nothing tells positions apart", fontsize=8, color=FAINT, ha="center")
-    axes.text(1e-8, len(blind) - 0.1, "something does", fontsize=8, color=FAINT, ha="center")
-    axes.set_yticks(range(len(names)), labels=names)
-    axes.tick_params(axis="y", colors=INK, length=0)
-    axes.set(xscale="log", xlim=(2e-19, 10))
-    axes.invert_yaxis()
-    return Plot(
-        name="equivariance",
-        figure=figure,
-        caption="How far a permuted input's output is from the permuted output: medians, and from smallest to largest.",
-        alt="Dot plot: attention without positions has errors at rounding level, near ten to the minus sixteen; with "
-        "positions, masks or windows between a hundredth and one.",
-    )
-
-
-def _wave_plot(waves: Tensor) -> Plot:
-    titles = ["Sinusoidal table", "Dot product by distance"]
-    figure, (left, right) = plot.panels(2, titles=titles, height=3.2)
-    left.imshow(waves.numpy(), aspect="auto", cmap=DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
-    left.grid(visible=False)
-    left.set(xlabel="dimension", ylabel="position")
-    curve = _by_distance(waves)
-    right.plot(range(TABLE), curve, color=plot.BLUE, lw=1.6)
-    right.set(xlabel="distance", ylim=(0, 1.03))
-    return Plot(
-        name="sinusoidal",
-        figure=figure,
-        caption=f"Left: the codes of {TABLE} positions, orange for −1, blue for 1. Right: how alike two codes are, by "
-        "their distance; the same at every place in the sentence.",
-        alt="Left, the striped table of sines and cosines; right, a curve that falls from one and "
-        "levels off in ripples.",
-    )
-
-
-def _median(values: list[float]) -> float:
-    return torch.tensor(values, dtype=torch.float64).median().item()

@@ -3,15 +3,36 @@
 import typing
 from collections.abc import Mapping
 
+import torch
+from torch import Tensor
+
 from regard.inspection.draw import plot
+from regard.inspection.draw.heatmap import DIVERGING, FAINT, INK
 from regard.inspection.draw.table import Cell
 from regard.studies.page import Plot, Table
+from regard.studies.positions.measure import product_by_distance
 from regard.studies.translation import TranslationFigures
 
 if typing.TYPE_CHECKING:
-    from regard.studies.positions.training import LengthFigures
+    from regard.studies.positions.measure import LengthFigures
 
-__all__ = ["LABELS", "further_plot", "further_table", "positions_table"]
+__all__ = [
+    "LABELS",
+    "ROUNDING",
+    "TABLE",
+    "blind_table",
+    "error_plot",
+    "further_plot",
+    "further_table",
+    "median",
+    "positions_table",
+    "seeing_table",
+    "wave_plot",
+    "wave_table",
+]
+
+ROUNDING = 1e-10  # in float64; what is above is not rounding
+TABLE = 128  # positions and width of the table that is drawn
 
 LABELS = {
     "none": "none",
@@ -106,3 +127,80 @@ def further_plot(
         "Left, a dot plot of BLEU for each kind of positions; right, lines that fall with the length of the sequence, "
         "from the longest that was trained on to twice as long.",
     )
+
+
+def blind_table(blind: dict[str, list[float]], single: dict[str, float]) -> Table:
+    return Table(
+        caption="Without positions: ‖f(Px) − P f(x)‖/‖f(x)‖",
+        columns=["attention", "median", "largest", "largest, float32"],
+        rows=[[name, median(errors), max(errors), single[name]] for name, errors in blind.items()],
+        formats=["", ".1e", ".1e", ".1e"],
+    )
+
+
+def seeing_table(seeing: dict[str, list[float]]) -> Table:
+    return Table(
+        caption="With something that tells positions apart",
+        columns=["attention", "smallest", "median", "largest"],
+        rows=[[name, min(errors), median(errors), max(errors)] for name, errors in seeing.items()],
+        formats=["", ".3f", ".3f", ".3f"],
+        note="Two unrelated outputs of the same size would be about 1.41 apart.",
+    )
+
+
+def wave_table(waves: Tensor) -> Table:
+    curve = product_by_distance(waves)
+    return Table(
+        caption=f"Sinusoidal codes of width {TABLE}: dot product against distance",
+        columns=["distance", "dot product (1 at 0)"],
+        rows=[[k, curve[k]] for k in (0, 1, 2, 4, 8, 16, 32, 64)],
+        formats=["d", ".3f"],
+    )
+
+
+def error_plot(blind: dict[str, list[float]], seeing: dict[str, list[float]]) -> Plot:
+    figure, (axes,) = plot.panels(1, titles=["‖f(Px) − P f(x)‖/‖f(x)‖, float64"], height=4.6)
+    names = [*blind, *seeing]
+    for row, name in enumerate(names):
+        errors = blind.get(name) or seeing[name]
+        colour = plot.BLUE if name in blind else plot.RED
+        shown = [max(error, 1e-18) for error in errors]
+        axes.plot([min(shown), max(shown)], [row, row], color=colour, lw=1.2, alpha=0.5)
+        axes.plot(median(shown), row, "o" if name in blind else "s", color=colour, ms=5)
+    axes.axhline(len(blind) - 0.5, color=FAINT, lw=0.6)
+    axes.text(1e-8, len(blind) - 0.7, "nothing tells positions apart", fontsize=8, color=FAINT, ha="center")
+    axes.text(1e-8, len(blind) - 0.1, "something does", fontsize=8, color=FAINT, ha="center")
+    axes.set_yticks(range(len(names)), labels=names)
+    axes.tick_params(axis="y", colors=INK, length=0)
+    axes.set(xscale="log", xlim=(2e-19, 10))
+    axes.invert_yaxis()
+    return Plot(
+        name="equivariance",
+        figure=figure,
+        caption="How far a permuted input's output is from the permuted output: medians, and from smallest to largest.",
+        alt="Dot plot: attention without positions has errors at rounding level, near ten to the minus sixteen; with "
+        "positions, masks or windows between a hundredth and one.",
+    )
+
+
+def wave_plot(waves: Tensor) -> Plot:
+    titles = ["Sinusoidal table", "Dot product by distance"]
+    figure, (left, right) = plot.panels(2, titles=titles, height=3.2)
+    left.imshow(waves.numpy(), aspect="auto", cmap=DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
+    left.grid(visible=False)
+    left.set(xlabel="dimension", ylabel="position")
+    curve = product_by_distance(waves)
+    right.plot(range(TABLE), curve, color=plot.BLUE, lw=1.6)
+    right.set(xlabel="distance", ylim=(0, 1.03))
+    return Plot(
+        name="sinusoidal",
+        figure=figure,
+        caption=f"Left: the codes of {TABLE} positions, orange for −1, blue for 1. Right: how alike two codes are, by "
+        "their distance; the same at every place in the sentence.",
+        alt="Left, the striped table of sines and cosines; right, a curve that falls from one and "
+        "levels off in ripples.",
+    )
+
+
+def median(values: list[float]) -> float:
+    return torch.tensor(values, dtype=torch.float64).median().item()

@@ -5,23 +5,20 @@ sinusoidal ones, which were chosen since they "may allow the model to extrapolat
 ones encountered during training". Press et al. 2022 (arXiv:2108.12409): they do not, and linear biases do.
 """
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from regard.data.builtin import Example, generate
-from regard.run import Run
 from regard.studies.corpora.pairs import Pairs, english_german
 from regard.studies.page import Part, Verdict, show, signed_training
 from regard.studies.positions.draw import LABELS, further_plot, further_table, positions_table
-from regard.studies.seed_statistics import SeedStatistics
+from regard.studies.positions.measure import LengthFigures, measure_length
+from regard.studies.seed_statistics import FLOOR, margin
 from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
-from regard.studies.translation import FLOOR, TranslationFigures, log_probs, margin, measure_translations
+from regard.studies.systems import group_by_name, train_all
+from regard.studies.translation import TranslationFigures, measure_translations
 
-__all__ = ["LengthFigures", "correct_prefix", "run", "tables", "verdicts"]
+__all__ = ["run", "tables", "verdicts"]
 
 ENCODINGS: dict[str, dict[str, Any]] = {
     "none": {"positions": "none"},
@@ -36,15 +33,6 @@ FURTHER = ("sinusoidal", "learned", "rotary", "alibi")  # those that are asked t
 TIMES = (1.0, 1.5, 2.0)  # lengths that are tested, as a share of the longest that was trained on
 MUCH = 2.0  # BLEU: what is called much worse
 HALF = 50.0  # % of the symbols: those that stand at trained places, at twice the length
-
-
-@dataclass(frozen=True)
-class LengthFigures:
-    """What a system does on sequences of one length, a value a seed."""
-
-    prefix: SeedStatistics  # % of the symbols that are right before the first mistake
-    exact: SeedStatistics  # % of the sequences
-    perplexity: SeedStatistics  # a symbol of the true output
 
 
 def longest(setting: Setting) -> int:
@@ -149,28 +137,6 @@ def sequences(setting: Setting, times: float) -> list[Example]:
     size = round(longest(setting) * times)
     options: dict[str, Any] = {"shortest": size, "longest": size, "symbols": symbols(setting)}
     return list(generate("copy", 100 if setting.quick else 200, split="test", seed=0, **options))
-
-
-def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -> LengthFigures:
-    """What systems that differ in their seed make of sequences."""
-    found = [measure_copies(each.run, tests) for each in systems]
-    return LengthFigures(*(SeedStatistics(values) for values in zip(*found, strict=True)))
-
-
-def measure_copies(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:
-    """The share begun rightly and the share exact, in %, and the perplexity."""
-    sources, targets = [each.source for each in tests], [each.target for each in tests]
-    outputs = run.translate(sources, beam=1)
-    totals, tokens = log_probs(run, sources, targets)
-    right = [correct_prefix(output.split(), target.split()) for output, target in zip(outputs, targets, strict=True)]
-    exact = [output == target for output, target in zip(outputs, targets, strict=True)]
-    return 100 * statistics.fmean(right), 100 * statistics.fmean(exact), math.exp(-sum(totals) / sum(tokens))
-
-
-def correct_prefix(output: Sequence[str], target: Sequence[str]) -> float:
-    """The share of the target that is right before the output's first mistake."""
-    wrong = (i for i, word in enumerate(target) if i >= len(output) or output[i] != word)
-    return next(wrong, len(target)) / len(target)
 
 
 def verdicts(found: Mapping[str, TranslationFigures]) -> list[Verdict]:

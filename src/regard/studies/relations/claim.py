@@ -7,64 +7,29 @@ translate the phrasebook, whose grammar knows every word's head, and is asked th
 training, at every quarter of it and after it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from regard.data.builtin import generate
-from regard.data.builtin.example import Example
 from regard.inspection.alignments.dependencies import SIDES
-from regard.run import Run
 from regard.studies.page import Page, Verdict, show, signed_training
 from regard.studies.relations.draw import relation_plot, relation_table, training_table
 from regard.studies.relations.measure import (
     ALL,
     FAR,
-    GROUPS,
-    Best,
-    Counts,
-    best_distance,
-    best_head,
-    count,
-    single_head,
+    RelationFigures,
+    course,
+    exact_share,
+    judge_heads,
 )
-from regard.studies.seed_statistics import SeedStatistics
+from regard.studies.seed_statistics import SeedStatistics, margin
 from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, train_all
-from regard.studies.translation import margin
-from regard.tasks.task import build_model
-from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
-from regard.training.objective import Prediction
+from regard.studies.systems import train_all
 
-__all__ = ["RelationFigures", "run", "tables", "verdicts"]
+__all__ = ["run", "tables", "verdicts"]
 
 QUARTERS = 4
-FEWEST = 40  # words of a relation that a share is told of
 CLEARLY = 10.0  # points that are more than chance, and than a choice among a dozen heads
 ONE_SEED = 2.0  # points between two means that one seed alone cannot tell from chance
-
-
-@dataclass(frozen=True)
-class RelationFigures:
-    """Of one side, in %: a spread has a value a seed; `groups` are those that have words enough."""
-
-    groups: Sequence[str]
-    words: Mapping[str, int]
-    distance: Mapping[str, Best]
-    trained: Mapping[str, SeedStatistics]
-    untrained: Mapping[str, SeedStatistics]
-    which: Mapping[str, str]  # the best head, of the first seed
-    course: Sequence[
-        SeedStatistics
-    ]  # the mean over relations of their best heads: before training, and at every quarter
-    single: SeedStatistics  # the same of the one head that is best at all
-
-    @property
-    def relations(self) -> list[str]:
-        """The groups that are relations."""
-        return [group for group in self.groups if group not in (ALL, FAR)]
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
@@ -142,60 +107,6 @@ def run(setting: Setting) -> Page:
             "count only among all words.",
         ],
         signature=signature,
-    )
-
-
-Halves = tuple[Sequence[Example], Sequence[Example]]
-Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chosen on, and of the other
-
-
-def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
-    """What the heads are right of before the training, and at every checkpoint."""
-    run, found = system.run, []
-    trainer = run.settings.training
-    torch.manual_seed(trainer.seed)
-    found.append(count_halves(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
-    for folder in Checkpoints(run.folder).steps():
-        load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
-        found.append(count_halves(run.model, run, halves))
-    return found
-
-
-def count_halves(model: Any, run: Run, halves: Halves) -> Counted:
-    first, second = (count(model, run.tokenizers, half) for half in halves)
-    return {side: (first[side], second[side]) for side in SIDES}
-
-
-def exact_share(run: Run, examples: Sequence[Example]) -> float:
-    """The share of the first sentences that are translated exactly, in %."""
-    some = examples[:500]
-    outputs = run.translate([each.source for each in some], beam=1)
-    return 100 * sum(a == b.target for a, b in zip(outputs, some, strict=True)) / len(some)
-
-
-def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFigures:
-    """The best heads of one side; a list a seed, in it one before the training and one a checkpoint."""
-    chosen, tested = seeds[0][-1]
-    groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
-    relations = [group for group in groups if group not in (ALL, FAR)]
-
-    def of(number: int, group: str) -> SeedStatistics:
-        return SeedStatistics(tuple(best_head(*seed[number], group).share for seed in seeds))
-
-    def mean(number: int) -> SeedStatistics:
-        return SeedStatistics(
-            tuple(sum(best_head(*seed[number], group).share for group in relations) / len(relations) for seed in seeds)
-        )
-
-    return RelationFigures(
-        groups,
-        tested.words,
-        {group: best_distance(chosen, tested, group) for group in groups},
-        {group: of(-1, group) for group in groups},
-        {group: of(0, group) for group in groups},
-        {group: best_head(chosen, tested, group).which for group in groups},
-        [mean(number) for number in range(len(seeds[0]))],
-        SeedStatistics(tuple(single_head(*seed[-1], relations).share for seed in seeds)),
     )
 
 

@@ -7,7 +7,7 @@ from regard.inspection.draw import plot
 from regard.studies.page import Plot, Table
 
 if TYPE_CHECKING:
-    from regard.studies.relations.claim import RelationFigures
+    from regard.studies.relations.measure import RelationFigures
 
 __all__ = ["relation_plot", "relation_table", "training_table"]
 

@@ -7,6 +7,7 @@ before them. Which head, and which fixed distance, is the best is chosen on some
 # b pairs · h heads · i words of one side · l groups of words
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,9 +18,36 @@ from regard.data.tokenizer import Tokenizers
 from regard.inspection.alignments.dependencies import SIDES, head_links
 from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models.contract import Model
+from regard.run import Run
 from regard.studies.relations.dependencies import RELATIONS, name_relations
+from regard.studies.seed_statistics import SeedStatistics
+from regard.studies.systems import TrainedSystem
+from regard.tasks.task import build_model
+from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
+from regard.training.objective import Prediction
 
-__all__ = ["ALL", "FAR", "GROUPS", "Best", "Counts", "best_distance", "best_head", "count", "single_head"]
+__all__ = [
+    "ALL",
+    "FAR",
+    "FEWEST",
+    "GROUPS",
+    "Best",
+    "Counted",
+    "Counts",
+    "Halves",
+    "RelationFigures",
+    "best_distance",
+    "best_head",
+    "count",
+    "count_halves",
+    "course",
+    "exact_share",
+    "judge_heads",
+    "single_head",
+]
+
+FEWEST = 40  # words of a relation that a share is told of
+Halves = tuple[Sequence[Example], Sequence[Example]]
 
 ALL, FAR = "all words", "head 3 or more away"
 DISTANT = 3
@@ -140,3 +168,77 @@ def single_head(chosen: Counts, tested: Counts, groups: Sequence[str]) -> Best:
 
     view, head = max(chosen.heads, key=lambda key: mean(chosen, key))
     return Best(f"{int(view.split('.')[2]) + 1}.{head + 1}", mean(tested, (view, head)))
+
+
+@dataclass(frozen=True)
+class RelationFigures:
+    """Of one side, in %: a spread has a value a seed; `groups` are those that have words enough."""
+
+    groups: Sequence[str]
+    words: Mapping[str, int]
+    distance: Mapping[str, Best]
+    trained: Mapping[str, SeedStatistics]
+    untrained: Mapping[str, SeedStatistics]
+    which: Mapping[str, str]  # the best head, of the first seed
+    course: Sequence[
+        SeedStatistics
+    ]  # the mean over relations of their best heads: before training, and at every quarter
+    single: SeedStatistics  # the same of the one head that is best at all
+
+    @property
+    def relations(self) -> list[str]:
+        """The groups that are relations."""
+        return [group for group in self.groups if group not in (ALL, FAR)]
+
+
+Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chosen on, and of the other
+
+
+def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
+    """What the heads are right of before the training, and at every checkpoint."""
+    run, found = system.run, []
+    trainer = run.settings.training
+    torch.manual_seed(trainer.seed)
+    found.append(count_halves(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
+    for folder in Checkpoints(run.folder).steps():
+        load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
+        found.append(count_halves(run.model, run, halves))
+    return found
+
+
+def count_halves(model: Any, run: Run, halves: Halves) -> Counted:
+    first, second = (count(model, run.tokenizers, half) for half in halves)
+    return {side: (first[side], second[side]) for side in SIDES}
+
+
+def exact_share(run: Run, examples: Sequence[Example]) -> float:
+    """The share of the first sentences that are translated exactly, in %."""
+    some = examples[:500]
+    outputs = run.translate([each.source for each in some], beam=1)
+    return 100 * sum(a == b.target for a, b in zip(outputs, some, strict=True)) / len(some)
+
+
+def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFigures:
+    """The best heads of one side; a list a seed, in it one before the training and one a checkpoint."""
+    chosen, tested = seeds[0][-1]
+    groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
+    relations = [group for group in groups if group not in (ALL, FAR)]
+
+    def of(number: int, group: str) -> SeedStatistics:
+        return SeedStatistics(tuple(best_head(*seed[number], group).share for seed in seeds))
+
+    def mean(number: int) -> SeedStatistics:
+        return SeedStatistics(
+            tuple(sum(best_head(*seed[number], group).share for group in relations) / len(relations) for seed in seeds)
+        )
+
+    return RelationFigures(
+        groups,
+        tested.words,
+        {group: best_distance(chosen, tested, group) for group in groups},
+        {group: of(-1, group) for group in groups},
+        {group: of(0, group) for group in groups},
+        {group: best_head(chosen, tested, group).which for group in groups},
+        [mean(number) for number in range(len(seeds[0]))],
+        SeedStatistics(tuple(single_head(*seed[-1], relations).share for seed in seeds)),
+    )

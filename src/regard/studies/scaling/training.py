@@ -5,56 +5,22 @@ larger ones additive attention does better than dot products that are not scaled
 to where its gradients are extremely small. One head of growing width $d_k$, scaled or not, and additive at both ends.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
-from regard.attention.blocks import Block
-from regard.attention.watch import watch
-from regard.data.batching import collate
-from regard.models.contract import Model, Tokens
-from regard.models.kinds import build
 from regard.studies.corpora.pairs import Pairs, english_german
 from regard.studies.page import Part, Verdict, show, signed_training
-from regard.studies.scaling.claim import jacobian_norm
 from regard.studies.scaling.draw import figures_table, start_table, trained_plot
-from regard.studies.seed_statistics import SeedStatistics
+from regard.studies.scaling.measure import ScalingFigures, before_and_after
+from regard.studies.seed_statistics import SeedStatistics, are_alike, margin
 from regard.studies.setting import Setting
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
-from regard.studies.translation import TranslationFigures, are_alike, margin, measure_translations
+from regard.studies.systems import group_by_name, train_all
+from regard.studies.translation import measure_translations
 
-__all__ = ["SoftmaxSharpness", "gradient_norm", "observe_softmax", "run", "tables", "verdicts"]
+__all__ = ["run", "tables", "verdicts"]
 
 SCORES: dict[str, dict[str, Any]] = {"scaled": {}, "dot": {"scaled": False}, "additive": {"score": "additive"}}
-LOOKED = 32  # sentences whose weights are looked at
 FRACTION = 0.1  # of the Jacobian's norm with scaling: what is less is called extremely small
-
-
-@dataclass(frozen=True)
-class SoftmaxSharpness:
-    """How sharp a model's attention is: means over its queries, the Jacobian's norm in the median."""
-
-    entropy: float  # as a share of the logarithm of the number of keys
-    jacobian: float
-    gradient: float  # the norm of that of the query projections
-
-
-@dataclass(frozen=True)
-class ScalingFigures:
-    """A system: what it translates, and its softmax before and after training, a value a seed."""
-
-    made: TranslationFigures
-    before: Sequence[SoftmaxSharpness]
-    after: Sequence[SoftmaxSharpness]
-
-    def spread(self, when: str, name: str) -> SeedStatistics:
-        """A figure of `before` or `after`."""
-        return SeedStatistics(tuple(getattr(each, name) for each in getattr(self, when)))
 
 
 def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
@@ -118,79 +84,6 @@ def run(setting: Setting) -> Part:
         ],
         signature=signature,
     )
-
-
-def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharpness, SoftmaxSharpness]:
-    """The softmax of a model as it is drawn, and as it was trained, on the same sentences."""
-    run = system.run
-    tokenizers, settings = run.tokenizers, run.settings
-    torch.manual_seed(system.seed)
-    fresh = build(settings.kind, settings.model, len(tokenizers.source), len(tokenizers.target)).to(run.device).eval()
-    pairs = list(
-        zip(
-            tokenizers.source.encode_batch(corpus.sources[:LOOKED]),
-            tokenizers.target.encode_batch(corpus.references[:LOOKED]),
-            strict=True,
-        )
-    )
-    return observe_softmax(fresh, pairs, run.device), observe_softmax(run.model, pairs, run.device)
-
-
-def observe_softmax(
-    model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
-) -> SoftmaxSharpness:
-    """What every attention of a model does on some pairs of sentences, one at a time, so that nothing is padded."""
-    shares, norms = [], []
-    for pair in pairs:
-        with torch.no_grad(), watch(model) as looks:
-            source, target = tokens_of([pair], device)
-            model.decode(model.encode(source), target)
-            for name, look in looks.items():
-                causal = name.startswith("decoder") and not name.endswith("cross")
-                for share, norm in sharpness(look.weights.cpu().double(), causal):
-                    shares.append(share)
-                    norms.append(norm)
-    entropy, jacobian = torch.cat(shares), torch.cat(norms)
-    return SoftmaxSharpness(float(entropy.mean()), float(jacobian.median()), gradient_norm(model, pairs, device))
-
-
-def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
-    """The entropy of each query's weights and the norm of its Jacobian, of queries with more than one key to see."""
-    weights = weights.flatten(0, -3)  # rows and heads
-    n, m = weights.shape[-2:]
-    seen = [min(i + 1, m) for i in range(n)] if causal else [m] * n
-    return [
-        (
-            torch.special.entr(weights[:, i, :count]).sum(-1) / math.log(count),
-            jacobian_norm(weights[:, i, :count]),
-        )
-        for i, count in enumerate(seen)
-        if count > 1
-    ]
-
-
-def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> float:
-    """The norm of the loss's gradient with respect to all query projections."""
-    source, target = tokens_of(pairs, device)
-    ids = collate(pairs).to(device).target[:, 1:]
-    logits = model.output(model.decode(model.encode(source), target)[0])
-    kept = torch.arange(ids.shape[1], device=ids.device) < target.lengths[:, None]
-    loss = F.cross_entropy(logits[kept].float(), ids[kept])
-    projections = [heads for block in model.modules() if isinstance(block, Block) for heads in attentions(block)]
-    gradients = torch.autograd.grad(loss, [heads.projection.weight for heads in projections])
-    rows = [each[: heads.query_size] for each, heads in zip(gradients, projections, strict=True)]
-    return math.sqrt(sum(float(each.double().square().sum()) for each in rows))
-
-
-def attentions(block: Block) -> list[Any]:
-    """The attentions of a block."""
-    return [block.attention] if block.cross is None else [block.attention, block.cross]
-
-
-def tokens_of(pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str) -> tuple[Tokens, Tokens]:
-    """Sources, and targets as they are read: START first, without END."""
-    batch = collate(pairs).to(device)
-    return Tokens.of(batch.source, batch.source_lengths), Tokens.of(batch.target[:, :-1], batch.target_lengths)
 
 
 def verdicts(found: Mapping[str, ScalingFigures]) -> list[Verdict]:

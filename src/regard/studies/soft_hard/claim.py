@@ -7,30 +7,21 @@ attention is learnt in two ways here: by REINFORCE, as the paper does, and strai
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import torch
-
-from regard.evaluation.captions import measure_bleu_n, measure_cider
-from regard.evaluation.text import exact
-from regard.inspection.collect.places import concentration, grounding
 from regard.studies.corpora.images import Gallery, flickr8k, scenes
 from regard.studies.page import Page, Signature, Verdict, signed_training
-from regard.studies.seed_statistics import SeedStatistics, over_seeds
+from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.soft_hard.draw import SYSTEMS, looks_table, published_table, scores_plot, scores_table
-from regard.studies.systems import TrainedSystem, group_by_name, train_all
+from regard.studies.soft_hard.measure import BEAM, Figures, measure_systems
+from regard.studies.systems import group_by_name, train_all
 
 __all__ = ["gallery_of", "run", "tables", "verdicts"]
 
 MARGIN = 0.5  # BLEU-4; less is luck
 ALONE = 1.2  # of one seed: twice the deviation of Flickr8k's, which is 0.4 to 0.7
-BEAM = 5
-Figures = Mapping[
-    str, SeedStatistics
-]  # bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
 
 
 def gallery_of(setting: Setting) -> Gallery:
@@ -138,37 +129,6 @@ def page_of(found: Mapping[str, Figures], gallery: str, pictures: int, steps: in
         caveats=caveats(found, real, steps),
         signature=signature,
     )
-
-
-def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
-    """Everything there is to know of a system, a value a seed."""
-    each = [measure_system(system, gallery) for system in systems]
-    return {key: SeedStatistics(tuple(one[key] for one in each)) for key in each[0]} | {
-        "seconds": over_seeds(systems, lambda system: system.seconds)
-    }
-
-
-def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
-    """What a system says, and where it looks."""
-    run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
-    found = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
-    if not run.model.cross_attentions:
-        return found
-    tokenizer, texts = run.tokenizers.target, [given[0] for given in gallery.references]
-    spread = concentration(run.model, tokenizer, pixels, texts)
-    found |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.places)}
-    if gallery.drawn:
-        seen = grounding(run.model, tokenizer, gallery.drawn)
-        found |= {"grounded": 100 * seen.share, "chance": 100 * seen.chance}
-    return found
-
-
-def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """BLEU of one to four words, CIDEr-D, and how many are right to the letter."""
-    given = [tuple(each) for each in references]
-    found = {f"bleu-{n}": measure_bleu_n(outputs, given, n).score().value for n in range(1, 5)}
-    found["cider"] = measure_cider(outputs, given).score().value
-    return found | {"exact": 100 * exact(outputs, given)}
 
 
 def is_better(one: SeedStatistics, other: SeedStatistics) -> bool:

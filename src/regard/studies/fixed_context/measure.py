@@ -1,0 +1,57 @@
+"""How translations are measured by the length of their source: the share that is exact, and BLEU."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from regard.evaluation.text import bleu
+from regard.studies.corpora.pairs import Pairs
+from regard.studies.systems import TrainedSystem
+
+__all__ = ["Figures", "Lengths", "bins", "counts", "mean", "share", "translate_tests", "within"]
+
+Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seconds: one
+
+
+class Lengths(NamedTuple):
+    """Groups of sentences by their words, of which the first `seen` are of lengths that were trained on."""
+
+    limits: Sequence[tuple[int, int]]
+    seen: int
+
+
+def within(sources: Sequence[str], low: int, high: int) -> list[int]:
+    """The numbers of the sentences of a length."""
+    return [i for i, source in enumerate(sources) if low <= len(source.split()) <= high]
+
+
+def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
+    """How many sentences each group has."""
+    return [len(within(pairs.sources, *limits)) for limits in lengths.limits]
+
+
+def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
+    """The share that is exact, and BLEU, of each length and of all."""
+    chosen = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
+    right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
+    return {
+        "exact": [100 * share([right[i] for i in each]) for each in chosen],
+        "bleu": [
+            bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0 for each in chosen
+        ],
+    }
+
+
+def translate_tests(system: TrainedSystem, pairs: Pairs, lengths: Lengths) -> Figures:
+    """What a system makes of the tests, greedily, and how long its training took."""
+    outputs = system.run.translate(pairs.sources, beam=1)
+    return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
+
+
+def share(right: Sequence[bool]) -> float:
+    return sum(right) / len(right) if right else 0.0
+
+
+def mean(found: Sequence[Figures], key: str) -> list[float]:
+    """The mean over seeds."""
+    return [statistics.fmean(values) for values in zip(*(each[key] for each in found), strict=True)]

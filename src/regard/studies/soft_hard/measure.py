@@ -1,0 +1,51 @@
+"""How captions are measured: what a system says, and where it looks."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from regard.evaluation.captions import measure_bleu_n, measure_cider
+from regard.evaluation.text import exact
+from regard.inspection.collect.places import concentration, grounding
+from regard.studies.corpora.images import Gallery
+from regard.studies.seed_statistics import SeedStatistics, over_seeds
+from regard.studies.systems import TrainedSystem
+
+__all__ = ["BEAM", "Figures", "measure_system", "measure_systems", "score_captions"]
+
+BEAM = 5
+Figures = Mapping[
+    str, SeedStatistics
+]  # bleu-1 to bleu-4, cider, exact, seconds; entropy, largest, places; grounded, chance
+
+
+def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figures:
+    """Everything there is to know of a system, a value a seed."""
+    each = [measure_system(system, gallery) for system in systems]
+    return {key: SeedStatistics(tuple(one[key] for one in each)) for key in each[0]} | {
+        "seconds": over_seeds(systems, lambda system: system.seconds)
+    }
+
+
+def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
+    """What a system says, and where it looks."""
+    run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
+    found = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
+    if not run.model.cross_attentions:
+        return found
+    tokenizer, texts = run.tokenizers.target, [given[0] for given in gallery.references]
+    spread = concentration(run.model, tokenizer, pixels, texts)
+    found |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.places)}
+    if gallery.drawn:
+        seen = grounding(run.model, tokenizer, gallery.drawn)
+        found |= {"grounded": 100 * seen.share, "chance": 100 * seen.chance}
+    return found
+
+
+def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """BLEU of one to four words, CIDEr-D, and how many are right to the letter."""
+    given = [tuple(each) for each in references]
+    found = {f"bleu-{n}": measure_bleu_n(outputs, given, n).score().value for n in range(1, 5)}
+    found["cider"] = measure_cider(outputs, given).score().value
+    return found | {"exact": 100 * exact(outputs, given)}
