@@ -68,3 +68,12 @@ def test_half_precision_is_computed_in_single(dtype):
 def test_the_operation_says_its_shape_to_a_compiler():
     inputs = [x.detach().flatten(0, -3) if x.ndim > 2 else x.detach() for x in draw((2,), 3, 4, 5)]
     torch.library.opcheck(chunked.chunked_scores, (inputs[0], inputs[1], inputs[2].expand(2, -1).contiguous()))
+
+
+@pytest.mark.parametrize(("rows", "queries", "numbers"), [(1, 1, 1), (8, 5, 40), (3, 100, 1000), (2, 7, 1 << 20)])
+def test_chunks_stay_within_their_size(rows, queries, numbers):
+    together, some = chunked.chunk_sizes(rows, queries, numbers, 1000)
+    assert 1 <= together <= rows
+    assert 1 <= some <= queries
+    assert together * some * numbers <= max(1000, numbers)  # one query at least
+    assert together == 1 or some == queries  # several rows only whole

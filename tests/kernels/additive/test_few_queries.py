@@ -111,7 +111,7 @@ def test_a_call_with_heads_and_a_batch():
     span = Lengths(torch.tensor([[7, 1, 0], [3, 2, 7]]))
     with torch.no_grad():
         prepared = attention.prepare(keys)
-        call = attention.call(attention.score.ask(query), prepared, query, span, False)
+        call = attention.resolve_call(attention.score.ask(query), prepared, query, span, False)
         torch.testing.assert_close(few_queries.attend(call), backends.reference.attend(call), **CLOSE)
 
 
@@ -132,3 +132,16 @@ def test_what_the_table_says():
         changed = request._replace(**change)
         assert backends.FEW_QUERIES_ADDITIVE.refusal(changed) == words
         assert backends.choose(changed).name != "few-queries-additive"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 263, 264, 1000])
+@pytest.mark.parametrize("keys", [1, 511, 512, 513, 1500, 100_000])
+def test_keys_are_split_where_rows_do_not_fill_the_gpu(rows, keys):
+    splits, chunk = few_queries.split_keys(rows, keys)
+    assert (splits - 1) * chunk < keys <= splits * chunk  # every program has keys, and none is left out
+    assert splits <= few_queries.LARGEST
+    if rows >= few_queries.ROWS or keys < few_queries.MANY:
+        assert splits == 1
+    else:
+        assert splits > 1
+        assert chunk >= 64 or keys < 2 * few_queries.MANY

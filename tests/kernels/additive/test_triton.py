@@ -249,3 +249,32 @@ def test_it_compiles_and_is_captured():
         captured = attention(query, keys)
     graph.replay()
     torch.testing.assert_close(captured, expected)
+
+
+@pytest.mark.parametrize("group", [1, 3, 8])
+def test_rows_at_once_are_whole_groups_that_have_room(group, monkeypatch):
+    monkeypatch.setattr(fused, "ROOM", 1000)
+    for rows in (group, 5 * group, 40 * group):
+        for size in (1, 40, 999, 5000):
+            step = fused.rows_at_once(rows, size, group)
+            assert step == rows or step % group == 0
+            assert step * size <= 1000 or step == group
+            assert step == rows or (step + group) * size > 1000  # as many as there is room for
+    block = fused.BLOCK
+    assert [fused.padded(size) for size in (1, block, block + 1)] == [block, block, 2 * block]
+
+
+def test_limits_as_the_kernels_take_them():
+    inputs = draw((2, 3), 5, 7, 4, 3)
+    call = call_of(
+        inputs, lengths=torch.tensor([[7], [2]], device=DEVICE), causal=2, masks=(torch.ones(5, 7, device=DEVICE) > 0,)
+    )
+    lengths, causal, start, centre, middle, radius, mask = fused.limit_arguments(call, (2, 3))
+    assert lengths.tolist() == [7, 7, 7, 2, 2, 2]
+    assert lengths.is_contiguous()
+    assert (causal, start, centre, middle, radius) == (None, 2, None, 0, -1)
+    assert mask.shape == (2, 3, 5, 7)
+    call = call_of(inputs, window=Window(4, start=torch.tensor([[1], [6]], device=DEVICE)))
+    lengths, causal, start, centre, middle, radius, mask = fused.limit_arguments(call, (2, 3))
+    assert (lengths, causal, start, middle, radius, mask) == (None, None, fused.NONE, 0, 4, None)
+    assert centre.tolist() == [1, 1, 1, 6, 6, 6]

@@ -173,8 +173,8 @@ def test_a_memory_of_its_own_lengths():
 def as_call(span, *inputs, dropout=0.0):
     """What the table of backends would be handed."""
     made = Attention(Dot(scaled=True), dropout=dropout)
-    query, prepared = made.inputs(*inputs)
-    return made.call(made.score.ask(query), prepared, query, span, False)
+    query, prepared = made.check_inputs(*inputs)
+    return made.resolve_call(made.score.ask(query), prepared, query, span, False)
 
 
 SPANS = {
@@ -319,3 +319,28 @@ def test_nothing_to_do():
     y = one_tile.attention(x, x, x, offsets, offsets, 0, 0, scale=1.0)
     y.sum().backward()
     assert y.shape == x.grad.shape == (0, 2, 8)
+
+
+# ---- what the host decides
+
+
+@pytest.mark.parametrize(
+    "table", [one_tile.FORWARD, one_tile.BACKWARD, one_tile.FORWARD_PACKED, one_tile.BACKWARD_PACKED]
+)
+def test_every_length_has_one_launch_that_serves_it(table):
+    for longest in range(1, one_tile.LONGEST + 1):
+        launches = one_tile.plan_launches(table, longest)
+        assert launches[0][1] == -1  # what has no tokens is served too
+        for length in range(longest + 1):
+            serving = [tile for tile, low in launches if low < length <= tile.size]
+            assert len(serving) == 1, (longest, length)
+        assert longest <= launches[-1][0].size < max(2 * longest, 33)
+        assert all(tile.block <= tile.size and tile.small < tile.size for tile, _ in launches)
+
+
+def test_queries_and_warps_of_a_tile():
+    tile = one_tile.Tile(64, 64, 2)
+    assert [one_tile.queries_at_once(tile, n) for n in (1, 16, 17, 40, 64, 100)] == [16, 16, 32, 64, 64, 64]
+    assert one_tile.queries_at_once(tile, None) == 64
+    assert [one_tile.warps_of(tile, width) for width in (16, 64, 65, 128)] == [2, 2, 4, 4]
+    assert one_tile.warps_of(tile._replace(warps=4), 128) == 4

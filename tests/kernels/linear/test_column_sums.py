@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton")
 from regard.kernels.linear import reference
-from regard.kernels.linear.column_sums import column_sums, total
+from regard.kernels.linear.column_sums import column_sums, share_rows, total
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (7, 63), (63, 7), (0, 5), (33, 300), (700, 16)]
@@ -43,3 +43,12 @@ def test_many_rows(width):
     found = column_sums(x)
     torch.testing.assert_close(found, x.double().sum(0).float(), rtol=1e-5, atol=1e-3)
     assert torch.equal(column_sums(x), found)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 33, 25_000])
+@pytest.mark.parametrize("width", [1, 16, 300, 16_001, 1_000_000])
+def test_every_column_has_a_block_and_no_share_is_empty(rows, width):
+    across, blocks, shares = share_rows(rows, width, 132)
+    assert across * (blocks - 1) < width <= across * blocks
+    assert 1 <= shares <= max(1, -(-rows // 32))
+    assert shares * blocks <= max(4 * 132, blocks)

@@ -172,3 +172,15 @@ def test_it_can_be_captured_in_a_graph():
         graph.replay()
         for one, other in zip(results, eager, strict=True):
             assert torch.equal(one, other)
+
+
+def test_what_the_host_decides():
+    assert [triton.pad_classes(v) for v in (1, 64, 65, 16_001)] == [64, 64, 128, 16_064]
+    assert triton.cut_classes(1) == (16, True, 1)
+    assert triton.cut_classes(5000) == (8192, True, 4)
+    assert triton.cut_classes(1 << 15) == (1 << 15, True, 16)
+    assert triton.cut_classes((1 << 15) + 1) == (2048, False, 8)
+    assert triton.tokens_at_once(100, 1 << 20) == 100
+    assert triton.tokens_at_once(5000, 1 << 20) == 1024  # a gibibyte
+    assert triton.tokens_at_once(5000, 1 << 40) == 1
+    assert triton.tokens_at_once(0, 1 << 20) == 0

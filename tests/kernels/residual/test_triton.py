@@ -161,3 +161,14 @@ def test_a_captured_graph_draws_anew_and_equals_eager_without_dropout():
             assert torch.isfinite(one).all()
             assert torch.equal(one, two) == (p == 0)
             assert p or torch.equal(one, plain)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 8, 9, 3001, 100_000])
+@pytest.mark.parametrize("width", [1, 64, 512, 8192])
+def test_every_row_has_a_program(rows, width):
+    tile, warps = triton.across(width, 4)
+    assert tile >= width
+    assert 1 <= warps <= 16
+    share, shares = triton.share_rows(rows, warps, 132)
+    assert 8 * share * (shares - 1) < max(1, rows) <= 8 * share * shares
+    assert shares <= 132 * max(1, triton.WARPS // warps)

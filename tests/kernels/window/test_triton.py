@@ -171,3 +171,12 @@ def test_attention_takes_it(score):
     with backends.use_backend("dense"):
         dense = attention(query, keys, span=span)
     torch.testing.assert_close(attention(query, keys, span=span), dense, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("radius", [0, 1, 10, 62, predicted.RADIUS])
+def test_a_window_fits_one_program(radius):
+    cut = predicted.blocks(radius)
+    assert cut["BW"] >= predicted.wide(radius) == 2 * radius + 3
+    assert cut["BW"] & (cut["BW"] - 1) == 0
+    assert cut["BW"] <= 256
+    assert 16 <= cut["BD"] <= 128

@@ -81,13 +81,16 @@ def recompute(ctx, grad):  # type: ignore[no-untyped-def]
 chunked_scores.register_autograd(recompute, setup_context=keep_inputs)
 
 
+def chunk_sizes(rows: int, queries: int, numbers: int, chunk: int) -> tuple[int, int]:
+    """How many rows, and how many queries of each, a chunk takes, at so many numbers a query: many, or parts of one."""
+    return max(1, min(rows, chunk // max(1, queries * numbers))), max(1, min(queries, chunk // numbers))
+
+
 def hidden_chunks(query: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     """tanh(q_i + k_j) for some rows or some queries of one row, in one buffer: the rows, the queries, [r c m h]."""
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     (rows, n, h), m = query.shape, keys.shape[1]
-    chunk = CHUNK_CUDA if query.is_cuda else CHUNK
-    queries = max(1, min(n, chunk // (m * h)))
-    together = max(1, min(rows, chunk // max(1, n * m * h)))
+    together, queries = chunk_sizes(rows, n, m * h, CHUNK_CUDA if query.is_cuda else CHUNK)
     buffer = query.new_empty(together * queries * m * h, dtype=wide)
     for row in (slice(first, min(first + together, rows)) for first in range(0, rows, together)):
         q, k = query[row].to(wide), keys[row].to(wide)

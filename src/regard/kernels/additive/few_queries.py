@@ -56,6 +56,13 @@ def tiles(n: int, half: bool) -> Tiles:
     return Tiles(8, 16, 512, 2 if half else 4)
 
 
+def split_keys(rows: int, keys: int) -> tuple[int, int]:
+    """How many programs share a row, and how many keys each of them has: several where rows do not fill the GPU."""
+    splits = min(-(-ROWS // rows), -(-keys // 128), LARGEST) if rows < ROWS and keys >= MANY else 1
+    chunk = -(-keys // splits)
+    return -(-keys // chunk), chunk
+
+
 def spread(x: Tensor, batch: tuple[int, ...]) -> Tensor:
     """[*b n d] with all leading dimensions as one."""
     return x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
@@ -90,9 +97,7 @@ def look(
         return context, weights
     if not m:
         return context.zero_(), weights
-    splits = min(-(-ROWS // r), -(-m // 128), LARGEST) if r < ROWS and m >= MANY else 1
-    chunk = -(-m // splits)
-    splits = -(-m // chunk)
+    splits, chunk = split_keys(r, m)
     parts, tops, totals = context[None], weights, weights  # the last two are not touched without splits
     if splits > 1:
         parts = values.new_empty(splits, r, n, dv, dtype=torch.float32)

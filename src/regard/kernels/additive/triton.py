@@ -105,7 +105,7 @@ def compute(
         return context.zero_(), none, none.clone()
     inner = 1 if mask is None else mask.shape[1]
     group = math.lcm(vector.shape[0], inner)  # a row's head and mask are found by its place among so many
-    step = rows if kept else min(rows, max(1, ROOM // (4 * n_pad * m_pad * group)) * group)
+    step = rows if kept else rows_at_once(rows, 4 * n_pad * m_pad, group)
     scored, lse = (query.new_empty(size, dtype=torch.float32) for size in ((step, n_pad, m_pad), (step, n_pad)))
     for first in range(0, rows, step):
         part = slice(first, first + step)
@@ -204,6 +204,11 @@ Eager = eager(compute, keep, partial(gradients, backward=compute_backward))
 def padded(size: int) -> int:
     """A whole number of blocks."""
     return -(-size // BLOCK) * BLOCK
+
+
+def rows_at_once(rows: int, size: int, group: int) -> int:
+    """How many rows have room for their scores, of so many bytes each: a whole number of groups, one at least."""
+    return min(rows, max(1, ROOM // (size * group)) * group)
 
 
 def structure(lengths, causal, start, centre, middle, radius):  # type: ignore[no-untyped-def]

@@ -222,10 +222,24 @@ def launch(
     kernel: Any, tiles: dict[int, list[Tile]], tensors: Sequence[Tensor], where: Sequence[Any], how: How
 ) -> None:
     """Run a kernel for all sequences."""
-    low = -1
-    for tile in tiles[min(size for size in tiles if size >= how.longest)]:
+    for tile, low in plan_launches(tiles, how.longest):
         launch_one(kernel, tile, tensors, where, how, low)
-        low = tile.size
+
+
+def plan_launches(tiles: dict[int, list[Tile]], longest: int) -> list[tuple[Tile, int]]:
+    """The tiles that serve sequences up to the longest, each with the length that those before it have served."""
+    chosen = tiles[min(size for size in tiles if size >= longest)]
+    return list(zip(chosen, [-1, *(tile.size for tile in chosen)], strict=False))
+
+
+def queries_at_once(tile: Tile, queries: int | None) -> int:
+    """How many queries a program takes at a time; padded rows of few `queries` need no more than these."""
+    return tile.block if queries is None else min(tile.block, max(16, triton.next_power_of_2(queries)))
+
+
+def warps_of(tile: Tile, width: int) -> int:
+    """Wide heads take twice the warps in small tiles."""
+    return tile.warps * (2 if width > 64 and tile.warps < 4 else 1)
 
 
 def launch_one(kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequence[Any], how: How, low: int) -> None:
@@ -239,7 +253,7 @@ def launch_one(kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequen
         return
     steps = [step for x in tensors for step in ((0, *x.stride()[:2]) if packed else x.stride()[:3])]
     whole, whole_keys = (0, 0) if packed else (query.shape[1], keys.shape[1])
-    block = tile.block if packed else min(tile.block, max(16, triton.next_power_of_2(whole)))
+    block = queries_at_once(tile, None if packed else whole)
     kernel[(triton.cdiv(sequences, tile.group) * heads,)](
         *tensors, seed, offsets, key_offsets, lengths, sequences, whole, whole_keys, heads, *steps,
         how.scale * LOG2E, how.dropout,
@@ -248,7 +262,7 @@ def launch_one(kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequen
         LOW=low, SMALL=tile.small, TILE=tile.size, BLOCK=block,
         BLOCKS=triton.cdiv(tile.size if packed else whole, block), GROUP=tile.group,
         WIDTH=width, D=max(16, triton.next_power_of_2(width)),
-        num_warps=tile.warps * (2 if width > 64 and tile.warps < 4 else 1), num_stages=1, maxnreg=tile.registers,
+        num_warps=warps_of(tile, width), num_stages=1, maxnreg=tile.registers,
     )  # fmt: skip
 
 

@@ -54,9 +54,12 @@ def masked(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None
         mask = mask | ~some
     if bias is not None:
         bias = bias if call.temperature == 1.0 else bias / call.temperature
-        if bias.dtype != dtype:  # what is beyond the range of half precision stays finite: -1e9 is not nothing at all
-            bounds = torch.finfo(dtype)
-            bias = bias.clamp(bounds.min, bounds.max).to(dtype)
+        if bias.dtype != dtype:
+            wider = bias.is_floating_point() and torch.promote_types(bias.dtype, dtype) == dtype
+            if not wider:  # what is beyond the range of half precision stays finite: -1e9 is not nothing at all
+                bounds = torch.finfo(dtype)
+                bias = bias.clamp(bounds.min, bounds.max)
+            bias = bias.to(dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     return mask, some
 

@@ -17,29 +17,27 @@ def attend(call: Call) -> Tensor:
     """Query, keys and values [t d] or [a t d]; the padding never exists."""
     from torch.nn.attention.varlen import varlen_attn
 
+    inputs, options = arguments(call, takes_scale())
+    context: Any = varlen_attn(*inputs, **options)
+    return context.transpose(0, 1) if call.query.ndim == 3 else context.squeeze(1)
+
+
+def arguments(call: Call, scaled: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What varlen_attn is given: query, keys and values [t a d], where sequences begin, the longest; and its options.
+
+    `scaled`: whether these have a scale.
+    """
     layout = call.limits.layout
     assert layout is not None
     scale, query = call.scale / call.temperature, call.query
-    options: dict[str, Any] = {}
-    if takes_scale():  # in float32, behind the product
+    options: dict[str, Any] = {"window_size": (-1, -1) if call.limits.causal is None else (-1, 0)}
+    if scaled:  # in float32, behind the product
         options["scale"] = scale
     elif (rest := scale * math.sqrt(query.shape[-1])) != 1.0:  # it scales by 1/√d by itself: the rest, beforehand
         query = query * rest
-    query, keys, values = (
-        x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1) for x in (query, call.keys, call.values)
-    )
-    context: Any = varlen_attn(
-        query,
-        keys,
-        values,
-        layout.offsets.int(),
-        layout.key_offsets.int(),
-        layout.longest,
-        layout.longest_key,
-        window_size=(-1, -1) if call.limits.causal is None else (-1, 0),
-        **options,
-    )
-    return context.transpose(0, 1) if call.query.ndim == 3 else context.squeeze(1)
+    tensors = [x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1) for x in (query, call.keys, call.values)]
+    where = layout.offsets.int(), layout.key_offsets.int(), layout.longest, layout.longest_key
+    return (*tensors, *where), options
 
 
 @cache

@@ -21,12 +21,17 @@ def column_sums(x: Float[Tensor, "t c"]) -> Float[Tensor, " c"]:
     """x.sum(0) in float32."""
     rows, width = x.shape
     x = x if x.stride(1) == 1 or width == 1 else x.contiguous()
-    across = min(256, max(16, triton.next_power_of_2(width)))
-    blocks = triton.cdiv(width, across)
-    shares = max(1, min(triton.cdiv(rows, 32), 4 * processors(x.device) // blocks))
+    across, blocks, shares = share_rows(rows, width, processors(x.device))
     partial = x.new_empty((shares, width), dtype=torch.float32)
     add[(shares, blocks)](x, partial, rows, x.stride(0), width, DOWN=32, ACROSS=across, num_warps=4)
     return total(partial)
+
+
+def share_rows(rows: int, width: int, count: int) -> tuple[int, int, int]:
+    """The columns of a block, the number of blocks, and the shares of the rows that fill so many processors."""
+    across = min(256, max(16, triton.next_power_of_2(width)))
+    blocks = triton.cdiv(width, across)
+    return across, blocks, max(1, min(triton.cdiv(rows, 32), 4 * count // blocks))
 
 
 def total(partial: Float[Tensor, "s *c"]) -> Float[Tensor, "*c"]:

@@ -44,9 +44,9 @@ class ProjectionLoss(torch.autograd.Function):
         needs = [training and need for need in ctx.needs_input_grad[:3]]
         tokens, classes = len(hidden), len(weight)
         x, w, targets = hidden.to(narrow), weight.to(narrow), targets.contiguous()
-        stride = -(-classes // 64) * 64  # rows begin, and end, where wide loads and matrix products like them to
+        stride = pad_classes(classes)
         b = None if bias is None else F.pad(bias.to(narrow), (0, stride - classes))
-        chunk = min(tokens, chunk or max(1, BYTES // (stride * x.element_size())))
+        chunk = tokens_at_once(tokens, stride * x.element_size()) if chunk is None else min(tokens, chunk)
         d_hidden = x.new_empty(x.shape) if needs[0] else None
         d_weight = d_bias = None
         losses = x.new_empty((2, tokens), dtype=torch.float32)
@@ -86,6 +86,22 @@ class ProjectionLoss(torch.autograd.Function):
         return (*scaled, None, None, None, None, None)
 
 
+def pad_classes(classes: int) -> int:
+    """The width of the logits in memory: rows begin, and end, where wide loads and matrix products like them to."""
+    return -(-classes // 64) * 64
+
+
+def tokens_at_once(tokens: int, row: int) -> int:
+    """How many tokens a chunk has, whose logits take so many bytes a row."""
+    return min(tokens, max(1, BYTES // row))
+
+
+def cut_classes(classes: int) -> tuple[int, bool, int]:
+    """How many classes a program reads at once, whether these are all, and how many warps do."""
+    block = min(ROW, max(16, triton.next_power_of_2(classes)))
+    return (block, True, max(1, block // 2048)) if classes <= block else (BLOCK, False, 8)
+
+
 def plus(sums: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
     """sums + a b in float32, from narrow factors."""
     if a.dtype == torch.float32 or not a.is_cuda:  # a CPU has no product of narrow factors with a wide result
@@ -109,9 +125,7 @@ def differentiate(
 
     Logits and bias may have more columns than there are classes, which count nothing.
     """
-    block = min(ROW, max(16, triton.next_power_of_2(classes)))
-    whole = classes <= block
-    block = block if whole else BLOCK
+    block, whole, warps = cut_classes(classes)
     sweep[(len(logits),)](
         logits,
         bias,
@@ -127,7 +141,7 @@ def differentiate(
         SMOOTH=smoothing > 0.0,
         GRADIENT=gradient,
         INTERPRETED=interpreted(),
-        num_warps=max(1, block // 2048) if whole else 8,
+        num_warps=warps,
     )
 
 

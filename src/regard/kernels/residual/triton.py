@@ -120,8 +120,7 @@ class Residual(torch.autograd.Function):
         d_x = d_sum if d_normed is None else torch.empty_like(like)
         d_y = d_x if alike else torch.empty_like(like, dtype=narrow)
         tile, warps = across(width, 4)
-        share = max(1, triton.cdiv(rows, 8 * max(1, WARPS // warps) * processors(like.device)))
-        shares = max(1, triton.cdiv(rows, 8 * share))
+        share, shares = share_rows(rows, warps, processors(like.device))
         partial = like.new_empty((shares, sum(asked), width), dtype=torch.float32)
         if d_normed is not None or not alike or asked[0]:
             backward[(shares,)](
@@ -155,6 +154,12 @@ class Residual(torch.autograd.Function):
             next(sums).to(of.dtype) if ask else None for ask, of in zip(asked, (bias, weight, shift), strict=True)
         )
         return d_x, d_y, d_bias, None, d_weight, d_shift, None, None, None
+
+
+def share_rows(rows: int, warps: int, count: int) -> tuple[int, int]:
+    """How many groups of eight rows a program of the backward pass walks, and how many programs fill the processors."""
+    share = max(1, triton.cdiv(rows, 8 * max(1, WARPS // warps) * count))
+    return share, max(1, triton.cdiv(rows, 8 * share))
 
 
 def across(width: int, numbers: int) -> tuple[int, int]:

@@ -1,0 +1,94 @@
+"""What torch's fused attention is given: four dimensions, a mask that leaves no row empty, kernels in an order."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend
+
+from regard.kernels import reference
+from regard.kernels.dot import reference as dot
+from regard.kernels.dot import sdpa
+from regard.kernels.reference import Call, softmax
+from regard.kernels.span_limits import SpanLimits
+
+
+def make(n=5, m=7, d=4, dv=3, **limits):
+    query, keys, values = torch.randn(2, n, d).double(), torch.randn(2, m, d).double(), torch.randn(2, m, dv).double()
+    limited = SpanLimits(n, m, torch.device("cpu"), (2,), **limits)
+    return Call(
+        query, keys, values, limited, lambda q, k: dot.scores(q, k, 0.5), lambda e, mask: softmax(e, mask, 2.0),
+        scale=0.5, temperature=2.0,
+    )  # fmt: skip
+
+
+LIMITS = {
+    "none": {},
+    "causal": {"causal": 0},
+    "causal from": {"causal": 2},
+    "before the first key": {"causal": -3},
+    "lengths": {"lengths": torch.tensor([7, 0])},
+    "bias": {"biases": (torch.randn(5, 7).double(),)},
+    "bias and lengths": {"biases": (torch.randn(5, 7),), "lengths": torch.tensor([0, 3])},
+    "causal and a mask": {"causal": 0, "masks": (torch.rand(5, 7) < 0.5,)},
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS.keys())
+def test_it_is_the_reference(limits):
+    call = make(**limits)
+    torch.testing.assert_close(sdpa.attend(call), reference.attend(call), rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_without_keys_is_shown_all_of_them():
+    mask, some = sdpa.masked(make(lengths=torch.tensor([7, 0]), fewest=None), torch.float64)
+    assert mask[1].all()
+    assert some.flatten().tolist() == [True, False]
+    assert sdpa.masked(make(lengths=torch.tensor([7, 2]), fewest=2), torch.float64)[1] is None
+
+
+def test_a_bias_is_divided_by_the_temperature_and_stays_finite():
+    mask, _ = sdpa.masked(make(biases=(torch.full((5, 7), -1e9),)), torch.float16)
+    assert mask.dtype == torch.float16
+    assert (mask == torch.finfo(torch.float16).min).all()
+    mask, _ = sdpa.masked(make(biases=(torch.ones(5, 7),)), torch.float32)
+    assert (mask == 0.5).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (2, 5, 4), (2, 3, 5, 4), (2, 3, 6, 5, 4)])
+def test_four_dimensions(shape):
+    found = sdpa.four(torch.zeros(shape))
+    assert found.ndim == 4
+    assert found.shape[-2:] == (5, 4)
+    assert found.numel() == torch.zeros(shape).numel()
+
+
+FLASH_LAST = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+CUDNN_FIRST = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+def test_the_order_of_kernels_on_cuda():
+    assert sdpa.order(make(m=129), masked=False) == CUDNN_FIRST
+    assert sdpa.order(make(m=128), masked=False) == FLASH_LAST
+    assert sdpa.order(make(m=129), masked=True) == FLASH_LAST
+    assert sdpa.order(make(m=129, d=257), masked=False) == FLASH_LAST
+    assert sdpa.order(make(m=129, dv=257), masked=False) == FLASH_LAST
+    assert sdpa.order(make(m=129, d=256, dv=256), masked=False) == CUDNN_FIRST
+
+
+def test_causality_is_a_flag_only_where_nothing_else_is(monkeypatch):
+    given = []
+
+    def look(*tensors, **options):
+        given.append(options)
+        return real(*tensors, **options)
+
+    real = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(sdpa.F, "scaled_dot_product_attention", look)
+    for limits in ({"causal": 0}, {"causal": 0, "lengths": torch.tensor([7, 3])}, {"causal": 1}, {}):
+        sdpa.attend(make(**limits))
+    assert [each["is_causal"] for each in given] == [True, False, False, False]
+    assert [each["attn_mask"] is None for each in given] == [True, False, False, True]
+    sdpa.attend(replace(make(), dropout=0.25))
+    assert given[-1]["dropout_p"] == 0.25
+    assert given[-1]["scale"] == 0.25
