@@ -9,6 +9,8 @@ import torch
 from regard.data.builtin import generate
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
+from regard.inspection import exhibit_of
+from regard.inspection.collect.exhibit import Exhibit
 from regard.models.kinds import KINDS
 from regard.run import Run
 from regard.tasks.settings import read_settings
@@ -121,3 +123,12 @@ def item_of(name: str) -> Any:
 
 def kind_of(name: str) -> str:
     return KINDS[ALL[name]["kind"]].name
+
+
+SHORT = {"longest": 7, "beam": 3}
+
+
+@cache
+def exhibit_of_subject(name: str, **options: Any) -> Exhibit:
+    """What is collected of a run's own item, by a short search."""
+    return exhibit_of(subject(name), item_of(name), **{**SHORT, **options})

@@ -83,8 +83,8 @@ def out_of_memory(error: Exception) -> bool:
     )
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(wanted: bool) -> None:
+    if wanted:
         print(f"regard {regard.__version__}")
         raise typer.Exit
 

@@ -185,9 +185,9 @@ def print_dependencies(run: "Run") -> None:
     from regard.inspection.alignments.dependencies import best_distance, measure_dependencies, phrasebook_examples
 
     examples = phrasebook_examples(run.settings.data)
-    found = measure_dependencies(run.aligning, run.tokenizers, examples)
-    for side in dict.fromkeys(each.side for each in found):
-        own = [each for each in found if each.side == side]
+    shares_by_head = measure_dependencies(run.aligning, run.tokenizers, examples)
+    for side in dict.fromkeys(each.side for each in shares_by_head):
+        own = [each for each in shares_by_head if each.side == side]
         views, heads = list(dict.fromkeys(each.view for each in own)), max(each.head for each in own) + 1
         shares = {(each.view, each.head): f"{each.share:.1%}" for each in own}
         fixed = best_distance(side, examples)

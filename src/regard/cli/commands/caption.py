@@ -99,9 +99,9 @@ def caption(
             yield read
 
     alone = paths == pictures and len(paths) == 1
-    found = opened.captions(pixels(), **options)
+    captions = opened.captions(pixels(), **options)
     with open_output(out) as write:
-        for each in found:
+        for each in captions:
             write(caption_lines("" if alone and not as_json else names.popleft(), each, scores or nbest > 1, as_json))
     if lost == len(paths):
         raise CommandError(f"none of {lost:,} pictures can be read")

@@ -29,10 +29,10 @@ def configs(
             print(f"{each:<26}{path.read_text(encoding='utf-8').splitlines()[0].removeprefix('# ')}")
         print("\nregard configs NAME prints one; regard train configs/NAME.toml --out RUN trains it.")
         return
-    found = known.get(Path(name).stem if is_name(Path(name)) else "")
-    if found is None:
+    file = known.get(Path(name).stem if is_name(Path(name)) else "")
+    if file is None:
         raise CommandError(f"{name}: no such configuration{meant(name)}")
-    print(found.read_text(encoding="utf-8"), end="")
+    print(file.read_text(encoding="utf-8"), end="")
 
 
 def shipped() -> dict[str, Path]:
@@ -46,11 +46,11 @@ def find(path: Path) -> Path:
     """The file; where there is none, the configuration that comes with Regard as configs/NAME.toml, or NAME alone."""
     if path.is_file():
         return path
-    found = shipped().get(path.stem) if is_name(path) else None
-    if found is not None:
+    own = shipped().get(path.stem) if is_name(path) else None
+    if own is not None:
         if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one is enough
-            print_message(f"{path}: taken from those that come with Regard, {found}")
-        return found
+            print_message(f"{path}: taken from those that come with Regard, {own}")
+        return own
     if not path.exists():
         raise CommandError(f"{path}: no such file, expected a TOML configuration{meant(path.stem)}")
     return path

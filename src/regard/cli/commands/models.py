@@ -27,19 +27,19 @@ def models(
         return
     if kind not in KINDS:
         raise CommandError(f"{kind}: no such kind{suggestion(kind, KINDS)}")
-    found = KINDS[kind]
-    print(f"{found.name}: {found.what} ({found.paper})\n")
-    hints = typing.get_type_hints(found.config)
+    row = KINDS[kind]
+    print(f"{row.name}: {row.what} ({row.paper})\n")
+    hints = typing.get_type_hints(row.config)
     rows: list[tuple[str, ...]] = []
-    for field in dataclasses.fields(found.config):
+    for field in dataclasses.fields(row.config):
         nothing = "as layers" if field.name == "decoder_layers" else "none"
         default = nothing if field.default is None else shown(field.default)
         rows.append((field.name, default, f"{field.metadata['help']} ({wanted(hints[field.name])})"))
     print_table(("--set model.…", "default", "what"), rows, numbers_right=False)
     print()
-    options = list(dict.fromkeys(key for preset in found.presets.values() for key in preset))
+    options = list(dict.fromkeys(key for preset in row.presets.values() for key in preset))
     presets = [
         (name, *(shown(preset[key]) if key in preset else "" for key in options))
-        for name, preset in found.presets.items()
+        for name, preset in row.presets.items()
     ]
     print_table(("--preset", *options), presets, numbers_right=False)

@@ -37,7 +37,7 @@ def score(
     from regard.io.inputs import LinePairs, check_lengths
     from regard.io.output import check_out, open_output
 
-    given = LinePairs(source, target, print_message)
+    line_pairs = LinePairs(source, target, print_message)
     check_out(out, source, target)
 
     from regard.decoding.processes import Processes
@@ -45,10 +45,10 @@ def score(
     from regard.run import load
 
     run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
-    given.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
+    line_pairs.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
-    with open_output(out) as write, progress_bar(given.total, out is not None) as advance:
-        for sources, targets in given.chunks():
+    with open_output(out) as write, progress_bar(line_pairs.total, out is not None) as advance:
+        for sources, targets in line_pairs.chunks():
             ids = run.tokenizers.target.encode_batch(targets)
             check_lengths(target, ids, None if limit is None else limit - 1, pairs)
             if sources is not None:
@@ -56,10 +56,10 @@ def score(
             lines = []
             for i, scored in enumerate(run.score(targets) if sources is None else run.score(sources, targets)):
                 pieces = [*run.tokenizers.target.pieces(ids[i]), "</s>"]
-                judged = ScoredTarget(
+                scored_target = ScoredTarget(
                     sources[i] if sources else None, targets[i], scored.log_prob, pieces, scored.tokens
                 )
-                lines.append(judged.line(tokens=tokens, normalise=normalise, as_json=as_json))
+                lines.append(scored_target.line(tokens=tokens, normalise=normalise, as_json=as_json))
                 count, total = count + len(scored.tokens), total + scored.log_prob
             write("".join(lines))
             advance(len(lines))

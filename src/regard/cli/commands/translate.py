@@ -90,7 +90,9 @@ def translate(
     runs, file = runs_and_file([run, *(more or [])])
     check_out(out, file, prefixes)
     processes = Processes()
-    given = SourceLines(file, prefix, prefixes, processes.world, say=print_message if processes.first else ignore)
+    source_lines = SourceLines(
+        file, prefix, prefixes, processes.world, say=print_message if processes.first else ignore
+    )
 
     from regard.decoding.translate_file import Fit
     from regard.io.lines import CHUNK_CUDA
@@ -100,10 +102,10 @@ def translate(
     with processes:
         opened = load(*runs, checkpoint=checkpoint, device=processes.device(device))
         if opened.device.type == "cuda" and processes.world == 1:
-            given.size = CHUNK_CUDA
+            source_lines.size = CHUNK_CUDA
         source, wanted = opened.tokenizers.source, {"alignment": alignment, "replace_unknown": replace_unknown}
         done = translate_file(
-            given,
+            source_lines,
             lambda texts, begun: opened.stream(texts, prefixes=begun, batch_tokens=batch_tokens, **wanted, **options),
             Fit(
                 lambda texts: [len(ids) for ids in source.encode_batch(texts)],
@@ -118,7 +120,7 @@ def translate(
         )
         with (
             open_output(out, processes.first) as write,
-            progress_bar(given.total, out is not None, processes.first) as advance,
+            progress_bar(source_lines.total, out is not None, processes.first) as advance,
         ):
             for lines, written in done:
                 write(written)

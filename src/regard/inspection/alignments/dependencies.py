@@ -71,8 +71,8 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
             weights, at = part.weights(view), part.rows(1) if side == "decoder" else part.source
             at = at[:, : weights.shape[2]]
             size = part.target_words if side == "decoder" else part.source_words
-            found = pick_links(merge_batch(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
-            hits[view] = hits.get(view, 0) + found.sum((0, 2, 3)).cpu()
+            right = pick_links(merge_batch(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
+            hits[view] = hits.get(view, 0) + right.sum((0, 2, 3)).cpu()
     if not hits:
         raise ArgumentError("the model has no self-attention, expected one that looks at its own side")
     return [
@@ -87,11 +87,11 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
 def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> Bool[Tensor, "b i j"]:
     """Where the head of each word is; of the decoder, if it was read before."""
     size = part.target_words if side == "decoder" else part.source_words
-    found = torch.zeros(len(examples), size, size, dtype=torch.bool)
+    matrix = torch.zeros(len(examples), size, size, dtype=torch.bool)
     for row, example in enumerate(examples):
         for word, head in head_links(side, example):
-            found[row, word, head] = True
-    return found.to(part.source.device)
+            matrix[row, word, head] = True
+    return matrix.to(part.source.device)
 
 
 def head_links(side: str, example: Example) -> list[tuple[int, int]]:

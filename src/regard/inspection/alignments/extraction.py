@@ -137,21 +137,21 @@ def pick_links(weights: Float[Tensor, "*b i j"], threshold: float | None = None)
         return weights > 0
     best, at = weights.max(-1, keepdim=True)
     sound = best > 0  # not of NaN
-    chosen = weights >= threshold if threshold is not None else torch.zeros_like(sound).expand(weights.shape)
-    return (chosen if threshold is not None else chosen.scatter(-1, at, True)) & sound
+    mask = weights >= threshold if threshold is not None else torch.zeros_like(sound).expand(weights.shape)
+    return (mask if threshold is not None else mask.scatter(-1, at, True)) & sound
 
 
-def extract_links(weights: Float[Tensor, "b i j"], chosen: AlignmentSettings) -> list[Links]:
+def extract_links(weights: Float[Tensor, "b i j"], settings: AlignmentSettings) -> list[Links]:
     """The links (source word, target word) of each pair in its weights between words, in the target's order."""
-    weights = balance_weights(weights, chosen.balance)
-    forward = pick_links(weights, chosen.threshold)
-    if chosen.join is None:
+    weights = balance_weights(weights, settings.balance)
+    forward = pick_links(weights, settings.threshold)
+    if settings.join is None:
         return list_links(forward)
     backward = pick_links(weights.mT).mT
-    if chosen.join != "grow-diag":
-        return list_links(forward & backward if chosen.join == "intersection" else forward | backward)
+    if settings.join != "grow-diag":
+        return list_links(forward & backward if settings.join == "intersection" else forward | backward)
     both = zip(list_links(forward), list_links(backward), strict=True)
-    return [symmetrise(one, other, chosen.join) for one, other in both]
+    return [symmetrise(one, other, settings.join) for one, other in both]
 
 
 def balance_weights(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tensor, "*b i j"]:
@@ -165,52 +165,56 @@ def balance_weights(weights: Float[Tensor, "*b i j"], rounds: int) -> Float[Tens
 
 def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
     """Links from where they are; only they leave the device."""
-    found: list[Links] = [[] for _ in mask]
+    links: list[Links] = [[] for _ in mask]
     for row, i, j in mask.nonzero().tolist():
-        found[row].append((j, i))
-    return found
+        links[row].append((j, i))
+    return links
 
 
-def read(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: AlignmentSettings
+def read_weights(
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
 ) -> Iterator[tuple[list[int], Float[Tensor, "b i j"]]]:
     """Which pairs, and how much their target words looked at their source words, batch by batch."""
-    for part in watch_batches(model, tokenizers, pairs, only=[chosen.view]):
-        weights = part.crossing(chosen.view, chosen.head)
+    for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
+        weights = part.crossing(settings.view, settings.head)
         counts = part.target_words, part.source_words
-        words = merge_batch(weights, part.rows(chosen.offset), part.source, counts)[:, 0]
+        words = merge_batch(weights, part.rows(settings.offset), part.source, counts)[:, 0]
         check_finite(model, words, impossible=False)
         yield part.pairs, words
 
 
 def word_weights(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: AlignmentSettings | None = None
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings | None = None
 ) -> list[Float[Tensor, "i j"]]:
     """How much each target word of a pair of token sequences looked at each source word, by what was chosen to be read.
 
     Where nothing was, that is the mean over the heads of the layer nearest to an alignment. The model has at least one
     attention to its source.
     """
-    found: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
-    for numbers, weights in read(model, tokenizers, pairs, chosen or AlignmentSettings(model.alignment_attention)):
+    result: list[Tensor] = [torch.empty(0, 0)] * len(pairs)
+    for numbers, weights in read_weights(
+        model, tokenizers, pairs, settings or AlignmentSettings(model.alignment_attention)
+    ):
         for number, each in zip(numbers, weights.cpu(), strict=True):
             source, target = pairs[number]
-            found[number] = each[: count(tokenizers.target.words, target), : count(tokenizers.source.words, source)]
-    return found
+            result[number] = each[
+                : count_words(tokenizers.target.words, target), : count_words(tokenizers.source.words, source)
+            ]
+    return result
 
 
 def link_words(
-    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], chosen: AlignmentSettings | None = None
+    model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings | None = None
 ) -> list[Links]:
     """The links (source word, target word) of each pair of token sequences, in the target's order."""
-    chosen = chosen or AlignmentSettings(model.alignment_attention)
-    found: list[Links] = [[] for _ in pairs]
-    for numbers, weights in read(model, tokenizers, pairs, chosen):
-        for number, links in zip(numbers, extract_links(weights, chosen), strict=True):
-            found[number] = links
-    return found
+    settings = settings or AlignmentSettings(model.alignment_attention)
+    result: list[Links] = [[] for _ in pairs]
+    for numbers, weights in read_weights(model, tokenizers, pairs, settings):
+        for number, links in zip(numbers, extract_links(weights, settings), strict=True):
+            result[number] = links
+    return result
 
 
-def count(words: Callable[[Sequence[int]], list[int | None]], ids: Sequence[int]) -> int:
+def count_words(words: Callable[[Sequence[int]], list[int | None]], ids: Sequence[int]) -> int:
     """How many words token numbers have."""
     return max((word for word in words(ids) if word is not None), default=-1) + 1

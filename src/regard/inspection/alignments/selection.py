@@ -52,8 +52,8 @@ class Reading:
     precision: float | None = None
     recall: float | None = None
 
-    def chosen(self, by: str) -> AlignmentSettings:
-        """As it is kept with a run."""
+    def settings(self, by: str) -> AlignmentSettings:
+        """What is kept with a run that reads so."""
         return AlignmentSettings(self.view, self.head, cast(Literal[0, 1], self.offset), self.aer, by)
 
 
@@ -66,23 +66,23 @@ def choose_by_gold(
     """
     readings = score_heads(model, tokenizers, pairs, gold)
     by = f"gold links of {len(pairs):,} pair{'s' * (len(pairs) != 1)}"
-    best = [reading.chosen(by) for reading in sorted(readings, key=lambda each: each.aer)[:BEST]]
+    best = [reading.settings(by) for reading in sorted(readings, key=lambda each: each.aer)[:BEST]]
     ways = [
-        replace(chosen, threshold=threshold, join=cast(Literal["union"], join), balance=balance)
-        for chosen in best
+        replace(settings, threshold=threshold, join=cast(Literal["union"], join), balance=balance)
+        for settings in best
         for balance in ROUNDS
         for threshold in THRESHOLDS
         for join in (None, *JOINS)
     ]
-    found: list[list[Links]] = [[[] for _ in pairs] for _ in ways]
+    links_by_way: list[list[Links]] = [[[] for _ in pairs] for _ in ways]
     for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
-        for chosen in best:
-            weights = merge_words(part, part.crossing(chosen.view, chosen.head), chosen.offset)[:, 0]
-            for way, links in zip(ways, found, strict=True):
-                if (way.view, way.head, way.offset) == (chosen.view, chosen.head, chosen.offset):
+        for settings in best:
+            weights = merge_words(part, part.crossing(settings.view, settings.head), settings.offset)[:, 0]
+            for way, links in zip(ways, links_by_way, strict=True):
+                if (way.view, way.head, way.offset) == (settings.view, settings.head, settings.offset):
                     for number, each in zip(part.pairs, extract_links(weights, way), strict=True):
                         links[number] = each
-    rates = [measure_links(links, gold)["aer"].score().value for links in found]
+    rates = [measure_links(links, gold)["aer"].score().value for links in links_by_way]
     # Of equals the simplest, which stands first.
     number = min(range(len(ways)), key=lambda each: round(rates[each], 6))
     return replace(ways[number], aer=rates[number]), readings
@@ -100,17 +100,17 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
         for view in model.cross_attentions:
             weights = append_mean(part.weights(view))
             for offset in OFFSETS:
-                said = pick_links(merge_words(part, weights, offset))
-                total = torch.stack([each.sum((0, 2, 3)) for each in (said, said & sure, said & possible)], -1).cpu()
+                links = pick_links(merge_words(part, weights, offset))
+                total = torch.stack([each.sum((0, 2, 3)) for each in (links, links & sure, links & possible)], -1).cpu()
                 totals[view, offset] = totals.get((view, offset), torch.zeros_like(total)) + total
-    found = []
+    readings = []
     expected = sum(len(each.sure) for each in gold)
     for (view, offset), total in totals.items():
         for head, (links, hit, allowed) in enumerate(total.tolist()):
             counts = (links, expected, hit, allowed)
             which = None if head == len(total) - 1 else head
-            found.append(Reading(view, which, offset, error_rate(counts), precision(counts), recall(counts)))
-    return found
+            readings.append(Reading(view, which, offset, error_rate(counts), precision(counts), recall(counts)))
+    return readings
 
 
 def choose_by_agreement(
@@ -121,15 +121,15 @@ def choose_by_agreement(
     Each reading is listed with the error rate against the one of the other run that it agrees with most.
     """
     sides = [most_attended(*side) for side in (forward, backward)]
-    names, looked = zip(*sides, strict=True)
-    same, said = np.zeros((len(names[0]), len(names[1]))), np.zeros((len(names[0]), len(names[1])))
-    for there, back in zip(*looked, strict=True):
+    names, words = zip(*sides, strict=True)
+    same, totals = np.zeros((len(names[0]), len(names[1]))), np.zeros((len(names[0]), len(names[1])))
+    for there, back in zip(*words, strict=True):
         # there [c i] is the source word of each target word, back [c' j] the target word of each source word; -1: none.
         padded = np.pad(back, ((0, 0), (0, 1)), constant_values=-1)  # a word that is not there is linked with nothing
         returned = padded[:, np.clip(there, -1, back.shape[1])]  # [c' c i]
         same += (returned == np.arange(there.shape[1])).sum(-1).T
-        said += (there >= 0).sum(-1)[:, None] + (back >= 0).sum(-1)[None]
-    rates = 1 - 2 * same / np.maximum(said, 1)
+        totals += (there >= 0).sum(-1)[:, None] + (back >= 0).sum(-1)[None]
+    rates = 1 - 2 * same / np.maximum(totals, 1)
     best = np.unravel_index(int(rates.argmin()), rates.shape)
     count = len(forward[2])
     by = f"agreement with a reverse run on {count:,} pair{'s' * (count != 1)}"
@@ -140,8 +140,8 @@ def choose_by_agreement(
         ]
         for side in (0, 1)
     )
-    chosen = tuple(readings[side][int(best[side])].chosen(by) for side in (0, 1))
-    return (chosen[0], chosen[1]), (readings[0], readings[1])
+    settings = tuple(readings[side][int(best[side])].settings(by) for side in (0, 1))
+    return (settings[0], settings[1]), (readings[0], readings[1])
 
 
 def most_attended(
@@ -149,7 +149,7 @@ def most_attended(
 ) -> tuple[list[tuple[str, int | None, int]], list[Int[np.ndarray, "c i"]]]:
     """Every reading of a model, and for each pair the source word that each target word looked at most, or -1."""
     names: list[tuple[str, int | None, int]] = []
-    found: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
+    words: list[np.ndarray] = [np.empty((0, 0), np.int64)] * len(pairs)
     for part in watch_batches(model, tokenizers, pairs, only=model.cross_attentions):
         names, rows = [], []
         for view in model.cross_attentions:
@@ -162,8 +162,8 @@ def most_attended(
                 at = links.int().argmax(-1) if links.numel() else links.new_zeros(links.shape[:-1], dtype=torch.int)
                 rows.append(torch.where(links.any(-1), at, -1))
         for number, each in zip(part.pairs, torch.cat(rows, 1).cpu().numpy(), strict=True):
-            found[number] = each.astype(np.int64)
-    return names, found
+            words[number] = each.astype(np.int64)
+    return names, words
 
 
 def append_mean(weights: Float[Tensor, "b h n m"]) -> Float[Tensor, "b c n m"]:
@@ -178,9 +178,9 @@ def merge_words(part: WatchedBatch, weights: Float[Tensor, "b h n m"], offset: i
 
 def link_matrix(links: Sequence[frozenset[tuple[int, int]]], part: WatchedBatch) -> Tensor:
     """Links as [b 1 i j], true where there is one."""
-    found = torch.zeros(len(links), 1, part.target_words, part.source_words, dtype=torch.bool)
+    matrix = torch.zeros(len(links), 1, part.target_words, part.source_words, dtype=torch.bool)
     for row, each in enumerate(links):
         for j, i in each:
             if i < part.target_words and j < part.source_words:
-                found[row, 0, i, j] = True
-    return found.to(part.source.device)
+                matrix[row, 0, i, j] = True
+    return matrix.to(part.source.device)

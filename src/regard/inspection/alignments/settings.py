@@ -70,7 +70,7 @@ class AlignmentSettings:
             raise DataError(f"{path}: no view in it, expected the name of an attention")
         if views is not None and table["view"] not in views:
             raise DataError(f"{path}: view {shown(table['view'])}, expected one of {', '.join(views)}")
-        chosen: dict[str, Any] = {key: table[key] for key in KEYS if key in table}
+        fields: dict[str, Any] = {key: table[key] for key in KEYS if key in table}
         for key, right, expected in (
             ("head", lambda each: each is None or (is_whole(each) and each >= 0), "a head from 0, or null: the mean"),
             ("offset", lambda each: is_whole(each) and each in (0, 1), "0 or 1"),
@@ -80,9 +80,9 @@ class AlignmentSettings:
             ("balance", lambda each: is_whole(each) and 0 <= each <= ROUNDS, f"a number of rounds, 0 to {ROUNDS}"),
             ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
         ):
-            if key in chosen and not right(chosen[key]):
-                raise DataError(f"{path}: {key} {shown(chosen[key])}, expected {expected}")
-        return cls(**chosen)
+            if key in fields and not right(fields[key]):
+                raise DataError(f"{path}: {key} {shown(fields[key])}, expected {expected}")
+        return cls(**fields)
 
     def write(self, folder: str | Path) -> Path:
         """Keep it with the run, whole or not at all."""

@@ -71,43 +71,43 @@ def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = 
     return sorted(METHODS[method](list(forward), list(backward)), key=lambda link: (link[1], link[0]))
 
 
-def grow_links(found: set[Link], every: set[Link]) -> set[Link]:
+def grow_links(links: set[Link], every: set[Link]) -> set[Link]:
     """Links of `every` beside those found, as long as one gives a word its first link.
 
     The paper's loops go over all target and source words until nothing is added. Words only ever gain links, so that a
     link's neighbours need be looked at once; in which order decides what is added. Those that were added ahead of where
     the loops stand come in the same round, the others in the next.
     """
-    found = set(found)
-    sources, targets = {source for source, _ in found}, {target for _, target in found}
-    ahead = sorted((target, source) for source, target in found)
+    links = set(links)
+    sources, targets = {source for source, _ in links}, {target for _, target in links}
+    ahead = sorted((target, source) for source, target in links)
     behind: list[Link] = []
     while ahead:
         target, source = heapq.heappop(ahead)
         for down, right in AROUND:
             new = (source + right, target + down)
-            if new in every and new not in found and (new[0] not in sources or new[1] not in targets):
-                found.add(new)
+            if new in every and new not in links and (new[0] not in sources or new[1] not in targets):
+                links.add(new)
                 sources.add(new[0])
                 targets.add(new[1])
                 place = (new[1], new[0])
                 heapq.heappush(ahead, place) if place > (target, source) else behind.append(place)
         if not ahead:
             ahead, behind = sorted(behind), []
-    return found
+    return links
 
 
 def add_final_links(
-    forward: Iterable[Link], backward: Iterable[Link], wanted: Callable[[bool, bool], bool]
+    forward: Iterable[Link], backward: Iterable[Link], accept: Callable[[bool, bool], bool]
 ) -> set[Link]:
     """What grew, and then the links of each direction that are `wanted`, told which of their words have none yet."""
     forward, backward = set(forward), set(backward)
-    found = grow_diag(forward, backward)
-    sources, targets = {source for source, _ in found}, {target for _, target in found}
+    joined = grow_diag(forward, backward)
+    sources, targets = {source for source, _ in joined}, {target for _, target in joined}
     for links in (forward, backward):
         for source, target in sorted(links, key=lambda link: (link[1], link[0])):
-            if wanted(source not in sources, target not in targets):
-                found.add((source, target))
+            if accept(source not in sources, target not in targets):
+                joined.add((source, target))
                 sources.add(source)
                 targets.add(target)
-    return found
+    return joined

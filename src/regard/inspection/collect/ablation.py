@@ -54,8 +54,8 @@ def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> A
     for first in range(0, len(heads), count):
         chunk = heads[first : first + count]
         with silence_heads(model, chunk, forced):
-            found = forced.log_probs(model, len(chunk)).cpu().double().sum(-1).tolist()
-        for (name, _), log_prob in zip(chunk, found, strict=True):
+            log_probs = forced.log_probs(model, len(chunk)).cpu().double().sum(-1).tolist()
+        for (name, _), log_prob in zip(chunk, log_probs, strict=True):
             changes[name].append(log_prob - whole)
     return Ablation(whole, {name: tuple(each) for name, each in changes.items()})
 

@@ -41,18 +41,18 @@ def weigh(
     """
     rows, _ = encode_documents(texts, tokenizer, data, splitter_of(data, splitter))
     device = next(model.parameters()).device
-    found = []
+    result = []
     for row in rows:
         documents = documents_of([row], device)
         words, sentences = model.weigh_documents(documents) if row else (torch.zeros(0, 0), torch.zeros(1, 0))
         lengths = documents.words.lengths.tolist()
-        found.append(
+        result.append(
             [
                 sentence(tokenizer, documents.words.ids[i, :length].tolist(), words[i].tolist(), float(sentences[0, i]))
                 for i, length in enumerate(lengths)
             ]
         )
-    return found
+    return result
 
 
 def sentence(tokenizer: Tokenizer, ids: list[int], weights: list[float], weight: float) -> WeighedSentence:

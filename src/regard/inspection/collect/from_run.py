@@ -45,7 +45,7 @@ def exhibit_of(
     kind, task, model = run.settings.kind, run.settings.task, run.aligning
     forward = watch_forward(model, forced)
     views = views_of(forward, kind)
-    aligned, chosen, offset = alignment_of(run, views)
+    aligned, head, offset = alignment_of(run, views)
     return Exhibit(
         kind=kind,
         task=task,
@@ -57,11 +57,11 @@ def exhibit_of(
         log_prob=float(forward.log_probs.cpu().double().sum()) if model is run.model else forced.log_prob(run.model),
         labels=forced.labels,
         aligned=aligned,
-        head=chosen,
+        head=head,
         offset=offset,
         picture=forced.picture,
         tree=forced.tree,
-        walk=walk_of(forward, views, wanted(walk, aligned, chosen)) if walk else None,
+        walk=walk_of(forward, views, wanted(walk, aligned, head)) if walk else None,
         ablation=ablation_of(model, forced, views) if ablate else None,
     )
 
@@ -70,11 +70,11 @@ def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int |
     """The view, the head and the offset that are nearest to an alignment; none without an attention to the source."""
     if not any(view.role == "cross" for view in views):
         return None, None, 0
-    chosen = AlignmentSettings.of(run.folder, run.aligning)
-    heads = next(len(view.weights) for view in views if view.name == chosen.view)
-    if chosen.head is not None and chosen.head >= heads:
-        raise DataError(f"{run.folder / FILE}: head {chosen.head}, expected 0 to {heads - 1} of {chosen.view}")
-    return chosen.view, chosen.head, chosen.offset
+    settings = AlignmentSettings.of(run.folder, run.aligning)
+    heads = next(len(view.weights) for view in views if view.name == settings.view)
+    if settings.head is not None and settings.head >= heads:
+        raise DataError(f"{run.folder / FILE}: head {settings.head}, expected 0 to {heads - 1} of {settings.view}")
+    return settings.view, settings.head, settings.offset
 
 
 def wanted(walk: Which | bool, aligned: str | None, head: int | None) -> Which:

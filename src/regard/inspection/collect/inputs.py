@@ -26,19 +26,19 @@ def read_inputs(run: OpenRun, given: Sequence[str], count: int, say: Callable[[s
         if not given:
             raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
         return first(pictures_in(given, say), count, "pictures", say)
-    found = list[str]()
+    texts = list[str]()
     for each in given or ["-"]:
         if each == "-" or is_file(each):
             read = (line for lines in read_chunks(each, say=say) for line in lines if line.strip())
-            lines = list(itertools.islice(read, count + 1 - len(found)))
+            lines = list(itertools.islice(read, count + 1 - len(texts)))
             if not lines:
                 raise CommandError(f"{'standard input' if each == '-' else each}: no text in it")
-            found += lines
+            texts += lines
         else:
-            found.append(each)
-        if len(found) > count:
+            texts.append(each)
+        if len(texts) > count:
             break
-    return first(found, count, "texts", say)
+    return first(texts, count, "texts", say)
 
 
 def is_file(given: str) -> bool:
@@ -59,9 +59,9 @@ def is_file(given: str) -> bool:
     return False
 
 
-def first(found: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
+def first(inputs: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:
     """The first of them."""
-    items = list(found)
+    items = list(inputs)
     if len(items) > count:
         say(f"only the first {count:,} {name} are shown; --count says how many")
     return items[:count]

@@ -34,15 +34,15 @@ def places_of(
     Of many layers the last but one is taken, and of up to three the last. Words are those of the text as the tokenizer
     writes it.
     """
-    found = list[Tensor]()
+    maps = list[Tensor]()
     for ids, look, grid in watch_captions(model, tokenizer, pixels, texts):
         weights = look.weights
         weights = (weights.mean(1) if weights.ndim == 4 else weights).float().cpu()
-        for each, seen in zip(ids, weights, strict=True):
+        for each, rows in zip(ids, weights, strict=True):
             # What was looked at when a piece was written is the row of the piece before it.
-            words = merge(seen[: len(each)], tokenizer.words(each), list(range(seen.shape[-1])))
-            found.append(words.unflatten(-1, grid))
-    return found
+            words = merge(rows[: len(each)], tokenizer.words(each), list(range(rows.shape[-1])))
+            maps.append(words.unflatten(-1, grid))
+    return maps
 
 
 def watch_captions(
@@ -88,8 +88,8 @@ def concentration(
     for ids, look, (down, across) in watch_captions(model, tokenizer, pixels, texts):
         spread = look.weights if look.probabilities is None else look.probabilities
         spread = (spread.mean(1) if spread.ndim == 4 else spread).cpu().double()
-        for each, seen in zip(ids, spread, strict=True):
-            words = seen[: len(each)]
+        for each, rows in zip(ids, spread, strict=True):
+            words = rows[: len(each)]
             entropy += float(torch.special.entr(words).sum())
             largest += float(words.amax(-1).sum())
             count += len(each)
@@ -123,11 +123,11 @@ def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[Pictured]) 
     pixels = torch.stack([torch.from_numpy(each.picture()).movedim(-1, 0) for each in examples])
     words = right = 0
     chance = 0.0
-    for example, seen in zip(
+    for example, maps in zip(
         examples, places_of(model, tokenizer, pixels, [each.target for each in examples]), strict=True
     ):
-        on = [on_box(box, (seen.shape[1], seen.shape[2]), example.size) for box in example.boxes]
-        for shape, weights in zip(example.speaks_of, seen, strict=True):
+        on = [on_box(box, (maps.shape[1], maps.shape[2]), example.size) for box in example.boxes]
+        for shape, weights in zip(example.speaks_of, maps, strict=True):
             if shape >= 0:
                 words += 1
                 right += bool(on[shape].flatten()[weights.argmax()])

@@ -37,13 +37,13 @@ def document_sides(tokenizer: Tokenizer, row: Sequence[int], *, ends: bool) -> d
     pieces, words, texts, belongs, sentences = list[str](), list[int | None](), list[str](), list[int](), list[str]()
     for number, (_, group) in enumerate(itertools.groupby(number_sentences(row), key=lambda pair: pair[0])):
         ids = [token for _, token in group]
-        own, said = split_words(tokenizer, ids[:-1])
+        own, sentence = split_words(tokenizer, ids[:-1])
         shown = ids if ends else ids[:-1]
         pieces += tokenizer.pieces(shown)
         words += [None if word is None else word + len(texts) for word in own] + [None] * ends
-        texts += said
+        texts += sentence
         belongs += [number] * len(shown)
-        sentences.append(" ".join(said))
+        sentences.append(" ".join(sentence))
     places = tuple(range(len(sentences)))
     return {
         "source": Side(tuple(pieces), tuple(words), tuple(texts), sentences=tuple(belongs)),

@@ -111,12 +111,12 @@ def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> d
     }
 
 
-def search_tree(found: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
+def search_tree(result: SearchResult, tokenizer: Tokenizer, options: Options) -> Tree | None:
     """The tree of a search that noted its steps."""
-    if found.steps is None:
+    if result.steps is None:
         return None
     rows = options.nbest if options.sample else options.beam
-    return tree_of(found.steps, found.outputs[0].tokens, tokenizer, rows)
+    return tree_of(result.steps, result.outputs[0].tokens, tokenizer, rows)
 
 
 def tree_of(

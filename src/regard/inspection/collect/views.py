@@ -31,19 +31,19 @@ LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 @torch.no_grad()
 def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     """Every attention that was called, in the order of the calls."""
-    counted = Counter[str]()
-    found = []
+    layers = Counter[str]()
+    views = []
     for name in forward.looks:
         title, look = title_of(name, kind, forward.forced.reads), forward.looks[name]
         module, span = forward.module(name), span_of(forward.calls(name)[0])
         own = module.span if isinstance(module, Attention) else None
         weights, entropy = weights_of(look, forward, forward.sides[title.columns], name), heads_first(look.entropy)
-        found.append(
+        views.append(
             View(
                 name,
                 title.text,
                 title.role,
-                counted[title.role],
+                layers[title.role],
                 title.rows,
                 title.columns,
                 weights,
@@ -54,9 +54,9 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
                 describe_attention(module, span),
             )
         )
-        counted[title.role] += 1
+        layers[title.role] += 1
     source = forward.forced.sides.get("source")
-    return (*found, *memory_views(forward.head_steps, 0 if source is None else len(source.pieces)))
+    return (*views, *memory_views(forward.head_steps, 0 if source is None else len(source.pieces)))
 
 
 def weights_of(look: Look, forward: ForwardPass, columns: Side, name: str) -> Float[Tensor, "h n m"]:

@@ -88,9 +88,9 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which) -> Walk
     if view.name in MEMORY_VIEWS:
         step = forward.head_steps[row if view.rows == "source" else len(forward.forced.sides["source"].pieces) + row]
         return Walk(view.name, head, row, memory_stages(step, view.name, head, columns))
-    asked, at = call_of(forward, view.name, row)
+    call, at = call_of(forward, view.name, row)
     contexts = forward.sides["sentences"].pieces if by_sentence(forward, view) else ("context",)
-    return Walk(view.name, head, row, attention_stages(asked, head, at, columns, contexts))
+    return Walk(view.name, head, row, attention_stages(call, head, at, columns, contexts))
 
 
 def row_of(forward: ForwardPass, view: View, which: Which) -> int:
@@ -146,9 +146,9 @@ def resolve_call(module: nn.Module, record: CallRecord) -> ResolvedCall:
     if isinstance(module, Heads):
         given = dict(zip(("x", "memory", "span", "start"), record.args, strict=False)) | record.kwargs
         x, span = given["x"], given.get("span")
-        asked, prepared = module.project_inputs(x, given.get("memory"), span, given.get("start", 0))
+        projected_query, prepared = module.project_inputs(x, given.get("memory"), span, given.get("start", 0))
         inner = module.attention
-        call = inner.resolve_call(asked, prepared, x, join(inner.span, span), heads=True)
+        call = inner.resolve_call(projected_query, prepared, x, join(inner.span, span), heads=True)
         look = inner.dense_look(call, span)
         return ResolvedCall(inner.score, None, call, look, True, turned=module.rotary is not None)
     if isinstance(module, GridSelfAttention):
@@ -171,22 +171,22 @@ def by_sentence(forward: ForwardPass, view: View) -> bool:
 
 
 def attention_stages(
-    asked: ResolvedCall, head: int, row: int, columns: Sequence[str], contexts: Sequence[str]
+    resolved: ResolvedCall, head: int, row: int, columns: Sequence[str], contexts: Sequence[str]
 ) -> tuple[Stage, ...]:
     """Every stage of one query, over the keys that it may look at."""
-    call, look = asked.call, asked.look
-    score = asked.score.head_scores[head] if isinstance(asked.score, PerHead) else asked.score
+    call, look = resolved.call, resolved.look
+    score = resolved.score.head_scores[head] if isinstance(resolved.score, PerHead) else resolved.score
     batch = look.weights.shape[0]
 
     def part(tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
         """[*b (h) n c] of one row of the batch and the head."""
         full = tensor.expand(*look.weights.shape[:-2], *tensor.shape[-2:])
-        return (full[batched, head] if asked.heads else full[batched]).float().cpu()
+        return (full[batched, head] if resolved.heads else full[batched]).float().cpu()
 
     def query(tensor: Tensor) -> Float[Tensor, "1 c"]:
         return part(tensor, 0)[row, None]
 
-    reach = [reachable_keys(asked, each, head, row) for each in range(batch)]
+    reach = [reachable_keys(resolved, each, head, row) for each in range(batch)]
     # Names stand for the keys of all rows of the batch, one after the other.
     names = list(columns) if batch > 1 else list(columns[: look.weights.shape[-1]])
     if batch == 1:
@@ -199,7 +199,7 @@ def attention_stages(
     def weights(tensor: Tensor) -> Float[Tensor, "r 1"]:
         return keys(tensor[..., row, :, None])
 
-    stages = [query_stage(asked, score, query)]
+    stages = [query_stage(resolved, score, query)]
     if not named:
         return (*stages, Stage("Σ a v", "nothing to look at: the context is zero", query(look.context), ("context",)))
     if isinstance(score, Additive):
@@ -211,7 +211,7 @@ def attention_stages(
     elif isinstance(score, Location):
         stages.append(Stage("e", "scores: (W q)ⱼ, from the query alone", weights(look.scores), named))
     else:
-        symbol, words = key_words(score, asked)
+        symbol, words = key_words(score, resolved)
         stages.append(Stage(symbol, words, keys(call.keys), named))
         scale = score.scale(call.query.shape[-1])
         product = "q · W k" if isinstance(score, General) else "q · k"
@@ -226,42 +226,42 @@ def attention_stages(
     if look.probabilities is not None and (gate is not None or look.picked is not None):
         why = "before the window's Gaussian" if gate is not None else "the probability of each to be taken"
         stages.append(Stage("softmax(e)", why, weights(look.probabilities), named))
-    said = "weights: the one that is taken" if look.picked is not None else "weights: they sum to one"
-    said = "weights: what the Gaussian leaves of them" if gate is not None else said
-    stages.append(Stage("a", said, weights(look.weights), named))
+    explanation = "weights: the one that is taken" if look.picked is not None else "weights: they sum to one"
+    explanation = "weights: what the Gaussian leaves of them" if gate is not None else explanation
+    stages.append(Stage("a", explanation, weights(look.weights), named))
     stages.append(Stage("v", "the value of every key", keys(call.values), named))
     context = torch.stack([part(look.context, each)[row] for each in range(batch)])
     stages.append(Stage("Σ a v", "the context: values, weighed and summed", context, tuple(contexts)))
     return tuple(stages)
 
 
-def query_stage(asked: ResolvedCall, score: Score, query: Any) -> Stage:
+def query_stage(resolved: ResolvedCall, score: Score, query: Any) -> Stage:
     """q."""
-    words = "the learned query" if asked.learned else "the query of this word"
-    if asked.heads:
-        words += " in this head" + (", turned by its place" if asked.turned else "")
+    words = "the learned query" if resolved.learned else "the query of this word"
+    if resolved.heads:
+        words += " in this head" + (", turned by its place" if resolved.turned else "")
     if isinstance(score, Cosine):
-        return Stage("β q/|q|", words, query(asked.call.query), ("q",))
-    return Stage("q", words, query(asked.call.query if asked.query is None else asked.query), ("q",))
+        return Stage("β q/|q|", words, query(resolved.call.query), ("q",))
+    return Stage("q", words, query(resolved.call.query if resolved.query is None else resolved.query), ("q",))
 
 
-def key_words(score: Score, asked: ResolvedCall) -> tuple[str, str]:
+def key_words(score: Score, resolved: ResolvedCall) -> tuple[str, str]:
     """What the keys are, behind the score's projection."""
     if isinstance(score, General):
         return "W k", "every key, projected"
     if isinstance(score, Cosine):
         return "k/|k|", "every key, of length one"
-    return "k", "every key" + (" in this head" if asked.heads else "") + (", turned by its place" * asked.turned)
+    return "k", "every key" + (" in this head" if resolved.heads else "") + (", turned by its place" * resolved.turned)
 
 
-def reachable_keys(asked: ResolvedCall, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
+def reachable_keys(resolved: ResolvedCall, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
     """Which keys a query may look at."""
-    shape = asked.look.weights.shape
-    mask = asked.call.limits.mask()
+    shape = resolved.look.weights.shape
+    mask = resolved.call.limits.mask()
     if mask is None:
         return torch.ones(shape[-1], dtype=torch.bool)
     full = mask.expand(shape)
-    return (full[each, head, row] if asked.heads else full[each, row]).cpu()
+    return (full[each, head, row] if resolved.heads else full[each, row]).cpu()
 
 
 # ---- states of a recurrent network
@@ -273,10 +273,10 @@ def states_of(forward: ForwardPass) -> tuple[State, ...]:
 
     They are those of the top layer, h without c of an LSTM; of an encoder that reads from both ends both halves.
     """
-    found = list(encoder_states(forward))
+    states = list(encoder_states(forward))
     if forward.forced.target is not None:
-        found += decoder_states(forward)
-    return tuple(found)
+        states += decoder_states(forward)
+    return tuple(states)
 
 
 def encoder_states(forward: ForwardPass) -> Iterator[State]:

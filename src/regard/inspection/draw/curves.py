@@ -33,14 +33,14 @@ class Curve(NamedTuple):
 def curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> list[Curve]:
     """What there is to draw: the loss, the learning rate, every score; nothing of what was never recorded."""
     best = next((record for record in reversed(valids) if record.get("best")), None)
-    drawn = [_loss(steps, valids, best), _rate(steps)]
+    possible = [_loss(steps, valids, best), _rate(steps)]
     keys = list(dict.fromkeys(key for record in valids for key in record if key not in ASIDE | {"loss", "patience"}))
-    drawn += [_score(key, valids, best) for key in keys]
-    found = [curve for curve in drawn if curve is not None]
-    last = max((axes.dataLim.x1 for curve in found for axes in curve.figure.axes), default=1.0)
-    for curve in found:  # one scale for all, so that they can be read one below the other
+    possible += [_score(key, valids, best) for key in keys]
+    plots = [curve for curve in possible if curve is not None]
+    last = max((axes.dataLim.x1 for curve in plots for axes in curve.figure.axes), default=1.0)
+    for curve in plots:  # one scale for all, so that they can be read one below the other
         curve.figure.axes[0].set_xlim(0, max(last, 1.0) * 1.03)
-    return found
+    return plots
 
 
 def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float], list[float]]:
@@ -53,8 +53,8 @@ def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float
 
 def points(records: Sequence[dict[str, Any]], key: str) -> Points:
     """Where a record has a step and a finite number of that name."""
-    found = ((_number(record.get("step")), _number(record.get(key))) for record in records)
-    return [(x, y) for x, y in found if x is not None and y is not None]
+    pairs = ((_number(record.get("step")), _number(record.get(key))) for record in records)
+    return [(x, y) for x, y in pairs if x is not None and y is not None]
 
 
 def capitalise(name: str) -> str:
@@ -118,16 +118,16 @@ def _loss(
     if not trained and not checked:
         return None
     figure, axes = _axes("Loss")
-    said = []
+    sentences = []
     if trained:
         _line(axes, trained, plot.BLUE, "training")
-        said.append(_describe("Training loss", "loss", trained))
+        sentences.append(_describe("Training loss", "loss", trained))
     if checked:
         _dots(axes, checked, plot.RED, "validation")
         _crown(axes, best, "loss")
-        said.append(_describe("Validation loss", "loss", checked))
+        sentences.append(_describe("Validation loss", "loss", checked))
     plot.legend(axes, loc="upper right")
-    return Curve("loss", figure, " ".join(said))
+    return Curve("loss", figure, " ".join(sentences))
 
 
 def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | None) -> Curve | None:

@@ -190,13 +190,13 @@ def _render(figure: Figure, kind: str) -> bytes:
 def _stack(weights: Any) -> Tensor:
     """A Look, a tensor or nested lists as finite float64 [h, n, m]."""
     weights = torch.as_tensor(getattr(weights, "weights", weights)).detach()
-    found = tuple(weights.shape)
+    shape = tuple(weights.shape)
     while weights.dim() > 2 and weights.shape[0] == 1:
         weights = weights[0]
     if weights.dim() == 2:
         weights = weights[None]
     if weights.dim() != 3 or 0 in weights.shape:
-        raise ShapeError(f"weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got {list(found)}")
+        raise ShapeError(f"weights: one matrix [n, m] or a stack [heads, n, m] can be drawn, got {list(shape)}")
     weights = weights.cpu().double()
     if not bool(weights.isfinite().all()):
         raise ArgumentError("weights: all must be finite to be drawn, got infinity or NaN")

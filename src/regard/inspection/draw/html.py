@@ -74,17 +74,17 @@ def document(title: str, body: Sequence[str], style: str = "") -> str:
     return "\n".join([*head, "<body>", "<main>", *body, "</main>", "</body>", "</html>", ""])
 
 
-def figure_element(drawn: Figure, index: int | str, *, caption: str, alt: str) -> str:
+def figure_element(plot: Figure, index: int | str, *, caption: str, alt: str) -> str:
     """A figure with its caption; `alt` says what it shows for those who do not see it."""
-    return f"<figure><div>{svg_element(drawn, index, alt=alt)}</div><figcaption>{escape(caption)}</figcaption></figure>"
+    return f"<figure><div>{svg_element(plot, index, alt=alt)}</div><figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def svg_element(drawn: Figure, index: int | str, *, alt: str) -> str:
+def svg_element(plot: Figure, index: int | str, *, alt: str) -> str:
     """A figure drawn into the page, its colours given over to the style sheet so that they follow light and dark.
 
     `index` must differ between the figures of a page: the names inside them begin with it.
     """
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg(drawn), flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg(plot), flags=re.DOTALL)
     text = re.sub(r' (?:width|height)="[0-9.]+pt"', "", text, count=2)
     text = re.sub(
         r"<[^>]+>", lambda tag: _use_style_colours(tag[0], index), text

@@ -119,7 +119,7 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
     names = {view.name for view in exhibit.views}
     if exhibit.aligned is not None and exhibit.aligned not in names:
         raise ArgumentError(f"aligned: {exhibit.aligned!r} is not a view of the exhibit; they are {sorted(names)}")
-    found: dict[str, Any] = {
+    table: dict[str, Any] = {
         "kind": exhibit.kind,
         "task": exhibit.task,
         "title": exhibit.title,
@@ -134,16 +134,16 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         "views": [_view(exhibit, view, packed) for view in exhibit.views],
     }
     if exhibit.picture is not None:
-        found["picture"] = _picture(exhibit.picture)
+        table["picture"] = _picture(exhibit.picture)
     if exhibit.tree is not None:
         steps = [
             [[c.parent, c.piece, _number(c.log_prob), _number(c.total), c.fate, c.row, c.best] for c in step]
             for step in exhibit.tree.steps
         ]
-        found["tree"] = {"beam": exhibit.tree.beam, "steps": steps}
+        table["tree"] = {"beam": exhibit.tree.beam, "steps": steps}
     if exhibit.walk is not None:
         walk = exhibit.walk
-        found["walk"] = {
+        table["walk"] = {
             "view": walk.view,
             "head": walk.head,
             "row": walk.row,
@@ -155,8 +155,8 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         }
     if exhibit.ablation is not None:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
-        found["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
-    return found
+        table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
+    return table
 
 
 def _side(side: Side) -> dict[str, Any]:

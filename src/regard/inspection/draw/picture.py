@@ -313,13 +313,13 @@ def _draw_ablation(exhibit: Exhibit) -> Figure:
 def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: int | None) -> Figure:
     tables: list[tuple[Any, list[str], list[str]]] = []
     for each in (exhibit, other):
-        chosen, heads = _select(each, view, head)
-        side = each.sides.get(chosen.columns)
-        if chosen.role not in ("cross", "encoder", "decoder") or (side is not None and side.grid is not None):
+        its_view, heads = _select(each, view, head)
+        side = each.sides.get(its_view.columns)
+        if its_view.role not in ("cross", "encoder", "decoder") or (side is not None and side.grid is not None):
             raise ArgumentError(
-                f"against: texts can be compared in a picture, got {chosen.title!r}; the page shows both"
+                f"against: texts can be compared in a picture, got {its_view.title!r}; the page shows both"
             )
-        merged, down, across = _merge_words(each, chosen, _heads(chosen, heads).mean(0, keepdim=True), False)
+        merged, down, across = _merge_words(each, its_view, _heads(its_view, heads).mean(0, keepdim=True), False)
         tables.append((merged[0], down, across))
     (one, down, across), (two, others, beside) = tables
     if across != beside:

@@ -34,8 +34,8 @@ def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: flo
     """A figure with `count` panels side by side, on transparent paper."""
     figure = Drawing(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0.0)
-    found = figure.subplots(1, count, squeeze=False)[0]
-    for axes, title in zip(found, titles, strict=True):
+    every_axes = figure.subplots(1, count, squeeze=False)[0]
+    for axes, title in zip(every_axes, titles, strict=True):
         axes.patch.set_alpha(0.0)
         axes.set_title(title, fontsize=10, color=INK, loc="left", pad=8, parse_math=False)
         axes.tick_params(labelsize=8, colors=FAINT, length=3, width=0.6, which="both")
@@ -46,7 +46,7 @@ def panels(count: int, *, titles: Sequence[str], height: float = 3.0, width: flo
             spine.set(color=RULE, visible=side in ("left", "bottom"))
         axes.xaxis.label.set(size=9, color=FAINT)
         axes.yaxis.label.set(size=9, color=FAINT)
-    return figure, list(found)
+    return figure, list(every_axes)
 
 
 def band(

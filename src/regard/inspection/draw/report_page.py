@@ -139,8 +139,8 @@ class RunSummary:
         self.seconds = last if seconds is None else seconds
         self.skipped = steps[-1].get("skipped") if steps else None
         self.best = next((r for r in reversed(valids) if r.get("best")), valids[-1] if valids else None)
-        said = training.get("metric")
-        keys = [said, *SCORES, "loss"] if isinstance(said, str) else [*SCORES, "loss"]
+        metric = training.get("metric")
+        keys = [metric, *SCORES, "loss"] if isinstance(metric, str) else [*SCORES, "loss"]
         self.metric = next((k for k in keys if self.best and isinstance(self.best.get(k), int | float)), None)
 
     def summary(self) -> str:
@@ -153,36 +153,36 @@ class RunSummary:
             return f"{kind}{size}{on}. No step has been recorded yet."
         of = f" of {self.steps:,}" if self.steps and self.steps > self.step else ""
         time = f" in {duration(self.seconds)}" if self.seconds else ""
-        said = [f"{kind}{size}{on}.", f"It has taken {self.step:,}{of} {_steps(self.steps or self.step)}{time}."]
+        sentences = [f"{kind}{size}{on}.", f"It has taken {self.step:,}{of} {_steps(self.steps or self.step)}{time}."]
         if self.finished is False:
-            said.append("Training is not finished.")
+            sentences.append("Training is not finished.")
         if self.best and self.metric:
             score = f"{name_of(self.metric)} {shown(self.metric, self.best[self.metric])}"
-            said.append(
+            sentences.append(
                 f"The best checkpoint is that of step {self.best.get('step', 0):,}, with {score} on held-out data."
             )
         else:
-            said.append("It has not been validated yet.")
+            sentences.append("It has not been validated yet.")
         if self.skipped:
-            said.append(f"{self.skipped:,} {_steps(self.skipped)} had no finite gradient and changed nothing.")
-        return " ".join(said)
+            sentences.append(f"{self.skipped:,} {_steps(self.skipped)} had no finite gradient and changed nothing.")
+        return " ".join(sentences)
 
     def figures(self) -> list[tuple[str, str, str]]:
         """The few numbers to see first: name, number, and a word beneath it."""
-        found = []
+        cells = []
         if self.best and self.metric:
             at = f"at step {self.best.get('step', 0):,}"
-            found.append((f"Best {name_of(self.metric)}", shown(self.metric, self.best[self.metric]), at))
+            cells.append((f"Best {name_of(self.metric)}", shown(self.metric, self.best[self.metric]), at))
             others = [k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float)]
-            found += [(capitalise(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
+            cells += [(capitalise(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
         if self.step:
             left = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
-            found.append(("Steps", f"{self.step:,}", left))
+            cells.append(("Steps", f"{self.step:,}", left))
         if self.seconds:
-            found.append(("Time", duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
+            cells.append(("Time", duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
         if self.parameters:
-            found.append(("Parameters", _count(self.parameters), self.model or ""))
-        return found
+            cells.append(("Parameters", _count(self.parameters), self.model or ""))
+        return cells
 
 
 def _config(path: Path) -> tuple[str, dict[str, Any]]:
@@ -198,16 +198,16 @@ def _config(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _table(config: dict[str, Any], key: str) -> dict[str, Any]:
-    found = config.get(key)
-    return found if isinstance(found, dict) else {}
+    section = config.get(key)
+    return section if isinstance(section, dict) else {}
 
 
 def _recorded(valids: Sequence[dict[str, Any]]) -> list[Sample]:
     """The samples of the last validation that kept any."""
     for record in reversed(valids):
-        found = record.get("samples")
-        if isinstance(found, list) and found:
-            keep = [each for each in found if isinstance(each, dict)]
+        samples = record.get("samples")
+        if isinstance(samples, list) and samples:
+            keep = [each for each in samples if isinstance(each, dict)]
             return [Sample(*(str(each.get(key, "")) for key in Sample._fields)) for each in keep]
     return []
 
@@ -223,12 +223,12 @@ def _figures(figures: Sequence[tuple[str, str, str]]) -> str:
 
 
 def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> str:
-    drawn = curves(steps, valids)
-    if not drawn:
+    plots = curves(steps, valids)
+    if not plots:
         return '<p class="note">Nothing has been recorded yet, so there are no curves.</p>'
     figures = "".join(
         f"<figure><div>{svg_element(curve.figure, f'-{i}', alt=curve.alt)}</div></figure>"
-        for i, curve in enumerate(drawn)
+        for i, curve in enumerate(plots)
     )
     ring = " The ring is the best checkpoint." if any(record.get("best") for record in valids) else ""
     return f'<div class="curves">{figures}</div><p class="note">Steps run to the right.{ring}</p>'
@@ -237,19 +237,19 @@ def _curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -
 def _samples(samples: Sequence[Sample]) -> list[str]:
     if not samples:
         return []
-    said = []
+    elements = []
     for sample in samples:
         pieces = differing(sample.output, sample.reference)
         same = sample.output.split() == sample.reference.split()
         output = "".join(_piece(*piece) for piece in pieces) or '<span class="note">nothing</span>'
         right = ' <span class="right">✓ as the reference</span>' if same else ""
-        said.append(
+        elements.append(
             f'<dl class="sample"><dt>source</dt><dd dir="auto">{escape(sample.source)}</dd>'
             f'<dt>reference</dt><dd class="reference" dir="auto">{escape(sample.reference)}</dd>'
             f'<dt>output</dt><dd dir="auto">{output}{right}</dd></dl>'
         )
     note = f"Underlined: not what the reference has there. {MISSING}: something of the reference is missing."
-    return ["<h2>Samples</h2>", *said, f'<p class="note">{note}</p>']
+    return ["<h2>Samples</h2>", *elements, f'<p class="note">{note}</p>']
 
 
 def _piece(text: str, differs: bool) -> str:
@@ -286,10 +286,10 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
     by = f" by {name_of(metric)}" if metric else ""
     caption = "On held-out data" + (f"; the best{by} was kept" if last >= 0 else "")
     table = Table(caption, ["step", *[name_of(key) for key in keys], ""], cells)
-    drawn = table_element(table, numeric=[True] * (len(keys) + 1) + [False])
+    element = table_element(table, numeric=[True] * (len(keys) + 1) + [False])
     if len(valids) > LONG:
-        drawn = f"<details><summary>All {len(valids):,} validations</summary>{drawn}</details>"
-    return ["<h2>Validations</h2>", drawn]
+        element = f"<details><summary>All {len(valids):,} validations</summary>{element}</details>"
+    return ["<h2>Validations</h2>", element]
 
 
 def _commands(commands: Sequence[tuple[str, str]]) -> list[str]:

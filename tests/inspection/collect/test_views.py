@@ -1,0 +1,149 @@
+"""Views of every kind: weights against passes of their own, windows, picks and titles."""
+
+import math
+
+import pytest
+import torch
+from inspection.subjects import (
+    ALL,
+    ATTENTIVE,
+    CAPTIONERS,
+    REVIEW,
+    TEXT,
+    TRANSLATORS,
+    exhibit_of_subject,
+    item_of,
+    subject,
+)
+
+from regard.data.documents import encode_documents
+from regard.data.tokenizer import START
+from regard.decoding.sources import documents_of, tokens_of
+from regard.inspection import exhibit_of
+from regard.models.contract import Pictures
+
+CROSSING = [name for name in (*TRANSLATORS, *CAPTIONERS) if name in ATTENTIVE and not name.startswith("ntm")]
+
+
+@pytest.mark.parametrize("name", CROSSING)
+def test_what_is_written_looks_as_steps_say(name):
+    """Coverage, summed step by step over caches, grows by what each row of the last view to the source shows."""
+    run, exhibit = subject(name), exhibit_of_subject(name)
+    ids = run.tokenizers.source.encode(TEXT)
+    source = Pictures(item_of(name)[None]) if name in CAPTIONERS else tokens_of([ids])
+    said = [run.tokenizers.target.library.token_to_id(piece) for piece in exhibit.sides["read"].pieces]
+    model = run.model
+    with torch.no_grad():
+        state = model.start(model.encode(source), 1, 20, coverage=True)
+        before, rows = state.coverage.clone(), []
+        for token in said:
+            model.step(torch.tensor([token]), state)
+            rows.append((state.coverage - before)[0])
+            before = state.coverage.clone()
+    view = [each for each in exhibit.views if each.role == "cross"][-1]
+    found = view.weights.mean(0)
+    torch.testing.assert_close(found[:, : rows[0].shape[-1]], torch.stack(rows), rtol=1e-4, atol=1e-5)
+    if ALL[name]["kind"] == "pointer":  # its END is a place of the source, too
+        assert exhibit.sides["source"].pieces[-1] == "</s>"
+
+
+def test_the_first_layer_by_hand():
+    """Heads of the encoder, of the decoder's own past, and of a language model."""
+    run, exhibit = subject("transformer"), exhibit_of_subject("transformer")
+    ids = run.tokenizers.source.encode(TEXT)
+
+    def weights(block, x, causal):
+        normed = block.attention_norm(x)
+        q, k, _ = block.attention.projection(normed).split(8, -1)
+        heads = [
+            (q[:, h * 4 : h * 4 + 4] @ k[:, h * 4 : h * 4 + 4].T / 2).masked_fill(
+                torch.ones(len(x), len(x)).triu(1).bool() if causal else torch.zeros(len(x), len(x)).bool(), -torch.inf
+            )
+            for h in range(2)
+        ]
+        return torch.stack(heads).softmax(-1)
+
+    views = {view.name: view for view in exhibit.views}
+    with torch.no_grad():
+        x = run.model.source(torch.tensor([ids]))[0]
+        expected = weights(run.model.encoder.blocks[0], x, False)
+        torch.testing.assert_close(views["encoder.blocks.0.attention"].weights, expected)
+        read = [run.tokenizers.target.library.token_to_id(piece) for piece in exhibit.sides["read"].pieces]
+        x = run.model.target(torch.tensor([read]))[0]
+        expected = weights(run.model.decoder.blocks[0], x, True)
+        torch.testing.assert_close(views["decoder.blocks.0.attention"].weights, expected)
+        writer = subject("encoder-writes")
+        x = writer.model.tokens(torch.tensor([[START, *writer.tokenizers.target.encode(TEXT)]]))[0]
+        expected = weights(writer.model.encoder.blocks[0], x, True)
+    found = exhibit_of(writer, TEXT)
+    torch.testing.assert_close(found.views[0].weights, expected)
+
+
+def test_titles_are_for_people():
+    titles = [view.title for view in exhibit_of_subject("transformer").views]
+    assert titles == [
+        "encoder, layer 1",
+        "encoder, layer 2",
+        "decoder, layer 1",
+        "decoder, layer 1, to the source",
+        "decoder, layer 2",
+        "decoder, layer 2, to the source",
+    ]
+    assert [view.layer for view in exhibit_of_subject("transformer").views] == [0, 1, 0, 0, 1, 1]
+    assert exhibit_of_subject("captioner").views[0].title == "decoder, to the picture"
+    assert exhibit_of_subject("encoder-writes").views[1].title == "layer 2"
+
+
+def test_documents_are_weighed_by_words_and_sentences():
+    run, exhibit = subject("han"), exhibit_of_subject("han")
+    (row,), _ = encode_documents([REVIEW], run.tokenizers.source, run.settings.data)
+    documents = documents_of([row])
+    words, sentences = run.model.weigh_documents(documents)
+    lengths = documents.words.lengths.tolist()
+    flat = torch.cat([words[i, :length] for i, length in enumerate(lengths)])
+    first, second = exhibit.views
+    torch.testing.assert_close(first.weights[0, 0], flat)
+    torch.testing.assert_close(second.weights[0, 0], sentences[0])
+    assert [exhibit.sides["source"].sentences.count(i) for i in range(len(lengths))] == lengths
+    assert " ".join(exhibit.sides["sentences"].texts) == " ".join(REVIEW.split())
+    assert exhibit.sides["source"].texts == tuple(REVIEW.split())
+    (said,) = run.classify([REVIEW])
+    assert said is not None
+    assert exhibit.labels == pytest.approx(said.probabilities)
+    assert exhibit.output == said.label
+    assert math.exp(exhibit.log_prob) == pytest.approx(said.probability, rel=1e-5)
+
+
+def test_places_of_a_picture():
+    exhibit = exhibit_of_subject("convnet")
+    assert exhibit.sides["places"].grid == (8, 12)
+    model, pixels = subject("convnet").model, item_of("convnet")
+    with torch.no_grad():
+        x = model.norm(model.resnet.stages[0](model.resnet.start(pixels[None]))).relu()
+        look = model.attention.look(x)
+    torch.testing.assert_close(exhibit.views[0].weights[0], look.weights[0].flatten(2).flatten(0, 1))
+    assert torch.equal(exhibit.picture, pixels)
+    assert exhibit_of_subject("captioner").sides["places"].grid == (4, 6)
+    assert exhibit_of_subject("captioner").sides["places"].pieces[7] == "2,2"
+
+
+def test_windows_are_told():
+    (monotonic,) = exhibit_of_subject("luong-local-m").views
+    assert monotonic.radius == 2
+    assert monotonic.centre.tolist() == [list(range(monotonic.weights.shape[1]))]
+    (predicted,) = exhibit_of_subject("luong-local-p").views
+    places = torch.arange(predicted.weights.shape[-1])
+    outside = (places - predicted.centre[0][:, None]).abs() > predicted.radius
+    assert (predicted.weights[0][outside] == 0).all()
+    assert outside.any()
+    assert (predicted.weights.sum(-1) <= 1 + 1e-6).all()
+    assert "local-p, D = 2" in predicted.how
+
+
+@pytest.mark.parametrize("name", ["captioner-hard", "captioner-through"])
+def test_hard_attention_takes_the_likeliest(name):
+    (view,) = exhibit_of_subject(name).views
+    assert view.picked.dtype == torch.int64
+    assert torch.equal(view.weights.argmax(-1), view.picked)
+    assert ((view.weights == 0) | (view.weights == 1)).all()
+    assert (view.entropy > 0).any()  # of the probabilities, not of what was taken
