@@ -16,7 +16,7 @@ from regard.kernels.table import Request
 from regard.machine import amount, auto_device, memory, wide_dtype
 from regard.tasks.start import start
 from regard.training.distributed import Group
-from regard.training.precision import describe, in_bf16
+from regard.training.precision import describe_device, uses_bf16
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 
@@ -76,10 +76,10 @@ def test_none_is_said():
 
 def test_one_process_and_float32(with_apple, monkeypatch):
     device = torch.device("mps")
-    assert not in_bf16(TrainingSettings(), device)
+    assert not uses_bf16(TrainingSettings(), device)
     with pytest.raises(ConfigError, match=r'training.precision: "bf16" given with an Apple GPU'):
-        in_bf16(TrainingSettings(precision="bf16"), device)
-    assert describe(device, 1, False) == "Apple GPU (mps), fp32"
+        uses_bf16(TrainingSettings(precision="bf16"), device)
+    assert describe_device(device, 1, False) == "Apple GPU (mps), fp32"
     assert (wide_dtype(device), wide_dtype(torch.device("cpu"))) == (torch.float32, torch.float64)
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(TrainingError, match="torchrun: 2 processes given, and Apple's GPU serves one"):

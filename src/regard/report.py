@@ -19,7 +19,7 @@ from regard.tasks.start import Started, start
 from regard.tasks.task import RunTask
 from regard.training.folder import check_content, claim
 from regard.training.loop import Result
-from regard.training.progress import Progress, progress
+from regard.training.progress import Progress, open_progress
 
 __all__ = ["train", "train_and_report"]
 
@@ -60,7 +60,7 @@ def train_and_report(
             stack.enter_context(claim(out, resume))
         else:  # those that wait for the first would wait for long where it is refused
             check_content(out, resume)
-        shown = stack.enter_context(progress(out) if first else Progress())
+        shown = stack.enter_context(open_progress(out) if first else Progress())
         started = start(config, out, resume=resume, base=base, progress=shown, choose=choose, claimed=True)
         result = started.result
         ended = {

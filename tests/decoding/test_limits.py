@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from regard.decoding.limits import bytes_of, check_search, row_bytes
+from regard.decoding.limits import check_memory, row_bytes, search_bytes
 from regard.decoding.options import Options
 from regard.decoding.search import search
 from regard.errors import ArgumentError
@@ -24,27 +24,27 @@ def test_the_most_that_fits_is_said_and_fits():
     with pytest.raises(
         ArgumentError, match=r"^beam: 10,000 given, with outputs of up to 50 tokens, which would"
     ) as caught:
-        check_search(Options(beam=10_000), row, 1, 50, 8000)
+        check_memory(Options(beam=10_000), row, 1, 50, 8000)
     most = int(re.search(r"expected at most ([\d,]+) here", str(caught.value))[1].replace(",", ""))
-    check_search(Options(beam=most), row, 1, 50, 8000)
+    check_memory(Options(beam=most), row, 1, 50, 8000)
     with pytest.raises(ArgumentError, match="beam"):
-        check_search(Options(beam=most + 1), row, 1, 50, 8000)
+        check_memory(Options(beam=most + 1), row, 1, 50, 8000)
 
 
 def test_samples_and_batches_are_named():
     with pytest.raises(ArgumentError, match="^nbest: 10,000 given, with"):
-        check_search(Options(sample=True, nbest=10_000), 2**30, 1, 50, 8000)
+        check_memory(Options(sample=True, nbest=10_000), 2**30, 1, 50, 8000)
     with pytest.raises(ArgumentError, match=r"^beam: 5 given for 10,000 sentences at a time \(batch_tokens\)"):
-        check_search(Options(beam=5), 2**30, 10_000, 50, 8000)
+        check_memory(Options(beam=5), 2**30, 10_000, 50, 8000)
     with pytest.raises(ArgumentError, match="make longest or shortest smaller"):
-        check_search(Options(beam=5), 2**50, 1, 50, 8000)
+        check_memory(Options(beam=5), 2**50, 1, 50, 8000)
 
 
 def test_groups_are_compared_with_each_other():
     """Each candidate of a group with all that the others said: far more than the hypotheses themselves."""
-    assert bytes_of(10_000, 2, 0, 50, 30_000) > 50 * bytes_of(10_000, 1, 0, 50, 30_000)
+    assert search_bytes(10_000, 2, 0, 50, 30_000) > 50 * search_bytes(10_000, 1, 0, 50, 30_000)
     with pytest.raises(ArgumentError, match="beam: 10,000 given"):
-        check_search(Options(beam=10_000, groups=2), 0, 1, 50, 30_000)
+        check_memory(Options(beam=10_000, groups=2), 0, 1, 50, 30_000)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "translate" in KINDS[kind].tasks])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.decoding.options import Options
-from regard.decoding.sampling import draw, numbers
+from regard.decoding.sampling import random_numbers, sample_tokens
 
 SCORES = torch.tensor([1.0, 3.0, 0.0, 2.0, -torch.inf])
 
@@ -13,7 +13,7 @@ def shares(**options):
     """How often each of five tokens is drawn."""
     count = 40_000
     places = (torch.arange(count, dtype=torch.float64) + 0.5) / count  # every part of [0, 1) as often
-    drawn = draw(SCORES.expand(1, count, -1), places[None], Options(sample=True, **options))
+    drawn = sample_tokens(SCORES.expand(1, count, -1), places[None], Options(sample=True, **options))
     return torch.bincount(drawn.flatten(), minlength=5) / count
 
 
@@ -33,11 +33,15 @@ def test_the_likeliest_alone():
 
 
 def test_each_sentence_has_numbers_of_its_own():
-    first = numbers([5, 6], 4, 3, seed=1)
+    first = random_numbers([5, 6], 4, 3, seed=1)
     assert first.shape == (4, 3)
-    assert torch.equal(first, numbers([5, 6], 4, 3, seed=1))
-    assert torch.equal(first[:, :2], numbers([5, 6], 4, 2, seed=1))  # the first of many are those of a few
-    for other in (numbers([5, 6], 4, 3, seed=2), numbers([5, 6], 4, 3, seed=1 + 2**32), numbers([6, 5], 4, 3, seed=1)):
+    assert torch.equal(first, random_numbers([5, 6], 4, 3, seed=1))
+    assert torch.equal(first[:, :2], random_numbers([5, 6], 4, 2, seed=1))  # the first of many are those of a few
+    for other in (
+        random_numbers([5, 6], 4, 3, seed=2),
+        random_numbers([5, 6], 4, 3, seed=1 + 2**32),
+        random_numbers([6, 5], 4, 3, seed=1),
+    ):
         assert not torch.equal(first, other)
     assert first.unique().numel() == 12
     assert 0 <= float(first.min()) <= float(first.max()) < 1
@@ -45,4 +49,4 @@ def test_each_sentence_has_numbers_of_its_own():
 
 @pytest.mark.parametrize("sources", [[[4, 5], [4, 5]]])
 def test_the_same_text_is_drawn_alike(sources):
-    assert torch.equal(*(numbers(source, 3, 2, 7) for source in sources))
+    assert torch.equal(*(random_numbers(source, 3, 2, 7) for source in sources))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.sentence_split import Piece, pieces
-from regard.decoding.translate_file import Fit, join_outputs
+from regard.decoding.translate_file import LineFitter, join_outputs
 from regard.run import Translation
 
 
@@ -21,13 +21,15 @@ def output(text: str, score: float, links=()) -> Translation:
 def test_lines_that_fit_are_left_alone():
     warned: list[str] = []
     lines = ["a  b c", "", "  ", "x. Y!"]
-    assert Fit(lengths, 3, warn=warned.append).parts(lines, "f") == [[Piece(0, len(line), line)] for line in lines]
+    assert LineFitter(lengths, 3, warn=warned.append).parts(lines, "f") == [
+        [Piece(0, len(line), line)] for line in lines
+    ]
     assert warned == []
 
 
 def test_cut_lines_are_named_and_then_counted():
     warned: list[str] = []
-    fit = Fit(lengths, 2, warn=warned.append)
+    fit = LineFitter(lengths, 2, warn=warned.append)
     found = [fit.parts(["a b", "a b c d"], "file", first)[1] for first in range(1, 25, 2)]
     assert found == [[Piece(0, 3, "a b")]] * 12
     assert warned[0] == "file, line 2: 4 tokens, cut to 2, as the model takes 2; --split translates all of it"
@@ -38,7 +40,7 @@ def test_cut_lines_are_named_and_then_counted():
 
 def test_split_lines_have_their_sentences():
     warned: list[str] = []
-    fit = Fit(lengths, 3, split=True, warn=warned.append)
+    fit = LineFitter(lengths, 3, split=True, warn=warned.append)
     found = fit.parts(["One two. Three four five six seven.", "", "a b"], "file")
     assert [[piece.text for piece in each] for each in found] == [
         ["One two.", "Three four five", "six seven."],

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from regard.errors import CommandError
-from regard.io.output import check_out, open_output
+from regard.io.output import check_output, open_output
 
 
 @pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt, "signal"])
@@ -93,12 +93,12 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
 
 
 def test_where_nothing_can_be_written(tmp_path):
-    check_out(None, "file")
-    check_out(tmp_path / "new", "-", None)
+    check_output(None, "file")
+    check_output(tmp_path / "new", "-", None)
     with pytest.raises(CommandError, match="is a folder, expected a file"):
-        check_out(tmp_path)
+        check_output(tmp_path)
     with pytest.raises(CommandError, match="no folder .*none to write it into"):
-        check_out(tmp_path / "none" / "out")
+        check_output(tmp_path / "none" / "out")
     (tmp_path / "read").touch()
     with pytest.raises(CommandError, match="is a file that is read, expected another"):
-        check_out(tmp_path / "read", "-", str(tmp_path / "." / "read"))
+        check_output(tmp_path / "read", "-", str(tmp_path / "." / "read"))

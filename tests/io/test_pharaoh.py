@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import DataError
-from regard.io.pharaoh import parse_pharaoh, pharaoh
+from regard.io.pharaoh import format_pharaoh, parse_pharaoh
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=20))
 def test_there_and_back(links):
-    line = pharaoh(links)
+    line = format_pharaoh(links)
     assert parse_pharaoh(line) == links
     assert line.count("-") == len(links)
 
 
 def test_source_comes_first():
-    assert pharaoh([(0, 0), (2, 1)]) == "0-0 2-1"
+    assert format_pharaoh([(0, 0), (2, 1)]) == "0-0 2-1"
     assert parse_pharaoh("  0-0\t2-1\n") == [(0, 0), (2, 1)]
 
 

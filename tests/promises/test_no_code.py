@@ -97,7 +97,7 @@ def test_under_every_name_of_a_run(home, trained, form):
             with contextlib.suppress(RegardError):
                 act()
             assert not mark.exists(), f"{path} was run"
-        metrics.read(run / "metrics.jsonl")
+        metrics.read_records(run / "metrics.jsonl")
         shutil.rmtree(run)
         shutil.copytree(trained / "run", run, symlinks=True)
     assert not mark.exists()

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from regard.training.average import Average, mean_weights
+from regard.training.average import MovingAverage, mean_weights
 
 
 def test_a_moving_average_is_the_loop():
     weights = [nn.Parameter(torch.randn(3, 2)), nn.Parameter(torch.randn(5))]
-    average = Average(weights, 0.7)
+    average = MovingAverage(weights, 0.7)
     expected = [weight.detach().clone().double() for weight in weights]
     for step in range(1, 30):
         for i, weight in enumerate(weights):
@@ -23,7 +23,7 @@ def test_a_moving_average_is_the_loop():
 
 def test_inside_the_weights_are_the_averages_and_outside_their_own():
     weight = nn.Parameter(torch.ones(2))
-    average = Average([weight], 0.9)
+    average = MovingAverage([weight], 0.9)
     weight.data.fill_(5)
     with average.swapped([weight]):
         assert weight.tolist() == [1, 1]

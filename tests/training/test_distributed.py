@@ -13,7 +13,7 @@ from tiny import Fit, Line, free_port, records, same_tensors, table, training
 from regard.errors import TrainingError
 from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, read_checkpoint
-from regard.training.distributed import Group, batches, full, like
+from regard.training.distributed import Group, gather_full, gradient_buckets, spread_like
 from regard.training.loop import train
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -207,8 +207,8 @@ def test_alone(monkeypatch):
     assert group.same({"a": 1}) == {"a": 1}
     x = torch.ones(2)
     assert group.sum(x) is x
-    assert full(x) is x
-    assert like(x, torch.zeros(2)) is x
+    assert gather_full(x) is x
+    assert spread_like(x, torch.zeros(2)) is x
     group.wait()
     group.leave()
 
@@ -222,7 +222,7 @@ def test_a_device_that_is_not_there():
 def test_gradients_travel_in_batches_of_one_type(monkeypatch):
     monkeypatch.setattr("regard.training.distributed.MOST", 40)
     tensors = [torch.zeros(n) for n in (3, 7, 1, 20, 2)] + [torch.zeros(2).double(), torch.zeros(1).double()]
-    cut = list(batches(tensors))
+    cut = list(gradient_buckets(tensors))
     assert [id(tensor) for batch in cut for tensor in batch] == [id(tensor) for tensor in tensors]
     assert all(len({tensor.dtype for tensor in batch}) == 1 for batch in cut)
     assert [len(batch) for batch in cut] == [2, 2, 1, 2]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.training.memory import attempt_in_parts, out_of_memory
+from regard.training.memory import attempt_in_parts, is_out_of_memory
 
 
 @pytest.mark.parametrize("fits", [1, 2, 4, 16])
@@ -57,4 +57,4 @@ def test_what_did_not_fit_is_let_go_before_the_next_try():
     ],
 )
 def test_which_errors_are_memory(error, is_memory):
-    assert out_of_memory(error) is is_memory
+    assert is_out_of_memory(error) is is_memory

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from regard.training.live import REFRESH, Live
-from regard.training.metrics import Metrics, duration, read, shown
-from regard.training.progress import Course, Plain, Progress, Several, Steady, progress
+from regard.training.live import REFRESH, LiveProgress
+from regard.training.metrics import Metrics, format_duration, format_value, read_records
+from regard.training.progress import CurrentFigures, PlainProgress, Progress, ProgressGroup, SafeStream, open_progress
 from regard.training.sample import Sample, bracketed, differing, legible
 
 WORDS = st.text(alphabet="abc dé\u0301漢字", max_size=24)
@@ -50,9 +50,9 @@ def train(told, steps=300, total=300, clock=None, seconds=0.02, **more):
 def display(width=80, height=24, encoding="utf-8"):
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
-    console = Console(file=Steady(file), force_terminal=True, width=width, height=height, highlight=False)
+    console = Console(file=SafeStream(file), force_terminal=True, width=width, height=height, highlight=False)
     clock = Clock()
-    return Live(console=console, clock=clock), clock, raw
+    return LiveProgress(console=console, clock=clock), clock, raw
 
 
 def screen(raw, encoding="utf-8"):
@@ -75,7 +75,7 @@ def screen(raw, encoding="utf-8"):
 
 def test_plain_lines_come_now_and_then():
     out, clock = io.StringIO(), Clock()
-    train(Plain(out, clock=clock), clock=clock, steps=300, total=400)
+    train(PlainProgress(out, clock=clock), clock=clock, steps=300, total=400)
     lines = out.getvalue().splitlines()
     assert lines[:3] == ["regard train", "model: transformer, 1.3 M parameters", "data: 9 pairs"]
     assert [line.split(" · ")[0] for line in lines[3:]] == ["step 1/400", "step 101/400", "step 201/400"]
@@ -85,15 +85,15 @@ def test_plain_lines_come_now_and_then():
 def test_slow_steps_are_told_every_ten_seconds_and_quick_ones_every_second():
     for seconds, told in [(4.0, [1, 4, 7, 10, 12]), (20.0, list(range(1, 13)))]:
         out, clock = io.StringIO(), Clock()
-        train(Plain(out, clock=clock), clock=clock, steps=12, total=12, seconds=seconds)
+        train(PlainProgress(out, clock=clock), clock=clock, steps=12, total=12, seconds=seconds)
         assert [int(n) for n in re.findall(r"^step (\d+)/12", out.getvalue(), re.M)] == told
     out, clock = io.StringIO(), Clock()
-    train(Plain(out, clock=clock), clock=clock, steps=5000, total=6000, seconds=0.001)
+    train(PlainProgress(out, clock=clock), clock=clock, steps=5000, total=6000, seconds=0.001)
     assert len(re.findall(r"^step ", out.getvalue(), re.M)) == 5  # in five seconds
 
 
 def test_time_left_is_the_pace_since_the_first_record():
-    course = Course(1000)
+    course = CurrentFigures(1000)
     assert course.left is None
     course.step({"step": 500, "seconds": 30.0})  # resumed: five hundred steps were not taken in these thirty seconds
     assert course.left is None
@@ -117,7 +117,7 @@ def test_time_left_is_the_pace_since_the_first_record():
 def test_odd_records_are_shown(records, steps):
     out = io.StringIO()
     live, _, raw = display()
-    told = Several([Plain(out), live])
+    told = ProgressGroup([PlainProgress(out), live])
     told.begin("t", [], steps)
     for record in records:
         told.step(record)
@@ -130,7 +130,7 @@ def test_odd_records_are_shown(records, steps):
 
 def test_a_loss_that_is_not_finite_is_said_and_not_averaged():
     out = io.StringIO()
-    told = Plain(out, clock=(clock := Clock()))
+    told = PlainProgress(out, clock=(clock := Clock()))
     told.begin("t", [], None)
     for step, loss in enumerate([3.0, math.nan, 3.0], 1):
         clock.now += 20
@@ -144,7 +144,7 @@ def test_a_loss_that_is_not_finite_is_said_and_not_averaged():
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30))
 def test_the_smoothed_loss_lies_among_the_losses(losses):
-    course = Course()
+    course = CurrentFigures()
     for step, loss in enumerate(losses):
         course.step({"step": 7 * step, "loss": loss})
     assert min(losses) - 1e-9 <= course.loss <= max(losses) + 1e-9
@@ -221,7 +221,7 @@ def test_drawn_at_most_four_times_a_second():
 
 def test_a_step_costs_next_to_nothing():
     live, clock, _ = display()
-    told = Several([live, Plain(io.StringIO(), clock=clock)])
+    told = ProgressGroup([live, PlainProgress(io.StringIO(), clock=clock)])
     told.begin("t", [], 10**6)
     record = {"step": 1, "epoch": 1, "loss": 4.0, "rate": 4.2e-4, "tokens_per_second": 2310.4, "seconds": 1.0}
     told.step(record)
@@ -234,7 +234,7 @@ def test_a_step_costs_next_to_nothing():
 
 def test_a_narrow_encoding_is_written_to():
     raw = io.BytesIO()
-    told = Plain(Steady(io.TextIOWrapper(raw, encoding="ascii", write_through=True)))
+    told = PlainProgress(SafeStream(io.TextIOWrapper(raw, encoding="ascii", write_through=True)))
     train(told, steps=1)
     told.samples(SAMPLES)
     told.valid({"step": 1, "loss": -1.5})
@@ -252,13 +252,13 @@ def test_a_stream_that_breaks_does_not_stop_training(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     file = open(writer, "w", buffering=1)  # noqa: SIM115
-    for told in (Plain(Steady(file)), Live(Steady(file))):
+    for told in (PlainProgress(SafeStream(file)), LiveProgress(SafeStream(file))):
         train(told, steps=3)
         told.samples(SAMPLES)
         told.end("over")
     closed = open(tmp_path / "x", "w")  # noqa: SIM115
     closed.close()
-    Plain(Steady(closed)).say("nobody hears")
+    PlainProgress(SafeStream(closed)).say("nobody hears")
     with contextlib.suppress(BrokenPipeError):
         file.close()
 
@@ -269,7 +269,7 @@ def test_a_sample_cannot_command_the_terminal():
 
 
 def test_order_does_not_matter():
-    for told in (Progress(), Plain(io.StringIO()), display()[0]):
+    for told in (Progress(), PlainProgress(io.StringIO()), display()[0]):
         told.step({"step": 1, "loss": 1.0})
         told.say("x")
         told.begin("a", [], None)
@@ -292,7 +292,7 @@ def test_the_cursor_comes_back_when_training_fails():
 
 def test_the_log_is_written_with_the_time_and_kept_after_a_resume(tmp_path, capsys):
     for text in ("first", "second"):
-        with progress(tmp_path / "run", terminal=False) as told:
+        with open_progress(tmp_path / "run", terminal=False) as told:
             train(told, steps=1)
             told.end(text)
     log = (tmp_path / "run" / "log.txt").read_text().splitlines()
@@ -347,13 +347,13 @@ def test_pieces_are_the_output_and_the_rest_is_common(output, reference):
 def test_metrics_are_read_as_they_were_written(tmp_path):
     with Metrics(tmp_path) as metrics:
         metrics.write("step", {"step": 1, "loss": math.nan, "rate": 1e-4})
-        assert len(read(tmp_path / "metrics.jsonl")) == 1  # at once, not at the end
+        assert len(read_records(tmp_path / "metrics.jsonl")) == 1  # at once, not at the end
         metrics.write("valid", {"step": 1, "bleu": 12.4, "best": True, "word": "ä"})
-    assert read(tmp_path / "metrics.jsonl") == [
+    assert read_records(tmp_path / "metrics.jsonl") == [
         {"kind": "step", "step": 1, "loss": None, "rate": 1e-4},
         {"kind": "valid", "step": 1, "bleu": 12.4, "best": True, "word": "ä"},
     ]
-    assert read(tmp_path / "none.jsonl") == []
+    assert read_records(tmp_path / "none.jsonl") == []
 
 
 @given(torn=st.integers(0, 40), resume=st.none() | st.integers(0, 12))
@@ -365,7 +365,7 @@ def test_a_resume_leaves_no_step_twice(tmp_path_factory, torn, resume):
     metrics = Metrics.__new__(Metrics)  # TensorBoard's writer has a test of its own
     metrics.path = path
     metrics._mend(resume)
-    kept = [record["step"] for record in read(path)]
+    kept = [record["step"] for record in read_records(path)]
     assert kept == [step for step in range(1, 11) if step <= whole and (resume is None or step <= resume)]
     assert path.read_bytes()[-1:] in (b"", b"\n")
     assert [file.name for file in path.parent.iterdir()] == ["metrics.jsonl"]
@@ -374,7 +374,7 @@ def test_a_resume_leaves_no_step_twice(tmp_path_factory, torn, resume):
 def test_a_torn_line_in_the_middle_is_passed_over(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n{"ste\n[1]\n\xff\xfe\n\n{"step": 2}\n{"step"')
-    assert [record["step"] for record in read(path)] == [1, 2]
+    assert [record["step"] for record in read_records(path)] == [1, 2]
 
 
 def test_tensorboard_gets_the_numbers(tmp_path):
@@ -412,7 +412,7 @@ def test_without_tensorboard_nothing_is_said(tmp_path):
     ],
 )
 def test_durations(seconds, said):
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -424,4 +424,4 @@ def test_durations(seconds, said):
     ],
 )
 def test_numbers(key, value, said):
-    assert shown(key, value) == said
+    assert format_value(key, value) == said

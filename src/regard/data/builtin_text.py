@@ -7,7 +7,7 @@ from typing import Literal
 from regard.data.builtin import edition_of, generate
 from regard.data.settings import GOLD, CorpusSettings, DataSettings
 from regard.errors import ArgumentError, ConfigError
-from regard.io.pharaoh import pharaoh
+from regard.io.pharaoh import format_pharaoh
 
 __all__ = ["draw", "fingerprint"]
 
@@ -37,7 +37,7 @@ def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], co
             for example in generate(str(data.builtin), count, seed=seed, split=split, pair=data.pair, **options):
                 sources.write(f"{example.source}\n")
                 targets.write(f"{example.target}\n")
-                links.write(f"{pharaoh(example.alignment)}\n")
+                links.write(f"{format_pharaoh(example.alignment)}\n")
         except ArgumentError as error:
             if split == "train":
                 raise ConfigError("data.count", str(error)) from None

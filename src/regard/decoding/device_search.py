@@ -25,7 +25,7 @@ from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, 
 from regard.kernels.top_tokens import top_tokens
 from regard.models.contract import Memory, Model
 
-__all__ = ["Hypotheses", "DeviceSearch"]
+__all__ = ["DeviceSearch", "Hypotheses"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from regard.errors import ArgumentError
 from regard.machine import amount, memory
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["Constraints", "check_search", "row_bytes"]
+__all__ = ["Constraints", "check_memory", "row_bytes"]
 
 FREE = -1  # behind a prefix
 
@@ -87,13 +87,13 @@ class Constraints:
         scores.scatter_(-1, tokens, -torch.inf)
 
 
-def check_search(options: Options, row: int, sentences: int, steps: int, vocabulary: int = 0) -> None:
+def check_memory(options: Options, row: int, sentences: int, steps: int, vocabulary: int = 0) -> None:
     """Refuse more hypotheses, or longer ones, than this machine has room for: the state of each takes `row` bytes."""
     name, rows = ("nbest", options.nbest) if options.sample else ("beam", options.beam)
     room = memory()
 
     def needed(rows: int) -> int:
-        return sentences * bytes_of(rows, 1 if options.sample else options.groups, row, steps, vocabulary)
+        return sentences * search_bytes(rows, 1 if options.sample else options.groups, row, steps, vocabulary)
 
     if room is None or needed(rows) <= room:
         return
@@ -114,7 +114,7 @@ def row_bytes(state: State, sentences: int) -> int:
     return sum(buffer.nbytes for part in state.row.values() for buffer in buffers(part)) // sentences
 
 
-def bytes_of(rows: int, groups: int, row: int, steps: int, vocabulary: int) -> int:
+def search_bytes(rows: int, groups: int, row: int, steps: int, vocabulary: int) -> int:
     """Bytes that the hypotheses of one sentence take: their states, scores, candidates and tokens."""
     each = -(-rows // groups)
     candidates = min(2 * each + (groups - 1) * each, vocabulary)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from regard.decoding.options import Options
 
-__all__ = ["draw", "numbers"]
+__all__ = ["random_numbers", "sample_tokens"]
 
 
-def numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
+def random_numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor, "t r"]:
     """A sentence's own random numbers in [0, 1), one a step and row: they hang on its tokens and the seed alone."""
     # A generator has 32 bits of seed: sentence and seed go into them together.
     key = zlib.crc32(torch.tensor([seed % 2**63, *source], dtype=torch.int64).numpy().tobytes())
@@ -24,7 +24,9 @@ def numbers(source: list[int], steps: int, rows: int, seed: int) -> Float[Tensor
     return torch.rand(rows, steps, generator=generator, dtype=torch.float64).T
 
 
-def draw(scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options: Options) -> Int[Tensor, "s r"]:
+def sample_tokens(
+    scores: Float[Tensor, "s r v"], numbers: Float[Tensor, "s r"], options: Options
+) -> Int[Tensor, "s r"]:
     """A token a row: the one that its random number falls on, probabilities laid end to end."""
     device = scores.device
     scores = (scores.cpu() if device.type == "mps" else scores).double()  # Apple's GPU has no float64

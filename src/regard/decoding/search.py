@@ -30,10 +30,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.limits import Constraints, check_prefixes, check_search, output_limits, row_bytes
+from regard.decoding.limits import Constraints, check_memory, check_prefixes, output_limits, row_bytes
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.outputs import Candidate, Output, Pool, SearchResult, check_outputs, merge_pools
-from regard.decoding.sampling import draw, numbers
+from regard.decoding.sampling import random_numbers, sample_tokens
 from regard.decoding.scoring import (
     add_log_probs,
     candidate_count,
@@ -109,7 +109,7 @@ class StepSearch:
         self.lengths = memory.lengths.to(most.device)  # of what is to be covered
         if self.size > FAR and not most.is_cuda:  # its cache alone may be too large
             short, long = (row_bytes(model.start(memory, 1, size), len(most)) for size in (FAR // 2, FAR))
-            check_search(options, long + (long - short) * (self.size - FAR) * 2 // FAR, len(most), self.size)
+            check_memory(options, long + (long - short) * (self.size - FAR) * 2 // FAR, len(most), self.size)
         self.state = model.start(memory, 1, self.size, options.coverage_penalty > 0)
         if options.coverage_penalty and self.state.coverage is None:
             raise ArgumentError(
@@ -126,7 +126,7 @@ class StepSearch:
         if options.sample:
             self.numbers = torch.zeros(count, self.size, self.rows, dtype=torch.float64)
             for i, (named, limit) in enumerate(zip(sample_keys(source), most.tolist(), strict=True)):
-                self.numbers[i, : limit + 1] = numbers(named, limit + 1, self.rows, options.seed)
+                self.numbers[i, : limit + 1] = random_numbers(named, limit + 1, self.rows, options.seed)
 
     def run(self) -> list[SearchResult]:
         """Step by step, until all are done."""
@@ -141,7 +141,7 @@ class StepSearch:
                     len(self.sentences) * self.rows > MANY and not logits.is_cuda
                 ):  # a GPU says when its memory is used up
                     row = row_bytes(self.state, len(self.sentences))
-                    check_search(self.options, row, len(self.sentences), self.size, logits.shape[-1])
+                    check_memory(self.options, row, len(self.sentences), self.size, logits.shape[-1])
             norm = log_sum(logits)
             check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
             self.allowed.limit_(logits, self.said[..., :step])
@@ -211,7 +211,7 @@ class StepSearch:
         s, r = norm.shape
         shift = (self.total - norm).expand(-1, self.rows)  # the first step is one for all
         scores = scores.expand(-1, self.rows, -1)
-        tokens = draw(scores, self.numbers[:, step], self.options)
+        tokens = sample_tokens(scores, self.numbers[:, step], self.options)
         total = shift + scores.gather(-1, tokens[..., None])[..., 0]
         rows = torch.arange(self.rows, device=tokens.device).expand(s, -1)
         drawn = Choice(rows if r > 1 else torch.zeros_like(rows), tokens, total)

@@ -15,9 +15,9 @@ from regard.decoding.processes import Processes
 from regard.errors import CommandError, ConfigError
 from regard.io.formats import OutputFormat
 from regard.io.inputs import Block, SourceLines
-from regard.io.lines import name_of
+from regard.io.lines import display_name
 
-__all__ = ["Fit", "join_outputs", "runs_and_file", "search_options", "translate_file"]
+__all__ = ["LineFitter", "join_outputs", "runs_and_file", "search_options", "translate_file"]
 
 Translate = Callable[[list[str], list[str] | None], Iterator[Sequence[Any]]]
 
@@ -57,7 +57,7 @@ def search_options(given: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given)
 
 
-class Fit:
+class LineFitter:
     """What is done about lines that have more than `limit` tokens.
 
     `measure` says how many tokens texts have. With `split` every line becomes its sentences, and the long ones of those
@@ -147,7 +147,7 @@ def join_two(first: Any, second: Any, words: int) -> Any:
 def translate_file(
     given: SourceLines,
     translate: Translate,
-    fit: Fit,
+    fit: LineFitter,
     form: OutputFormat,
     processes: Processes,
     *,
@@ -161,7 +161,7 @@ def translate_file(
     import torch  # by now loaded, with the model
 
     def work(block: Block) -> tuple[int, str]:
-        parts = fit.parts(block.lines, name_of(given.path), block.first)
+        parts = fit.parts(block.lines, display_name(given.path), block.first)
         texts = [piece.text for each in parts for piece in each]
         prefixes = None
         if block.prefixes is not None:  # of the first piece of a line
@@ -171,7 +171,7 @@ def translate_file(
             found = iter(list(translate(texts, prefixes)))
         except torch.OutOfMemoryError:
             last = block.first + len(block.lines) - 1
-            place = f"{name_of(given.path)}, lines {block.first:,} to {last:,}"
+            place = f"{display_name(given.path)}, lines {block.first:,} to {last:,}"
             raise CommandError(f"{place}: out of memory; set --batch-tokens or --beam lower") from None
         written = []
         for i, (line, each) in enumerate(zip(block.lines, parts, strict=True), block.first - 1):

@@ -19,7 +19,7 @@ import regard
 from regard.errors import ArgumentError, DataError
 from regard.evaluation.metric import Measurement
 from regard.io.lines import Say, ignore, read_chunks, unequal_lines
-from regard.io.pharaoh import Link, Slips, marked_links
+from regard.io.pharaoh import Link, Slips, parse_marked_links
 
 __all__ = ["Gold", "Link", "check_links", "measure_links", "parse_links", "read_links"]
 
@@ -40,7 +40,7 @@ class Gold:
 def parse_links(text: str, *, first: int = 0) -> Gold:
     """A line in Pharaoh's format: `3-4` is sure, `3?4` and `3p4` are possible. `first` is the number of word one."""
     sure, possible = set[Link](), set[Link]()
-    for (source, target), is_sure, piece in marked_links(text):
+    for (source, target), is_sure, piece in parse_marked_links(text):
         if min(source, target) < first:
             raise DataError(f"{piece!r} given, expected words that are counted from {first}")
         (sure if is_sure else possible).add((source - first, target - first))

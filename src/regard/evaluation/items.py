@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.evaluation.text import normalise_text
-from regard.io.lines import Say, ignore, name_of, read_chunks, unequal_lines
+from regard.io.lines import Say, display_name, ignore, read_chunks, unequal_lines
 
 __all__ = ["Items", "read_items", "read_texts"]
 
@@ -92,5 +92,5 @@ def read_texts(path: str | Path, say: Say = ignore) -> list[str]:
     """The lines of a text file or a pipe; a DataError where there are none, or where it is no text."""
     found = [line for chunk in read_chunks(path, say=say) for line in chunk]
     if not found:
-        raise DataError(f"{name_of(path)}: empty, expected a sentence a line")
+        raise DataError(f"{display_name(path)}: empty, expected a sentence a line")
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from regard.io.pharaoh import pharaoh
+from regard.io.pharaoh import format_pharaoh
 
 __all__ = [
     "LabelOutput",
@@ -69,7 +69,7 @@ class OutputFormat:
         """One output."""
         cells = [BREAKS.sub(" ", output.text)]
         cells += [f"{output.score:.4f}"] if self.scores or self.nbest else []
-        cells += [pharaoh(output.alignment or ())] if self.alignment else []
+        cells += [format_pharaoh(output.alignment or ())] if self.alignment else []
         return between.join(cells)
 
 

@@ -12,9 +12,9 @@ from regard.io.lines import (
     Say,
     check_unchanged,
     count_lines,
+    display_name,
     ignore,
     is_pipe,
-    name_of,
     read_chunks,
     unequal_lines,
 )
@@ -56,7 +56,9 @@ class SourceLines:
             raise CommandError("--prefixes: standard input is what is translated, expected a file")
         for each in (path, prefixes):
             if processes > 1 and each is not None and is_pipe(each):
-                raise CommandError(f"{name_of(each)}: cannot be shared among {processes} processes, expected a file")
+                raise CommandError(
+                    f"{display_name(each)}: cannot be shared among {processes} processes, expected a file"
+                )
         self.total = None if is_pipe(path) else count_lines(path)
         begun = None if prefixes is None or is_pipe(prefixes) else count_lines(prefixes)
         if begun is not None and self.total is not None and begun != self.total:
@@ -86,8 +88,8 @@ class SourceLines:
     def unequal(self, lines: str, prefixes: int) -> DataError:
         """As many prefixes as lines are expected."""
         return DataError(
-            f"--prefixes: {self.prefixes} has {prefixes:,} line{'s' * (prefixes != 1)} and {name_of(self.path)} has "
-            f"{lines}; expected as many in both"
+            f"--prefixes: {self.prefixes} has {prefixes:,} line{'s' * (prefixes != 1)} and "
+            f"{display_name(self.path)} has {lines}; expected as many in both"
         )
 
 
@@ -127,7 +129,7 @@ class LinePairs:
             return
         done, sides = 0, read_chunks(self.source, CHUNK, self.say)
         targets = chain.from_iterable(read_chunks(self.target, say=self.say))
-        names = name_of(self.source), name_of(self.target)
+        names = display_name(self.source), display_name(self.target)
         for sources in sides:
             own = list(islice(targets, len(sources)))
             if len(own) < len(sources):
@@ -144,7 +146,7 @@ def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | 
     """Refuse a line of more tokens than the model has positions for; `done` lines were before these."""
     for i, ids in enumerate(lines if most is not None else (), done + 1):
         if most is not None and len(ids) > most:
-            place = f"{name_of(name or '')}, line {i:,}"
+            place = f"{display_name(name or '')}, line {i:,}"
             raise DataError(f"{place}: {len(ids):,} tokens, expected at most {most:,}, the model's length")
 
 
@@ -179,7 +181,7 @@ class DocumentLines:
                 if found is None:
                     self.empty += 1
                     if self.empty <= NAMED:
-                        self.warn(f"{name_of(self.path)}, line {self.done:,}: a document without words")
+                        self.warn(f"{display_name(self.path)}, line {self.done:,}: a document without words")
                 written.append(label_line({"text": text}, found, scores, as_json))
             yield len(lines), "".join(written)
         check_unchanged(self.path, self.total, self.done)

@@ -25,9 +25,9 @@ __all__ = [
     "check_file",
     "check_unchanged",
     "count_lines",
+    "display_name",
     "ignore",
     "is_pipe",
-    "name_of",
     "read_chunks",
     "read_lines",
     "read_whole",
@@ -212,7 +212,7 @@ class Stream(Protocol):
     def fileno(self) -> int: ...
 
 
-def name_of(path: str | Path) -> str:
+def display_name(path: str | Path) -> str:
     """What a file is called in messages."""
     return "standard input" if str(path) == STANDARD else str(path)
 

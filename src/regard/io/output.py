@@ -14,10 +14,10 @@ from typing import Any
 from regard.disk import replacing
 from regard.errors import CommandError
 
-__all__ = ["check_link", "check_out", "open_output", "progress_bar"]
+__all__ = ["check_link", "check_output", "open_output", "progress_bar"]
 
 
-def check_out(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:
+def check_output(out: Path | None, *read: str | Path | None, flag: str = "--out") -> None:
     """Refuse a place where nothing can be written, and the files that are read, before any work is done."""
     if out is None:
         return
@@ -49,12 +49,12 @@ def open_output(out: Path | None, real: bool = True) -> Iterator[Callable[[str],
     A name that ends in .gz is packed. What is no file, such as a named pipe, is written as it comes too. What is not
     `real` goes nowhere: another process writes it. SIGTERM leaves nothing half written.
     """
-    with ending_on_request(), destination(out, real) as write:
+    with stop_on_sigterm(), open_destination(out, real) as write:
         yield write
 
 
 @contextlib.contextmanager
-def ending_on_request() -> Iterator[None]:
+def stop_on_sigterm() -> Iterator[None]:
     """SIGTERM, as torchrun sends it when another process failed, ends the work in order."""
 
     def end(number: int, frame: Any) -> None:
@@ -72,7 +72,7 @@ def ending_on_request() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]:
+def open_destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]:
     """Where `open_output` writes to."""
     if not real:
         yield lambda text: None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from regard.errors import DataError
 from regard.io.lines import Say
 
-__all__ = ["Link", "Slips", "marked_links", "parse_pharaoh", "pharaoh"]
+__all__ = ["Link", "Slips", "format_pharaoh", "parse_marked_links", "parse_pharaoh"]
 
 Link = tuple[int, int]  # a source word and a target word
 LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")  # no sentence has as many words
@@ -19,17 +19,17 @@ SLIPS = 50  # one line in so many may have links that lead nowhere, or cannot be
 SHOWN = 30  # characters of what is no link, in a message
 
 
-def pharaoh(links: Iterable[Link]) -> str:
+def format_pharaoh(links: Iterable[Link]) -> str:
     """Links as a line."""
     return " ".join([f"{source}-{target}" for source, target in links])
 
 
 def parse_pharaoh(text: str) -> list[Link]:
     """The links of a line, sure and possible ones, in the order they stand."""
-    return [each.link for each in marked_links(text)]
+    return [each.link for each in parse_marked_links(text)]
 
 
-class Marked(NamedTuple):
+class MarkedLink(NamedTuple):
     """A link as a person wrote it."""
 
     link: Link
@@ -37,7 +37,7 @@ class Marked(NamedTuple):
     text: str
 
 
-def marked_links(text: str) -> list[Marked]:
+def parse_marked_links(text: str) -> list[MarkedLink]:
     """The same, with all that a person said of them."""
     links = []
     for piece in text.split():
@@ -45,7 +45,7 @@ def marked_links(text: str) -> list[Marked]:
         if not found:
             shown = piece if len(piece) <= SHOWN else f"{piece[:SHOWN]}…"
             raise DataError(f"{shown!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
-        links.append(Marked((int(found[1]), int(found[3])), found[2] == "-", piece))
+        links.append(MarkedLink((int(found[1]), int(found[3])), found[2] == "-", piece))
     return links
 
 

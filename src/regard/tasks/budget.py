@@ -8,7 +8,7 @@ from regard.data.tokenizer import UNKNOWN
 from regard.tasks.settings import Settings
 from regard.tasks.task import make_task
 from regard.training.distributed import Group
-from regard.training.memory import out_of_memory
+from regard.training.memory import is_out_of_memory
 
 __all__ = ["token_budget"]
 
@@ -67,7 +67,7 @@ def fits(objective: torch.nn.Module, batch: Batch, room: float, settings: Settin
         loss.total.backward()
         objective.zero_grad(set_to_none=True)
     except RuntimeError as error:
-        if not out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return False
     return torch.cuda.max_memory_allocated() <= room

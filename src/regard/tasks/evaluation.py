@@ -205,10 +205,10 @@ def translate_sources(
     **search: Any,
 ) -> list[str]:
     """The best translation of each source; one that is longer than the run takes is cut, as `regard translate` does."""
-    from regard.decoding.translate_file import Fit  # torch: not for those who compare texts alone
+    from regard.decoding.translate_file import LineFitter  # torch: not for those who compare texts alone
 
     most = min(run.settings.data.longest, run.model.limit or sys.maxsize)
-    fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], most)
+    fit = LineFitter(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], most)
     starts = range(0, len(sources), CHUNK)
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
     chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together

@@ -36,7 +36,7 @@ from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoin
 from regard.training.distributed import Group
 from regard.training.folder import claim
 from regard.training.loop import Result, train
-from regard.training.precision import describe, in_bf16
+from regard.training.precision import describe_device, uses_bf16
 from regard.training.progress import Progress
 from regard.training.trainer_state import check_fits
 
@@ -86,7 +86,7 @@ def start(
         torch.set_num_threads(training.threads)
     group = Group(training.device, training.shard)
     quiet = Progress() if progress is None or not group.first else progress
-    in_bf16(training, group.device)  # refused before anything is made
+    uses_bf16(training, group.device)  # refused before anything is made
     if group.chosen and group.device.type == "mps":
         quiet.say(MPS)
     try:
@@ -147,8 +147,10 @@ def start_in(
     result = train(
         task, settings.training, out, progress=progress, resume=resume, group=group, claimed=True, ready=ready
     )
-    bf16 = in_bf16(settings.training, group.device)
-    return Started(result, task, settings, [*task.facts(), ("device", describe(group.device, group.world, bf16))])
+    bf16 = uses_bf16(settings.training, group.device)
+    return Started(
+        result, task, settings, [*task.facts(), ("device", describe_device(group.device, group.world, bf16))]
+    )
 
 
 def check_best(out: Path, progress: Progress) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Average", "mean_weights"]
+__all__ = ["MovingAverage", "mean_weights"]
 
 
-class Average:
+class MovingAverage:
     r"""An exponential moving average: $\bar\theta \leftarrow \beta \bar\theta + (1 - \beta) \theta$ after every step.
 
     Early on β is smaller, (1 + t) / (10 + t), so that the first weights are soon forgotten.

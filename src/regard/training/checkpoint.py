@@ -30,10 +30,10 @@ from regard.training.manifest import (
     NAME,
     canonical,
     check_key,
-    count,
+    is_count,
+    is_number,
     is_table,
     is_text,
-    number,
     read_canonical,
     read_manifest,
 )
@@ -75,7 +75,7 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Best:
+class BestRecord:
     """What best.json says: which checkpoint is the best, and the SHA-256 of its manifest."""
 
     name: str
@@ -123,13 +123,13 @@ class Checkpoints:
                 return each
         path = self.folder / record.name
         if not path.is_dir():
-            raise missing(path, "best.json says that it is the best checkpoint")
+            raise missing_error(path, "best.json says that it is the best checkpoint")
         raise CheckpointError(
             f"{path / 'manifest.json'}: not the one that best.json names as the best checkpoint; put that one back, or "
             "choose another one (--checkpoint last)"
         )
 
-    def best_record(self) -> Best | None:
+    def best_record(self) -> BestRecord | None:
         """What best.json says; None where there is none."""
         path = self.folder / "best.json"
         if not os.path.lexists(path):
@@ -141,7 +141,7 @@ class Checkpoints:
         where = str(path)
         name = check_key(table, "checkpoint", is_name, "a name such as step-000500, or average", where)
         manifest = check_key(table, "manifest", is_text, "a checksum", where)
-        return Best(name, manifest, score_in(check_key(table, "counters", is_table, "a table", where), where))
+        return BestRecord(name, manifest, parse_score(check_key(table, "counters", is_table, "a table", where), where))
 
     def best_average(self) -> Score | None:
         """The score of the mean of checkpoints, where that is the best one, missing or not."""
@@ -149,7 +149,7 @@ class Checkpoints:
         with contextlib.suppress(CheckpointError):
             best = self.best()
             if best is not None and best.name.removeprefix(".old-") == "average":
-                return measured(best)
+                return read_score(best)
         return record.score if record is not None and record.name == "average" else None
 
     def best_unrecorded(self) -> Path | None:
@@ -157,7 +157,7 @@ class Checkpoints:
         last = self.last()
         if last is None:
             return None
-        best = measured(last)
+        best = read_score(last)
         if (name := self.linked("best")) and NAME.fullmatch(name):
             newer = self.folder / step_name(best.step if best else 0)
             if name != "average" and int(newer.name[5:]) > int(name[5:]) and newer.is_dir():
@@ -165,7 +165,7 @@ class Checkpoints:
             for each in (self.folder / name, self.folder / f".old-{name}"):
                 if each.is_dir():
                     return each
-            raise missing(self.folder / name, "the link best leads to it")
+            raise missing_error(self.folder / name, "the link best leads to it")
         average = self.folder / "average"
         if average.is_dir() and better_average(average, best, last):
             return average
@@ -173,7 +173,7 @@ class Checkpoints:
             return last
         found = self.folder / step_name(best.step)
         if not found.is_dir():
-            raise missing(found, f"{last.name} says that it is the best checkpoint")
+            raise missing_error(found, f"{last.name} says that it is the best checkpoint")
         return found
 
     def linked(self, link: str) -> str | None:
@@ -271,7 +271,7 @@ class Checkpoints:
         except CheckpointError:
             return  # it is missing, and best.json goes on to say so until a better one comes
         assert best is not None
-        if record is None and measured(best) is None:
+        if record is None and read_score(best) is None:
             return
         if record is None or digest(best / "manifest.json") != record.manifest:
             self.mark_best(best.name)
@@ -312,7 +312,7 @@ def step_name(step: int) -> str:
     return f"step-{step:06d}"
 
 
-def supersedes(folder: Path, best: Best) -> bool:
+def supersedes(folder: Path, best: BestRecord) -> bool:
     """Whether a checkpoint was measured to be better than the one that is recorded as the best."""
     try:
         return read_manifest(folder).get("better_than") == best.manifest
@@ -320,37 +320,37 @@ def supersedes(folder: Path, best: Best) -> bool:
         return False
 
 
-def missing(path: Path, why: str) -> CheckpointError:
+def missing_error(path: Path, why: str) -> CheckpointError:
     """What to say of a best checkpoint that is not there."""
     return CheckpointError(f"{path}: missing, and {why}; put it back, or choose another one (--checkpoint last)")
 
 
-def measured(folder: Path) -> Score | None:
+def read_score(folder: Path) -> Score | None:
     """What a checkpoint counts as the best score so far; None where nothing was measured."""
-    return score_in(read_manifest(folder).get("counters", {}), str(folder / "manifest.json"))
+    return parse_score(read_manifest(folder).get("counters", {}), str(folder / "manifest.json"))
 
 
-def score_in(counters: Mapping[str, Any], where: str) -> Score | None:
+def parse_score(counters: Mapping[str, Any], where: str) -> Score | None:
     """The score that counters hold, checked."""
     if counters.get("best") is None:
         return None
-    value = check_key(counters, "best", number, "a number", where, "counters.")
-    step = check_key(counters, "best_step", count, "a number of steps", where, "counters.")
+    value = check_key(counters, "best", is_number, "a number", where, "counters.")
+    step = check_key(counters, "best_step", is_count, "a number of steps", where, "counters.")
     loss = counters.get("best_loss")
     if loss is not None:
-        check_key(counters, "best_loss", number, "a number or null", where, "counters.")
+        check_key(counters, "best_loss", is_number, "a number or null", where, "counters.")
     return Score(value, step, loss)
 
 
 def better_average(average: Path, best: Score | None, last: Path) -> bool:
     """Whether the mean of checkpoints was better than each of them, in a run whose link says so no more."""
-    own, step = measured(average), read_manifest(average)["step"]
+    own, step = read_score(average), read_manifest(average)["step"]
     if own is None or own.step != step:
         return False
     if step < int(last.name[5:]) and best != own:
         return False  # a later step was better
     same = last.with_name(step_name(step))
-    return not same.is_dir() or measured(same) != own
+    return not same.is_dir() or read_score(same) != own
 
 
 def read_checkpoint(folder: Path, trainer: bool = True) -> Checkpoint:

@@ -22,7 +22,7 @@ from regard.attention.block import Residual
 from regard.errors import TrainingError
 from regard.machine import auto_device
 
-__all__ = ["Group", "full", "like"]
+__all__ = ["Group", "gather_full", "spread_like"]
 
 MOST = 64 * 2**20  # bytes of gradients that travel together
 
@@ -73,7 +73,7 @@ class Group:
             mesh = init_device_mesh(self.device.type, (self.world,))
             for module in [*(module for module in objective.modules() if isinstance(module, Residual)), objective]:
                 fully_shard(module, mesh=mesh, reshard_after_forward=module is not objective)
-            for part in sharded(objective):
+            for part in sharded_modules(objective):
                 part.set_gradient_divide_factor(1.0)
                 part.set_force_sum_reduction_for_comms(True)  # all that gloo can
         elif self.world > 1:
@@ -88,7 +88,7 @@ class Group:
         for parameter in parameters:
             if parameter.grad is None:  # nothing of this share reached it
                 parameter.grad = torch.zeros_like(parameter)
-        for gradients in batches([parameter.grad for parameter in parameters]):  # type: ignore[misc]
+        for gradients in gradient_buckets([parameter.grad for parameter in parameters]):  # type: ignore[misc]
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             dist.all_reduce(flat)
             for gradient, part in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
@@ -125,13 +125,13 @@ class Group:
         if not self.shard:
             yield
             return
-        for part in sharded(objective):
+        for part in sharded_modules(objective):
             part.set_reshard_after_forward(False, recurse=False)
             part.unshard()
         try:
             yield
         finally:
-            for part in sharded(objective):
+            for part in sharded_modules(objective):
                 part.reshard()
                 part.set_reshard_after_forward(cast(nn.Module, part) is not objective, recurse=False)
 
@@ -141,7 +141,7 @@ class Group:
             dist.destroy_process_group()
 
 
-def batches(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     """Tensors of one dtype together, so that many small ones travel as one."""
     batch: list[Tensor] = []
     size = 0
@@ -154,17 +154,17 @@ def batches(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     yield batch
 
 
-def sharded(objective: nn.Module) -> list[FSDPModule]:
+def sharded_modules(objective: nn.Module) -> list[FSDPModule]:
     """The parts that are spread over the processes, the whole among them."""
     return [module for module in objective.modules() if isinstance(module, FSDPModule)]
 
 
-def full(tensor: Tensor) -> Tensor:
+def gather_full(tensor: Tensor) -> Tensor:
     """A tensor as one process would have it; all processes must ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def like(tensor: Tensor, example: Tensor) -> Tensor:
+def spread_like(tensor: Tensor, example: Tensor) -> Tensor:
     """A whole tensor laid out as the example is."""
     if isinstance(example, DTensor):
         return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
@@ -174,11 +174,11 @@ def like(tensor: Tensor, example: Tensor) -> Tensor:
     return tensor.to(example.device)
 
 
-def full_of(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:
+def gather_all(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:
     """All of them, whole, sharded ones on the host; without `keep` this process only helps to gather them."""
     whole = {}
     for name, tensor in tensors.items():
-        gathered = full(tensor)
+        gathered = gather_full(tensor)
         if keep:
             whole[name] = gathered.cpu() if isinstance(tensor, DTensor) else gathered
     return whole

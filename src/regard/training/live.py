@@ -13,10 +13,10 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
-from regard.training.progress import Course, Progress, Steady, Stream, scores
+from regard.training.progress import CurrentFigures, Progress, SafeStream, Stream, format_scores
 from regard.training.sample import MISSING, Sample, differing, legible
 
-__all__ = ["Live"]
+__all__ = ["LiveProgress"]
 
 REFRESH = 0.4  # seconds between two drawings, at least
 WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower
@@ -24,7 +24,7 @@ MARGIN = len("validation ")
 NARROW = 40  # below this there is no room for a margin
 
 
-class Live(Progress):
+class LiveProgress(Progress):
     """A display on a terminal, drawn over itself: where training stands, the last validation and the best, samples."""
 
     def __init__(
@@ -35,17 +35,17 @@ class Live(Progress):
         clock: Callable[[], float] = time.monotonic,
     ):
         self._console = console or Console(
-            file=cast(Any, stream or Steady(sys.stderr)), force_terminal=True, highlight=False
+            file=cast(Any, stream or SafeStream(sys.stderr)), force_terminal=True, highlight=False
         )
         self._clock, self._drawn = clock, -math.inf
-        self._course = Course()
+        self._course = CurrentFigures()
         self._samples: list[Sample] = []
         self._kept: tuple[tuple[int, int], list[Text]] | None = None
         self._live: live.Live | None = None
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         self.close()
-        self._course, self._samples, self._kept = Course(steps), [], None
+        self._course, self._samples, self._kept = CurrentFigures(steps), [], None
         self._drawn = -math.inf
         self._console.print(Text(title, style="bold"))
         if facts:
@@ -131,11 +131,11 @@ class Live(Progress):
         if course.checked is not None:
             lines.append(Text(""))
             new = course.best is course.checked
-            found = [f"step {course.checked.get('step', 0):,}", *scores(course.checked)]
+            found = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
             lines += _flow("validation", [*found, "the best so far"] if new else found, width)
             if course.best is not None and not new:
                 kept = {key: value for key, value in course.best.items() if not key.startswith("patience")}
-                lines += _flow("best", [f"step {course.best.get('step', 0):,}", *scores(kept)], width)
+                lines += _flow("best", [f"step {course.best.get('step', 0):,}", *format_scores(kept)], width)
         for line in lines:
             line.truncate(width, overflow="ellipsis")
         return lines

@@ -21,18 +21,18 @@ import torch
 from torch import nn
 
 from regard.errors import TrainingError
-from regard.training.ahead import Ahead
-from regard.training.average import Average
+from regard.training.average import MovingAverage
 from regard.training.checkpoint import step_name
 from regard.training.distributed import Group
 from regard.training.folder import claim
-from regard.training.metrics import Metrics, mean_losses, name_of
-from regard.training.precision import describe, products_in_tf32
+from regard.training.metrics import Metrics, mean_losses, metric_name
+from regard.training.precision import allow_tf32, describe_device
+from regard.training.prefetch import Prefetch
 from regard.training.progress import Progress
 from regard.training.saver import Saver
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
-from regard.training.stopping import Stopping
+from regard.training.stop_criteria import StopCriteria
 from regard.training.task import Task
 from regard.training.trainer_state import Counters
 from regard.training.update import Updater
@@ -96,13 +96,13 @@ class Trainer:
             self.saver.checkpoints.mend(step_name(self.now.step))
         metrics = Metrics(self.folder / "metrics.jsonl", self.now.step) if self.group.first else None
         device, bf16 = self.group.device, self.updater.bf16
-        facts = [*self.task.facts(), ("best checkpoint by", name_of(self.task.metric))]
-        facts += [("device", describe(device, self.group.world, bf16))]
+        facts = [*self.task.facts(), ("best checkpoint by", metric_name(self.task.metric))]
+        facts += [("device", describe_device(device, self.group.world, bf16))]
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if resumed else "")
         self.progress.begin(title, facts, self.settings.steps)
         self.objective.train()
-        stopping = Stopping(self.group, self.settings, self.progress)
-        with metrics or contextlib.nullcontext(), stopping, products_in_tf32(bf16 and device.type == "cuda"):
+        stopping = StopCriteria(self.group, self.settings, self.progress)
+        with metrics or contextlib.nullcontext(), stopping, allow_tf32(bf16 and device.type == "cuda"):
             try:
                 why = self.all_steps(metrics, stopping)
             except torch.OutOfMemoryError as error:  # not of a batch, which would be redone
@@ -123,13 +123,13 @@ class Trainer:
         self.group.wrap(self.objective)
         self.updater = Updater(self.task, self.objective, self.settings, self.group, self.progress)
         decay = self.settings.ema
-        self.ema = Average(self.updater.parameters, decay) if decay is not None else None
+        self.ema = MovingAverage(self.updater.parameters, decay) if decay is not None else None
         if checkpoint is not None:
             self.now = self.saver.restore(checkpoint, self.updater, self.ema)
         self.updater.begin()
         return checkpoint is not None
 
-    def all_steps(self, metrics: Metrics | None, stopping: Stopping) -> str:
+    def all_steps(self, metrics: Metrics | None, stopping: StopCriteria) -> str:
         """Update, record, validate and save until there is a reason to stop, which is given back."""
         now, settings = self.now, self.settings
         began, first, skipped = time.monotonic() - now.seconds, now.step, now.skipped
@@ -162,12 +162,12 @@ class Trainer:
 
     # ---- one update
 
-    def shares(self) -> Ahead:
+    def shares(self) -> Prefetch:
         """What each update from here on trains on."""
         group, pin = self.group, self.group.device.type == "cuda"
-        return Ahead(self.task, self.now.position, self.settings.accumulate, group.rank, group.world, pin)
+        return Prefetch(self.task, self.now.position, self.settings.accumulate, group.rank, group.world, pin)
 
-    def update(self, shares: Ahead) -> None:
+    def update(self, shares: Prefetch) -> None:
         """Batches in, one step of the optimiser."""
         now, step = self.now, self.now.step + 1
         torch.manual_seed(mix_seeds(self.settings.seed, step, self.group.rank))

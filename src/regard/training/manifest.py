@@ -21,10 +21,10 @@ __all__ = [
     "NAME",
     "canonical",
     "check_key",
-    "count",
+    "is_count",
+    "is_number",
     "is_table",
     "is_text",
-    "number",
     "read_canonical",
     "read_manifest",
 ]
@@ -63,7 +63,7 @@ def read_canonical(path: Path, what: str) -> dict[str, Any]:
         raise CheckpointError(f"{path}: damaged, {error}") from None
     except (ValueError, KeyError, RecursionError):
         raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
-    if given != FORMAT or not count(given):
+    if given != FORMAT or not is_count(given):
         raise CheckpointError(f"{path}: format {shown(given)} given, this version of regard reads {FORMAT}")
     return table
 
@@ -77,11 +77,11 @@ def canonical(manifest: Mapping[str, Any]) -> bytes:
 
 def check_manifest(manifest: Mapping[str, Any], where: str) -> None:
     """Refuse a manifest whose values are not what is read from it."""
-    check_key(manifest, "step", count, "a number of steps", where)
+    check_key(manifest, "step", is_count, "a number of steps", where)
     check_key(manifest, "files", is_table, "a table of files", where)
     for name in FILES:
         check_key(manifest["files"], name, is_table, "a table with bytes and sha256", where, "files.")
-        check_key(manifest["files"][name], "bytes", count, "a number of bytes", where, f"files.{name}.")
+        check_key(manifest["files"][name], "bytes", is_count, "a number of bytes", where, f"files.{name}.")
         check_key(manifest["files"][name], "sha256", is_text, "a checksum", where, f"files.{name}.")
     if "counters" in manifest:
         check_key(manifest, "counters", is_table, "a table", where)
@@ -108,12 +108,12 @@ def check_key(
     return table[key]
 
 
-def count(value: object) -> bool:
+def is_count(value: object) -> bool:
     """Whether it is a whole number that something can be counted to."""
     return type(value) is int and 0 <= value < COUNT
 
 
-def number(value: object) -> bool:
+def is_number(value: object) -> bool:
     """Whether it is a number."""
     return type(value) is float or (type(value) is int and abs(value) < COUNT)
 

@@ -8,7 +8,7 @@ import torch
 from regard.errors import TrainingError
 from regard.training.task import Task
 
-__all__ = ["attempt_in_parts", "out_of_memory", "pieces"]
+__all__ = ["attempt_in_parts", "is_out_of_memory", "split_batch"]
 
 T = TypeVar("T")
 
@@ -20,19 +20,19 @@ def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) 
         try:
             return attempt(parts)
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         # Outside of the handler: the traceback holds on to every tensor that did fit.
         parts *= 2
         again(parts)
 
 
-def out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether it is memory that ran out, on a GPU or on the host."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
-def pieces(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
+def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], TrainingError | None]:
     """The batch in so many parts, a power of two, or as many as it has; what the task says if none can be smaller."""
     cut: list[Any] = [batch]
     problem: TrainingError | None = None

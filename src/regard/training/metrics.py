@@ -17,7 +17,7 @@ from regard.disk import no_link, reason, write_whole
 from regard.errors import CheckpointError, TrainingError
 from regard.reading import Unreadable, parse_json, read_bytes
 
-__all__ = ["Metrics", "duration", "mean_losses", "name_of", "read", "shown"]
+__all__ = ["Metrics", "format_duration", "format_value", "mean_losses", "metric_name", "read_records"]
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
 NAMES |= {"cider": "CIDEr", "rouge": "ROUGE-L"}
@@ -103,7 +103,7 @@ class Metrics:
                 raise self._lost(error) from error
 
 
-def read(path: str | Path) -> list[dict[str, Any]]:
+def read_records(path: str | Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl, in order; none where there is no file. A line that is torn is passed over."""
     path = Path(path)
     if not path.exists():
@@ -119,12 +119,12 @@ def mean_losses(sums: Mapping[str, float], count: float) -> dict[str, float]:
     return {name: sums[name] / max(1.0, own.get(f"{name}_count", count)) for name in reported}
 
 
-def name_of(key: str) -> str:
+def metric_name(key: str) -> str:
     """What people call a number: BLEU, chrF, exact match."""
     return NAMES.get(key, key.replace("_", " "))
 
 
-def shown(key: str, value: Any) -> str:
+def format_value(key: str, value: Any) -> str:
     """A number as people write it: 12.4 BLEU, a share as 83.1%, a learning rate as 4.2e-4."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "–" if value is None else str(value)
@@ -148,7 +148,7 @@ def shown(key: str, value: Any) -> str:
     return text if key == "rate" else text.replace("-", "−")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time as people say it: 40 s, 12 min, 3 h 05 min, 2 d 4 h."""
     if not math.isfinite(seconds) or seconds < 0:
         return "–"

@@ -8,10 +8,10 @@ import torch
 from regard.errors import ConfigError
 from regard.training.settings import TrainingSettings
 
-__all__ = ["describe", "in_bf16", "products_in_tf32"]
+__all__ = ["allow_tf32", "describe_device", "uses_bf16"]
 
 
-def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
+def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
     """Whether matrix products are computed in bfloat16."""
     if settings.precision == "bf16" and device.type == "mps":
         raise ConfigError("training.precision", '"bf16" given with an Apple GPU (mps), expected "fp32" or "auto"')
@@ -19,7 +19,7 @@ def in_bf16(settings: TrainingSettings, device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
-def products_in_tf32(wanted: bool) -> Iterator[None]:
+def allow_tf32(wanted: bool) -> Iterator[None]:
     """Inside, products of what stays in float32 beside bfloat16 are in TF32: still finer, and on tensor cores."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if wanted else before)
@@ -29,7 +29,7 @@ def products_in_tf32(wanted: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def describe(device: torch.device, world: int, bf16: bool) -> str:
+def describe_device(device: torch.device, world: int, bf16: bool) -> str:
     """The device in words."""
     threads = torch.get_num_threads()
     name = (

@@ -1,6 +1,6 @@
 """What a person sees while a model trains: a live display on a terminal, plain lines elsewhere, and log.txt always.
 
-The loop knows only `Progress`; `progress` chooses. Nothing here has a thread: the display is drawn when the loop
+The loop knows only `Progress`; `open_progress` chooses. Nothing here has a thread: the display is drawn when the loop
 reports, a few times a second, and a display that breaks (a closed pipe, a narrow encoding) never stops training.
 """
 
@@ -15,10 +15,21 @@ from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from regard.disk import no_link
-from regard.training.metrics import Metrics, duration, name_of, shown
+from regard.training.metrics import Metrics, format_duration, format_value, metric_name
 from regard.training.sample import Sample, bracketed, legible
 
-__all__ = ["Course", "Metrics", "Plain", "Progress", "Sample", "Several", "Steady", "Stream", "progress", "scores"]
+__all__ = [
+    "CurrentFigures",
+    "Metrics",
+    "PlainProgress",
+    "Progress",
+    "ProgressGroup",
+    "SafeStream",
+    "Sample",
+    "Stream",
+    "format_scores",
+    "open_progress",
+]
 
 
 @runtime_checkable
@@ -61,7 +72,7 @@ class Progress:
         self.close()
 
 
-def progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
+def open_progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
     """The progress for a training run in the folder `run`: to standard error, and to `run`/log.txt.
 
     `terminal` says whether standard error is one that can be drawn on; by default this is found out.
@@ -69,19 +80,19 @@ def progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
     if terminal is None:
         # Asked of the stream, not of rich, for which FORCE_COLOR makes a terminal of a log.
         terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
-    told: list[Progress] = [Plain(Steady(sys.stderr))]
+    told: list[Progress] = [PlainProgress(SafeStream(sys.stderr))]
     if terminal:
-        from regard.training.live import Live
+        from regard.training.live import LiveProgress
 
-        told = [Live(Steady(sys.stderr))]
+        told = [LiveProgress(SafeStream(sys.stderr))]
     if run is not None:
         Path(run).mkdir(parents=True, exist_ok=True)
         file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=no_link)  # noqa: SIM115
-        told.append(Plain(Steady(file), stamp=True))
-    return Several(told)
+        told.append(PlainProgress(SafeStream(file), stamp=True))
+    return ProgressGroup(told)
 
 
-class Several(Progress):
+class ProgressGroup(Progress):
     """Tells several displays the same."""
 
     def __init__(self, members: Sequence[Progress]):
@@ -116,7 +127,7 @@ class Several(Progress):
             member.close()
 
 
-class Course:
+class CurrentFigures:
     """Where training stands, from the records so far: the smoothed loss, the time left, the best validation."""
 
     def __init__(self, steps: int | None = None):
@@ -170,32 +181,32 @@ class Course:
             now = record["loss"]
             if now is None or not math.isfinite(now):
                 found.append(
-                    "loss not finite" + (f" (was {shown('loss', self.loss)})" if self.loss is not None else "")
+                    "loss not finite" + (f" (was {format_value('loss', self.loss)})" if self.loss is not None else "")
                 )
             else:
-                found.append(f"loss {shown('loss', self.loss)}")
+                found.append(f"loss {format_value('loss', self.loss)}")
         if "rate" in record:
-            found.append(f"rate {shown('rate', float(record['rate']))}")
+            found.append(f"rate {format_value('rate', float(record['rate']))}")
         pace = record.get("tokens_per_second")
         if pace is not None and math.isfinite(pace) and pace > 0:
-            found.append(f"{shown('tokens_per_second', float(pace))} {record.get('unit', 'tokens')}/s")
+            found.append(f"{format_value('tokens_per_second', float(pace))} {record.get('unit', 'tokens')}/s")
         if record.get("skipped"):
             found.append(f"{record['skipped']:,} skipped")
         if self.left:
-            found.append(f"{duration(self.left)} left")
+            found.append(f"{format_duration(self.left)} left")
         elif self.steps is None and "seconds" in record:
-            found.append(f"{duration(record['seconds'])} so far")
+            found.append(f"{format_duration(record['seconds'])} so far")
         return found
 
 
-def scores(record: Mapping[str, Any]) -> list[str]:
+def format_scores(record: Mapping[str, Any]) -> list[str]:
     """A validation's numbers in words, the loss first."""
     keys = [key for key in record if key not in ("step", "best", "kind", "epoch", "seconds")]
     keys.sort(key=lambda key: (key != "loss", key.startswith("patience")))
-    return [f"{name_of(key)} {shown(key, record[key])}" for key in keys]
+    return [f"{metric_name(key)} {format_value(key, record[key])}" for key in keys]
 
 
-class Plain(Progress):
+class PlainProgress(Progress):
     """One line now and then, for logs and pipes.
 
     A line for the first and the last step, and for others once ten seconds have passed since the line before, or a
@@ -204,11 +215,11 @@ class Plain(Progress):
 
     def __init__(self, stream: Stream, *, stamp: bool = False, clock: Callable[[], float] = time.monotonic):
         self._stream, self._stamp, self._clock = stream, stamp, clock
-        self._course = Course()
+        self._course = CurrentFigures()
         self._written: tuple[float, int] | None = None
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
-        self._course, self._written = Course(steps), None
+        self._course, self._written = CurrentFigures(steps), None
         self._line(title)
         for name, fact in facts:
             self._line(f"{name}: {fact}")
@@ -226,7 +237,7 @@ class Plain(Progress):
     def valid(self, record: Mapping[str, Any]) -> None:
         self._course.valid(record)
         best = ["the best so far"] if record.get("best") else []
-        self._line(" · ".join([f"validation at step {record.get('step', 0):,}", *scores(record), *best]))
+        self._line(" · ".join([f"validation at step {record.get('step', 0):,}", *format_scores(record), *best]))
 
     def samples(self, samples: Sequence[Sample]) -> None:
         for sample in samples:
@@ -252,7 +263,7 @@ class Plain(Progress):
         self._stream.flush()
 
 
-class Steady:
+class SafeStream:
     """A text stream that is never the end of a run: letters it has no code for are replaced, and errors passed over."""
 
     PLAINER = str.maketrans({"·": "-", "−": "-", "…": "~", "‸": "^", "–": "-", "→": ">", "∞": "inf", "�": "?"})

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from regard.kernels.garbage import uncollected
-from regard.training.memory import out_of_memory
+from regard.training.memory import is_out_of_memory
 
 __all__ = ["Capture", "CaptureError", "CudaCapture", "Replay", "Replayable", "batch_tensors", "forbid_waits"]
 
@@ -82,7 +82,7 @@ class Replay:
             return True
         except CaptureError as error:
             problem, ended = error.problem, error.ended
-        if ended and out_of_memory(problem):
+        if ended and is_out_of_memory(problem):
             self.most = len(self.graphs)  # what is captured fits; nothing else is tried
             return False
         # An eager update will say what is wrong, unless it is that this cannot be captured.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError, TrainingError
-from regard.training.average import Average, mean_weights
+from regard.training.average import MovingAverage, mean_weights
 from regard.training.checkpoint import (
     Checkpoint,
     Checkpoints,
@@ -20,10 +20,10 @@ from regard.training.checkpoint import (
     step_name,
     weights_of,
 )
-from regard.training.distributed import Group, full_of, like
+from regard.training.distributed import Group, gather_all, spread_like
 from regard.training.settings import TrainingSettings
 from regard.training.task import Task
-from regard.training.trainer_state import Counters, check_fits, counters_of, optimiser_tensors, restore_optimiser
+from regard.training.trainer_state import Counters, check_fits, optimiser_tensors, read_counters, restore_optimiser
 from regard.training.update import Updater
 from regard.training.weights import check_weights
 
@@ -65,16 +65,16 @@ class Saver:
             objective, raw or checkpoint.model, str(checkpoint.folder / "trainer.safetensors") if raw else where
         )
 
-    def restore(self, checkpoint: Checkpoint, updater: Updater, ema: Average | None) -> Counters:
+    def restore(self, checkpoint: Checkpoint, updater: Updater, ema: MovingAverage | None) -> Counters:
         """The optimiser and the average of a checkpoint, and its counters."""
         where = str(checkpoint.folder / "trainer.safetensors")
         restore_optimiser(updater.optimiser, updater.names, updater.parameters, checkpoint.trainer, where)
         if ema is not None:
             ema.values = [
-                like(checkpoint.model[name], parameter.detach())
+                spread_like(checkpoint.model[name], parameter.detach())
                 for name, parameter in zip(updater.names, updater.parameters, strict=True)
             ]
-        now = counters_of(checkpoint.folder, checkpoint.manifest)
+        now = read_counters(checkpoint.folder, checkpoint.manifest)
         self.step = checkpoint.step
         score = self.checkpoints.best_average()
         if score is not None:  # it came after the last step, and is the one to beat
@@ -83,16 +83,16 @@ class Saver:
 
     # ---- what is written
 
-    def save(self, now: Counters, updater: Updater, ema: Average | None, best: bool) -> None:
+    def save(self, now: Counters, updater: Updater, ema: MovingAverage | None, best: bool) -> None:
         """Write a checkpoint of this moment."""
         updater.read_sums(now)
         first = self.group.first
-        trainer = full_of(optimiser_tensors(updater.optimiser, updater.names, updater.parameters), first)
-        weights = full_of(weights_of(updater.objective), first)
+        trainer = gather_all(optimiser_tensors(updater.optimiser, updater.names, updater.parameters), first)
+        weights = gather_all(weights_of(updater.objective), first)
         self.check_overflow(now, weights)
         if ema is not None:
             trainer |= {f"{RAW}{name}": tensor for name, tensor in weights.items()}
-            weights = {**weights, **full_of(dict(zip(updater.names, ema.values, strict=True)), first)}
+            weights = {**weights, **gather_all(dict(zip(updater.names, ema.values, strict=True)), first)}
         self.step = now.step
         name = step_name(now.step)
 
@@ -114,7 +114,7 @@ class Saver:
         mean = mean_weights(read)
         with torch.no_grad():
             for name, tensor in own.items():
-                tensor.copy_(like(mean[name], tensor.detach()))
+                tensor.copy_(spread_like(mean[name], tensor.detach()))
         return mean
 
     def save_mean(self, mean: Mapping[str, Tensor], now: Counters, best: bool) -> None:

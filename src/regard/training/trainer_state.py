@@ -12,19 +12,19 @@ from torch import Tensor, nn
 from regard.config import shown
 from regard.errors import CheckpointError, ConfigError
 from regard.models.kinds import complete_table
-from regard.training.distributed import like
-from regard.training.manifest import check_key, count, number
+from regard.training.distributed import spread_like
+from regard.training.manifest import check_key, is_count, is_number
 from regard.training.task import Position, Task
 from regard.training.weights import FLOATS
 
 __all__ = [
     "Counters",
-    "begin_optimiser",
     "check_fits",
     "check_same",
-    "counters_of",
     "filled_from",
+    "initialise_optimiser",
     "optimiser_tensors",
+    "read_counters",
     "restore_optimiser",
 ]
 
@@ -75,36 +75,36 @@ class Counters:
         return cls(step, **{**table, "position": Position(*table["position"]), "sums": dict(table["sums"])})
 
 
-def place(value: object) -> bool:
+def is_position(value: object) -> bool:
     """Whether it is a place in the data: an epoch and a batch."""
-    return isinstance(value, list) and len(value) == 2 and all(map(count, value))
+    return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
 
 
-def sums(value: object) -> bool:
-    return isinstance(value, dict) and all(map(number, value.values()))
+def is_sums(value: object) -> bool:
+    return isinstance(value, dict) and all(map(is_number, value.values()))
 
 
-LATER = ("best_loss", "lowest")  # that runs of before do not have
-KEPT = (
-    ("position", place, "an epoch and a batch"),
-    ("seconds", number, "a number"),
-    *((key, lambda value: value is None or number(value), "a number or null") for key in ("best", *LATER)),
-    ("best_step", count, "a number of steps"),
-    ("waited", count, "a number of validations"),
-    ("sums", sums, "a table of numbers"),
-    ("skipped", count, "a number of steps"),
+OPTIONAL = ("best_loss", "lowest")  # that runs of before do not have
+COUNTER_CHECKS = (
+    ("position", is_position, "an epoch and a batch"),
+    ("seconds", is_number, "a number"),
+    *((key, lambda value: value is None or is_number(value), "a number or null") for key in ("best", *OPTIONAL)),
+    ("best_step", is_count, "a number of steps"),
+    ("waited", is_count, "a number of validations"),
+    ("sums", is_sums, "a table of numbers"),
+    ("skipped", is_count, "a number of steps"),
 )
 
 
-def counters_of(folder: Path, manifest: Mapping[str, Any]) -> Counters:
+def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
     """The counters of a checkpoint, checked."""
     where = str(folder / "manifest.json")
     table = check_key(manifest, "counters", lambda value: isinstance(value, dict), "a table", where)
     for key in table:
         if key not in Counters.__dataclass_fields__:
             raise CheckpointError(f"{where}: counters.{key} given, which this version of regard does not know")
-    for key, right, expected in KEPT:
-        if key not in LATER or key in table:
+    for key, right, expected in COUNTER_CHECKS:
+        if key not in OPTIONAL or key in table:
             check_key(table, key, right, expected, where, "counters.")
     return Counters.of(manifest["step"], table)
 
@@ -138,12 +138,12 @@ def restore_optimiser(
                     kind = str(tensor.dtype).removeprefix("torch.")
                     given = f"{list(tensor.shape)} of {kind}, expected {shape} of float32"
                     raise CheckpointError(f"{where}: tensor optimiser.{key}.{name} is {given}")
-                state[key] = tensor.to(parameter.device) if key == "step" else like(tensor, parameter)
+                state[key] = tensor.to(parameter.device) if key == "step" else spread_like(tensor, parameter)
         if state:
             optimiser.state[parameter] = state
 
 
-def begin_optimiser(optimiser: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
+def initialise_optimiser(optimiser: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
     """What AdamW keeps of a weight, made now, where it would be made in its first step."""
     for parameter in parameters:
         if not optimiser.state[parameter]:

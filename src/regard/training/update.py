@@ -17,16 +17,16 @@ from regard.attention.watch import has_hooks
 from regard.errors import ConfigError, TrainingError
 from regard.kernels.linear.mixed_precision import Copies
 from regard.machine import wide_dtype
-from regard.training.ahead import Share
-from regard.training.distributed import Group, full
-from regard.training.memory import attempt_in_parts, out_of_memory, pieces
-from regard.training.precision import in_bf16
+from regard.training.distributed import Group, gather_full
+from regard.training.memory import attempt_in_parts, is_out_of_memory, split_batch
+from regard.training.precision import uses_bf16
+from regard.training.prefetch import Share
 from regard.training.progress import Progress
 from regard.training.replay import CudaCapture, Replay, forbid_waits
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.task import Task
-from regard.training.trainer_state import Counters, begin_optimiser
+from regard.training.trainer_state import Counters, initialise_optimiser
 
 __all__ = ["Objective", "Updater", "replay_problem"]
 
@@ -46,7 +46,7 @@ class Updater:
     def __init__(self, task: Task, objective: nn.Module, settings: TrainingSettings, group: Group, progress: Progress):
         self.task, self.objective, self.settings, self.group, self.progress = task, objective, settings, group, progress
         self.device = device = group.device
-        self.bf16 = in_bf16(settings, device)
+        self.bf16 = uses_bf16(settings, device)
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         names = {id(parameter): name for name, parameter in objective.named_parameters()}
         self.names = [names[id(parameter)] for parameter in self.parameters]
@@ -90,7 +90,7 @@ class Updater:
     def begin(self) -> None:
         """Make ready for the first update, when the optimiser is new or restored."""
         if self.replay is not None:
-            begin_optimiser(self.optimiser, self.parameters)
+            initialise_optimiser(self.optimiser, self.parameters)
 
     def __call__(self, share: Share, now: Counters) -> None:
         """Batches in, one step of the optimiser; `now` is where the run stands before it."""
@@ -113,12 +113,12 @@ class Updater:
         """Gradients of this process's share, its batches cut into so many parts, and the sums that it reports."""
         sums: dict[str, Tensor] = {}
         for batch in share.batches:
-            cut, whole = pieces(self.task, batch, parts)
+            cut, whole = split_batch(self.task, batch, parts)
             for piece in cut:
                 try:
                     losses = self.differentiate(self.task.move(piece, self.device))
                 except (RuntimeError, MemoryError) as error:
-                    if whole is not None and out_of_memory(error):
+                    if whole is not None and is_out_of_memory(error):
                         raise whole from None
                     raise
                 for name, value in losses.items():
@@ -136,7 +136,7 @@ class Updater:
     def step_optimiser(self) -> None:
         """One step of the optimiser, left out on the device where the gradient is not finite."""
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        norm = full(torch.nn.utils.get_total_norm(gradients))
+        norm = gather_full(torch.nn.utils.get_total_norm(gradients))
         bad = (~torch.isfinite(norm)).to(torch.float32)
         self.skipped += bad
         if not self.fused:  # it cannot be told on the device
@@ -187,7 +187,7 @@ class Updater:
                 self.update_on(there)
             return True
         except RuntimeError as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 replay.forget()
                 if "synchronizing" not in str(error):
                     raise

@@ -45,7 +45,7 @@ def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
     if hashlib.sha256(content).hexdigest() != known["sha256"]:
         raise CheckpointError(f"{path}: damaged, its contents do not match the checksum in manifest.json")
     try:
-        shapes_of(content, len(content))
+        parse_shapes(content, len(content))
         return load(content)
     except Unreadable as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
@@ -60,14 +60,14 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
             size = path.stat().st_size
             length = int.from_bytes(file.read(8), "little")
             content = length.to_bytes(8, "little") + file.read(min(length, HEADING))
-        return shapes_of(content, size)
+        return parse_shapes(content, size)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
     except Unreadable as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
 
 
-def shapes_of(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
+def parse_shapes(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
     """The shapes that a heading names, if its tensors fill a file of this size; else Unreadable."""
     length = int.from_bytes(content[:8], "little")
     if size < 8 or length > min(size - 8, HEADING):
@@ -81,7 +81,7 @@ def shapes_of(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
             continue
         if len(name) > NAME or not name.isprintable():  # it is said in errors
             raise Unreadable(f"a tensor's name is not {NAME} printable characters at most")
-        shape, (start, end), width = checked_entry(name, entry)
+        shape, (start, end), width = check_entry(name, entry)
         if math.prod(shape) * width != end - start:
             raise Unreadable(f"tensor {name} has not as many bytes as its shape and dtype need")
         shapes[name] = shape
@@ -96,7 +96,7 @@ def shapes_of(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def checked_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int], int]:
+def check_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int], int]:
     """Of a tensor in a heading: its shape, where it begins and ends, and the bytes of a number."""
 
     def counts(value: Any, most: int) -> bool:

@@ -9,7 +9,7 @@ from cli.typing_in import Command
 from regard import load
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.alignments.symmetry import flip_links, symmetrise
-from regard.io.pharaoh import parse_pharaoh, pharaoh
+from regard.io.pharaoh import format_pharaoh, parse_pharaoh
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 typed, refused = Command("align").typed, Command("align").refused
@@ -62,7 +62,7 @@ def test_a_line_a_pair(at_desk, tmp_path):
 def test_what_is_translated_just_now(at_desk, tmp_path):
     found = [outputs[0] for outputs in load("run").stream(SOURCES, alignment=True, beam=2)]
     lines = said("run", "--source", "-", "--translations", tmp_path / "said", "--beam", 2, stdin="\n".join(SOURCES))
-    assert lines == [pharaoh(each.alignment) for each in found]
+    assert lines == [format_pharaoh(each.alignment) for each in found]
     assert (tmp_path / "said").read_text().splitlines() == [each.text for each in found]
 
 
@@ -89,7 +89,7 @@ def test_choosing_is_kept_and_used(at_desk):
     usual = ["--head", "mean", "--offset", 0, "--threshold", 0, "--join", "none", "--balance", 0, "--view", 0]
     assert said("run", *PAIR, *usual) == plain
     outputs = list(load("run").stream(SOURCES, alignment=True, beam=1))
-    assert [pharaoh(each[0].alignment) for each in outputs] == said("run", "--source", "source.txt", "--beam", 1)
+    assert [format_pharaoh(each[0].alignment) for each in outputs] == said("run", "--source", "source.txt", "--beam", 1)
 
 
 def test_the_error_rate_is_said_and_measured(at_desk, tmp_path):

@@ -82,8 +82,8 @@ def align(
     from regard.evaluation.alignment import read_links
     from regard.inspection.alignments.symmetry import METHODS
     from regard.io.formats import BREAKS
-    from regard.io.output import check_out, open_output
-    from regard.io.pharaoh import pharaoh
+    from regard.io.output import check_output, open_output
+    from regard.io.pharaoh import format_pharaoh
 
     if source is None and not dependencies:
         raise CommandError("--source: missing, expected a text file of sources")
@@ -95,8 +95,8 @@ def align(
         raise CommandError("--translations: given with --target, and nothing is translated")
     if agree and (reverse is None or choose):
         raise CommandError("--agree: expected --reverse beside it, and no --choose")
-    check_out(output, source, target, flag="--output")
-    check_out(translations, source, output, flag="--translations")
+    check_output(output, source, target, flag="--output")
+    check_output(translations, source, output, flag="--translations")
     gold = None if alignment is None else read_links(alignment, first=int(from_one), say=print_message)
     judges = None if choose is None else read_links(choose, first=int(from_one), say=print_message)
 
@@ -149,7 +149,7 @@ def align(
     ):
         for chunk in chunks:
             pairs = align_pairs(opened, other, chunk, symmetrise)
-            write("".join(f"{pharaoh(pair.links or [])}\n" for pair in pairs))
+            write("".join(f"{format_pharaoh(pair.links or [])}\n" for pair in pairs))
             keep("".join(f"{BREAKS.sub(' ', pair.target)}\n" for pair in pairs))
             advance(len(pairs))
             done += len(pairs)

@@ -71,11 +71,11 @@ def caption(
     from regard.decoding.translate_file import search_options
     from regard.errors import CommandError, DataError
     from regard.io.formats import caption_lines
-    from regard.io.output import check_out, open_output
+    from regard.io.output import check_output, open_output
 
     options = search_options({name: value for name, value in locals().items() if name in SEARCH})
     paths = pictures_in(pictures, print_message)
-    check_out(out, *pictures)
+    check_output(out, *pictures)
 
     from regard.data.images.batching import read_for
     from regard.run import load

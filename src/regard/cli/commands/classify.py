@@ -30,10 +30,10 @@ def classify(
     regard classify runs/reviews texts.txt --out labels.txt writes a label a line; without a file, standard input is
     read as it comes. Of pictures each label follows the path and a tab.
     """
-    from regard.io.output import check_out, open_output
+    from regard.io.output import check_output, open_output
 
     given = items or []
-    check_out(out, *given)
+    check_output(out, *given)
 
     from regard.decoding.processes import Processes
     from regard.io.inputs import DocumentLines

@@ -117,12 +117,12 @@ def eval(
         raise CommandError(f"--source: missing, {what} needs the text that the outputs are translations of")
     if output is not None and hypothesis is not None:
         raise CommandError("--output: given with --hypothesis, which translates nothing")
-    from regard.io.output import check_out, open_output
+    from regard.io.output import check_output, open_output
 
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise CommandError(f"--plot: {plot} given, expected a name that ends in {', '.join(PICTURES)}")
-    check_out(plot, source, reference, flag="--plot")
-    check_out(output, source, reference, flag="--output")
+    check_output(plot, source, reference, flag="--plot")
+    check_output(output, source, reference, flag="--output")
 
     from regard.tasks.evaluation import TextTest
 
@@ -189,9 +189,9 @@ def evaluate_items(
     folder: Path, files: dict[str, Path | None], search: dict[str, Any], output: Path | None, opening: dict[str, str]
 ) -> "EvaluationReport":
     """Measure a run on documents or pictures, and keep what it said of each."""
-    from regard.io.output import check_out, open_output
+    from regard.io.output import check_output, open_output
 
-    check_out(output, *(path for name, path in files.items() if path and name != "images"), flag="--output")
+    check_output(output, *(path for name, path in files.items() if path and name != "images"), flag="--output")
     run = open_run([folder], search, lowercase=True, **opening)
     given: dict[str, Any] = {name: path for name, path in files.items() if path is not None}
     found = run.evaluate(**given, **(search if "captions" in files else {}))

@@ -45,11 +45,11 @@ def sample(
     from regard.decoding.translate_file import search_options
     from regard.errors import CommandError
     from regard.io.formats import sample_line
-    from regard.io.output import check_out, open_output
+    from regard.io.output import check_output, open_output
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     options = search_options(options | ({} if longest is None else {"longest": longest}))
-    check_out(out)
+    check_output(out)
 
     from regard.run import load
 

@@ -35,10 +35,10 @@ def score(
     """
     from regard.io.formats import ScoredTarget
     from regard.io.inputs import LinePairs, check_lengths
-    from regard.io.output import check_out, open_output
+    from regard.io.output import check_output, open_output
 
     line_pairs = LinePairs(source, target, print_message)
-    check_out(out, source, target)
+    check_output(out, source, target)
 
     from regard.decoding.processes import Processes
     from regard.io.output import progress_bar

@@ -84,17 +84,17 @@ def translate(
     from regard.io.formats import OutputFormat
     from regard.io.inputs import SourceLines
     from regard.io.lines import ignore
-    from regard.io.output import check_out, open_output
+    from regard.io.output import check_output, open_output
 
     options = search_options({name: value for name, value in locals().items() if name in SEARCH})
     runs, file = runs_and_file([run, *(more or [])])
-    check_out(out, file, prefixes)
+    check_output(out, file, prefixes)
     processes = Processes()
     source_lines = SourceLines(
         file, prefix, prefixes, processes.world, say=print_message if processes.first else ignore
     )
 
-    from regard.decoding.translate_file import Fit
+    from regard.decoding.translate_file import LineFitter
     from regard.io.lines import CHUNK_CUDA
     from regard.io.output import progress_bar
     from regard.run import load
@@ -107,7 +107,7 @@ def translate(
         done = translate_file(
             source_lines,
             lambda texts, begun: opened.stream(texts, prefixes=begun, batch_tokens=batch_tokens, **wanted, **options),
-            Fit(
+            LineFitter(
                 lambda texts: [len(ids) for ids in source.encode_batch(texts)],
                 min(opened.settings.data.longest, opened.model.limit or sys.maxsize),
                 split=split,

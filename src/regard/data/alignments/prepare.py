@@ -17,7 +17,7 @@ from regard.data.rows import Pair, Reading, Rows, content
 from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
-from regard.io.pharaoh import Slips, marked_links, parse_pharaoh
+from regard.io.pharaoh import Slips, parse_marked_links, parse_pharaoh
 
 __all__ = ["Linked"]
 
@@ -70,7 +70,7 @@ class Linked(Reading):
 def wrong_in(text: str, sources: int, targets: int) -> str | None:
     """What is wrong with a line of links: it cannot be read, or they lead to words that are not there."""
     try:
-        links = marked_links(text)
+        links = parse_marked_links(text)
     except DataError as error:
         return str(error)
     for link, _, piece in links:

@@ -24,7 +24,7 @@ from regard.data.builtin import CORPORA, Example, Split, generate, has_pair
 from regard.data.builtin.scenes import Pictured
 from regard.disk import remove_leftovers, replacing
 from regard.errors import ArgumentError
-from regard.io.pharaoh import pharaoh
+from regard.io.pharaoh import format_pharaoh
 
 __all__ = ["write"]
 
@@ -87,12 +87,12 @@ def _write(
 def lines(number: str, example: Example) -> tuple[str, str, str, str, str]:
     """An example's line in each file."""
     above, below = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
-    return example.source, example.target, pharaoh(example.alignment), above, below
+    return example.source, example.target, format_pharaoh(example.alignment), above, below
 
 
 def labelled(number: str, example: Example) -> tuple[str, str]:
     """A document's line in each file."""
-    return f"{example.target}\t{example.source}", pharaoh(example.alignment)
+    return f"{example.target}\t{example.source}", format_pharaoh(example.alignment)
 
 
 def album(folder: Path) -> Written:

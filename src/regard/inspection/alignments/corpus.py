@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from regard.data.tokenizer import Tokenizers
-from regard.decoding.translate_file import Fit
+from regard.decoding.translate_file import LineFitter
 from regard.errors import CommandError
 from regard.evaluation.alignment import Gold, check_links, measure_links
 from regard.inspection.alignments.extraction import Links
@@ -20,7 +20,7 @@ from regard.inspection.alignments.settings import JOINS, AlignmentSettings
 from regard.inspection.alignments.symmetry import flip_links, symmetrise
 from regard.inspection.collect.open_run import OpenRun
 from regard.io.inputs import LinePairs, SourceLines, check_lengths
-from regard.io.lines import name_of
+from regard.io.lines import display_name
 
 __all__ = [
     "AlignedPair",
@@ -125,9 +125,9 @@ def translate_lines(
 ) -> Iterator[list[AlignedPair]]:
     """The lines of a file with their translations and links; what is longer than the run takes is cut."""
     longest = min(run.settings.data.longest, run.model.limit or sys.maxsize)
-    fit = Fit(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=say)
+    fit = LineFitter(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=say)
     for block in lines.blocks():
-        texts = [each[0].text for each in fit.parts(block.lines, name_of(source), block.first)]
+        texts = [each[0].text for each in fit.parts(block.lines, display_name(source), block.first)]
         outputs = [each[0] for each in run.stream(texts, alignment=True, beam=beam)]
         yield [
             AlignedPair(text, output.text, list(output.alignment or ()))

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from regard.inspection.draw import plot
 from regard.inspection.draw.heatmap import INK
-from regard.training.metrics import name_of, shown
+from regard.training.metrics import format_value, metric_name
 
 __all__ = ["Curve", "capitalise", "curves", "thin_points"]
 
@@ -106,8 +106,9 @@ def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
 def _describe(name: str, key: str, xy: Points) -> str:
     first, last = xy[0], xy[-1]
     if len(xy) == 1:
-        return f"{name}: {shown(key, first[1])} at step {first[0]:,.0f}."
-    return f"{name}: {shown(key, first[1])} at step {first[0]:,.0f}, {shown(key, last[1])} at step {last[0]:,.0f}."
+        return f"{name}: {format_value(key, first[1])} at step {first[0]:,.0f}."
+    begin, end = (f"{format_value(key, value)} at step {step:,.0f}" for step, value in (first, last))
+    return f"{name}: {begin}, {end}."
 
 
 def _loss(
@@ -134,7 +135,7 @@ def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | No
     xy = points(valids, key)
     if not xy:
         return None
-    name = name_of(key)
+    name = metric_name(key)
     figure, axes = _axes(f"{capitalise(name)}, validation")
     _dots(axes, xy, plot.RED, name)
     _crown(axes, best, key)
@@ -145,7 +146,7 @@ def _score(key: str, valids: Sequence[dict[str, Any]], best: dict[str, Any] | No
 
 
 def _tick(key: str, value: float, top: float) -> str:
-    return f"{value:.0%}" if shown(key, min(top, 1.0)).endswith("%") and top <= 1.0 else f"{value:g}"
+    return f"{value:.0%}" if format_value(key, min(top, 1.0)).endswith("%") and top <= 1.0 else f"{value:g}"
 
 
 def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:
@@ -155,5 +156,5 @@ def _rate(steps: Sequence[dict[str, Any]]) -> Curve | None:
     figure, axes = _axes("Learning rate")
     _line(axes, xy, plot.GREY, "rate")
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: shown("rate", float(y)).replace(".0e", "e")))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: format_value("rate", float(y)).replace(".0e", "e")))
     return Curve("rate", figure, _describe("Learning rate", "rate", xy))

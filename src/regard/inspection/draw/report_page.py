@@ -12,7 +12,7 @@ from regard.inspection.draw.curves import capitalise, curves
 from regard.inspection.draw.html import document, figure_element, svg_element, table_element
 from regard.inspection.draw.table import Table
 from regard.reading import CONFIG, Unreadable, parse_toml, read_bytes
-from regard.training.metrics import duration, name_of, read, shown
+from regard.training.metrics import format_duration, format_value, metric_name, read_records
 from regard.training.sample import MISSING, Sample, differing
 
 __all__ = ["LookPicture", "write"]
@@ -89,7 +89,7 @@ def write(
     """
     folder = Path(folder)
     text, config = _config(folder / "config.toml")
-    records = read(folder / "metrics.jsonl")
+    records = read_records(folder / "metrics.jsonl")
     steps = [record for record in records if record.get("kind") == "step"]
     valids = [record for record in records if record.get("kind") == "valid"]
     story = RunSummary(config, steps, valids, model, parameters, data, seconds, finished)
@@ -152,12 +152,12 @@ class RunSummary:
         if not self.step:
             return f"{kind}{size}{on}. No step has been recorded yet."
         of = f" of {self.steps:,}" if self.steps and self.steps > self.step else ""
-        time = f" in {duration(self.seconds)}" if self.seconds else ""
+        time = f" in {format_duration(self.seconds)}" if self.seconds else ""
         sentences = [f"{kind}{size}{on}.", f"It has taken {self.step:,}{of} {_steps(self.steps or self.step)}{time}."]
         if self.finished is False:
             sentences.append("Training is not finished.")
         if self.best and self.metric:
-            score = f"{name_of(self.metric)} {shown(self.metric, self.best[self.metric])}"
+            score = f"{metric_name(self.metric)} {format_value(self.metric, self.best[self.metric])}"
             sentences.append(
                 f"The best checkpoint is that of step {self.best.get('step', 0):,}, with {score} on held-out data."
             )
@@ -172,14 +172,16 @@ class RunSummary:
         cells = []
         if self.best and self.metric:
             at = f"at step {self.best.get('step', 0):,}"
-            cells.append((f"Best {name_of(self.metric)}", shown(self.metric, self.best[self.metric]), at))
+            cells.append((f"Best {metric_name(self.metric)}", format_value(self.metric, self.best[self.metric]), at))
             others = [k for k in (*SCORES, "loss") if k != self.metric and isinstance(self.best.get(k), int | float)]
-            cells += [(capitalise(name_of(k)), shown(k, self.best[k]), "at the same step") for k in others[:1]]
+            cells += [
+                (capitalise(metric_name(k)), format_value(k, self.best[k]), "at the same step") for k in others[:1]
+            ]
         if self.step:
             left = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
             cells.append(("Steps", f"{self.step:,}", left))
         if self.seconds:
-            cells.append(("Time", duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
+            cells.append(("Time", format_duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
         if self.parameters:
             cells.append(("Parameters", _count(self.parameters), self.model or ""))
         return cells
@@ -280,12 +282,16 @@ def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[s
         return []
     last = max((i for i, record in enumerate(valids) if record.get("best")), default=-1)
     cells = [
-        [shown("step", record.get("step")), *[shown(key, record.get(key)) for key in keys], "best" if i == last else ""]
+        [
+            format_value("step", record.get("step")),
+            *[format_value(key, record.get(key)) for key in keys],
+            "best" if i == last else "",
+        ]
         for i, record in enumerate(valids)
     ]
-    by = f" by {name_of(metric)}" if metric else ""
+    by = f" by {metric_name(metric)}" if metric else ""
     caption = "On held-out data" + (f"; the best{by} was kept" if last >= 0 else "")
-    table = Table(caption, ["step", *[name_of(key) for key in keys], ""], cells)
+    table = Table(caption, ["step", *[metric_name(key) for key in keys], ""], cells)
     element = table_element(table, numeric=[True] * (len(keys) + 1) + [False])
     if len(valids) > LONG:
         element = f"<details><summary>All {len(valids):,} validations</summary>{element}</details>"

@@ -10,7 +10,7 @@ from regard.studies.corpora.pairs import AlignedPairs, Pairs
 from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.systems import TrainedSystem
 from regard.studies.translation import perplexity
-from regard.training.metrics import read
+from regard.training.metrics import read_records
 
 __all__ = [
     "Curve",
@@ -107,7 +107,7 @@ def held_out(one: Sequence[Reading], other: Sequence[Reading]) -> float:
 def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
     """By training step: BLEU as it was validated, and AER, by the better one of both words."""
     run, points = system.run, []
-    for record in read(run.folder / "metrics.jsonl"):
+    for record in read_records(run.folder / "metrics.jsonl"):
         step = int(record["step"])
         name = f"step-{step:06d}"
         if record["kind"] == "valid" and (run.folder / "checkpoints" / name).is_dir():

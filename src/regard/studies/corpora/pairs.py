@@ -17,7 +17,7 @@ from regard.evaluation.alignment import Gold, read_links
 from regard.evaluation.items import read_texts
 from regard.evaluation.text import measure_bleu
 from regard.io.lines import read_chunks
-from regard.io.output import destination
+from regard.io.output import open_destination
 from regard.studies.setting import Setting
 
 __all__ = [
@@ -154,7 +154,7 @@ def write_tokenised(source: Path, made: Path) -> None:
     if made.exists():
         return
     made.parent.mkdir(parents=True, exist_ok=True)
-    with destination(made, real=True) as write:
+    with open_destination(made, real=True) as write:
         for chunk in read_chunks(source):
             write("".join(f"{tokenise(line)}\n" for line in chunk))
 

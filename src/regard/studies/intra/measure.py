@@ -19,7 +19,7 @@ from regard.models.kinds import build, read_model_config
 from regard.studies.corpora.sentences import Sentences
 from regard.studies.seed_statistics import MeanDifference, SeedStatistics, mean_difference, over_seeds
 from regard.studies.systems import TrainedSystem
-from regard.training.metrics import read
+from regard.training.metrics import read_records
 
 __all__ = [
     "DISTANCES",
@@ -99,7 +99,7 @@ def perplexity_course(systems: Sequence[TrainedSystem]) -> dict[int, float]:
     """The perplexity of held-out text by the number of updates, as training has noted it; of the seeds' mean loss."""
     losses: dict[int, list[float]] = {}
     for each in systems:
-        rows = read(each.run.folder / "metrics.jsonl")
+        rows = read_records(each.run.folder / "metrics.jsonl")
         for step, loss in {row["step"]: row["loss"] for row in rows if row["kind"] == "valid"}.items():
             losses.setdefault(step, []).append(loss)
     return {step: float(np.exp(np.mean(values))) for step, values in sorted(losses.items())}

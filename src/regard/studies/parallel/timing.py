@@ -25,7 +25,7 @@ from regard.run import Run, load
 from regard.studies.corpora.pairs import Pairs
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.systems import TrainedSystem
-from regard.training.metrics import read
+from regard.training.metrics import read_records
 
 __all__ = [
     "EncoderFigures",
@@ -76,7 +76,7 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
 
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     """What a training has written down: every so many steps, or at every validation."""
-    return [each for each in read(folder / "metrics.jsonl") if each.get("kind") == kind]
+    return [each for each in read_records(folder / "metrics.jsonl") if each.get("kind") == kind]
 
 
 def median_pace(steps: Sequence[Mapping[str, Any]]) -> float:

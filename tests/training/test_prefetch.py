@@ -7,7 +7,7 @@ import time
 import pytest
 from tiny import Line
 
-from regard.training.ahead import Ahead
+from regard.training.prefetch import Prefetch
 from regard.training.task import Position
 
 START = Position(0, 0)
@@ -34,7 +34,7 @@ class Numbered(Line):
 
 
 def taken(task, count, position=START, accumulate=1, rank=0, world=1):
-    with Ahead(task, position, accumulate, rank, world, pin=False) as ahead:
+    with Prefetch(task, position, accumulate, rank, world, pin=False) as ahead:
         return list(itertools.islice(ahead, count))
 
 
@@ -61,7 +61,7 @@ def test_processes_share_an_update_and_count_it_whole(rank):
 
 
 def test_what_was_loaded_in_time_is_not_waited_for():
-    with Ahead(Numbered(0.3), Position(0, 0), 1, 0, 1, pin=False) as ahead:
+    with Prefetch(Numbered(0.3), Position(0, 0), 1, 0, 1, pin=False) as ahead:
         next(ahead)
         first = ahead.waited
         time.sleep(1.0)  # the loop is busy
@@ -73,7 +73,7 @@ def test_what_was_loaded_in_time_is_not_waited_for():
 
 
 def test_an_error_comes_when_its_update_is_asked_for():
-    with Ahead(Numbered(fails=Position(0, 1)), Position(0, 0), 1, 0, 1, pin=False) as ahead:
+    with Prefetch(Numbered(fails=Position(0, 1)), Position(0, 0), 1, 0, 1, pin=False) as ahead:
         assert next(ahead).batches == [Position(0, 0)]
         with pytest.raises(RuntimeError, match="cannot be loaded"):
             next(ahead)

@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.training.task import Position, Task
 
-__all__ = ["Ahead", "Share"]
+__all__ = ["Prefetch", "Share"]
 
 DEPTH = 2  # updates that are loaded ahead
 
@@ -23,7 +23,7 @@ class Share:
     end: Position  # where the stream stands afterwards
 
 
-class Ahead:
+class Prefetch:
     """The shares of one update after the other, each loaded by a thread before it is asked for.
 
     One thread, so that the stream is read in order; the batches are a function of their place in it, so that nothing
@@ -38,7 +38,7 @@ class Ahead:
         self.coming: deque[Future[Share]] = deque()
         self.waited = 0.0
 
-    def __enter__(self) -> "Ahead":
+    def __enter__(self) -> "Prefetch":
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -9,13 +9,13 @@ from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 from regard.training.trainer_state import Counters
 
-__all__ = ["Stopping"]
+__all__ = ["StopCriteria"]
 
 # SIGHUP: the terminal was closed. Windows has none.
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
-class Stopping:
+class StopCriteria:
     """Inside, Ctrl-C, SIGTERM and SIGHUP let the update finish, so that it can be saved; a second Ctrl-C stops at once.
 
     A SIGHUP that is ignored, as `nohup` has it, stays ignored, and so does a Ctrl-C, as with `&` in a script.
