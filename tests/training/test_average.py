@@ -25,11 +25,11 @@ def test_inside_the_weights_are_the_averages_and_outside_their_own():
     weight = nn.Parameter(torch.ones(2))
     average = MovingAverage([weight], 0.9)
     weight.data.fill_(5)
-    with average.swapped([weight]):
+    with average.swap_in([weight]):
         assert weight.tolist() == [1, 1]
     assert weight.tolist() == [5, 5]
 
-    with pytest.raises(ZeroDivisionError), average.swapped([weight]):
+    with pytest.raises(ZeroDivisionError), average.swap_in([weight]):
         raise ZeroDivisionError
     assert weight.tolist() == [5, 5]
     assert average.values[0].tolist() == [1, 1]

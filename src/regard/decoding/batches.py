@@ -1,8 +1,9 @@
-"""Many sentences: those of like length searched together, the answers in the order given."""
+"""Many inputs in batches, the answers in the order given: searched, scored, labelled.
 
-# b sentences · n target positions
-# b pictures of a batch · h w height and width
-# n documents · b documents of a batch · v labels
+Sentences and documents of like length go together, so that little is padded; pictures come a few at a time.
+"""
+
+# n inputs · b inputs of a batch · h w height and width of a picture · v labels
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -151,7 +152,7 @@ def label_in_batches(
 def label_pictures(
     model: Model, pixels: Iterable[np.ndarray | Tensor], device: torch.device | str = "cpu", rows: int = PICTURES
 ) -> Float[Tensor, "n v"]:
-    """The same for pictures of one size, one [3 h w] after the other; `rows` of them are held at a time."""
+    """The log-probability of every label for pictures of one size, one [3 h w] each; `rows` are held at a time."""
     found, each = [torch.zeros(0, model.readout.out_features)], iter(pixels)
     while chunk := list(itertools.islice(each, rows)):
         batch = torch.stack([torch.as_tensor(one) for one in chunk])
@@ -187,7 +188,7 @@ def search_pictures_lazily(
     device: torch.device | str = "cpu",
     rows: int = PICTURES,
 ) -> Iterator[SearchResult]:
-    """The same as they are asked for: no more than `rows` pictures are held at a time."""
+    """Search pictures as the results are asked for: no more than `rows` pictures are held at a time."""
     if rows < 1:
         raise ArgumentError(f"rows: {rows} given, expected at least 1")
     each, hypotheses = iter(pixels), options.nbest if options.sample else options.beam

@@ -46,13 +46,13 @@ class Hypotheses:
         lengths, row = self.lengths[:, :nbest].cpu().numpy(), self.rows[:, :nbest].cpu().numpy().astype(np.int64)
         longest = int(lengths.max(initial=0))
         parents, words = (x[:, :longest].cpu().numpy() for x in (self.parents, self.words))
-        said = np.full((*lengths.shape, longest), PAD, dtype=np.int64)
+        history = np.full((*lengths.shape, longest), PAD, dtype=np.int64)
         place = np.arange(len(lengths))[:, None]
         for step in range(longest - 1, -1, -1):  # from the last word to the first, all hypotheses side by side
             there = step < lengths
-            said[..., step] = np.where(there, words[place, step, row], PAD)
+            history[..., step] = np.where(there, words[place, step, row], PAD)
             row = np.where(there, parents[place, step, row], row)
-        rows = said.tolist()
+        rows = history.tolist()
         return [
             SearchResult(
                 [

@@ -1,16 +1,16 @@
-"""What may be said next: never padding, an END neither too early nor too late, a forced prefix, no n-gram twice."""
+"""What a search may do: the tokens that may come next, the length of an output, the memory that it takes.
 
+The next token is never padding; END comes neither too early nor too late; a forced prefix comes first; and on request
+no n-gram comes twice.
+"""
 
-# s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens said so far · m source positions
-
-# s sentences · r rows of a sentence · v vocabulary · t tokens said so far
+# s sentences · r rows of a sentence · v vocabulary · t tokens so far
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-# r rows of a sentence · k candidates of a row · v vocabulary
 from regard.attention.state import State, buffers
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.options import Options
@@ -18,12 +18,11 @@ from regard.errors import ArgumentError
 from regard.machine import amount, memory
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["Constraints", "check_memory", "row_bytes"]
+__all__ = ["Constraints", "check_memory", "check_prefixes", "output_limit", "output_limits", "row_bytes"]
 
 FREE = -1  # behind a prefix
-
-ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless told otherwise
-CAPTION = 60  # the most tokens that are said of a picture, unless told otherwise
+ROOM = 20  # tokens beyond twice the source's, and beyond a prefix, unless a number is given
+CAPTION = 60  # the most tokens of a caption, unless another number is given
 
 
 class Constraints:
@@ -53,20 +52,22 @@ class Constraints:
         """Go on with these sentences alone."""
         self.most, self.prefix = self.most[keep], self.prefix[keep]
 
-    def limit_(self, scores: Float[Tensor, "s r v"], said: Int[Tensor, "s r t"]) -> None:
+    def limit_(self, scores: Float[Tensor, "s r v"], history: Int[Tensor, "s r t"]) -> None:
         """Forbid, in place, what the rules forbid as the next token; a prefix and a limit come before the rest."""
-        step = said.shape[-1]
+        step = history.shape[-1]
         forced = self.prefix[:, step] if step < self.forced else None
         if step >= self.first_limit:
             ended = torch.where(step >= self.most, END, FREE)
             forced = ended if forced is None else torch.where(ended == END, ended, forced)
         ends = scores[..., END].clone() if step < self.shortest else None
         only = (
-            None if forced is None else scores.gather(-1, forced.clamp(min=0)[:, None, None].expand(*said.shape[:2], 1))
+            None
+            if forced is None
+            else scores.gather(-1, forced.clamp(min=0)[:, None, None].expand(*history.shape[:2], 1))
         )
         scores[..., PAD] = scores[..., START] = -torch.inf
         if self.no_repeat and step >= self.no_repeat:
-            self.forbid_repeats_(scores, said)
+            self.forbid_repeats_(scores, history)
         if ends is not None:
             scores[..., END] = -torch.inf
             if self.no_repeat:  # where nothing else is left, it has to end
@@ -77,11 +78,11 @@ class Constraints:
             place = forced.clamp(min=0)[:, None, None].expand_as(only)
             scores.scatter_(-1, place, torch.where(given, only, scores.gather(-1, place)))
 
-    def forbid_repeats_(self, scores: Float[Tensor, "s r v"], said: Int[Tensor, "s r t"]) -> None:
+    def forbid_repeats_(self, scores: Float[Tensor, "s r v"], history: Int[Tensor, "s r t"]) -> None:
         """Forbid what would say an n-gram for the second time; END may always come."""
         n = self.no_repeat
-        earlier = said.unfold(-1, n, 1)  # [s r t-n+1 n]
-        now = said[..., said.shape[-1] - n + 1 :]  # the n-1 before the next
+        earlier = history.unfold(-1, n, 1)  # [s r t-n+1 n]
+        now = history[..., history.shape[-1] - n + 1 :]  # the n-1 before the next
         again = (earlier[..., :-1] == now[..., None, :]).all(-1)
         tokens = torch.where(again, earlier[..., -1], PAD)  # padding is forbidden already
         scores.scatter_(-1, tokens, -torch.inf)
@@ -136,7 +137,7 @@ def output_limits(
 
 
 def output_limit(model: Model, length: int | None, options: Options, prefix: int = 0) -> int:
-    """The same of one source, of so many tokens or a picture (None).
+    """The most tokens of the output for one source, of so many tokens or a picture (None), without END.
 
     Where no number is given, a prefix leaves room for twenty more.
     """

@@ -62,13 +62,13 @@ class Processes:
             import torch.distributed as dist
 
             if not dist.is_initialized():
-                try:  # gloo, whatever the models are on: what is told is text, and a block may take long
+                try:  # gloo, whatever the models are on: what is answers is text, and a block may take long
                     dist.init_process_group("gloo", timeout=timedelta(days=1))
                 except (ValueError, RuntimeError) as error:
-                    said = str(error).splitlines()[0]
+                    why = str(error).splitlines()[0]
                     raise CommandError(
                         f"RANK and WORLD_SIZE: process {self.rank} of {self.world} given, and they do not meet "
-                        f"({said}); start them with torchrun"
+                        f"({why}); start them with torchrun"
                     ) from None
                 self.own = True
         return self
@@ -96,21 +96,21 @@ class Processes:
                     result = work(dealt[self.rank])
                 except RegardError as failure:
                     error = failure
-            told = self.tell((result, None if error is None else str(error)))
+            answers = self.gather((result, None if error is None else str(error)))
             if error is not None:
                 raise error
-            for rank, (_, problem) in enumerate(told):
+            for rank, (_, problem) in enumerate(answers):
                 if problem is not None:
                     raise CommandError(f"stopped, as process {rank} failed: {problem}")
-            yield from (each for each, _ in told[: len(dealt)])
+            yield from (each for each, _ in answers[: len(dealt)])
 
-    def tell(self, thing: Any) -> list[Any]:
+    def gather(self, thing: Any) -> list[Any]:
         """What every process has to say, by rank."""
         import torch.distributed as dist
 
-        told: list[Any] = [None] * self.world
+        answers: list[Any] = [None] * self.world
         try:
-            dist.all_gather_object(told, thing)
+            dist.all_gather_object(answers, thing)
         except RuntimeError as error:  # the other end of a connection is gone
             raise CommandError(f"stopped, as another process is gone: {str(error).splitlines()[0]}") from None
-        return told
+        return answers

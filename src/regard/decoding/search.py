@@ -17,7 +17,7 @@ A diverse beam (Vijayakumar et al. 2016, arXiv:1610.02424) is searched in groups
 An output that reaches its limit is ended there and its END counted, so that log-probabilities are those of the pair.
 """
 
-# s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens said so far · m source positions
+# s sentences or pictures · r rows of each · k, c candidates · v vocabulary · t tokens so far · m source positions
 import zlib
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -78,7 +78,7 @@ def search(
 
 def greedy(model: Model, source: Tokens | Pictures, limit: int | None = None) -> list[list[int]]:
     """The likeliest next token, again and again, up to END, which is left out; at most `output_limit` of them."""
-    return [found.outputs[0].tokens for found in search(model, source, replace(GREEDY, longest=limit))]
+    return [result.outputs[0].tokens for result in search(model, source, replace(GREEDY, longest=limit))]
 
 
 class Choice(NamedTuple):
@@ -103,7 +103,7 @@ class StepSearch:
         self.model, self.options, self.trace = model, options, trace
         most = output_limits(model, source, options, prefixes)
         check_prefixes(prefixes, most)
-        self.allowed = Constraints(most, prefixes or [], options.shortest, options.no_repeat)
+        self.constraints = Constraints(most, prefixes or [], options.shortest, options.no_repeat)
         self.size = int(most.max()) + 1  # steps, END's among them
         memory = model.encode(source)
         self.lengths = memory.lengths.to(most.device)  # of what is to be covered
@@ -116,11 +116,11 @@ class StepSearch:
                 f"coverage_penalty: {options.coverage_penalty:g} given, and a model without attention covers nothing"
             )
         self.rows, count = options.nbest if options.sample else options.beam, len(most)
-        self.found = [SearchResult(steps=[] if trace else None) for _ in range(count)]
+        self.results = [SearchResult(steps=[] if trace else None) for _ in range(count)]
         self.pools = [[Pool(self.rows // options.groups) for _ in range(options.groups)] for _ in range(count)]
-        self.drawn: list[dict[int, Output]] = [{} for _ in range(count)]  # of a sample, by row
+        self.samples: list[dict[int, Output]] = [{} for _ in range(count)]  # of a sample, by row
         self.sentences = list(range(count))  # that are not done
-        self.said = torch.full((count, 1, self.size), PAD, device=most.device)
+        self.history = torch.full((count, 1, self.size), PAD, device=most.device)
         self.total = torch.zeros(count, 1, device=most.device)
         self.numbers: Float[Tensor, "s t r"] | None = None
         if options.sample:
@@ -136,7 +136,7 @@ class StepSearch:
             logits = logits if logits.dtype == torch.float64 else logits.float()
             logits = logits.view(len(self.sentences), -1, logits.shape[-1])
             if step == 0:
-                self.allowed.check(logits.shape[-1])
+                self.constraints.check(logits.shape[-1])
                 if (
                     len(self.sentences) * self.rows > MANY and not logits.is_cuda
                 ):  # a GPU says when its memory is used up
@@ -144,25 +144,25 @@ class StepSearch:
                     check_memory(self.options, row, len(self.sentences), self.size, logits.shape[-1])
             norm = log_sum(logits)
             check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
-            self.allowed.limit_(logits, self.said[..., :step])
+            self.constraints.limit_(logits, self.history[..., :step])
             chosen = (self.draw if self.options.sample else self.choose)(logits, norm, step)
             if not self.move(chosen, step):
                 break
-            tokens = self.said[..., step].flatten()
-        for found, pools, drawn in zip(self.found, self.pools, self.drawn, strict=True):
-            sample = [drawn[row] for row in sorted(drawn)]
-            found.outputs = sample if self.options.sample else merge_pools(pools, self.options.nbest)
-            check_outputs(found.outputs)
-            while found.steps and not found.steps[-1]:  # it was done, and waited for others
-                found.steps.pop()
-        return self.found
+            tokens = self.history[..., step].flatten()
+        for result, pools, samples in zip(self.results, self.pools, self.samples, strict=True):
+            sample = [samples[row] for row in sorted(samples)]
+            result.outputs = sample if self.options.sample else merge_pools(pools, self.options.nbest)
+            check_outputs(result.outputs)
+            while result.steps and not result.steps[-1]:  # it was done, and waited for others
+                result.steps.pop()
+        return self.results
 
     # ---- the next tokens
 
     def choose(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
         """The hypotheses that go on, group by group."""
         groups, rows = self.options.groups, self.rows // self.options.groups
-        if step < self.allowed.alike:  # within all prefixes there is but one hypothesis
+        if step < self.constraints.alike:  # within all prefixes there is but one hypothesis
             groups = rows = 1
         wanted = candidate_count(rows)
         best, tokens = top_tokens(scores, min(wanted + (groups - 1) * rows, scores.shape[-1]))
@@ -173,8 +173,8 @@ class StepSearch:
             totals, each = best[:, first:last], tokens[:, first:last]
             paid = None
             if chosen:
-                said = [choice.tokens.masked_fill(choice.total == -torch.inf, NONE) for choice in chosen]
-                same = each[..., None] == torch.cat(said, 1)[:, None, None]
+                earlier = [choice.tokens.masked_fill(choice.total == -torch.inf, NONE) for choice in chosen]
+                same = each[..., None] == torch.cat(earlier, 1)[:, None, None]
                 paid = totals - self.options.diversity * same.sum(-1)
             candidates, rank = rank_candidates(totals, each, paid, wanted, first)
             chosen.append(self.select_next(candidates, rank, rows, group, step))
@@ -229,13 +229,13 @@ class StepSearch:
         if not bool(finished.any()):
             return
         scores = self.scores(candidates, step)
-        said, most = self.said[..., :step].tolist(), self.allowed.most.tolist()
+        history, most = self.history[..., :step].tolist(), self.constraints.most.tolist()
         parents, total, score = candidates.parents.tolist(), candidates.total.tolist(), scores.tolist()
         for i, j in finished.nonzero().tolist():
             sentence = self.sentences[i]
-            output = Output(said[i][parents[i][j]], total[i][j], score[i][j], step < most[i])
+            output = Output(history[i][parents[i][j]], total[i][j], score[i][j], step < most[i])
             if self.options.sample:
-                self.drawn[sentence][j] = output
+                self.samples[sentence][j] = output
             else:
                 self.pools[sentence][group].add(output)
 
@@ -263,7 +263,7 @@ class StepSearch:
         ended, rows = finished.tolist(), kept.tolist()
         parts = zip(*(part.tolist() for part in candidates), strict=True)
         for i, (parents, tokens, totals) in enumerate(parts):
-            steps = self.found[self.sentences[i]].steps
+            steps = self.results[self.sentences[i]].steps
             assert steps is not None
             noted = []
             for j, candidate in enumerate(zip(parents, tokens, totals, strict=True)):
@@ -281,15 +281,15 @@ class StepSearch:
 
     def move(self, chosen: Choice, step: int) -> bool:
         """Rows become the chosen ones, and sentences that are done leave; False if none is left."""
-        rows, before = chosen.parents.shape[1], self.said.shape[1]
+        rows, before = chosen.parents.shape[1], self.history.shape[1]
         if rows > before:
             self.state = self.state.spread(rows)
-            self.said = self.said.expand(-1, rows, -1).clone()
+            self.history = self.history.expand(-1, rows, -1).clone()
         elif rows > 1 and not self.options.sample:
             first = torch.arange(0, rows * len(self.sentences), rows, device=chosen.parents.device)
             self.state.select_((first[:, None] + chosen.parents).flatten())
-            self.said = self.said.gather(1, chosen.parents[..., None].expand_as(self.said))
-        self.said[..., step] = chosen.tokens
+            self.history = self.history.gather(1, chosen.parents[..., None].expand_as(self.history))
+        self.history[..., step] = chosen.tokens
         self.total = chosen.total
         going = (self.total > -torch.inf).any(1)
         left = int(going.sum())
@@ -299,9 +299,9 @@ class StepSearch:
 
     def take(self, keep: Int[Tensor, " k"]) -> None:
         """Go on with these sentences alone."""
-        self.state, self.said, self.total = self.state.take(keep), self.said[keep], self.total[keep]
+        self.state, self.history, self.total = self.state.take(keep), self.history[keep], self.total[keep]
         self.lengths = self.lengths[keep]
-        self.allowed.take(keep)
+        self.constraints.take(keep)
         kept = keep.tolist()
         self.sentences = [self.sentences[i] for i in kept]
         if self.numbers is not None:

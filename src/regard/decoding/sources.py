@@ -1,8 +1,6 @@
 """Token numbers as the tensors that models read: sentences, texts, documents."""
 
-
-# n documents · b documents of a batch · v labels
-
+# n rows · t tokens of all
 from collections.abc import Sequence
 from itertools import chain
 

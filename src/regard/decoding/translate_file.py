@@ -131,8 +131,8 @@ def join_two(first: Any, second: Any, words: int) -> Any:
     """One output and the next; the second's source begins at the word `words` of the line."""
     alignment = first.alignment
     if alignment is not None and second.alignment is not None:
-        said = len(first.text.split())
-        alignment += tuple((source + words, target + said) for source, target in second.alignment)
+        before = len(first.text.split())
+        alignment += tuple((source + words, target + before) for source, target in second.alignment)
     return dataclasses.replace(
         first,
         text=" ".join(filter(None, (first.text, second.text))),

@@ -1,4 +1,4 @@
-"""How outputs are written: a line each, n-best lists as Moses has them, JSON."""
+"""How results are written: outputs, scores and labels, a line each; n-best lists as Moses has them; JSON."""
 
 import json
 import math

@@ -4,6 +4,9 @@ A line ends at a line feed, with or without a carriage return before it, and now
 characters. Text is UTF-8 without NUL; a DataError names the line that is not, after the lines before it were given. A
 line is cut while it is read: LONGEST characters of it are kept, however long it is and however little it takes packed,
 so that memory is bounded. How many lines were cut is said once, with the number of the first.
+
+`read_chunks` reads what is there and does not wait for more: whoever types a line into a pipe is answered before the
+next one, and a file still comes in chunks that fill a batch.
 """
 
 import io
@@ -58,7 +61,7 @@ class Bytes(Protocol):
     def read1(self, size: int = ..., /) -> bytes: ...
 
 
-def ignore(said: str) -> None:
+def ignore(text: str) -> None:
     """For whoever need not be told, as somebody else is."""
 
 
@@ -114,8 +117,8 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str
     if cut == 1:
         say(f"{name}: line {first_cut:,} has more than {LONGEST:,} characters and was cut there")
     elif cut:
-        said = f"lines have more than {LONGEST:,} characters and were cut there; the first is line {first_cut:,}"
-        say(f"{name}: {cut:,} {said}")
+        cuts = f"lines have more than {LONGEST:,} characters and were cut there; the first is line {first_cut:,}"
+        say(f"{name}: {cut:,} {cuts}")
 
 
 def append_limited(begun: bytearray, more: bytes) -> bytearray:

@@ -1,4 +1,4 @@
-"""Where results go: to standard output as they come, or into a file that is whole or not there."""
+"""Where results go: to standard output as they come, or into a file that is whole or not there; and a progress bar."""
 
 import contextlib
 import errno

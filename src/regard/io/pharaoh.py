@@ -38,7 +38,7 @@ class MarkedLink(NamedTuple):
 
 
 def parse_marked_links(text: str) -> list[MarkedLink]:
-    """The same, with all that a person said of them."""
+    """The links of a line as a person marked them: sure or merely possible, with their text."""
     links = []
     for piece in text.split():
         found = LINK.fullmatch(piece)

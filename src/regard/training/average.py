@@ -26,7 +26,7 @@ class MovingAverage:
         torch._foreach_lerp_(self.values, [parameter.detach() for parameter in parameters], 1 - decay)
 
     @contextlib.contextmanager
-    def swapped(self, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    def swap_in(self, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
         """Inside, the parameters are the averages."""
         kept = [parameter.detach().clone() for parameter in parameters]
         with torch.no_grad():

@@ -229,7 +229,7 @@ class Checkpoints:
         """What to say when a checkpoint could not be written."""
         last = self.last()
         safe = f"the last whole checkpoint is {last}" if last else "no checkpoint was written before"
-        return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room and go on with --resume")
+        return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room, then resume with --resume")
 
     def mark_best(self, name: str) -> None:
         """Record a checkpoint as the best one."""

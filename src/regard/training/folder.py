@@ -28,7 +28,7 @@ ATTEMPTS = 1000  # to make a folder that other processes remove
 
 @contextlib.contextmanager
 def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]:
-    """Inside, this process alone trains into `out`, which holds a run to go on with, or none.
+    """Inside, this process alone trains into `out`, which holds a run to resume, or none.
 
     Of several processes that train together the first one claims it for all.
     """
@@ -40,17 +40,17 @@ def claim(out: Path, resume: bool, group: Group | None = None) -> Iterator[None]
                 stack.enter_context(claim_alone(out, resume))
             except RegardError as error:
                 problem = error
-        told = str(problem) if problem else None
+        message = str(problem) if problem else None
         if group is not None:
-            told = group.same(told)
-        if told is not None:
-            raise problem or TrainingError(told)
+            message = group.same(message)
+        if message is not None:
+            raise problem or TrainingError(message)
         yield
 
 
 @contextlib.contextmanager
 def claim_alone(out: Path, resume: bool) -> Iterator[None]:
-    """The same for one process."""
+    """Hold a run folder for this process alone; what a refused run made is removed."""
     if is_no_folder(out):
         raise ConfigError("--out", f"{out} is a file, expected a folder")
     if resume and not out.exists():
@@ -99,7 +99,7 @@ def is_no_folder(out: Path) -> bool:
 
 
 def check_content(out: Path, resume: bool) -> None:
-    """Refuse to write over a run, and to go on with none."""
+    """Refuse to write over a run, and to resume none."""
     found = Checkpoints(out).last()
     if resume and found is None:
         raise CheckpointError(f"{out}: no checkpoint to resume from")

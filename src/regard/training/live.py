@@ -132,7 +132,7 @@ class LiveProgress(Progress):
             lines.append(Text(""))
             new = course.best is course.checked
             found = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
-            lines += _flow("validation", [*found, "the best so far"] if new else found, width)
+            lines += _flow("validation", [*found, "best checkpoint so far"] if new else found, width)
             if course.best is not None and not new:
                 kept = {key: value for key, value in course.best.items() if not key.startswith("patience")}
                 lines += _flow("best", [f"step {course.best.get('step', 0):,}", *format_scores(kept)], width)

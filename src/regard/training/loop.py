@@ -101,10 +101,10 @@ class Trainer:
         title = f"{self.folder}" + (f", from step {self.now.step:,}" if resumed else "")
         self.progress.begin(title, facts, self.settings.steps)
         self.objective.train()
-        stopping = StopCriteria(self.group, self.settings, self.progress)
-        with metrics or contextlib.nullcontext(), stopping, allow_tf32(bf16 and device.type == "cuda"):
+        criteria = StopCriteria(self.group, self.settings, self.progress)
+        with metrics or contextlib.nullcontext(), criteria, allow_tf32(bf16 and device.type == "cuda"):
             try:
-                why = self.all_steps(metrics, stopping)
+                why = self.all_steps(metrics, criteria)
             except torch.OutOfMemoryError as error:  # not of a batch, which would be redone
                 last = self.saver.checkpoints.last()
                 raise TrainingError(
@@ -129,11 +129,11 @@ class Trainer:
         self.updater.begin()
         return checkpoint is not None
 
-    def all_steps(self, metrics: Metrics | None, stopping: StopCriteria) -> str:
+    def all_steps(self, metrics: Metrics | None, criteria: StopCriteria) -> str:
         """Update, record, validate and save until there is a reason to stop, which is given back."""
         now, settings = self.now, self.settings
         began, first, skipped = time.monotonic() - now.seconds, now.step, now.skipped
-        why = stopping.reason(now)  # a run that is resumed may have had its time, or its patience, already
+        why = criteria.reason(now)  # a run that is resumed may have had its time, or its patience, already
         with self.shares() as shares:
             while why is None:
                 self.update(shares)
@@ -145,7 +145,7 @@ class Trainer:
                     self.save(self.validate(metrics))
                     # The pace is that of training alone.
                     now.sums["since"] = now.sums.get("since", 0.0) + time.monotonic() - began - now.seconds
-                why = stopping.reason(now)
+                why = criteria.reason(now)
         if self.saver.step != now.step:
             self.save(self.validate(metrics) if why == "minutes" else False)
         if why != "signal":
@@ -235,7 +235,7 @@ class Trainer:
 
     def measure(self) -> tuple[dict[str, float], list[Any]]:
         """The task's figures and samples, the same on every process."""
-        averaged = contextlib.nullcontext() if self.ema is None else self.ema.swapped(self.updater.parameters)
+        averaged = contextlib.nullcontext() if self.ema is None else self.ema.swap_in(self.updater.parameters)
         self.objective.eval()
         try:
             with torch.no_grad(), averaged, self.group.whole(self.objective):

@@ -82,7 +82,7 @@ class Metrics:
         self.close()
 
     def _lost(self, error: OSError) -> TrainingError:
-        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room and go on with --resume")
+        return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then resume with --resume")
 
     def _mend(self, resume_step: int | None) -> None:
         """Keep whole records, up to and with the step that is resumed at."""

@@ -80,20 +80,20 @@ def open_progress(run: str | Path | None, terminal: bool | None = None) -> Progr
     if terminal is None:
         # Asked of the stream, not of rich, for which FORCE_COLOR makes a terminal of a log.
         terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
-    told: list[Progress] = [PlainProgress(SafeStream(sys.stderr))]
+    displays: list[Progress] = [PlainProgress(SafeStream(sys.stderr))]
     if terminal:
         from regard.training.live import LiveProgress
 
-        told = [LiveProgress(SafeStream(sys.stderr))]
+        displays = [LiveProgress(SafeStream(sys.stderr))]
     if run is not None:
         Path(run).mkdir(parents=True, exist_ok=True)
         file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=no_link)  # noqa: SIM115
-        told.append(PlainProgress(SafeStream(file), stamp=True))
-    return ProgressGroup(told)
+        displays.append(PlainProgress(SafeStream(file), stamp=True))
+    return ProgressGroup(displays)
 
 
 class ProgressGroup(Progress):
-    """Tells several displays the same."""
+    """Several displays, which are all given the same."""
 
     def __init__(self, members: Sequence[Progress]):
         self.members = list(members)
@@ -236,7 +236,7 @@ class PlainProgress(Progress):
 
     def valid(self, record: Mapping[str, Any]) -> None:
         self._course.valid(record)
-        best = ["the best so far"] if record.get("best") else []
+        best = ["best checkpoint so far"] if record.get("best") else []
         self._line(" · ".join([f"validation at step {record.get('step', 0):,}", *format_scores(record), *best]))
 
     def samples(self, samples: Sequence[Sample]) -> None:

@@ -46,7 +46,7 @@ class StopCriteria:
         self.progress.say(f"{self.asked}: saving after this step")
 
     def reason(self, now: Counters) -> str | None:
-        """Why to stop now, the same on every process: finished, patience, signal or minutes; None to go on."""
+        """Why to stop now, the same on every process: finished, patience, signal or minutes; None to continue."""
         settings, group = self.settings, self.group
         if now.step >= settings.steps:
             return "finished"
