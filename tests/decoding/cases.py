@@ -7,6 +7,7 @@ import torch
 
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
 from regard.models.contract import Tokens
 from regard.models.kinds import build, read_model_config
@@ -84,3 +85,42 @@ def fed_again(model, source, beam, longest, alpha):
         if not live or (len(done) == beam and (beam == 1 or live[0][1] / penalty <= done[-1][2])):
             break
     return done
+
+
+def found_of(model, sources, options, **more):
+    return search(model, tokens_of(sources), options, **more)
+
+
+class Script:
+    """A model that says what is in a table, one row a sentence, and notes how many rows are still asked for."""
+
+    limit = None
+
+    def __init__(self, answers):
+        self.answers, self.asked = answers, []
+
+    def encode(self, source):
+        return source
+
+    def start(self, memory, rows, size, coverage):
+        self.size = size
+        return Place(torch.arange(len(memory.lengths)), 0)
+
+    def step(self, tokens, state):
+        self.asked.append(len(tokens))
+        logits = torch.zeros(len(tokens), 11)
+        logits[:, PAD] = logits[:, START] = 9.0  # liked best, and never said
+        for row, sentence in enumerate(state.rows.tolist()):
+            said = self.answers[sentence]
+            logits[row, said[state.step] if state.step < len(said) else END] = 5.0
+        return logits, Place(state.rows, state.step + 1)
+
+
+class Place:
+    coverage = None
+
+    def __init__(self, rows, step):
+        self.rows, self.step = rows, step
+
+    def take(self, keep):
+        return Place(self.rows[keep], self.step)

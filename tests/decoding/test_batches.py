@@ -1,11 +1,16 @@
 """Many documents at once: in the order given, each as if it were alone."""
 
+import random
+
 import pytest
 import torch
+from decoding.cases import WORDS, found_of, sentences, small
 
-from regard.data.tokenizer import END, PAD
-from regard.decoding.batches import label_in_batches, label_pictures
-from regard.decoding.sources import documents_of, flat_of
+from regard.data.tokenizer import END
+from regard.decoding.batches import greedy_in_batches, label_in_batches, label_pictures, search_in_batches
+from regard.decoding.options import Options
+from regard.decoding.search import search
+from regard.decoding.sources import documents_of, flat_of, tokens_of
 from regard.models.contract import Pictures
 from regard.models.kinds import build, read_model_config
 
@@ -42,26 +47,6 @@ def test_each_as_if_alone(kind, budget):
     assert label_in_batches(model, [], reads).shape == (0, 3)
 
 
-def test_rows_become_sentences():
-    rows = [[5, 6, END, 7, END], [], [8, END], [9, 9, 9, END, 4, END, 4, 5, END]]
-    found = documents_of(rows)
-    assert found.sentences.tolist() == [2, 0, 1, 3]
-    assert found.words.lengths.tolist() == [2, 1, 1, 3, 1, 2]
-    assert found.words.ids.tolist() == [
-        [5, 6, PAD],
-        [7, PAD, PAD],
-        [8, PAD, PAD],
-        [9, 9, 9],
-        [4, PAD, PAD],
-        [4, 5, PAD],
-    ]
-    flat = flat_of(rows)
-    assert flat.lengths.tolist() == [5, 0, 2, 9]
-    assert flat.ids[0].tolist() == [5, 6, END, 7, END, PAD, PAD, PAD, PAD]
-    nothing = documents_of([])
-    assert (nothing.words.ids.shape, nothing.sentences.shape) == ((0, 1), (0,))
-
-
 def test_pictures():
     table = {"kind": "convnet", "channels": 4, "stages": 2, "blocks": 1, "after": 1, "reduction": 2}
     model = build("convnet", read_model_config(table), 0, 3).eval()
@@ -70,3 +55,24 @@ def test_pictures():
     expected = model.classify(model.encode(Pictures(pixels))).log_softmax(-1)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert label_pictures(model, []).shape == (0, 3)
+
+
+def test_an_empty_source_says_nothing_and_changes_nothing():
+    model = small("transformer")
+    alone = greedy_in_batches(model, [[4, 5], [6]], "cpu")
+    assert greedy_in_batches(model, [[], [4, 5], [], [6], []], "cpu") == [[], alone[0], [], alone[1], []]
+    assert greedy_in_batches(model, [[], []], "cpu") == [[], []]
+    assert greedy_in_batches(model, [], "cpu") == []
+    assert search(model, tokens_of([[4]]).__class__.of(torch.zeros(0, 1).long(), torch.zeros(0).long())) == []
+
+
+@pytest.mark.parametrize("budget", [1, 30, 100_000])
+def test_batches_change_nothing(budget):
+    model, sources = small("rnnsearch"), sentences(9, longest=12)
+    prefixes = [[random.randrange(3, WORDS)] for _ in sources]
+    options = Options(beam=3, nbest=3, longest=7)
+    wanted = [found_of(model, [source], options, prefixes=[p])[0] for source, p in zip(sources, prefixes, strict=True)]
+    got = search_in_batches(model, sources, options, prefixes=prefixes, budget=budget)
+    assert [[o.tokens for o in found.outputs] for found in got] == [
+        [o.tokens for o in found.outputs] for found in wanted
+    ]

@@ -5,10 +5,13 @@ import time
 
 import pytest
 import torch
+from decoding.cases import Script, found_of, sentences, small
 
-from regard.decoding.limits import check_memory, row_bytes, search_bytes
+from regard.data.tokenizer import END
+from regard.decoding.limits import check_memory, output_limit, output_limits, row_bytes, search_bytes
 from regard.decoding.options import Options
-from regard.decoding.search import search
+from regard.decoding.search import greedy, search
+from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.machine import memory
 from regard.models.contract import Tokens
@@ -63,3 +66,59 @@ def test_what_fits_is_searched():
     assert len(found.outputs) == 10
     state = model.start(model.encode(SOURCE), 1, 8)
     assert row_bytes(state, 1) >= 2 * 8 * 16 * 4  # keys and values of eight steps
+
+
+def test_the_limit_of_one_source():
+    """By hand: twice its tokens and twenty, a prefix and twenty, what is asked for, and what the model can."""
+    model = small("transformer")
+    assert [output_limit(model, length, Options()) for length in (1, 4, None)] == [22, 28, 60]
+    assert [output_limit(model, 4, Options(), prefix) for prefix in (0, 8, 9, 30)] == [28, 28, 29, 50]
+    assert output_limit(model, None, Options(), 50) == 70
+    assert output_limit(model, 4, Options(longest=5), 30) == 5
+    assert output_limit(model, 4, Options(shortest=33)) == 33
+    model.limit = 9
+    assert [output_limit(model, length, Options(shortest=33)) for length in (1, 4)] == [8, 8]
+    found = output_limits(model, tokens_of([[3], [3, 4]]), Options(longest=3), [[3], []])
+    assert found.tolist() == [3, 3]
+
+
+@pytest.mark.unchecked
+def test_limits():
+    endless = [[5] * 1000, [6] * 1000]
+    model = Script(endless)
+    found = greedy(model, tokens_of([[4], [4, 4, 4]]))
+    assert [len(answer) for answer in found] == [22, 26]  # twice its own source and twenty more
+    assert model.size == 27  # and its END
+    assert [len(answer) for answer in greedy(Script(endless), tokens_of([[4], [4, 4, 4]]), 5)] == [5, 5]
+    assert greedy(Script(endless), tokens_of([[4]]), 1) == [[5]]
+    assert greedy(Script(endless), tokens_of([[4]]), 0) == [[]]
+
+
+def test_learned_positions_are_a_limit():
+    model = small("transformer")
+    model.limit = 4
+    for found in found_of(model, sentences(3), Options(beam=2, shortest=9)):
+        assert len(found.outputs[0].tokens) == 3
+
+
+def test_prefixes_that_do_not_fit():
+    model = small("rnn")
+    with pytest.raises(ArgumentError, match="prefix: 4 tokens given, expected at most 3, the limit of its output"):
+        found_of(model, [[4]], Options(longest=3), prefixes=[[5, 5, 5, 5]])
+    with pytest.raises(ArgumentError, match="2 given, expected one for each of 1 sentences"):
+        found_of(model, [[4]], Options(), prefixes=[[5], [6]])
+
+
+def test_prefixes_of_what_cannot_be_said():
+    model = small("rnn")
+    with pytest.raises(ArgumentError, match="prefix: 2 given, expected tokens of words"):
+        found_of(model, [[4]], Options(), prefixes=[[5, END, 5]])
+    with pytest.raises(ArgumentError, match="token 11 given, expected less than 11"):
+        found_of(model, [[4]], Options(), prefixes=[[11]])
+
+
+def test_a_long_prefix_has_room_unless_a_limit_was_given():
+    model = small("rnn")
+    output = found_of(model, [[4]], Options(beam=2), prefixes=[[5] * 30])[0].outputs[0]
+    assert output.tokens[:30] == [5] * 30
+    assert len(output.tokens) <= 50

@@ -9,7 +9,6 @@ from decoding.cases import SMALL, WORDS, sentences, small
 
 from regard.attention import watch
 from regard.decoding.batches import can_replay, search_in_batches
-from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.replay import (
     CLASSES,
@@ -28,7 +27,6 @@ from regard.decoding.replay import (
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
-from regard.models.kinds import build, read_model_config
 
 CUDA = torch.device("cuda")
 
@@ -190,36 +188,6 @@ def test_neighbours_are_a_slice():
     assert place_index([2, 3, 4], cpu) == slice(2, 5)
     assert place_index([6], cpu) == slice(6, 7)
     assert place_index([2, 4], cpu).tolist() == [2, 4]
-
-
-# ---- half precision
-
-
-@pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
-def test_half_is_near_the_whole(kind):
-    """Weights rounded to eight bits: the scores of the next token move little, and are in float32."""
-    model = small(kind, scale=1.0, dtype=torch.float32)
-    half = to_bfloat16(model)
-    assert next(model.parameters()).dtype == torch.float32
-    assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
-    source = tokens_of(sentences(4))
-    with torch.no_grad():
-        scores = []
-        for each in (model, half):
-            state = each.start(each.encode(source), 1, 4)
-            scores.append(each.step(torch.tensor([1, 1, 1, 1]), state)[0])
-    assert scores[1].dtype == torch.float32
-    torch.testing.assert_close(scores[1], scores[0], atol=0.1, rtol=0.05)
-
-
-def test_a_bias_is_not_rounded():
-    """Scores around a large bias would be equal in bfloat16."""
-    model = build("transformer", read_model_config(SMALL["transformer"]), WORDS, WORDS).eval()
-    with torch.no_grad():
-        model.readout.bias.copy_(20 + torch.arange(WORDS) / 100)
-        half = to_bfloat16(model)
-        x = torch.zeros(2, 8, dtype=torch.bfloat16)
-        torch.testing.assert_close(half.output(x), model.readout.bias.expand(2, -1), atol=2e-4, rtol=0)
 
 
 # ---- on a GPU

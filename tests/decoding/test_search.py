@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from decoding.cases import SMALL, WORDS, every_target, fed_again, next_log_probs, pair_log_prob, sentences, small
+from decoding.cases import (
+    SMALL,
+    WORDS,
+    Script,
+    every_target,
+    fed_again,
+    found_of,
+    next_log_probs,
+    pair_log_prob,
+    sentences,
+    small,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,12 +24,11 @@ from regard.attention import cache
 from regard.attention.watch import watch
 from regard.data.batching import collate
 from regard.data.tokenizer import END, PAD, START
-from regard.decoding.batches import greedy_in_batches, score_pairs, search_in_batches
+from regard.decoding.batches import score_pairs
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.limits import output_limit, output_limits
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.scoring import length_penalty
-from regard.decoding.search import greedy, search
+from regard.decoding.search import greedy
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.models.kinds import build, read_model_config
@@ -26,10 +36,6 @@ from regard.training.objective import inputs
 
 KINDS = [*SMALL, "both"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def found_of(model, sources, options, **more):
-    return search(model, tokens_of(sources), options, **more)
 
 
 @every_kind
@@ -275,44 +281,6 @@ def test_steps_do_not_hang_on_the_company():
         assert not any(candidate.fate == "kept" for candidate in last)
 
 
-# ---- who is asked, and how often
-
-
-class Script:
-    """A model that says what is in a table, one row a sentence, and notes how many rows are still asked for."""
-
-    limit = None
-
-    def __init__(self, answers):
-        self.answers, self.asked = answers, []
-
-    def encode(self, source):
-        return source
-
-    def start(self, memory, rows, size, coverage):
-        self.size = size
-        return Place(torch.arange(len(memory.lengths)), 0)
-
-    def step(self, tokens, state):
-        self.asked.append(len(tokens))
-        logits = torch.zeros(len(tokens), 11)
-        logits[:, PAD] = logits[:, START] = 9.0  # liked best, and never said
-        for row, sentence in enumerate(state.rows.tolist()):
-            said = self.answers[sentence]
-            logits[row, said[state.step] if state.step < len(said) else END] = 5.0
-        return logits, Place(state.rows, state.step + 1)
-
-
-class Place:
-    coverage = None
-
-    def __init__(self, rows, step):
-        self.rows, self.step = rows, step
-
-    def take(self, keep):
-        return Place(self.rows[keep], self.step)
-
-
 @pytest.mark.unchecked
 def test_finished_sentences_leave():
     model = Script([[5, 6, 7], [], [8], [9, 9]])
@@ -321,62 +289,6 @@ def test_finished_sentences_leave():
     few = Script([[5] * (1 + i // 2) for i in range(20)])  # two of them at a time
     assert greedy(few, tokens_of([[4]] * 20)) == few.answers
     assert few.asked == [20, 20, 20, 16, 14, 12, 10, 8, 6, 4, 2]
-
-
-def test_the_limit_of_one_source():
-    """By hand: twice its tokens and twenty, a prefix and twenty, what is asked for, and what the model can."""
-    model = small("transformer")
-    assert [output_limit(model, length, Options()) for length in (1, 4, None)] == [22, 28, 60]
-    assert [output_limit(model, 4, Options(), prefix) for prefix in (0, 8, 9, 30)] == [28, 28, 29, 50]
-    assert output_limit(model, None, Options(), 50) == 70
-    assert output_limit(model, 4, Options(longest=5), 30) == 5
-    assert output_limit(model, 4, Options(shortest=33)) == 33
-    model.limit = 9
-    assert [output_limit(model, length, Options(shortest=33)) for length in (1, 4)] == [8, 8]
-    found = output_limits(model, tokens_of([[3], [3, 4]]), Options(longest=3), [[3], []])
-    assert found.tolist() == [3, 3]
-
-
-@pytest.mark.unchecked
-def test_limits():
-    endless = [[5] * 1000, [6] * 1000]
-    model = Script(endless)
-    found = greedy(model, tokens_of([[4], [4, 4, 4]]))
-    assert [len(answer) for answer in found] == [22, 26]  # twice its own source and twenty more
-    assert model.size == 27  # and its END
-    assert [len(answer) for answer in greedy(Script(endless), tokens_of([[4], [4, 4, 4]]), 5)] == [5, 5]
-    assert greedy(Script(endless), tokens_of([[4]]), 1) == [[5]]
-    assert greedy(Script(endless), tokens_of([[4]]), 0) == [[]]
-
-
-def test_learned_positions_are_a_limit():
-    model = small("transformer")
-    model.limit = 4
-    for found in found_of(model, sentences(3), Options(beam=2, shortest=9)):
-        assert len(found.outputs[0].tokens) == 3
-
-
-def test_prefixes_that_do_not_fit():
-    model = small("rnn")
-    with pytest.raises(ArgumentError, match="prefix: 4 tokens given, expected at most 3, the limit of its output"):
-        found_of(model, [[4]], Options(longest=3), prefixes=[[5, 5, 5, 5]])
-    with pytest.raises(ArgumentError, match="2 given, expected one for each of 1 sentences"):
-        found_of(model, [[4]], Options(), prefixes=[[5], [6]])
-
-
-def test_prefixes_of_what_cannot_be_said():
-    model = small("rnn")
-    with pytest.raises(ArgumentError, match="prefix: 2 given, expected tokens of words"):
-        found_of(model, [[4]], Options(), prefixes=[[5, END, 5]])
-    with pytest.raises(ArgumentError, match="token 11 given, expected less than 11"):
-        found_of(model, [[4]], Options(), prefixes=[[11]])
-
-
-def test_a_long_prefix_has_room_unless_a_limit_was_given():
-    model = small("rnn")
-    output = found_of(model, [[4]], Options(beam=2), prefixes=[[5] * 30])[0].outputs[0]
-    assert output.tokens[:30] == [5] * 30
-    assert len(output.tokens) <= 50
 
 
 # ---- other sizes, other models
@@ -473,33 +385,3 @@ def test_coverage_of_what_has_no_attention(kind):
     model = Ensemble([small("transformer"), small("rnn")]) if kind == "both" else small(kind)
     with pytest.raises(ArgumentError, match="a model without attention covers nothing"):
         found_of(model, [[4]], Options(coverage_penalty=0.5))
-
-
-# ---- many sentences
-
-
-def test_an_empty_source_says_nothing_and_changes_nothing():
-    model = small("transformer")
-    alone = greedy_in_batches(model, [[4, 5], [6]], "cpu")
-    assert greedy_in_batches(model, [[], [4, 5], [], [6], []], "cpu") == [[], alone[0], [], alone[1], []]
-    assert greedy_in_batches(model, [[], []], "cpu") == [[], []]
-    assert greedy_in_batches(model, [], "cpu") == []
-    assert search(model, tokens_of([[4]]).__class__.of(torch.zeros(0, 1).long(), torch.zeros(0).long())) == []
-
-
-@pytest.mark.parametrize("budget", [1, 30, 100_000])
-def test_batches_change_nothing(budget):
-    model, sources = small("rnnsearch"), sentences(9, longest=12)
-    prefixes = [[random.randrange(3, WORDS)] for _ in sources]
-    options = Options(beam=3, nbest=3, longest=7)
-    wanted = [found_of(model, [source], options, prefixes=[p])[0] for source, p in zip(sources, prefixes, strict=True)]
-    got = search_in_batches(model, sources, options, prefixes=prefixes, budget=budget)
-    assert [[o.tokens for o in found.outputs] for found in got] == [
-        [o.tokens for o in found.outputs] for found in wanted
-    ]
-
-
-def test_padded_rows():
-    tokens = tokens_of([[4, 5, 6], [7]])
-    assert tokens.ids.tolist() == [[4, 5, 6], [7, PAD, PAD]]
-    assert tokens.lengths.tolist() == [3, 1]

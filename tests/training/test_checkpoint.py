@@ -8,16 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from regard.errors import CheckpointError, TrainingError
 from regard.training.checkpoint import (
     Checkpoints,
     canonical,
-    load_weights,
     read_checkpoint,
     read_manifest,
-    weights_of,
 )
 
 MODEL = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(3), "c": torch.zeros(0), "d": torch.ones(2).bfloat16()}
@@ -197,41 +194,3 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "checkpoints").write_text("a file in the way")
     with pytest.raises(TrainingError, match="step-000004: not written, .*; no checkpoint was written before"):
         written(tmp_path)
-
-
-# ---- weights
-
-
-def test_shared_weights_stand_there_once():
-    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
-    second.weight = first.weight
-    model = nn.ModuleList([first, second])
-    assert list(weights_of(model)) == ["0.weight", "0.bias", "1.bias"]
-    other = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
-    other[1].weight = other[0].weight
-    load_weights(other, {name: tensor.detach() for name, tensor in weights_of(model).items()}, "x")
-    assert torch.equal(other[1].weight, first.weight)
-    assert other[1].weight is other[0].weight
-
-
-def test_buffers_are_weights_too():
-    model = nn.BatchNorm1d(2)
-    model(torch.randn(5, 2))
-    assert {"running_mean", "running_var", "num_batches_tracked"} <= weights_of(model).keys()
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda w: w.pop("bias"), "weight bias is missing"),
-        (lambda w: w.update(more=torch.ones(1)), "weight more given, which this model has not"),
-        (lambda w: w.update(weight=torch.ones(3, 2)), r"weight weight is \[3, 2\], expected \[2, 3\]"),
-        (lambda w: w.update(bias=torch.ones(1)), r"weight bias is \[1\], expected \[2\]"),  # copy_ would spread it
-    ],
-)
-def test_weights_that_do_not_fit_are_named(change, said):
-    model = nn.Linear(3, 2)
-    weights = {name: tensor.detach().clone() for name, tensor in weights_of(model).items()}
-    change(weights)
-    with pytest.raises(CheckpointError, match=f"here: {said}"):
-        load_weights(model, weights, "here")

@@ -1,0 +1,36 @@
+"""A model's copy in bfloat16: near the whole, with scores in float32."""
+
+import pytest
+import torch
+from decoding.cases import SMALL, WORDS, sentences, small
+
+from regard.decoding.half_precision import to_bfloat16
+from regard.decoding.sources import tokens_of
+from regard.models.kinds import build, read_model_config
+
+
+@pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
+def test_half_is_near_the_whole(kind):
+    """Weights rounded to eight bits: the scores of the next token move little, and are in float32."""
+    model = small(kind, scale=1.0, dtype=torch.float32)
+    half = to_bfloat16(model)
+    assert next(model.parameters()).dtype == torch.float32
+    assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
+    source = tokens_of(sentences(4))
+    with torch.no_grad():
+        scores = []
+        for each in (model, half):
+            state = each.start(each.encode(source), 1, 4)
+            scores.append(each.step(torch.tensor([1, 1, 1, 1]), state)[0])
+    assert scores[1].dtype == torch.float32
+    torch.testing.assert_close(scores[1], scores[0], atol=0.1, rtol=0.05)
+
+
+def test_a_bias_is_not_rounded():
+    """Scores around a large bias would be equal in bfloat16."""
+    model = build("transformer", read_model_config(SMALL["transformer"]), WORDS, WORDS).eval()
+    with torch.no_grad():
+        model.readout.bias.copy_(20 + torch.arange(WORDS) / 100)
+        half = to_bfloat16(model)
+        x = torch.zeros(2, 8, dtype=torch.bfloat16)
+        torch.testing.assert_close(half.output(x), model.readout.bias.expand(2, -1), atol=2e-4, rtol=0)

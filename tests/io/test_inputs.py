@@ -1,0 +1,113 @@
+"""What commands read: sources with their prefixes, pairs, documents; files are counted in advance, pipes are not."""
+
+import os
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from regard.errors import CommandError, DataError
+from regard.io.inputs import DocumentLines, LinePairs, SourceLines, check_lengths
+from regard.io.lines import CHUNK
+
+
+def file(folder, name, *lines):
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return str(path)
+
+
+def test_sources_come_in_blocks_with_the_number_of_the_first(tmp_path):
+    source = file(tmp_path, "source", *range(CHUNK + 3))
+    lines = SourceLines(source)
+    assert lines.total == CHUNK + 3
+    blocks = list(lines.blocks())
+    assert [(block.first, len(block.lines), block.prefixes) for block in blocks] == [
+        (1, CHUNK, None),
+        (CHUNK + 1, 3, None),
+    ]
+    assert [line for block in blocks for line in block.lines] == [str(i) for i in range(CHUNK + 3)]
+
+
+def test_each_process_has_work_even_where_lines_are_few(tmp_path):
+    lines = SourceLines(file(tmp_path, "source", *range(80)), processes=4)
+    assert [len(block.lines) for block in lines.blocks()] == [5] * 16
+
+
+def test_prefixes_go_with_their_lines(tmp_path):
+    source, prefixes = file(tmp_path, "source", "a", "b"), file(tmp_path, "prefixes", "x", "")
+    assert next(SourceLines(source, prefixes=prefixes).blocks()).prefixes == ["x", ""]
+    assert next(SourceLines(source, prefix="y").blocks()).prefixes == ["y", "y"]
+    with pytest.raises(CommandError, match="--prefix: given beside --prefixes"):
+        SourceLines(source, "y", prefixes)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_as_many_prefixes_as_lines(tmp_path, count):
+    source, prefixes = file(tmp_path, "source", "a", "b"), file(tmp_path, "prefixes", *"xyz"[:count])
+    with pytest.raises(DataError, match=f"has {count} lines? and .*source has 2; expected as many in both"):
+        SourceLines(source, prefixes=prefixes)
+
+
+def test_a_pipe_is_not_counted_and_not_shared(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(CommandError, match="cannot be shared among 2 processes"):
+        SourceLines(str(pipe), processes=2)
+    lines = SourceLines(str(pipe))
+    assert lines.total is None
+    writer = threading.Thread(target=pipe.write_text, args=("one\ntwo\n",))
+    writer.start()
+    assert [line for block in lines.blocks() for line in block.lines] == ["one", "two"]
+    writer.join()
+
+
+def test_pairs_are_line_by_line(tmp_path):
+    source, target = file(tmp_path, "source", "a", "b"), file(tmp_path, "target", "x", "y")
+    pairs = LinePairs(source, target)
+    assert pairs.total == 2
+    assert list(pairs.chunks()) == [(["a", "b"], ["x", "y"])]
+    assert list(LinePairs(None, target).chunks()) == [(None, ["x", "y"])]
+
+
+def test_pairs_that_are_none(tmp_path):
+    source, target = file(tmp_path, "source", "a", "b"), file(tmp_path, "target", "x")
+    with pytest.raises(DataError, match="source has 2 lines and .*target has 1; expected as many in both"):
+        LinePairs(source, target)
+    with pytest.raises(CommandError, match="--target: missing"):
+        LinePairs(source, None)
+    with pytest.raises(CommandError, match="standard input is the source already"):
+        LinePairs("-", "-")
+
+
+def test_a_line_of_more_tokens_than_the_model_has_positions_is_named():
+    check_lengths("given", [[1, 2, 3]], None, 0)
+    check_lengths("given", [[1, 2, 3]], 3, 0)
+    with pytest.raises(DataError, match="given, line 12: 4 tokens, expected at most 3"):
+        check_lengths("given", [[1], [1, 2, 3, 4]], 3, 10)
+
+
+@dataclass
+class Label:
+    label: str
+    probability: float = 0.75
+
+    @property
+    def probabilities(self):
+        return {self.label: self.probability}
+
+
+def test_documents_without_words_have_an_empty_line_and_are_named_and_counted(tmp_path):
+    warnings = []
+    lines = DocumentLines.of([file(tmp_path, "documents", "good", "", *[""] * 11)], warnings.append)
+    assert lines.total == 13
+    written = list(lines.labelled(lambda texts: [Label(text) if text else None for text in texts], True, False))
+    assert written == [(13, "good\t0.7500\n" + "\n" * 12)]
+    assert len(warnings) == 11  # ten are named, and all are counted
+    assert "documents, line 2: a document without words" in warnings[0]
+    assert warnings[-1] == "12 of 13 documents have no words, and no label"
+
+
+def test_one_file_of_documents(tmp_path):
+    with pytest.raises(CommandError, match="a second file given, expected one"):
+        DocumentLines.of(["one", "two"], lambda text: None)
