@@ -68,15 +68,15 @@ class Tokens:
         return self.ids
 
     def unpad(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "*t d"]:
-        """What has a row a sentence, in the layout of these tokens."""
+        """Put vectors that have a row a sentence into the layout of these tokens."""
         return self.span.to(x.device).unpad(x) if isinstance(self.span, Packed) else x
 
     def pack(self) -> "Tokens":
-        """The same sentences end to end."""
+        """Lay these sentences end to end."""
         return self if isinstance(self.span, Packed) else Tokens(self.ids[self.real], Packed(offsets(self.lengths)))
 
     def to(self, device: torch.device | str) -> "Tokens":
-        """The same on another device."""
+        """Copy to another device."""
         span = (
             Lengths(self.lengths.to(device)) if isinstance(self.span, Lengths) else self.span.to(torch.device(device))
         )
@@ -100,7 +100,7 @@ class Documents:
         return self.sentences
 
     def to(self, device: torch.device | str) -> "Documents":
-        """The same on another device."""
+        """Copy to another device."""
         return Documents(self.words.to(device), self.sentences.to(device))
 
 
@@ -116,7 +116,7 @@ class Pictures:
         return torch.ones(len(self.pixels), dtype=torch.long, device=self.pixels.device)
 
     def to(self, device: torch.device | str) -> "Pictures":
-        """The same on another device."""
+        """Copy to another device."""
         return Pictures(self.pixels.to(device))
 
 
@@ -138,13 +138,13 @@ class Memory:
         return self.span.offsets.diff() if isinstance(self.span, Packed) else self.span.lengths
 
     def pad(self) -> "Memory":
-        """The same annotations with a row a sentence."""
+        """Give every sentence a row of its own."""
         if isinstance(self.span, Lengths):
             return self
         return replace(self, states=self.span.pad_queries(self.states), span=Lengths(self.lengths))
 
     def prepare(self, attention: Attention) -> Prepared:
-        """The annotations projected once for an attention, a row a sentence, with the number of them that exist.
+        """Project the annotations once for an attention, a row a sentence, with the number of them that exist.
 
         The number goes with them as a tensor and not as `Lengths`, which reads it where it lies on the host.
         """
@@ -183,21 +183,21 @@ class Model(nn.Module):
     points: bool = False  # its attention over the source is its output, and cannot be taken away
 
     def load_pretrained(self) -> None:
-        """What a new model does before it is trained, and one of a run does not: read weights that a person has."""
+        """Read weights that a person has, into a new model that is to be trained; a model of a run has its own."""
 
     def encode(self, source: Any) -> Memory:
-        """What the decoder attends to, of the kind of `Source` that this model reads."""
+        """Read a source, of the kind of `Source` that this model reads, into what the decoder attends to."""
         raise NotImplementedError
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
-        """All steps, teacher forced: what stands before the output projection after each of `target` was read.
+        """Take all steps, teacher forced: the vectors before the output projection after each token of `target`.
 
         The second part holds named differentiable tensors that an objective may ask for.
         """
         raise NotImplementedError
 
     def output(self, hidden: Float[Tensor, "*b d"]) -> Float[Tensor, "*b v"]:
-        """The scores of every next token."""
+        """The scores (logits) of every next token."""
         logits: Tensor = self.readout(hidden)
         return logits
 
@@ -218,14 +218,14 @@ class Model(nn.Module):
 
     @property
     def packs(self) -> bool:
-        """Whether sentences end to end are served as they lie on a GPU, in half precision; others would be padded."""
+        """Whether packed sentences are served as they are on a GPU, in half precision; others would be padded."""
         return False
 
     @property
     def gives_weights(self) -> bool:
-        """Whether `decode` gives the weights of its one crossing, [b n m], at no cost: the second part's `weights`.
+        """Whether `decode` gives the weights of its one cross-attention, [b n m], at no cost, as `weights`.
 
-        Others are to be watched.
+        Those of other models are read with `watch`.
         """
         return False
 
@@ -256,7 +256,7 @@ class Model(nn.Module):
 
     @property
     def alignment_attention(self) -> str:
-        """Of the crossings the one that is nearest to an alignment: of more than three the last but one, else the last.
+        """The cross-attention that is nearest to an alignment: of more than three the last but one, else the last.
 
         So it is in a deep Transformer: Garg et al. 2019 (arXiv:1909.02074).
         """
@@ -269,5 +269,5 @@ class Model(nn.Module):
 
 
 def offsets(lengths: Int[Tensor, " b"]) -> Int[Tensor, " c"]:
-    """Where each sentence begins when they lie end to end, and where the last one ends."""
+    """Offsets of sentences that lie end to end: where each begins, and where the last one ends."""
     return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])

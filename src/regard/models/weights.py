@@ -39,7 +39,7 @@ def check_weight(name: str, given: Tensor, dtype: torch.dtype, where: str) -> No
 
 
 def load_weights(net: nn.Module, path: str) -> None:
-    """Put a file's weights into a network; the file may have more, such as the classifier that was cut off."""
+    """Load a file's weights into a network; the file may have more, such as the classifier that was cut off."""
     given = {unify_name(name): tensor for name, tensor in read_weights(path).items()}
     own = {unify_name(name): tensor for name, tensor in net.state_dict().items()}
     with torch.no_grad():
@@ -56,7 +56,7 @@ def load_weights(net: nn.Module, path: str) -> None:
 
 
 def unify_name(name: str) -> str:
-    """A weight's name, however it is wrapped: timm writes blocks_0 for blocks.0 where it keeps the stages alone."""
+    """Unify a weight's name, however it is wrapped: timm writes blocks_0 for blocks.0 where it has stages alone."""
     return name.removeprefix("module.").replace(".", "_")
 
 

@@ -84,7 +84,7 @@ class Captioning(nn.Module):
         real, config = target.real, self.model.config
         tokens, expected = hidden[real], batch.target[:, 1:][real]
         parts = {"tokens": real.sum().to(hidden.dtype)}
-        if "drawn" in extra:
+        if "sampled" in extra:
             return self.reinforced(tokens, expected, real, extra, parts)
         total, nll = next_token(self.model, tokens, expected, self.smoothing if self.training else 0.0)
         parts["nll"] = nll
@@ -102,7 +102,7 @@ class Captioning(nn.Module):
         parts: dict[str, Tensor],
     ) -> Loss:
         """The learning rule of hard attention."""
-        config, drawn = self.model.config, extra["drawn"]
+        config, drawn = self.model.config, extra["sampled"]
         cast(LSTMDecoder, self.model.decoder).batches.add_(1)
         logits = self.model.output(hidden)
         logits = logits if logits.dtype == torch.float64 else logits.float()

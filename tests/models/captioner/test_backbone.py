@@ -61,7 +61,7 @@ def torchvision(monkeypatch):
 
 def given(name, path, frozen=False):
     """A backbone with a person's weights, as a new captioner has it."""
-    backbone = Backbone(name, settled=True, frozen=frozen)
+    backbone = Backbone(name, fixed_norms=True, frozen=frozen)
     load_weights(backbone.net, str(path))
     return backbone
 
@@ -92,14 +92,14 @@ def test_a_file_of_the_whole_network_fits(torchvision, tmp_path, name, form):
 
 def test_batch_norms_with_weights_stay_as_they_are(torchvision, tmp_path):
     torch.save(Residual().state_dict(), tmp_path / "x.pt")
-    trained, settled = Backbone("torchvision:resnet0"), given("torchvision:resnet0", tmp_path / "x.pt")
-    for backbone, moves in ((trained, True), (settled, False)):
+    trained, fixed_norms = Backbone("torchvision:resnet0"), given("torchvision:resnet0", tmp_path / "x.pt")
+    for backbone, moves in ((trained, True), (fixed_norms, False)):
         before = backbone.net.get_submodule("bn1").running_mean.clone()
         backbone.train()(pictures()).sum().backward()
         assert torch.equal(backbone.net.get_submodule("bn1").running_mean, before) != moves
         assert backbone.net.get_submodule("conv1").weight.grad is not None
     batch = pictures(3)
-    torch.testing.assert_close(settled(batch), torch.cat([settled(each[None]) for each in batch]))
+    torch.testing.assert_close(fixed_norms(batch), torch.cat([fixed_norms(each[None]) for each in batch]))
 
 
 def test_what_is_frozen_is_not_trained(torchvision, tmp_path):

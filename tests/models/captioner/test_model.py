@@ -296,7 +296,7 @@ def test_some_captions_take_the_expectation():
     target = captions([3] * 64)
     memory = model.encode(source).rows(torch.zeros(64, dtype=torch.long))
     hidden, extra = model.decode(memory, target)
-    drawn = extra["drawn"]
+    drawn = extra["sampled"]
     assert 10 < int(drawn.sum()) < 54
     hard = ((extra["weights"] == 0) | (extra["weights"] == 1)).all(-1).all(-1)
     assert torch.equal(hard, drawn)
@@ -349,7 +349,7 @@ def test_nothing_is_drawn_at_first_and_more_and_more_later():
     model.decoder.train()
     model.decoder.batches.fill_(10)
     _, extra = model.decode(model.encode(pictures(3)), captions([4, 6, 1]))
-    assert not extra["drawn"].any()
+    assert not extra["sampled"].any()
 
 
 def test_what_a_transformer_cannot_be_is_refused():

@@ -30,43 +30,43 @@ def make_backbone(config: CaptionerConfig) -> nn.Module:
     Weights that a person has are not read here (see `CaptionerModel.inherit`): a trained run has its own.
     """
     if config.backbone != "resnet":
-        return Backbone(config.backbone, settled=config.weights is not None, frozen=config.frozen)
+        return Backbone(config.backbone, fixed_norms=config.weights is not None, frozen=config.frozen)
     return ResNet(config.channels, config.stages, config.blocks).requires_grad_(not config.frozen)
 
 
 class Backbone(nn.Module):
     """A network of `timm` or `torchvision`, named as "timm:resnet50", up to a grid of features.
 
-    With `settled`, for weights that were trained elsewhere, means and variances of batch norms stay as they are. With
-    `frozen` nothing of it is trained.
+    With `fixed_norms`, for weights that were trained elsewhere, means and variances of batch norms stay as they are.
+    With `frozen` nothing of it is trained.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, name: str, settled: bool = False, frozen: bool = False):
+    def __init__(self, name: str, fixed_norms: bool = False, frozen: bool = False):
         super().__init__()
         library, _, model = name.partition(":")
         self.net, self.width = {"timm": from_timm, "torchvision": from_torchvision}[library](model)
-        self.frozen, self.settled = frozen, frozen or settled
+        self.frozen, self.fixed_norms = frozen, frozen or fixed_norms
         if frozen:
             self.net.requires_grad_(False)
         self.register_buffer("mean", torch.tensor(MEAN).view(3, 1, 1) * 255, persistent=False)
         self.register_buffer("std", torch.tensor(STD).view(3, 1, 1) * 255, persistent=False)
 
     def forward(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The grid."""
+        """The grid of features of each picture."""
         x = (pixels.to(self.mean.dtype) - self.mean) / self.std
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             grid = self.net(x)
         return grid[0] if isinstance(grid, list | tuple) else grid
 
     def train(self, mode: bool = True) -> "Backbone":
-        """As any module; what batch norms have learned elsewhere stays."""
+        """Switch to training, but for what is frozen, and for batch norms that were trained elsewhere."""
         super().train(mode)
         if self.frozen:
             self.net.eval()
-        elif self.settled:
+        elif self.fixed_norms:
             for module in self.net.modules():
                 if isinstance(module, _BatchNorm):
                     module.eval()
@@ -79,10 +79,10 @@ def from_timm(name: str) -> tuple[nn.Module, int]:
     if name not in timm.list_models():
         raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm has not')
     try:
-        whole = timm.create_model(name, pretrained=False, features_only=True)
+        network = timm.create_model(name, pretrained=False, features_only=True)
     except (RuntimeError, AttributeError, TypeError, AssertionError) as error:
         raise ConfigError("model.backbone", f'"timm:{name}" given, which gives no grid of features: {error}') from None
-    strides = whole.feature_info.reduction()
+    strides = network.feature_info.reduction()
     last = max((i for i, stride in enumerate(strides) if stride <= STRIDE), default=0)
     net: nn.Module = timm.create_model(name, pretrained=False, features_only=True, out_indices=(last,))
     return net, int(net.feature_info.channels()[-1])  # type: ignore[operator, union-attr]
@@ -93,26 +93,26 @@ def from_torchvision(name: str) -> tuple[nn.Module, int]:
     models = import_library("torchvision").models
     if name not in models.list_models(module=models):
         raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision has not')
-    whole = models.get_model(name, weights=None)
+    network = models.get_model(name, weights=None)
     # Names as in the whole network, so that its files of weights fit.
-    if isinstance(getattr(whole, "features", None), nn.Sequential):
-        parts = [(f"features.{key}", part) for key, part in whole.features.named_children()]
-    elif hasattr(whole, "layer4") and hasattr(whole, "avgpool"):
-        parts = [(key, part) for key, part in whole.named_children() if key not in ("avgpool", "fc")]
+    if isinstance(getattr(network, "features", None), nn.Sequential):
+        parts = [(f"features.{key}", part) for key, part in network.features.named_children()]
+    elif hasattr(network, "layer4") and hasattr(network, "avgpool"):
+        parts = [(key, part) for key, part in network.named_children() if key not in ("avgpool", "fc")]
     else:
         raise ConfigError(
             "model.backbone", f'"torchvision:{name}" given, expected one whose stages stand one after the other'
         )
-    kept, width, x = [], 0, torch.zeros(1, 3, 224, 224)
-    whole.eval()
+    stages, width, x = [], 0, torch.zeros(1, 3, 224, 224)
+    network.eval()
     with torch.no_grad():
         for key, part in parts:
             x = part(x)
             if x.ndim != 4 or x.shape[-1] * STRIDE < 224:
                 break
-            kept.append((key, part))
+            stages.append((key, part))
             width = x.shape[1]
-    return Stages(kept), width
+    return Stages(stages), width
 
 
 class Stages(nn.Module):
@@ -126,14 +126,14 @@ class Stages(nn.Module):
             self.add_module(key, part)
 
     def forward(self, x: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """All of them."""
+        """The output of the last part."""
         for name in self.names:
             x = self.get_submodule(name)(x)
         return x
 
 
 def import_library(package: str) -> Any:
-    """A package that need not be there."""
+    """Import an optional library, or say which extra installs it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

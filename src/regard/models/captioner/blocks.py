@@ -46,8 +46,8 @@ class BlockDecoder(nn.Module):
         )
         initialise(self)
 
-    def place(self, grid: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
-        """The grid as blocks read it, each place with its row and column."""
+    def embed_grid(self, grid: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+        """The grid projected to the width of the model, with the sinusoids of each row and column."""
         return cast(Tensor, self.positions(self.project(grid.movedim(-3, -1)).movedim(-1, -3)))
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], dict[str, Tensor]]:
@@ -56,13 +56,13 @@ class BlockDecoder(nn.Module):
         x = self.words(target.ids, target.span)
         if not (self.training and self.config.penalty):
             return self.stack(x, memory.states), {}
-        with collect_weights(self.crossing) as seen:
+        with collect_weights(self.cross_attentions) as weights:
             x = self.stack(x, memory.states)
-        return x, {"weights": torch.stack(seen).mean((0, 2))}
+        return x, {"weights": torch.stack(weights).mean((0, 2))}
 
     @property
-    def crossing(self) -> list[Heads]:
-        """The attentions to the picture, of the first block first."""
+    def cross_attentions(self) -> list[Heads]:
+        """The attentions to the picture, the first block's first."""
         return [cast(Heads, cast(Block, block).cross) for block in self.stack.blocks]
 
     def start(self, memory: Memory, rows: int, size: int, coverage: bool) -> State:
@@ -77,25 +77,25 @@ class BlockDecoder(nn.Module):
         x = self.words(tokens[:, None], None, state.row["past.0"].length.clone())
         if state.coverage is None:
             return self.stack.step(x, state)[:, 0], state
-        with collect_weights(self.crossing[-1:]) as seen:
+        with collect_weights(self.cross_attentions[-1:]) as weights:
             x = self.stack.step(x, state)
-        state.coverage.add_(seen[0].mean(1).flatten(0, 1))
+        state.coverage.add_(weights[0].mean(1).flatten(0, 1))
         return x[:, 0], state
 
 
 @contextmanager
 def collect_weights(attentions: Sequence[Heads]) -> Iterator[list[Float[Tensor, "b a n m"]]]:
-    """Inside, the weights of these attentions' calls are gathered, with their graph."""
-    seen: list[Tensor] = []
+    """Collect the weights of these attentions' calls, with their graph, while the context is open."""
+    weights: list[Tensor] = []
     mine = threading.get_ident()
 
     def keep(module: Heads, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
         if threading.get_ident() == mine:  # another thread may search with the same model
-            seen.append(module.look(*arguments, **options).weights)
+            weights.append(module.look(*arguments, **options).weights)
 
     hooks = [each.register_forward_hook(keep, with_kwargs=True) for each in attentions]
     try:
-        yield seen
+        yield weights
     finally:
         for hook in hooks:
             hook.remove()

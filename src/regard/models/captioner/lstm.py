@@ -43,7 +43,7 @@ __all__ = ["LSTMDecoder"]
 
 
 class Glimpse(NamedTuple):
-    """A context, and what an objective may want to know of how it came about."""
+    """What one word sees of the picture: a context, and what an objective may need of how it was chosen."""
 
     context: Float[Tensor, "b c"]
     weights: Float[Tensor, "b m"] | None = None
@@ -77,14 +77,14 @@ class LSTMDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def remember(self, places: Float[Tensor, "b m c"]) -> dict[str, Tensor]:
-        """What stands for the whole picture: its mean annotation, and the states that begin with it."""
+        """What a caption starts from: the mean of the picture's annotations, and the first states made from it."""
         mean = places.mean(1)
         start = torch.tanh(self.begin(mean)).unflatten(-1, (self.config.layers, 2, self.config.size))
         return {"start": start} if self.cross is not None else {"start": start, "mean": mean}
 
     @property
     def share(self) -> Float[Tensor, ""] | float:
-        """Of captions whose places are drawn."""
+        """The share of captions whose places are sampled, which grows from 0 after the first `settle` batches."""
         config = self.config
         if config.settle == 0:
             return config.sampled
@@ -108,13 +108,13 @@ class LSTMDecoder(nn.Module):
                 sentence = {name: tensor.float() for name, tensor in memory.sentence.items()}
                 return self.recur(words.float(), Memory(memory.states.float(), memory.span, sentence))
         first, state = self.cells.each[0], memory.sentence["start"]
-        look, extra = self.looking(memory)
+        look, extra = self.choose_glimpse(memory)
         tops, contexts, looks = [], [], []
         for word in first.project(words).unbind(1):
             before = state[:, -1, 0]
             looks.append(look(before))
-            contexts.append(self.gated(before, looks[-1].context))
-            top, state = self.cells.step(word + self.shown_to(contexts[-1]), state)
+            contexts.append(self.apply_gate(before, looks[-1].context))
+            top, state = self.cells.step(word + self.project_context(contexts[-1]), state)
             tops.append(top)
         for name in ("weights", "log_prob", "entropy"):
             parts = [getattr(each, name) for each in looks]
@@ -122,8 +122,8 @@ class LSTMDecoder(nn.Module):
                 extra[name] = torch.stack(parts, 1)
         return self.read(words, torch.stack(tops, 1), torch.stack(contexts, 1)), extra
 
-    def looking(self, memory: Memory) -> tuple[Callable[[Float[Tensor, "b d"]], Glimpse], dict[str, Tensor]]:
-        """What gives the context of a step, and what is known before the first."""
+    def choose_glimpse(self, memory: Memory) -> tuple[Callable[[Float[Tensor, "b d"]], Glimpse], dict[str, Tensor]]:
+        """Choose the function that gives the context of a step; also what an objective needs from before the first."""
         if self.cross is None:
             mean = memory.sentence["mean"]
             return lambda query: Glimpse(mean), {}
@@ -151,17 +151,17 @@ class LSTMDecoder(nn.Module):
             return lambda query: attend_places(torch.softmax(scores(query), -1), keys.values), {}
         if self.config.attention == "straight-through":
             return lambda query: attend_places(attention.weighting(scores(query)), keys.values), {}
-        drawn = torch.rand(len(memory.states), device=memory.states.device) < self.share
-        return lambda query: sample_place(scores(query), keys.values, drawn), {"drawn": drawn}
+        sampled = torch.rand(len(memory.states), device=memory.states.device) < self.share
+        return lambda query: sample_place(scores(query), keys.values, sampled), {"sampled": sampled}
 
     # ---- the parts of a step
 
-    def gated(self, before: Float[Tensor, "r d"], context: Float[Tensor, "r c"]) -> Float[Tensor, "r c"]:
-        """β z."""
+    def apply_gate(self, before: Float[Tensor, "r d"], context: Float[Tensor, "r c"]) -> Float[Tensor, "r c"]:
+        """β z: the context times how much the picture counts for a word."""
         return context if self.gate is None else torch.sigmoid(self.gate(before)) * context
 
-    def shown_to(self, context: Float[Tensor, "r c"]) -> Float[Tensor, "r g"]:
-        """What the picture adds to the first cell's input."""
+    def project_context(self, context: Float[Tensor, "r c"]) -> Float[Tensor, "r g"]:
+        """The context's part of the first cell's input."""
         return self.cells.each[0].project(context, self.config.embedding, bias=False)
 
     def read(
@@ -193,31 +193,31 @@ class LSTMDecoder(nn.Module):
             context = mean[:, None].expand(-1, state.rows, -1).flatten(0, 1)
         else:
             context = attend_rows(self.cross, query, state)
-        context = self.gated(query, context)
-        top, after = self.cells.step(self.cells.each[0].project(words) + self.shown_to(context), before)
+        context = self.apply_gate(query, context)
+        top, after = self.cells.step(self.cells.each[0].project(words) + self.project_context(context), before)
         state.row["state"].copy_(after)
         return self.read(words, top, context), state
 
 
 def make_weighting(config: CaptionerConfig) -> weighting.Weighting | None:
-    """How scores become weights, where that is not softly."""
+    """The weighting of hard and of straight-through attention; None for soft."""
     if config.attention == "straight-through":
         return weighting.Gumbel(config.tau)
     return weighting.Hard() if config.attention == "hard" else None
 
 
 def attend_places(weights: Float[Tensor, "b m"], places: Float[Tensor, "b m c"]) -> Glimpse:
-    """Places, weighed."""
+    """The sum of places by their weights."""
     return Glimpse(torch.bmm(weights[:, None], places)[:, 0], weights)
 
 
-def sample_place(scores: Float[Tensor, "b m"], places: Float[Tensor, "b m c"], drawn: Bool[Tensor, " b"]) -> Glimpse:
-    """A place each for those captions that draw, all places by their probability for the others."""
+def sample_place(scores: Float[Tensor, "b m"], places: Float[Tensor, "b m c"], sampled: Bool[Tensor, " b"]) -> Glimpse:
+    """One sampled place for each caption of `sampled`, all places by their probability for the others."""
     log_probs = scores.log_softmax(-1)
     probabilities = log_probs.exp()
     picked = weighting.sample_key(probabilities)[:, None]
     one = torch.zeros_like(probabilities).scatter(-1, picked, 1.0)
-    return attend_places(torch.where(drawn[:, None], one, probabilities), places)._replace(
-        log_prob=log_probs.gather(-1, picked)[:, 0].masked_fill(~drawn, 0.0),
+    return attend_places(torch.where(sampled[:, None], one, probabilities), places)._replace(
+        log_prob=log_probs.gather(-1, picked)[:, 0].masked_fill(~sampled, 0.0),
         entropy=-(probabilities * log_probs).sum(-1),
     )

@@ -55,11 +55,11 @@ class CaptionerModel(Model):
         """The places of each picture's grid, row by row."""
         grid = self.backbone(source.pixels)
         if isinstance(self.decoder, BlockDecoder):
-            grid = self.decoder.place(grid)
+            grid = self.decoder.embed_grid(grid)
         places, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])
-        there = torch.full((len(places),), places.shape[1], device=places.device)
-        whole = self.decoder.remember(places) if isinstance(self.decoder, LSTMDecoder) else {}
-        return Memory(places, Lengths(there), whole, size)
+        count = torch.full((len(places),), places.shape[1], device=places.device)
+        sentence = self.decoder.remember(places) if isinstance(self.decoder, LSTMDecoder) else {}
+        return Memory(places, Lengths(count), sentence, size)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All words of all captions; what an objective may ask for is said where the decoder is."""

@@ -54,7 +54,7 @@ class EncoderModel(Model):
             self.readout.weight = self.tokens.tokens.weight
 
     def bias(self, start: Start = 0) -> Span | None:
-        """ALiBi's, where positions are told that way."""
+        """The bias of ALiBi, where positions are given that way."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     # ---- the classifier

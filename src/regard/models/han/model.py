@@ -153,7 +153,7 @@ def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Floa
 
 
 def join_sentences(source: Documents) -> Tokens:
-    """All words of a document as one row."""
+    """Join the sentences of each document to one row of words."""
     ends = F.pad(source.words.lengths.cumsum(0), (1, 0))[source.sentences.cumsum(0)]  # words up to a document's last
     lengths = ends.diff(prepend=ends.new_zeros(1))
     most = max(1, int(lengths.max())) if len(lengths) else 1
@@ -164,7 +164,7 @@ def join_sentences(source: Documents) -> Tokens:
 
 @torch.no_grad()
 def favour_own_input(states: Bidirectional) -> None:
-    """Let an annotation begin as little more than its own word or sentence.
+    """Make an annotation begin as little more than its own word or sentence.
 
     Every state of a sentence can tell of each word in it, and so the word next to the one that counts, or the full
     stop, may be weighed in its place. A GRU whose update gate lets go more than it keeps begins at the word itself, and
@@ -177,7 +177,7 @@ def favour_own_input(states: Bidirectional) -> None:
 
 
 def group_by_length(lengths: Int[Tensor, " s"]) -> Iterator[tuple[Int[Tensor, " r"], int]]:
-    """Rows whose lengths are within a factor of two, and the longest of them: at most half of it all is padding."""
+    """Group rows whose lengths are within a factor of two, with the longest of each: at most half is padding."""
     sizes, order = lengths.cpu().sort()
     start, count = 0, len(sizes)
     while start < count:

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.kernels.cells.layer import run
-from regard.kernels.dropout import dropout as dropped
+from regard.kernels.dropout import dropout
 from regard.kernels.linear import linear
 from regard.kernels.triton import available
 from regard.models.config import Cell
@@ -39,15 +39,15 @@ SHUT = 1e4  # a sigmoid of it is 1 and of its negative 0, exactly, and so is the
 
 
 class Dropout(nn.Module):
-    """Dropout in training, drawn quickly."""
+    """Dropout in training, by a kernel that is fast on either device."""
 
     def __init__(self, p: float):
         super().__init__()
         self.p = p
 
     def forward(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """x, some of it dropped."""
-        return dropped(x, self.p) if self.training else x
+        """x with some of its numbers set to zero, in training."""
+        return dropout(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:
         return str(self.p)
@@ -98,7 +98,7 @@ class Layer(nn.Module):
         if n == 0:
             return x.new_zeros(b, 0, self.size), state
         if lengths is not None and self.kind == "lstm":
-            states, cell = self.run_shut(x, state, lengths)
+            states, cell = self.run_to_lengths(x, state, lengths)
             return states, torch.stack([last_states(states, lengths, state[:, 0]), cell], 1)
         start: Any = tuple(part.unsqueeze(0).contiguous() for part in state.unbind(1))
         states, end = self.net(x, start if self.kind == "lstm" else start[0])
@@ -106,7 +106,7 @@ class Layer(nn.Module):
             return states, last_states(states, lengths, state[:, 0])[:, None]
         return states, torch.stack([part[0] for part in end], 1) if self.kind == "lstm" else end.transpose(0, 1)
 
-    def run_shut(
+    def run_to_lengths(
         self, x: Float[Tensor, "b n e"], state: Float[Tensor, "b 2 d"], lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b d"]]:
         """An LSTM's states h, and its cell c after each row's last position.
@@ -211,7 +211,7 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Float[Tensor, "b n e"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n dd"]:
         """The annotation of every position."""
-        fused = self.fused(x)
+        fused = self.uses_kernel(x)
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if index:
                 x = self.dropout(x)
@@ -221,8 +221,8 @@ class Bidirectional(nn.Module):
             x = torch.cat([forwards(x)[0], reverse_rows(backwards(reverse_rows(x, lengths))[0], lengths)], -1)
         return x
 
-    def fused(self, x: Tensor) -> bool:
-        """Whether both directions run at once, in bfloat16: autocast's choice, which cuDNN has no cells for."""
+    def uses_kernel(self, x: Tensor) -> bool:
+        """Whether a kernel runs both directions at once: in bfloat16 under autocast, which cuDNN has no cells for."""
         return (
             available(x)
             and torch.is_autocast_enabled("cuda")
@@ -235,7 +235,7 @@ class Bidirectional(nn.Module):
 
     @property
     def layers(self) -> list[Layer]:
-        """Those of both directions."""
+        """The layers of both directions."""
         return cast(list[Layer], [*self.forwards, *self.backwards])
 
     def with_ends(

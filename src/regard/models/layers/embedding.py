@@ -33,8 +33,8 @@ class Embedding(nn.Module):
         nn.init.normal_(self.tokens.weight, std=size**-0.5)
 
     def forward(self, ids: Int[Tensor, "*b n"], span: Span | None = None, start: Start = 0) -> Float[Tensor, "*b n d"]:
-        """What the blocks read."""
-        if (embedded := self.fused(ids, span, start)) is not None:
+        """Embeddings and positions, as blocks read them."""
+        if (embedded := self.embed_fused(ids, span, start)) is not None:
             return embedded
         x: Tensor = self.tokens(ids) * self.scale
         if self.positions is not None:
@@ -43,8 +43,8 @@ class Embedding(nn.Module):
             x = self.mix(x)
         return dropout(x, self.dropout) if self.training else x
 
-    def fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
-        """The same for sequences end to end on a GPU under autocast, in its dtype: one pass, where nobody listens."""
+    def embed_fused(self, ids: Int[Tensor, "*b n"], span: Span | None, start: Start) -> Float[Tensor, "*b n d"] | None:
+        """Embed packed sequences on a GPU under autocast in one kernel, in its dtype; None where that cannot serve."""
         packed, rest = split_packed(span)
         served = (
             packed is not None

@@ -21,7 +21,7 @@ SHUT = -4.0  # a gate before its sigmoid
 
 
 class Machine(NamedTuple):
-    """All that goes from step to step."""
+    """The state of a machine: all that goes from step to step."""
 
     memory: Float[Tensor, "b m w"]
     weights: Float[Tensor, "b hh m"]

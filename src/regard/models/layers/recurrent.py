@@ -45,31 +45,31 @@ class RecurrentModel(Model):
 
     @property
     def reads_backwards(self) -> bool:
-        """As the option `reverse` says, where there is one."""
+        """Whether the option `reverse` is set, where the kind has one."""
         return bool(getattr(self.config, "reverse", False))
 
 
 def make_linear(inputs: int, size: int, bias: bool = True) -> nn.Linear:
-    """A layer between states, after Glorot and Bengio 2010."""
-    made = Linear(inputs, size, bias)
-    nn.init.xavier_uniform_(made.weight)
+    """Make a linear layer between states, its weights after Glorot and Bengio 2010."""
+    layer = Linear(inputs, size, bias)
+    nn.init.xavier_uniform_(layer.weight)
     if bias:
-        nn.init.zeros_(made.bias)
-    return made
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 def make_readout(size: int, count: int, scale: float = 1.0) -> nn.Linear:
-    """An output projection of normal numbers of deviation scale/√size: larger where what it reads is small."""
-    made = Linear(size, count)
-    nn.init.normal_(made.weight, std=scale * size**-0.5)
-    nn.init.zeros_(made.bias)
-    return made
+    """Make an output projection of normal weights of deviation scale/√size: larger where its inputs are small."""
+    layer = Linear(size, count)
+    nn.init.normal_(layer.weight, std=scale * size**-0.5)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 def can_bypass(*parts: nn.Module) -> bool:
-    """Whether nobody waits for these modules to be called, and no backend is forced: other code may do their work.
+    """Whether faster code may stand in for these modules: none has a hook, and no backend is forced.
 
-    That code knows attentions as models make them: with a part of one's own in them, they do their work themselves.
+    That code knows attentions as models make them; one with parts of another package's is called itself.
     """
     return forced_backend() is None and not any(
         module._forward_hooks
@@ -82,7 +82,7 @@ def can_bypass(*parts: nn.Module) -> bool:
 
 
 def is_standard(attention: Attention) -> bool:
-    """Whether an attention has a score and a weighting of the library's, as a recurrence written by hand knows them."""
+    """Whether an attention has a score and a weighting of the library's, which the written-out recurrences know."""
     score, weighting = attention.score, attention.weighting
     return (
         type(attention) is Attention
@@ -95,7 +95,7 @@ def is_standard(attention: Attention) -> bool:
 
 
 def to_autocast_dtype(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-    """Under autocast on a GPU the same in its dtype at once: what reads it would cast it, each for itself."""
+    """Cast to autocast's dtype on a GPU, once: each module that reads it would cast it for itself."""
     if x.is_cuda and torch.is_autocast_enabled("cuda"):
         return x.to(torch.get_autocast_dtype("cuda"))
     return x
@@ -110,14 +110,14 @@ def maxout(x: Float[Tensor, "*b dd"]) -> Float[Tensor, "*b d"]:
 
 
 def repeat_rows(x: Tensor, rows: int) -> Tensor:
-    """A tensor of its own with `rows` of each row side by side."""
+    """Repeat each row `rows` times side by side, in a tensor of its own without a gradient."""
     return x.detach().repeat_interleave(rows, 0) if rows > 1 else x.detach().clone()
 
 
 def attend_rows(
     attention: Attention, query: Float[Tensor, "r d"], state: State, span: Span | None = None
 ) -> Float[Tensor, "r dv"]:
-    """The context of every row; queries of one sentence's rows look together, and coverage grows where it is kept."""
+    """The context of every row: rows of one sentence are queries of one call; their weights are added to coverage."""
     memory, together = state.sentence["memory"], state.group_rows(query[:, None])
     if state.coverage is None:
         return attention(together, memory, span=span).flatten(0, 1)

@@ -48,14 +48,14 @@ class ResNet(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The grid."""
+        """The grid of features of each picture."""
         x = self.start(pixels)
         for stage in self.stages:
             x = stage(x)
         return self.end(x)
 
     def start(self, pixels: UInt8[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """What the first stage reads."""
+        """The stem: pixels as the first stage reads them."""
         if pixels.ndim != 4 or pixels.shape[1] != 3 or 0 in pixels.shape[2:]:
             raise ShapeError(f"pixels: {list(pixels.shape)} given, expected [b 3 h w] with at least one pixel")
         x = pixels.contiguous(memory_format=torch.channels_last).to(self.stem.weight.dtype)
@@ -83,7 +83,7 @@ class Block(nn.Module):
         self.stride = stride
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d e f"]:
-        """The sum."""
+        """x, or its projection, plus the two convolutions."""
         y = self.convolutions[0](F.relu(self.norms[0](x)))
         y = self.convolutions[1](F.relu(self.norms[1](y)))
         if self.stride > 1:
@@ -95,12 +95,12 @@ class PlaceNorm(nn.LayerNorm):
     """The channels of each place at mean 0 and variance 1."""
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        """The same with its channels last, where they lie in memory anyway."""
+        """Normalise with channels last, where they lie in memory anyway."""
         return super().forward(x.movedim(1, -1)).movedim(-1, 1)
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
-    """A norm of so many channels."""
+    """Make a norm of this kind over so many channels."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "place":

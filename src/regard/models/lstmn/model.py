@@ -52,18 +52,18 @@ from regard.models.lstmn.config import LSTMNConfig
 
 __all__ = ["LSTMNModel", "Tapes"]
 
-WHOLE = (torch.float32, torch.float64)
+FULL_PRECISION = (torch.float32, torch.float64)
 
 
 def can_run_kernel(x: Tensor, *parts: nn.Module) -> bool:
-    """Whether the recurrences written by hand may do the work of these modules: nobody looks on."""
-    return x.dtype in WHOLE and not torch.compiler.is_compiling() and can_bypass(*parts)
+    """Whether the written-out recurrences may stand in for these modules."""
+    return x.dtype in FULL_PRECISION and not torch.compiler.is_compiling() and can_bypass(*parts)
 
 
 def can_step_in_place(x: Tensor) -> bool:
-    """Whether a single step is quicker with its results written in place: no gradient, and a CPU."""
-    whole = x.dtype in WHOLE and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return whole and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    """Whether a single step may write its results in place, which is faster: no gradient, and a CPU."""
+    plain = x.dtype in FULL_PRECISION and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    return plain and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 class Tapes(nn.Module):
@@ -95,7 +95,7 @@ class Tapes(nn.Module):
         return recurrence.run_tapes(projected, net.weight_hh_l0, added, linear(x, words), asking).transpose(0, 1)
 
     def loop(self, x: Float[Tensor, "b n e"], added: Float[Tensor, "b n d"] | None) -> Float[Tensor, "b n dd"]:
-        """The same, one step after the other."""
+        """The tapes by a plain loop, one call of the attention a step: for watching, hooks and other backends."""
         read = x.new_zeros(len(x), 2 * self.size)
         past, keys = [read], []
         for t, projected in enumerate(self.cell.project(x).unbind(1)):
@@ -107,12 +107,14 @@ class Tapes(nn.Module):
                 first = min(t, 1)
                 length = None if t else torch.zeros(len(x), dtype=torch.long, device=x.device)
                 seen = Prepared(torch.stack(keys[first:], 1), torch.stack(past[first:], 1), self.intra, length)
-                read = self.look(x[:, t], read[:, : self.size], seen)
-            past.append(self.move(projected, read, None if added is None else added[:, t]))
+                read = self.read_past(x[:, t], read[:, : self.size], seen)
+            past.append(self.step_cell(projected, read, None if added is None else added[:, t]))
         return torch.stack(past[1:], 1)
 
-    def look(self, x: Float[Tensor, "r e"], summary: Float[Tensor, "r d"], past: Prepared) -> Float[Tensor, "r dd"]:
-        """[h̃; c̃] of one step, by what was read of the hidden tape before."""
+    def read_past(
+        self, x: Float[Tensor, "r e"], summary: Float[Tensor, "r d"], past: Prepared
+    ) -> Float[Tensor, "r dd"]:
+        """Read [h̃; c̃] of one step, with the word and the last h̃ as query."""
         assert self.intra is not None
         query = torch.cat([x, summary], -1)
         known = past.length_range() if isinstance(past, Cache) else None
@@ -122,10 +124,10 @@ class Tapes(nn.Module):
         read: Tensor = self.intra(query[:, None], past)
         return read[:, 0]
 
-    def move(
+    def step_cell(
         self, projected: Float[Tensor, "r g"], read: Float[Tensor, "r dd"], added: Float[Tensor, "r d"] | None
     ) -> Float[Tensor, "r dd"]:
-        """The next entry of both tapes, from what was read of them."""
+        """The next entry [h; c] of both tapes, from what was read of them."""
         net, (h, c) = self.cell.net, read.chunk(2, -1)
         sums = projected + linear(h, net.weight_hh_l0, net.bias_hh_l0)
         if can_step_in_place(sums) and sums.dtype == read.dtype:
@@ -137,7 +139,7 @@ class Tapes(nn.Module):
         return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
 
     def begin(self, rows: int, size: int) -> dict[str, Any]:
-        """What a step needs of those before it: room for the tapes and the last summary, or an LSTM's one state."""
+        """The state before the first step: room for the tapes and the last summary, or an LSTM's one state."""
         if self.intra is None:
             return {"state": self.cell.net.weight_hh_l0.new_zeros(rows, 2 * self.size)}
         past = self.intra.cache(rows, size, keys=self.size, values=2 * self.size)
@@ -147,15 +149,15 @@ class Tapes(nn.Module):
     def step(
         self, x: Float[Tensor, "r e"], before: dict[str, Any], added: Float[Tensor, "r d"] | None = None
     ) -> Float[Tensor, "r d"]:
-        """h of one more step; what `begin` made moves on in place."""
+        """h of one more step; the state that `begin` made is updated in place."""
         projected = self.cell.project(x)
         if self.intra is None:
-            now = self.move(projected, before["state"], added)
+            now = self.step_cell(projected, before["state"], added)
             before["state"].copy_(now)
         else:
-            read = self.look(x, before["summary"], before["past"])
+            read = self.read_past(x, before["summary"], before["past"])
             before["summary"].copy_(read[:, : self.size])
-            now = self.move(projected, read, added)
+            now = self.step_cell(projected, read, added)
             before["past"].extend(self.intra.prepare(now[:, None, : self.size], now[:, None]))
         return now[:, : self.size]
 
@@ -237,14 +239,14 @@ class LSTMNModel(RecurrentModel):
         if self.config.job == "language-model":
             hidden = top(x)[..., : self.config.size]
         elif self.config.fusion == "deep":
-            read = self.read(x, self.prepared(memory))
+            read = self.read(x, self.prepare_source(memory))
             hidden = self.attend(read, top(x, self.fuse(read, x)))
         else:
             states = top(x)[..., : self.config.size]
-            hidden = self.attend(self.attention(states, self.prepared(memory)), states)
+            hidden = self.attend(self.attention(states, self.prepare_source(memory)), states)
         return target.unpad(self.dropout(hidden)), {}
 
-    def prepared(self, memory: Memory) -> Prepared:
+    def prepare_source(self, memory: Memory) -> Prepared:
         """The source's tapes, the hidden one projected: deep fusion reads both, shallow the hidden one."""
         padded = memory.pad()
         hidden = padded.states[..., : self.config.size]
@@ -252,7 +254,7 @@ class LSTMNModel(RecurrentModel):
         return Prepared(keys.keys, keys.values, self.attention, padded.lengths.to(keys.keys.device))
 
     def read(self, x: Float[Tensor, "b n f"], keys: Prepared) -> Float[Tensor, "b n dd"]:
-        """Deep: what every step reads of the source, one after the other."""
+        """Deep fusion: what every step reads of the source, one after the other."""
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
                 return self.read(x.float(), keys.float())
@@ -271,12 +273,12 @@ class LSTMNModel(RecurrentModel):
         return torch.stack(found, 1)
 
     def fuse(self, read: Float[Tensor, "*b dd"], x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
-        """Deep: r ∘ α̃, what goes into the memory tape."""
+        """Deep fusion: r ∘ α̃, which is added to the memory tape."""
         summary, cell = read.chunk(2, -1)
         return torch.sigmoid(self.gate(torch.cat([summary, x], -1))) * cell
 
     def attend(self, read: Float[Tensor, "*b dv"], states: Float[Tensor, "*b dw"]) -> Float[Tensor, "*b d"]:
-        """tanh(W [γ̃; h]), from what may hold the memories beside them."""
+        """tanh(W [γ̃; h]); memory tapes that stand beside γ̃ and h are not read."""
         size = self.config.size
         return torch.tanh(self.attentional(torch.cat([read[..., :size], states[..., :size]], -1)))
 
@@ -289,7 +291,7 @@ class LSTMNModel(RecurrentModel):
         for index, layer in enumerate(self.decoder.each):
             row |= {f"{name}.{index}": part for name, part in layer.begin(count, size).items()}
         if self.config.job == "translate":
-            keys = sentence["memory"] = self.prepared(memory).copy()
+            keys = sentence["memory"] = self.prepare_source(memory).copy()
             if self.config.fusion == "deep":
                 row["read"] = keys.values.new_zeros(count, self.config.size)
             if coverage:
@@ -336,7 +338,7 @@ class LSTMNModel(RecurrentModel):
 
 
 def layer_state(state: State, layer: int) -> dict[str, Any]:
-    """A layer's own parts of a state, by the names that the layer knows."""
+    """The parts of a search's state that belong to one layer, by the names that the layer knows."""
     return {
         name: state.row[f"{name}.{layer}"] for name in ("past", "summary", "state") if f"{name}.{layer}" in state.row
     }

@@ -50,7 +50,7 @@ __all__ = ["LuongModel"]
 
 
 def make_score(config: LuongConfig) -> Score:
-    """The score by its name in the paper."""
+    """Make the score that has this name in the paper."""
     size = config.size
     match config.score:
         case "dot":
@@ -103,20 +103,20 @@ class LuongModel(RecurrentModel):
         words, keys = self.dropout(self.target(target.padded_ids)), memory.prepare(self.attention)
         state = memory.sentence["start"]
         if self.config.input_feeding:
-            hidden = self.feed(words, keys, state)
+            hidden = self.decode_with_feeding(words, keys, state)
         else:
             states, _ = self.decoder(words, state)
             hidden = self.attend(states, self.attention(states, keys, span=self.window(0)))
         return target.unpad(self.dropout(hidden)), {}
 
-    def feed(
+    def decode_with_feeding(
         self, words: Float[Tensor, "b n e"], keys: Prepared, state: Float[Tensor, "b l p d"]
     ) -> Float[Tensor, "b n d"]:
         """The recurrence with input feeding."""
         if words.is_cuda and torch.is_autocast_enabled("cuda"):
             with torch.autocast("cuda", enabled=False):
-                return self.feed(words.float(), keys.float(), state.float())
-        first, look = self.decoder.each[0], self.looking(keys)
+                return self.decode_with_feeding(words.float(), keys.float(), state.float())
+        first, look = self.decoder.each[0], self.choose_attend(keys)
         fed = words.new_zeros(len(words), self.config.size)
         hidden = []
         for t, word in enumerate(first.project(words).unbind(1)):
@@ -125,8 +125,8 @@ class LuongModel(RecurrentModel):
             hidden.append(fed)
         return torch.stack(hidden, 1)
 
-    def looking(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
-        """What gives the contexts of a step: the attention, or its bare products where that is all it does.
+    def choose_attend(self, keys: Prepared) -> Callable[[Float[Tensor, "b 1 d"], int], Float[Tensor, "b 1 d"]]:
+        """Choose the function that gives the contexts of a step: the attention, or its products where that is all.
 
         With one query a row there is little more to a call than finding out how to serve it.
         """
@@ -141,7 +141,7 @@ class LuongModel(RecurrentModel):
         return lambda query, t: torch.bmm(torch.softmax(torch.baddbmm(shut, query, turned), -1), values)
 
     def fed(self, attentional: Float[Tensor, "r d"]) -> Float[Tensor, "r g"]:
-        """What the last attentional state adds to the first layer's input."""
+        """The last attentional state's part of the first layer's input."""
         return self.decoder.each[0].project(attentional, self.config.embedding, bias=False)
 
     def attend(self, states: Float[Tensor, "*b d"], contexts: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
@@ -149,7 +149,7 @@ class LuongModel(RecurrentModel):
         return torch.tanh(self.attentional(torch.cat([contexts, states], -1)))
 
     def window(self, step: int) -> Span | None:
-        """Where the query of a step, the same for all rows, may look, beyond what the attention has of itself."""
+        """The window of a step's query, the same for all rows; None where the attention's own span is all."""
         return Monotonic(self.config.radius, step) if self.config.span == "local-m" else None
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:

@@ -82,7 +82,7 @@ class NTMModel(RecurrentModel):
         self.dropout = Dropout(config.dropout)
         self.readout = make_readout(config.size + reads, target)
 
-    def blank(self, count: int) -> Machine:
+    def start_machine(self, count: int) -> Machine:
         """The machine before anything is read."""
         config, like = self.config, self.first_reads
         weights = like.new_zeros(count, 2 * config.heads, config.slots)
@@ -95,7 +95,7 @@ class NTMModel(RecurrentModel):
             state.expand(count, -1, -1),
         )
 
-    def turn(
+    def step_machine(
         self, projected: Float[Tensor, "b g"], machine: Machine, going: Bool[Tensor, "b 1 1"] | None = None
     ) -> Machine:
         """One step of the machine, its input projected by the controller; where it is not `going` on, none.
@@ -105,7 +105,7 @@ class NTMModel(RecurrentModel):
         device = projected.device.type
         if torch.is_autocast_enabled(device):
             with torch.autocast(device, enabled=False):
-                return self.turn(projected.float(), machine, going)
+                return self.step_machine(projected.float(), machine, going)
         read = self.controller.project(machine.reads.flatten(1), self.config.embedding, bias=False)
         state = self.controller.step(projected + read, machine.state)
         memory, weights, reads = self.heads(state[:, 0], machine, going)
@@ -121,10 +121,10 @@ class NTMModel(RecurrentModel):
         place = torch.arange(ids.shape[1] + 1, device=ids.device)
         ids = F.pad(ids, (0, 1)).masked_fill(place >= lengths[:, None], END)
         going = (place <= lengths[:, None])[..., None, None]
-        machine, states = self.blank(len(ids)), []
+        machine, states = self.start_machine(len(ids)), []
         projected = self.controller.project(self.dropout(self.source(ids)))
         for word, on in zip(projected.unbind(1), going.unbind(1), strict=True):
-            machine = self.turn(word, machine, on)
+            machine = self.step_machine(word, machine, on)
             states.append(machine.state[:, 0])
         return Memory(source.unpad(torch.stack(states, 1)[:, :-1]), source.span, machine._asdict())
 
@@ -132,17 +132,17 @@ class NTMModel(RecurrentModel):
         """All steps, one after the other."""
         machine, hidden = Machine(**memory.sentence), []
         for word in self.inputs(target.padded_ids).unbind(1):
-            machine = self.turn(word, machine)
-            hidden.append(self.seen(machine))
+            machine = self.step_machine(word, machine)
+            hidden.append(self.features(machine))
         return target.unpad(self.dropout(torch.stack(hidden, 1))), {}
 
     def inputs(self, ids: Int[Tensor, "*b"]) -> Float[Tensor, "*b g"]:
-        """What is read while writing, projected: the words, or the same for all of them."""
+        """The inputs while writing, projected: the words, or one learned input for every step."""
         words = self.target(ids) if self.config.feed else self.silence.expand(*ids.shape, -1)
         return self.controller.project(self.dropout(words))
 
-    def seen(self, machine: Machine) -> Float[Tensor, "b d"]:
-        """What the readout reads."""
+    def features(self, machine: Machine) -> Float[Tensor, "b d"]:
+        """The readout's input: the controller's state and what the heads read."""
         return torch.cat([machine.state[:, 0], machine.reads.flatten(1)], -1)
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
@@ -151,7 +151,7 @@ class NTMModel(RecurrentModel):
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r v"], State]:
         """One step of every row's machine."""
-        machine = self.turn(self.inputs(tokens), Machine(**state.row))
+        machine = self.step_machine(self.inputs(tokens), Machine(**state.row))
         for name, part in machine._asdict().items():
             state.row[name].copy_(part)
-        return self.output(self.dropout(self.seen(machine))), state
+        return self.output(self.dropout(self.features(machine))), state

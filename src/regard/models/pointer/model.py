@@ -76,8 +76,8 @@ class PointerModel(RecurrentModel):
             states, last = self.encoder(x, lengths=lengths)
         return Memory(source.unpad(states), source.span, {"start": last, "ids": ids})
 
-    def places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
-        """What can be pointed at, projected, and the token of each place: END stands behind each sentence's last."""
+    def prepare_places(self, memory: Memory) -> tuple[Prepared, Int[Tensor, "b k"]]:
+        """The places that can be pointed at, projected, and their tokens: END stands behind each sentence's last."""
         padded = memory.pad()
         lengths = padded.lengths.to(padded.states.device)
         behind = torch.arange(padded.states.shape[1] + 1, device=lengths.device) >= lengths[:, None]
@@ -90,9 +90,9 @@ class PointerModel(RecurrentModel):
         """All steps at once: every input is known."""
         words = target.padded_ids
         states, _ = self.decoder(self.dropout(self.words(words)), memory.sentence["start"])
-        keys, ids = self.places(memory)
+        keys, ids = self.prepare_places(memory)
         free = ~mark_used(words, ids) if self.config.once else None
-        return target.unpad(self.said(self.point(states, keys, free), ids)), {}
+        return target.unpad(self.token_log_probs(self.point(states, keys, free), ids)), {}
 
     def point(
         self, states: Float[Tensor, "b n d"], keys: Prepared, free: Bool[Tensor, "b n k"] | None
@@ -107,7 +107,7 @@ class PointerModel(RecurrentModel):
         weights: Tensor = self.attention(states, keys, itself.expand(len(keys.keys), -1, -1), span)
         return weights
 
-    def said(self, weights: Float[Tensor, "b n k"], ids: Int[Tensor, "b k"]) -> Float[Tensor, "b n v"]:
+    def token_log_probs(self, weights: Float[Tensor, "b n k"], ids: Int[Tensor, "b k"]) -> Float[Tensor, "b n v"]:
         """The log-probability of every token: of all the places where it stands together."""
         wide = weights if weights.dtype == torch.float64 else weights.float()
         none = wide.new_zeros(*wide.shape[:-1], self.vocabulary)
@@ -120,7 +120,7 @@ class PointerModel(RecurrentModel):
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
         """The state before the first step; annotations are projected once."""
-        keys, ids = self.places(memory)
+        keys, ids = self.prepare_places(memory)
         row = {"state": repeat_rows(memory.sentence["start"], rows)}
         if self.config.once:
             row["used"] = ids.new_zeros(len(ids) * rows, ids.shape[1], dtype=torch.bool)
@@ -146,7 +146,7 @@ class PointerModel(RecurrentModel):
             # The end is no source position.
             words = torch.arange(ids.shape[1], device=ids.device) < keys.length[:, None, None] - 1
             state.coverage.add_((weights * words)[..., :-1].flatten(0, 1).to(state.coverage.dtype))
-        return self.said(weights, ids).flatten(0, 1), state
+        return self.token_log_probs(weights, ids).flatten(0, 1), state
 
 
 def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor, "b n k"]:

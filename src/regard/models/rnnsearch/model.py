@@ -47,7 +47,7 @@ from regard.models.rnnsearch.config import RNNSearchConfig
 
 __all__ = ["RNNSearchModel"]
 
-WHOLE = (torch.float32, torch.float64)
+FULL_PRECISION = (torch.float32, torch.float64)
 
 
 class RNNSearchModel(RecurrentModel):
@@ -82,44 +82,44 @@ class RNNSearchModel(RecurrentModel):
         states, contexts, extra = self.recur(words, memory.prepare(self.attention), memory)
         if self.config.output == "previous":
             states = torch.cat([memory.sentence["start"][:, :1, :], states[:, :-1]], 1)
-        return target.unpad(self.read(states, words, contexts)), extra
+        return target.unpad(self.deep_output(states, words, contexts)), extra
 
     def recur(
         self, words: Float[Tensor, "b n e"], keys: Prepared, memory: Memory
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
-        """The state and the context of every step; by hand, the weights as well."""
+        """The state and the context of every step; where a kernel serves, the weights as well."""
         state = memory.sentence["start"]
-        if self.by_hand(words):
-            return self.recur_fused(words, keys, state) if available(words) else self.recur_by_hand(words, keys, state)
+        if self.uses_kernel(words):
+            return self.recur_triton(words, keys, state) if available(words) else self.recur_cpu(words, keys, state)
         projected = self.cell.project(words)
         states, contexts = [], []
         for word in projected.unbind(1):
-            state, context = self.move(word, state, self.attention(state[:, :1], keys)[:, 0])
+            state, context = self.step_cell(word, state, self.attention(state[:, :1], keys)[:, 0])
             states.append(state[:, 0])
             contexts.append(context)
         return torch.stack(states, 1), torch.stack(contexts, 1), {}
 
     @property
     def gives_weights(self) -> bool:
-        """So does the recurrence by hand, which has the weights anyway."""
-        return self.by_hand(self.readout.weight)
+        """True where the written-out recurrence serves, which has the weights anyway."""
+        return self.uses_kernel(self.readout.weight)
 
-    def by_hand(self, words: Tensor) -> bool:
-        """Whether the recurrence is the one that is written by hand, and nobody looks on."""
+    def uses_kernel(self, words: Tensor) -> bool:
+        """Whether a recurrence of `kernels/recurrence` may stand in for the attention and the cell."""
         return (
             self.config.cell in ("gru", "lstm")
-            and (words.is_cuda or (words.dtype in WHOLE and not torch.is_autocast_enabled("cpu")))
+            and (words.is_cuda or (words.dtype in FULL_PRECISION and not torch.is_autocast_enabled("cpu")))
             and not torch.compiler.is_compiling()
             and can_bypass(self.attention, self.cell)
         )
 
-    def recur_by_hand(
+    def recur_cpu(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
-        """The same, in float32 or float64."""
+        """Run the recurrence in float32 or float64, with a backward pass of its own."""
         if torch.is_autocast_enabled(words.device.type):
             with torch.autocast(words.device.type, enabled=False):
-                return self.recur_by_hand(words.float(), keys.float(), start.float())
+                return self.recur_cpu(words.float(), keys.float(), start.float())
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=words.device) < keys.length[:, None]
         states, contexts, weights = cpu.recur(
@@ -127,10 +127,10 @@ class RNNSearchModel(RecurrentModel):
         )
         return states, contexts, {"weights": weights}
 
-    def recur_fused(
+    def recur_triton(
         self, words: Float[Tensor, "b n e"], keys: Prepared, start: Float[Tensor, "b p d"]
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n dv"], dict[str, Tensor]]:
-        """The same on a GPU, its products in the words' dtype, or autocast's."""
+        """Run the recurrence on a GPU by Triton kernels, its products in the words' dtype, or autocast's."""
         assert keys.length is not None
         net, matrices = self.cell.net, self.matrices()
         bias = net.bias_ih_l0 + net.bias_hh_l0 if self.config.cell == "lstm" else net.bias_ih_l0
@@ -147,13 +147,13 @@ class RNNSearchModel(RecurrentModel):
         read = net.weight_ih_l0[:, self.config.embedding :]
         return score.query.weight, score.v, read, net.weight_hh_l0, net.bias_hh_l0
 
-    def move(
+    def step_cell(
         self, word: Float[Tensor, "r g"], state: Float[Tensor, "r p d"], context: Float[Tensor, "r dv"]
     ) -> tuple[Float[Tensor, "r p d"], Float[Tensor, "r dv"]]:
-        """The next state, and the context it has read."""
+        """The next state, and the context that it read."""
         return self.cell.step(word + self.cell.project(context, self.config.embedding, bias=False), state), context
 
-    def read(
+    def deep_output(
         self, states: Float[Tensor, "*b d"], words: Float[Tensor, "*b e"], contexts: Float[Tensor, "*b dv"]
     ) -> Float[Tensor, "*b k"]:
         """The deep output."""
@@ -171,7 +171,7 @@ class RNNSearchModel(RecurrentModel):
         """One word of every row."""
         words, before = self.dropout(self.target(tokens)), state.row["state"].clone()
         context = attend_rows(self.attention, before[:, 0], state)
-        after, _ = self.move(self.cell.project(words), before, context)
+        after, _ = self.step_cell(self.cell.project(words), before, context)
         state.row["state"].copy_(after)
         read = before if self.config.output == "previous" else after
-        return self.output(self.read(read[:, 0], words, context)), state
+        return self.output(self.deep_output(read[:, 0], words, context)), state

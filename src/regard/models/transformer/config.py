@@ -9,7 +9,7 @@ from regard.models.config import DEEPEST, HEADS, LONGEST, WIDEST, ModelConfig, c
 
 __all__ = ["TransformerConfig"]
 
-WINDOW_RADIUS = {"window": 8, "convolution": 1}  # how many words on each side are near, where nothing else is said
+WINDOW_RADIUS = {"window": 8, "convolution": 1}  # words on each side, where model.reach says nothing
 
 
 @dataclass(frozen=True)

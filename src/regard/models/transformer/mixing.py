@@ -1,4 +1,4 @@
-r"""What words meet by in an encoder's blocks where that is not attention: a convolution, or a recurrence.
+r"""Layers that mix words in an encoder's blocks in the place of attention: a convolution, or a recurrence.
 
 To compare self-attention with, as table 1 of Vaswani et al. 2017 (arXiv:1706.03762) does, with about as many
 parameters as its four matrices, $4 d^2$.
@@ -79,7 +79,7 @@ class Recurrence(nn.Module):
 
 
 def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "*p"], Int[Tensor, "*l"]]:
-    """Where each word stands in its sentence, and how many words that has; both broadcast to [*b n]."""
+    """The position of each word in its sentence, and the length of that; both broadcast to [*b n]."""
     packed, rest = split_packed(span)
     if packed is not None:
         row, place = packed.to(x.device).queries

@@ -77,11 +77,11 @@ class TransformerModel(Model):
         return width <= ONE_TILE_WIDTH or (width <= VARLEN_WIDTH and width % 8 == 0 and not config.attention_dropout)
 
     def bias(self, start: Start = 0) -> Span | None:
-        """ALiBi's, where positions are told that way."""
+        """The bias of ALiBi, where positions are given that way."""
         return Alibi(self.config.heads, start) if self.config.positions == "alibi" else None
 
     def window(self, source: Tokens) -> Span | None:
-        """What the encoder's words see of each other, where that is not all."""
+        """The span of the encoder's self-attention, where a word does not attend to all the others."""
         if self.config.mixing != "window":
             return None
         reach, n = window_radius(self.config), source.ids.shape[-1]
@@ -117,46 +117,51 @@ class TransformerModel(Model):
         """One query a row over the caches. Coverage is the last block's, the mean of its heads."""
         start = state.row["past.0"].length.clone()
         x = self.target(tokens[:, None], None, start)
-        x = self.decoder.step(x, state, self.bias(start)) if state.coverage is None else self.covered(x, state, start)
+        if state.coverage is None:
+            x = self.decoder.step(x, state, self.bias(start))
+        else:
+            x = self.step_with_coverage(x, state, start)
         return self.output(x[:, 0]), state
 
-    def covered(self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]) -> Float[Tensor, "r 1 d"]:
-        """A step that keeps what the last block looked at."""
+    def step_with_coverage(
+        self, x: Float[Tensor, "r 1 d"], state: State, start: Int[Tensor, " r"]
+    ) -> Float[Tensor, "r 1 d"]:
+        """A step that adds the weights of the last block to coverage."""
         last = cast(Block, self.decoder.blocks[-1])
         assert last.cross is not None
         assert state.coverage is not None
-        seen: list[Tensor] = []
+        weights: list[Tensor] = []
         mine = threading.get_ident()
 
         def keep(module: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
             if threading.get_ident() != mine:  # another thread searches with the same model
                 return
             with torch.no_grad():
-                seen.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr]
+                weights.append(last.cross.look(*arguments, **options).weights.mean(1))  # type: ignore[union-attr]
 
         hook = last.cross.register_forward_hook(keep, with_kwargs=True)
         try:
             x = self.decoder.step(x, state, self.bias(start))
         finally:
             hook.remove()
-        state.coverage.add_(seen[0].flatten(0, 1))
+        state.coverage.add_(weights[0].flatten(0, 1))
         return x
 
 
 def make_score(config: TransformerConfig) -> Callable[[int], Score] | None:
-    """What makes a head's score from its width; None is the default of heads, the scaled dot product."""
+    """A factory of a head's score from its width; None for the default of heads, the scaled dot product."""
     if config.score == "additive":
         return lambda width: Additive(width, width, hidden=width)
     return None if config.scaled else lambda width: Dot()
 
 
 def window_radius(config: TransformerConfig) -> int:
-    """How many words on each side are near."""
+    """How many words on each side a window or a convolution reaches."""
     return WINDOW_RADIUS[config.mixing] if config.reach is None else config.reach
 
 
 def make_mixing(config: TransformerConfig) -> Callable[[], nn.Module] | None:
-    """What makes an encoder block's mixing, where that is not attention."""
+    """A factory of an encoder block's mixing layer; None for attention."""
     if config.mixing == "convolution":
         return lambda: Convolution(config.size, window_radius(config))
     return (lambda: Recurrence(config.size)) if config.mixing == "recurrence" else None
