@@ -5,8 +5,6 @@ import torch
 from torch import nn
 
 from regard.errors import ArgumentError, ShapeError
-from regard.models.captioner.backbone import make_backbone
-from regard.models.captioner.config import CaptionerConfig
 from regard.models.layers.resnet import ResNet
 from regard.training.checkpoint import load_weights, weights_of
 
@@ -103,15 +101,6 @@ def test_what_is_no_picture_is_refused():
         ResNet(4, 1, 1, "group")
     with pytest.raises(ArgumentError, match="stages"):
         ResNet(4, 0, 1)
-
-
-def test_options_name_a_backbone():
-    net = make_backbone(CaptionerConfig(channels=4, stages=2, blocks=1))
-    assert isinstance(net, ResNet)
-    assert net.width == 8
-    assert all(parameter.requires_grad for parameter in net.parameters())
-    still = make_backbone(CaptionerConfig(channels=4, stages=2, blocks=1, weights="some.pt", frozen=True))
-    assert not any(parameter.requires_grad for parameter in still.parameters())
 
 
 def test_pictures_lie_as_convolutions_like_them():
