@@ -191,29 +191,29 @@ class Built:
         return self.module.backend(*self.arguments(), span=self.span)
 
     def attend(self, backend: backends.Backend) -> Tensor:
-        """By a backend that the table has for CUDA: what `Attention.context` does, on the device of the inputs."""
+        """By a backend for CUDA: what `Attention.attend_projected` does, on the device of the inputs."""
         heads = isinstance(self.module, Heads)
-        inner, seen = (self.module.attention, self.inputs[0]) if heads else (self.module, self.inputs[0])
+        inner, whole = (self.module.attention if heads else self.module), self.inputs[0]
         if heads:
-            asked, prepared = self.module.project_inputs(*self.inputs, self.span, 0)
+            projected_query, prepared = self.module.project_inputs(*self.inputs, self.span, 0)
         else:
             query, keys, values = (*self.arguments(), None)[:3]
             _, prepared = inner.check_inputs(query, keys, values)
-            asked = inner.score.ask(query)
+            projected_query = inner.score.ask(query)
         packed, rest = split_packed(self.span)
         native = packed is not None and backend.name in backends.NATIVE
         if packed is None:
-            call = inner.resolve_call(asked, prepared, seen, self.span, heads)
+            call = inner.resolve_call(projected_query, prepared, whole, self.span, heads)
         elif native:
-            call = inner.resolve_packed_call(asked, prepared, packed, rest)
+            call = inner.resolve_packed_call(projected_query, prepared, packed, rest)
         else:
-            call = inner.resolve_call(*inner.pad_packed(asked, prepared, seen, packed, rest, heads), heads)
+            call = inner.resolve_call(*inner.pad_packed(projected_query, prepared, whole, packed, rest, heads), heads)
         if refused := backend.refusal(describe(call)._replace(device="cuda")):
             raise BackendError(refused)
         context = backend.attend(call)
         if packed is not None and not native:
             context = packed.unpad(context, heads)
-        return self.module.merged(context) if heads else context
+        return self.module.merge_heads(context) if heads else context
 
     def results(self, run: Callable[[], Tensor], gradients: bool) -> list[Tensor]:
         """The context and, if wanted, the gradients of inputs and parameters."""

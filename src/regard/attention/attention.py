@@ -29,7 +29,7 @@ from regard.attention.span import Causal, Mask, Packed, Span, join, split_packed
 from regard.attention.weighting import Softmax, Weighting, weigh_checked
 from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
-from regard.kernels.backends import LARGE, Backend, choose, packed_natively
+from regard.kernels.backends import LARGE, choose, packed_natively
 from regard.kernels.features import describe
 from regard.kernels.precision import product
 from regard.kernels.reference import Call, biased
@@ -199,31 +199,30 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Tensor:
         """The forward behind the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
-        packed, rest = split_packed(join(self.span, span))
+        span, packed, rest = self.split_span(span)
         if packed is None:
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
                 prepared = prepared.contents()  # a mask is of the whole size
-            call = self.resolve_call(projected_query, prepared, query, join(*rest), heads)
-            return self.choose_backend(call).attend(call)
+            call = self.resolve_call(projected_query, prepared, query, span, heads)
+            return choose(describe(call)).attend(call)
         packed = packed.to(projected_query.device)
         call = self.resolve_packed_call(projected_query, prepared, packed, rest)
-        if packed_natively(describe(call)):
-            return self.choose_backend(call).attend(call)
+        request = describe(call)
+        if packed_natively(request):
+            return choose(request).attend(call)
         call = self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads)
-        return packed.unpad(self.choose_backend(call).attend(call), heads)
+        return packed.unpad(choose(describe(call)).attend(call), heads)
 
     def look_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Look:
         """The look behind the projections."""
-        whole = join(self.span, span)
-        packed, rest = split_packed(whole)
+        span, packed, rest = self.split_span(span)
         if packed is None:
-            return self.dense_look(self.resolve_call(projected_query, prepared, query, join(*rest), heads), whole)
+            return self.dense_look(self.resolve_call(projected_query, prepared, query, span, heads), span)
         packed = packed.to(projected_query.device)
-        look = self.dense_look(
-            self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads), whole
-        )
+        call = self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads)
+        look = self.dense_look(call, span)
 
         def rows(tensor: Tensor | None) -> Tensor | None:  # [s (a) N] -> [(a) ΣN]
             return None if tensor is None else packed.unpad(tensor[..., None], heads and tensor.ndim > 2)[..., 0]
@@ -243,17 +242,23 @@ class Attention(Attentive):
     def backend_projected(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> str:
-        """Who would serve the forward."""
-        packed, rest = split_packed(join(self.span, span))
-        if packed is None:
-            return self.choose_backend(self.resolve_call(projected_query, prepared, query, join(*rest), heads)).name
-        packed = packed.to(projected_query.device)
-        call = self.resolve_packed_call(projected_query, prepared, packed, rest)
-        if packed_natively(describe(call)):
-            return self.choose_backend(call).name
-        return self.choose_backend(
-            self.resolve_call(*self.pad_packed(projected_query, prepared, query, packed, rest, heads), heads)
-        ).name
+        """The name of the backend that would serve the forward."""
+        span, packed, rest = self.split_span(span)
+        if packed is not None:
+            packed = packed.to(projected_query.device)
+            request = describe(self.resolve_packed_call(projected_query, prepared, packed, rest))
+            if packed_natively(request):
+                return choose(request).name
+            padded = self.pad_packed(projected_query, prepared, query, packed, rest, heads)
+            return choose(describe(self.resolve_call(*padded, heads))).name
+        return choose(describe(self.resolve_call(projected_query, prepared, query, span, heads))).name
+
+    def split_span(self, span: Span | None) -> tuple[Span | None, Packed | None, list[Span]]:
+        """The module's span joined with the call's; its Packed part, if it has one, and the others."""
+        if span is None and self.span is None:
+            return None, None, []
+        span = join(self.span, span)
+        return (span, *split_packed(span))
 
     def resolve_call(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
@@ -269,15 +274,11 @@ class Attention(Attentive):
             limits = narrow_limits(span, limits, query)
         if heads:
             limits = limits.over_heads()
-        if self.score.fused_form != "other" and projected_query.shape[-1] != keys.shape[-1]:
-            raise ShapeError(
-                f"keys: width {keys.shape[-1]} given, expected the query's, {projected_query.shape[-1]} "
-                "(both projected)"
-            )
         for slopes, _ in limits.slopes:
             if not batch or batch[-1] != len(slopes):
                 raise ShapeError(f"Alibi: {len(slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}")
-        check_location(self.score, limits)
+        if limits.window is not None:
+            check_location(self.score)
         return self.build_call(projected_query, keys, values, limits)
 
     def resolve_packed_call(
@@ -320,6 +321,12 @@ class Attention(Attentive):
             if not query.dtype == keys.dtype == values.dtype == torch.float64:
                 query, keys, values = (x.to(dtype) for x in (query, keys, values))
         form = self.score.fused_form
+        if form != "other" and query.shape[-1] != keys.shape[-1]:
+            raise ShapeError(
+                f"keys: width {keys.shape[-1]} given, expected the query's, {query.shape[-1]} (both projected)"
+            )
+        scale = self.score.scale(query.shape[-1]) if form == "bilinear" else 1.0
+        weighting = self.weighting.fused_name
         return Call(
             query,
             keys,
@@ -328,16 +335,12 @@ class Attention(Attentive):
             compare=self.score.compare,
             weigh=self.weighting,
             score=form,
-            weighting=self.weighting.fused_name,
-            scale=self.score.scale(query.shape[-1]) if form == "bilinear" else 1.0,
+            weighting=weighting,
+            scale=scale,
             vector=self.score.vector if form == "additive" else None,
-            temperature=self.weighting.temperature if self.weighting.fused_name == "softmax" else 1.0,
+            temperature=self.weighting.temperature if weighting == "softmax" else 1.0,
             dropout=self.dropout if self.training else 0.0,
         )
-
-    def choose_backend(self, call: Call) -> Backend:
-        """The backend for a call."""
-        return choose(describe(call))
 
     def dense_look(self, call: Call, span: Span | None) -> Look:
         """Every stage by its definition."""

@@ -94,7 +94,8 @@ def fold_block(
             raise ArgumentError(
                 f"fold: {span!r} given, whose `narrow` needs the number of keys, which is not known while blocks come"
             ) from error
-    check_location(score, limits)
+    if limits.window is not None:
+        check_location(score)
     scores = wide(compare_from(score, projected_query, prepared.keys, first))
     bias, gate, mask = (part(first, last) for part in (limits.bias, limits.gate, limits.mask))
     if prepared.length is not None:  # a cache that is not full

@@ -207,7 +207,9 @@ class Heads(Attentive):
             keys, values = apply_linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
         else:
             keys, values = self.key(memory), self.value(memory)
-        return self.prepare_projected(keys, values, self.rotary_table(keys, start, span, keys=True))
+        table = None if self.rotary is None else self.rotary_table(keys, start, span, keys=True)
+        keys, values = self.split_heads(keys, table), self.split_heads(values)
+        return Prepared(self.attention.score.project(keys), values, self)
 
     def cache(
         self,
@@ -237,8 +239,7 @@ class Heads(Attentive):
         if isinstance(memory, Prepared):
             memory.check_owner(self, "memory")
             check_alike(x=x, memory=memory.keys)
-            query = self.query(x)
-            return self.project_query(query, self.rotary_table(query, start, span)), unshare_past(memory)
+            return self.project_query(self.query(x), start, span), unshare_past(memory)
         if memory is None or memory is x:
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
@@ -247,37 +248,31 @@ class Heads(Attentive):
                 query, keys, values = self.projection(x).split((deep, deep, wide), dim=-1)
             else:
                 query, keys, values = self.query(x), self.key(x), self.value(x)
-            table = self.rotary_table(query, start, span)
-            return self.project_query(query, table), self.prepare_projected(keys, values, table)
+            table = None if self.rotary is None else self.rotary_table(query, start, span)
+            query, keys = self.split_heads(query, table), self.split_heads(keys, table)
+            query, keys = self.attention.score.ask(query), self.attention.score.project(keys)
+            return query, Prepared(keys, self.split_heads(values), self)
         check_width("memory", memory, self.memory_size)
         check_alike(x=x, memory=memory)
         if memory.shape[-2] == 0:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
-        query = self.query(x)
-        return self.project_query(query, self.rotary_table(query, start, span)), self.prepare(memory, 0, span)
+        return self.project_query(self.query(x), start, span), self.prepare(memory, 0, span)
 
-    def rotary_table(
-        self, x: Tensor, start: Start, span: Span | None, keys: bool = False
-    ) -> tuple[Tensor, Tensor] | None:
-        """What queries or keys are turned by, where positions are rotary."""
-        if self.rotary is None:
-            return None
+    def project_query(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
+        """[*b n D_Q] -> [*b a n p], as the score takes it."""
+        table = None if self.rotary is None else self.rotary_table(query, start, span)
+        return self.attention.score.ask(self.split_heads(query, table))
+
+    def split_heads(self, x: Tensor, table: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """[*b n D] -> [*b a n d], rotated where positions are rotary."""
+        x = x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+        return x if self.rotary is None or table is None else self.rotary.rotate(x, table)
+
+    def rotary_table(self, x: Tensor, start: Start, span: Span | None, keys: bool = False) -> tuple[Tensor, Tensor]:
+        """Sines and cosines that rotate queries, or keys, one for every position."""
+        assert self.rotary is not None
         index = position_index(x.shape[-2], x.device, start, span, keys)
         return self.rotary.table(index if index.ndim == 1 else index.unsqueeze(-2), x.dtype)  # beside a head axis
-
-    def project_query(self, query: Tensor, table: tuple[Tensor, Tensor] | None) -> Tensor:
-        """[*b n D_Q] -> [*b a n d], turned where positions are rotary."""
-        query = split_heads(query, self.heads)
-        if self.rotary is not None and table is not None:
-            query = self.rotary.rotate(query, table)
-        return self.attention.score.ask(query)
-
-    def prepare_projected(self, keys: Tensor, values: Tensor, table: tuple[Tensor, Tensor] | None) -> Prepared:
-        """[*b m D] -> [*b a m d], turned where positions are rotary."""
-        keys, values = split_heads(keys, self.heads), split_heads(values, self.heads)
-        if self.rotary is not None and table is not None:
-            keys = self.rotary.rotate(keys, table)
-        return Prepared(self.attention.score.project(keys), values, self)
 
     def merge_heads(self, context: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b n out"]:
         """Heads side by side, through W^O where there is one."""
@@ -405,11 +400,6 @@ def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
     return module
 
 
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """[*b n d] -> [*b a n d/a]."""
-    return x.unflatten(-1, (heads, -1)).transpose(-3, -2)
-
-
 def unshare_past(memory: Prepared) -> Prepared:
     """What a row looks at, in the row itself."""
     return memory.contents() if isinstance(memory, BeamIndexCache) else memory
@@ -417,8 +407,9 @@ def unshare_past(memory: Prepared) -> Prepared:
 
 def is_original(part: nn.Module) -> bool:
     """Whether this is still the part that was made here (not one put in its place), and no one listens to it."""
-    hooks = part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks
-    return isinstance(part, ProjectionRows) and not any(len(kind) > 0 for kind in hooks)
+    if not isinstance(part, ProjectionRows) or len(part._forward_hooks) > 0 or len(part._forward_pre_hooks) > 0:
+        return False
+    return len(part._backward_hooks) == 0 and len(part._backward_pre_hooks) == 0
 
 
 def check_width(name: str, x: Tensor, size: int) -> None:

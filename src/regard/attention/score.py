@@ -20,7 +20,7 @@ from regard.kernels.additive import cpu, reference
 from regard.kernels.dot import reference as dot
 from regard.kernels.linear import Linear
 from regard.kernels.precision import product
-from regard.kernels.span_limits import SpanLimits, broadcast
+from regard.kernels.span_limits import broadcast
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]
 
@@ -298,9 +298,9 @@ def compare_from(score: Score, projected_query: Tensor, projected_keys: Tensor, 
     return score.compare(projected_query, projected_keys, first)
 
 
-def check_location(score: Score, limits: SpanLimits) -> None:
-    """Refuse a window over scores that are positions already."""
-    if limits.window is not None and isinstance(score, Location):
+def check_location(score: Score) -> None:
+    """Refuse a score of positions under a window, which would select by position what is scored by it."""
+    if isinstance(score, Location):
         raise ArgumentError("span: a window given, expected none: Location scores are global (Luong 2015, 3.2)")
 
 

@@ -344,6 +344,8 @@ def describe_start(start: Start) -> str:
 
 def split_packed(span: Span | None) -> tuple[Packed | None, list[Span]]:
     """The Packed part of a span, if it has one, and the others."""
+    if span is None:
+        return None, []
     parts = parts_of(span)
     packed = [part for part in parts if isinstance(part, Packed)]
     if len(packed) > 1:
