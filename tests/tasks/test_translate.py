@@ -1,4 +1,4 @@
-"""Translation and language modelling as tasks."""
+"""Translation as a task."""
 
 import pytest
 import torch
@@ -6,10 +6,8 @@ from tiny import first, table
 
 from regard.data.prepare import prepare
 from regard.errors import TrainingError
-from regard.tasks.language_model import LanguageModel
 from regard.tasks.settings import read_settings
 from regard.tasks.task import make_task
-from regard.tasks.translate import Translate
 from regard.training.task import Position
 
 
@@ -78,16 +76,3 @@ def test_the_seed_makes_the_weights(tmp_path):
 
     assert torch.equal(weight(1), weight(1))
     assert not torch.equal(weight(1), weight(2))
-
-
-def test_tasks_by_name(tmp_path, task):
-    assert type(task) is Translate
-    given = table(tmp_path, task="language-model")
-    given["model"] = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
-    settings = read_settings(given)
-    model = make_task(settings, prepare(settings.data, settings.tokenizer), 64)
-    assert type(model) is LanguageModel
-    model.objective.eval()
-    figures = model.validate()
-    assert figures["perplexity"] == pytest.approx(torch.tensor(figures["loss"]).exp().item(), rel=1e-5)
-    assert model.samples() == []

@@ -146,7 +146,7 @@ class Caption(NextToken):
         labels: Sequence[str] = (),
     ) -> Prepared:
         """Pictures and all their captions."""
-        return prepare_images(settings.data, settings.tokenizer, "caption", say=say, tokenizers=tokenizers)
+        return prepare_images(settings.data, settings.tokenizer, settings.task, say=say, tokenizers=tokenizers)
 
     def make_objective(self) -> Captioning:
         """The captions, with soft or hard attention."""

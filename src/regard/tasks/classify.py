@@ -166,8 +166,8 @@ class Classify(RunTask):
         """Documents or pictures, and the label of each."""
         data, known = settings.data, tuple(labels) or None
         if data.reads == "pictures":
-            task = settings.row.name
-            return prepare_images(data, settings.tokenizer, task, say=say, tokenizers=tokenizers, labels=known)
+            given: dict[str, Any] = {"say": say, "tokenizers": tokenizers, "labels": known, "labelled": True}
+            return prepare_images(data, settings.tokenizer, settings.task, **given)
         if data.reads == "documents":
             return prepare_documents(data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=known)
         return super().prepare(settings, say=say, tokenizers=tokenizers)  # of no data: it says so

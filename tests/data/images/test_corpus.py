@@ -113,7 +113,7 @@ def test_karpathys_splits_are_used(album, tmp_path):
 
 
 def test_folders_are_labels(album):
-    rows = read(album(names=["dog/a.png", "dog/deep/b.png", "cat/c.png", "alone.png"]), "classify")
+    rows = read(album(names=["dog/a.png", "dog/deep/b.png", "cat/c.png", "alone.png"]), "classify", labelled=True)
     assert {row.picture: row.texts for row in rows.train + rows.valid} == {
         "dog/a.png": ["dog"],
         "dog/deep/b.png": ["dog"],
@@ -123,7 +123,7 @@ def test_folders_are_labels(album):
 
 
 def test_a_file_of_labels(album):
-    rows = read(album([("p0.png", "dog"), ("p1.png", "cat")], table="labels"), "classify")
+    rows = read(album([("p0.png", "dog"), ("p1.png", "cat")], table="labels"), "classify", labelled=True)
     assert {row.picture: row.texts for row in rows.train + rows.valid} == {"p0.png": ["dog"], "p1.png": ["cat"]}
     assert rows.counts["unused"] == 8
 
@@ -139,4 +139,4 @@ def test_what_leaves_nothing_is_named(album, tmp_path):
     with pytest.raises(ConfigError, match=r"data.captions: missing; give the file"):
         read(album(), "caption")
     with pytest.raises(ConfigError, match=r"data.captions: given for task = .classify."):
-        read(album([("p0.png", "x")]), "classify")
+        read(album([("p0.png", "x")]), "classify", labelled=True)

@@ -135,7 +135,7 @@ def test_names_that_are_no_text(album, tmp_path):
     for i in range(2):
         os.rename(os.path.join(folder, b"\xff%d.png" % i), os.path.join(folder, b"dog", b"\xff%d.png" % i))
     found = DataSettings(images=data.images, image_size=16, cache=data.cache, workers=1)
-    prepared = prepare_images(found, None, "classify", say=said.append)
+    prepared = prepare_images(found, None, "classify", labelled=True, say=said.append)
     assert len(prepared.train) == len(prepared.valid) == 1
     assert "".join(said).encode()  # can be printed
 
@@ -153,7 +153,9 @@ def labelled(tmp_path, counts, **more):
 
 def test_labels_are_numbers(tmp_path):
     said = []
-    prepared = prepare_images(labelled(tmp_path, {"dog": 6, "cat": 6}), None, "classify", say=said.append)
+    prepared = prepare_images(
+        labelled(tmp_path, {"dog": 6, "cat": 6}), None, "classify", labelled=True, say=said.append
+    )
     assert prepared.labels == ("cat", "dog")
     assert prepared.tokenizers is None
     assert said == [
@@ -168,7 +170,7 @@ def test_labels_are_numbers(tmp_path):
 
 def test_labels_of_an_earlier_run_stay(tmp_path):
     data, said = labelled(tmp_path, {"dog": 4, "cat": 4, "emu": 4}), []
-    prepared = prepare_images(data, None, "classify", say=said.append, labels=("dog", "yak", "cat"))
+    prepared = prepare_images(data, None, "classify", labelled=True, say=said.append, labels=("dog", "yak", "cat"))
     assert prepared.labels == ("dog", "yak", "cat")
     assert any("with a label that is not known, left out" in line and "(emu)" in line for line in said)
     seen = {prepared.labels[int(prepared.train.pair(i)[1][0])] for i in range(len(prepared.train))}
@@ -183,6 +185,7 @@ def test_a_label_not_seen_in_training_is_named(tmp_path):
         DataSettings(images=data.images, valid_list=str(tmp_path / "list"), cache=data.cache, image_size=16, workers=1),
         None,
         "classify",
+        labelled=True,
         say=said.append,
     )
     assert said[0] == "pictures with a label that none to train on has, left out: 1 (emu)"
@@ -209,10 +212,10 @@ def test_scenes_are_drawn_into_the_array(tmp_path):
 
 def test_questions_are_for_classifiers(tmp_path, monkeypatch):
     data = scenes(tmp_path, builtin_options=("question=which-size",))
-    prepared = prepare_images(data, None, "classify")
+    prepared = prepare_images(data, None, "classify", labelled=True)
     assert prepared.labels == ("large", "small")
     monkeypatch.setattr(corpus, "generate", lambda *_, **__: pytest.fail("drawn again"))
-    assert prepare_images(data, None, "classify").hash == prepared.hash
+    assert prepare_images(data, None, "classify", labelled=True).hash == prepared.hash
 
 
 @pytest.mark.parametrize(
@@ -227,7 +230,7 @@ def test_questions_are_for_classifiers(tmp_path, monkeypatch):
 )
 def test_scenes_that_do_not_go_with_the_task(tmp_path, more, task, said):
     with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
-        prepare_images(scenes(tmp_path, **more), WORDS, task)
+        prepare_images(scenes(tmp_path, **more), WORDS, task, labelled=task == "classify")
 
 
 def test_a_tokenizer_may_be_given(album, tmp_path):

@@ -44,15 +44,15 @@ class Rows:
             self.notes.append(f"pictures {what}: {len(gone):,} ({named(gone)})")
 
 
-def read(data: DataSettings, task: str) -> Rows:
+def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     """The pictures in a folder that have captions or labels, in two parts; what is missing is counted and named."""
     rows = Rows()
     say = rows.notes.append
     rows.files = survey(str(data.images), say)
     captions, also, unnamed = Captions(), Captions(), "without a caption"
-    if task == "classify":
+    if labelled:
         if data.captions:
-            raise ConfigError("data.captions", 'given for task = "classify", expected data.labels, or folders')
+            raise ConfigError("data.captions", f'given for task = "{task}", expected data.labels, or folders')
         labels = read_labels(data.labels, say) if data.labels else folders(rows.files)
         captions.captions = {picture: [label] for picture, label in labels.items()}
         unnamed = "without a label" if data.labels else "in no folder that could be its label"
@@ -149,7 +149,7 @@ def hold_out(rows: Rows, data: DataSettings) -> None:
     rows.train = [row for row in rows.train if row.picture not in held]
 
 
-def check_scenes(data: DataSettings, task: str) -> None:
+def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
     """Refuse options that do not go with the task."""
     options = data.options()
     if data.reads != "pictures":
@@ -158,8 +158,8 @@ def check_scenes(data: DataSettings, task: str) -> None:
         raise ConfigError("data.builtin_options", "size given; the pictures are drawn as large as data.image_size says")
     if data.image_size < 32:
         raise ConfigError("data.image_size", f"{data.image_size} given, expected at least 32 for scenes")
-    if (options.get("question", "none") != "none") != (task == "classify"):
-        wanted = '"question=which-size"' if task == "classify" else "no question"
+    if (options.get("question", "none") != "none") != labelled:
+        wanted = '"question=which-size"' if labelled else "no question"
         raise ConfigError("data.builtin_options", f'{wanted} expected for task = "{task}"')
 
 

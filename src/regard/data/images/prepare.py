@@ -33,28 +33,30 @@ __all__ = ["PictureBatch", "Pixels", "load_pictures", "prepare_images", "read_pi
 def prepare_images(
     data: DataSettings,
     tokenizer: TokenizerSettings | None = None,
-    task: str = "caption",
+    task: str = "",
     *,
+    labelled: bool = False,
     say: Say = lambda line: None,
     tokenizers: Tokenizers | None = None,
     labels: Sequence[str] | None = None,
 ) -> Prepared:
     """Decode pictures and encode what belongs to them, or find both in the cache; `say` hears what was left out.
 
-    `task` is "caption" or "classify". `tokenizers` and `labels`, those of an earlier run for instance, take the place
-    of the settings and of the labels found.
+    What belongs to them are captions, or a label each (`labelled`); `task` is the name of what is learned, which the
+    cache is known by, too. `tokenizers` and `labels`, those of an earlier run for instance, take the place of the
+    settings and of the labels found.
     """
     settings = tokenizer or TokenizerSettings()
     data.require()
     home, side = cache_folder(data.cache), stored_side(data)
-    if tokenizers is None and task == "caption" and settings.given:
+    if tokenizers is None and not labelled and settings.given:
         tokenizers = given(settings)
     if data.builtin:
-        check_scenes(data, task)
+        check_scenes(data, task, labelled)
         source: object = [*builtin_text.fingerprint(data), data.held_out, data.held_out_most]
         pixels = keep(home, source, side, lambda: drawn_scenes(data, side), say)
     else:
-        found = read(data, task)
+        found = read(data, task, labelled)
         used = [row.picture for row in (*found.train, *found.valid)]
         source = [found.train, found.valid]
         known_by = [[name, *found.files[name]] for name in used]
@@ -68,7 +70,7 @@ def prepare_images(
         "longest": data.longest,
         "labels": labels and list(labels),
     }
-    chosen = home / key_of(facts, data, settings, tokenizers)
+    chosen = home / key_of(facts, data, settings, tokenizers, labelled)
     if (there := cache.follow(chosen)).exists():
         problem = cache.damage(there)
         if problem is None:
@@ -78,11 +80,11 @@ def prepare_images(
     if rows.hold_out:  # of those that can be read
         hold_out(rows, data)
     with cache.workplace(home) as folder:
-        built = build(folder, rows, pixels, data, settings, task, tokenizers, labels)
+        built = build(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
         cache.seal(folder, **built)
         # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
-        known = Tokenizers.load(folder / "tokenizer.json") if task == "caption" else None
-        final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, known)
+        known = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
+        final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, known, labelled)
         cache.publish(folder, final)
     if chosen != final:
         cache.lead(chosen, final)
@@ -90,11 +92,15 @@ def prepare_images(
 
 
 def key_of(
-    facts: Mapping[str, Any], data: DataSettings, settings: TokenizerSettings, tokenizers: Tokenizers | None
+    facts: Mapping[str, Any],
+    data: DataSettings,
+    settings: TokenizerSettings,
+    tokenizers: Tokenizers | None,
+    labelled: bool,
 ) -> str:
     """A hash of all that the encoded captions or labels hang on."""
     to_train: object = [settings.kind, settings.size, data.lowercase, library.__version__]
-    if facts["task"] == "classify":
+    if labelled:
         to_train = None
     text = json.dumps({**facts, "tokenizer": tokenizers.hash if tokenizers else to_train}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -141,16 +147,16 @@ def build(
     pixels: Pixels,
     data: DataSettings,
     settings: TokenizerSettings,
-    task: str,
+    labelled: bool,
     tokenizers: Tokenizers | None,
     labels: Sequence[str] | None,
 ) -> dict[str, object]:
     """Encode everything into a folder; what the manifest should say of it."""
     known: tuple[str, ...] = ()
     encode: Callable[[list[Row], str], tuple[list[Row], list[list[int]]]]
-    if task == "classify":
+    if labelled:
         known = tuple(labels or sorted({row.texts[0] for row in rows.train}))
-        encode = lambda part, which: labelled(part, known, rows, which)  # noqa: E731
+        encode = lambda part, which: encode_labels(part, known, rows, which)  # noqa: E731
     else:
         if tokenizers is None:
             texts = sample([text for row in rows.train for text in row.texts])
@@ -203,7 +209,7 @@ def captioned(
     return kept, targets
 
 
-def labelled(part: list[Row], labels: Sequence[str], rows: Rows, which: str) -> tuple[list[Row], list[list[int]]]:
+def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str) -> tuple[list[Row], list[list[int]]]:
     """Pictures with the number of their label; those of a label that is not known are counted and named."""
     index = {label: i for i, label in enumerate(labels)}
     strange = {row.texts[0] for row in part} - index.keys()

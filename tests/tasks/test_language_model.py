@@ -1,0 +1,43 @@
+"""The language model as a task, and what its runs do."""
+
+import pytest
+import torch
+from tiny import table
+
+from regard import load
+from regard.errors import ArgumentError
+from regard.tasks.language_model import LanguageModel
+from regard.tasks.settings import read_settings
+from regard.tasks.start import start
+from regard.tasks.task import make_task, prepare_data
+
+ENCODER = {"kind": "encoder", "size": 16, "heads": 2, "layers": 1, "hidden": 16}
+
+
+def test_it_is_measured_by_its_loss(tmp_path):
+    settings = read_settings(table(tmp_path, task="language-model", model=ENCODER))
+    task = make_task(settings, prepare_data(settings), 64)
+    assert type(task) is LanguageModel
+    assert task.metric == "loss"
+    task.objective.eval()
+    figures = task.validate()
+    assert figures["perplexity"] == pytest.approx(torch.tensor(figures["loss"]).exp().item(), rel=1e-5)
+    assert task.samples() == []
+    assert task.example() is None
+
+
+def test_a_run_samples_scores_and_is_measured(tmp_path):
+    start(table(tmp_path, task="language-model", model=ENCODER, training__steps=2), tmp_path / "run")
+    run = load(tmp_path / "run")
+    first, second = run.sample(2, prefix="1 2", longest=6, seed=3)
+    assert first.text.startswith("1 2") and second.text.startswith("1 2")  # noqa: PT018
+    texts = ["1 2 3", "4 5"]
+    scored = run.score(texts)
+    (tmp_path / "texts").write_text("1 2 3\n4 5\n")
+    report = run.evaluate(reference=tmp_path / "texts")
+    mean = sum(each.log_prob for each in scored) / sum(len(each.tokens) for each in scored)
+    assert report.json["scores"]["perplexity"]["value"] == pytest.approx(torch.tensor(-mean).exp().item(), rel=1e-4)
+    with pytest.raises(ArgumentError, match="its task is language-model, expected translate; use regard sample"):
+        run.translate(texts)
+    with pytest.raises(ArgumentError, match="its task is language-model, expected classify; use regard sample"):
+        run.evaluate(documents="a.tsv")
