@@ -18,6 +18,7 @@ from regard.decoding.replay import (
     SHARE,
     WIDER,
     PlaceQueue,
+    PlaceSearch,
     Replay,
     count_places,
     length_class,
@@ -81,11 +82,13 @@ def test_through_places_is_searched(kind, places):
 
 
 def test_a_budget_is_counted_for_each_hypothesis():
-    model, sources = small("transformer"), sentences(20, 7)
+    model, sources, places = small("transformer"), sentences(20, 7), []
     replay, options = Replay(model), Options(beam=2, longest=4, precision="fp32")
-    replay.search(sources, options, budget=17 * 2 * 5)
-    replay.search(sources, options, budget=1)
-    assert [graph.places.count for graph in replay.graphs.values()] == [5, 1]
+    for budget in (17 * 2 * 5, 17 * 2 * 3 - 1, 1):  # the sources of this class have at most 16 tokens, and END
+        replay.graphs.clear()
+        replay.search(sources, options, budget=budget)
+        places.append(next(iter(replay.graphs.values())).places.count)
+    assert places == [5, 2, 1]
 
 
 def test_an_earlier_search_serves_again_unless_it_is_much_too_large():
@@ -181,6 +184,23 @@ def test_a_few_that_are_done_are_not_enough_while_others_wait():
     queue.finish([3, 7, 11, 13, 17, 19])
     assert queue.fill() == ([3, 7, 11, 13, 17, 19], [24, 25, 26, 27, 28, 29])
     assert queue.enough == 1  # nobody waits
+
+
+def test_free_places_are_taken_in_order():
+    """Neighbours are quicker to write."""
+    queue = PlaceQueue(9, 4)
+    queue.begin(*queue.fill(), steps=[5] * 4)
+    queue.finish([2])
+    queue.finish([0, 3])
+    assert queue.fill() == ([0, 2, 3], [4, 5, 6])
+
+
+@torch.no_grad()
+def test_a_sentence_may_take_its_limit_and_a_step_for_the_end():
+    options = Options(beam=1, precision="fp32")
+    search = PlaceSearch(small("transformer"), 3, 16, 60, 4, options)
+    assert search.put([0, 2], [[3, 4], [5]], None) == [2 * 2 + 20 + 1, 2 * 1 + 20 + 1]
+    assert search.put([1], [[3]], [[5] * 4]) == [4 + 20 + 1]
 
 
 def test_neighbours_are_a_slice():
