@@ -67,7 +67,7 @@ def train_and_report(
             "finished": f"finished after {result.step:,} steps",
             "patience": f"stopped after {result.step:,} steps, as validation got no better",
             "minutes": f"stopped after {result.step:,} steps, as the time was up (training.minutes)",
-            "signal": f"saved at step {result.step:,}; go on with: regard train --resume {out}",
+            "signal": f"saved at step {result.step:,}; resume with: regard train --resume {out}",
         }[result.why]
         best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
         shown.say(ended + best)

@@ -22,7 +22,7 @@ def act(often: int = 1) -> None:
     "Do it."
     {body}
 
-main.app.command("act")(main.plainly()(act))
+main.app.command("act")(main.handle_errors()(act))
 main.main()
 """
 

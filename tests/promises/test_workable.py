@@ -18,7 +18,7 @@ import pytest
 import torch
 from tiny import caption_table, document_table, question_table, table
 
-from regard.cli.main import plainly
+from regard.cli.main import handle_errors
 from regard.errors import ConfigError
 from regard.machine import memory
 from regard.models.kinds import KINDS
@@ -117,7 +117,7 @@ def trained(whole: dict[str, Any], out: Path, said: Path) -> int:
             resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
             metrics._board = lambda folder, resume_step: None  # TensorBoard would start a thread, and loads slowly
             try:
-                with plainly():
+                with handle_errors():
                     train_and_report(whole, out)
             except SystemExit as end:
                 sys.stderr.flush()

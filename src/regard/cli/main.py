@@ -47,7 +47,7 @@ app = typer.Typer(
 
 
 @contextlib.contextmanager
-def plainly() -> Iterator[None]:
+def handle_errors() -> Iterator[None]:
     """A person's mistake is one sentence and status 2, a broken pipe is silent; a traceback is a bug."""
     try:
         yield
@@ -127,7 +127,7 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
 
 for module in pkgutil.iter_modules(regard.cli.commands.__path__):
     command = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name)
-    app.command(module.name, short_help=summary(command))(plainly()(with_plugins(command)))
+    app.command(module.name, short_help=summary(command))(handle_errors()(with_plugins(command)))
 
 
 def write_utf8() -> None:
@@ -196,7 +196,7 @@ def main() -> None:
     """Run the command line."""
     prepare_streams()
     write_utf8()
-    with plainly():
+    with handle_errors():
         try:
             app(prog_name="regard")
         finally:

@@ -33,23 +33,26 @@ if TYPE_CHECKING:
 
 
 def compare(
-    a: Annotated[
-        Path, typer.Argument(metavar="A", help="A run folder, or a text file of outputs.", show_default=False)
+    a: Annotated[Path, typer.Argument(metavar="A", help="Run folder, or text file of outputs.", show_default=False)],
+    b: Annotated[
+        Path,
+        typer.Argument(metavar="B", help="Run folder, or text file of outputs, to compare with.", show_default=False),
     ],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another.", show_default=False)],
     source: SourceOption = None,
     reference: ReferenceOption = None,
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Some of bleu, chrf, ter, exact, character_errors and token_errors, with commas between them; the "
-            "first decides.",
+            help="Metrics, with commas between them; the first decides: bleu, chrf, ter, exact, character_errors and "
+            "token_errors.",
             show_default="all",
         ),
     ] = None,
-    examples: Annotated[int, number_option("Sentences to show of each system's best.", least=0, most=10_000)] = 3,
-    resamples: Annotated[int, number_option("How often sentences are drawn anew.", least=1, most=1_000_000)] = 1000,
-    seed: Annotated[int, number_option("Of the draws.", least=0, most=SEED)] = 12345,
+    examples: Annotated[
+        int, number_option("Number of sentences to show of each system's best.", least=0, most=10_000)
+    ] = 3,
+    resamples: Annotated[int, number_option("Number of bootstrap resamples.", least=1, most=1_000_000)] = 1000,
+    seed: Annotated[int, number_option("Seed of the resamples.", least=0, most=SEED)] = 12345,
     alternatives: AlternativesOption = False,
     lowercase: LowercaseOption = False,
     tokenize: TokenizeOption = "13a",
@@ -60,7 +63,7 @@ def compare(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Say whether one of two systems is better, or it was luck, and where they differ most.
+    """Test whether one of two systems is better, and show where they differ most.
 
     `regard compare runs/a runs/b --source test.en --reference test.de` translates with both. Scores are compared by
     paired bootstrap resampling: p is how likely a difference as large is between systems that are equally good.

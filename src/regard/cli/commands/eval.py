@@ -20,6 +20,8 @@ from regard.cli.options import (
     ReferenceOption,
     SourceOption,
     TokenizeOption,
+    flag_option,
+    text_option,
 )
 from regard.errors import CommandError
 
@@ -33,46 +35,38 @@ MOST = 12  # lines about what is left out
 
 def eval(
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="RUN", help="A run folder; several are an ensemble.")
+        list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")
     ] = None,
     source: SourceOption = None,
     reference: ReferenceOption = None,
-    hypothesis: Annotated[
-        Path | None, typer.Option(help="Score these outputs, and translate nothing.", show_default=False)
-    ] = None,
-    documents: Annotated[
-        Path | None, typer.Option(help="Of a classifier: labelled documents, as in training.", show_default=False)
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="Of a run that reads pictures: their folder.", show_default=False)
-    ] = None,
-    captions: Annotated[Path | None, typer.Option(help="What the pictures show.", show_default=False)] = None,
+    hypothesis: Annotated[Path | None, text_option("Text file of outputs to score, instead of translating.")] = None,
+    documents: Annotated[Path | None, text_option("TSV file of labelled documents, for a classifier.")] = None,
+    images: Annotated[Path | None, text_option("Folder of pictures, for a run that reads them.")] = None,
+    captions: Annotated[Path | None, text_option("TSV file of captions of the pictures.")] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="What to call the pictures; else their folders say.", show_default=False)
+        Path | None, text_option("TSV file of labels of the pictures; default: the names of their folders.")
     ] = None,
     names: Annotated[
-        Path | None, typer.Option(help="Only these of the pictures, a name a line.", show_default=False)
+        Path | None, text_option("Text file of the pictures to take, a name a line; default: all.")
     ] = None,
     alignment: Annotated[
         Path | None,
-        typer.Option(help="Gold links: measure those of the run, or of --hypothesis.", show_default=False),
+        text_option("File of gold links, to measure those of the run or of --hypothesis by."),
     ] = None,
-    from_one: Annotated[bool, typer.Option("--from-one", help="Words of these are counted from 1.")] = False,
+    from_one: Annotated[bool, flag_option("--from-one", "Count words of the gold links from 1.")] = False,
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="Some of bleu, chrf, ter, exact, character_errors, token_errors, perplexity and lengths, "
-            "with commas between them.",
+            help="Metrics, with commas between them: bleu, chrf, ter, exact, character_errors, token_errors, "
+            "perplexity and lengths.",
             show_default="all",
         ),
     ] = None,
     alternatives: AlternativesOption = False,
     lowercase: LowercaseOption = False,
     tokenize: TokenizeOption = "13a",
-    output: Annotated[Path | None, typer.Option(help="Keep the translations here.", show_default=False)] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw BLEU by source length: .png, .svg or .pdf.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, text_option("File to write the outputs to.")] = None,
+    plot: Annotated[Path | None, text_option("Picture of BLEU by source length to write: .png, .svg or .pdf.")] = None,
     as_json: JsonOption = False,
     beam: BeamOption = 5,
     length_penalty: LengthPenaltyOption = 0.6,
@@ -147,7 +141,7 @@ def eval(
         found = test.measure(None, system)
     if plot is not None and found.lengths is not None:
         from regard.inspection.draw.heatmap import save
-        from regard.inspection.draw.lengths import draw_lengths
+        from regard.inspection.draw.plot import draw_lengths
 
         save(draw_lengths(found.lengths), plot)
     show(found, as_json)

@@ -21,25 +21,25 @@ from regard.decoding.options import Options
 
 def sample(
     runs: RunsArgument,
-    count: Annotated[int, number_option("Texts to write.", least=1, most=1_000_000)] = 1,
-    prefix: Annotated[str, text_option("A text that each goes on from.")] = "",
+    count: Annotated[int, number_option("Number of texts to write.", least=1, most=1_000_000)] = 1,
+    prefix: Annotated[str, text_option("Text that each of them continues.")] = "",
     temperature: TemperatureOption = Options.temperature,
     top_k: TopKOption = Options.top_k,
     top_p: TopPOption = Options.top_p,
     seed: SampleSeedOption = Options.seed,
     longest: Annotated[
         int | None,
-        number_option("Tokens of a text at most; default: 100.", least=0, most=1_048_576, show_default=False),
+        number_option("Maximum number of tokens in a text; default: 100.", least=0, most=1_048_576, show_default=False),
     ] = None,
-    scores: Annotated[bool, flag_option("--scores", "Write the log-probability behind a tab.")] = False,
+    scores: Annotated[bool, flag_option("--scores", "Write the log-probability as well, after a tab.")] = False,
     as_json: JsonLinesOption = False,
     out: OutOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Write texts with a language model, drawn at random, a line each.
+    """Sample texts from a language model, a line each.
 
-    regard sample runs/german --count 5 --prefix "der Hund"; the same seed draws the same texts.
+    regard sample runs/german --count 5 --prefix "der Hund"; the same seed gives the same texts.
     """
     from regard.decoding.processes import Processes
     from regard.decoding.translate_file import search_options

@@ -18,12 +18,12 @@ from regard.cli.options import (
 
 def score(
     runs: RunsArgument,
-    source: Annotated[str | None, text_option("Text file of sources; not for a language model.")] = None,
+    source: Annotated[str | None, text_option("Text file of sources, one a line; not for a language model.")] = None,
     target: Annotated[str | None, text_option("Text file of their translations, line by line.")] = None,
-    tokens: Annotated[bool, flag_option("--tokens", "Write the pieces, and the log-probability of each, too.")] = False,
-    normalise: Annotated[
-        bool, flag_option("--normalise", "Divide by the number of tokens, the end among them.")
+    tokens: Annotated[
+        bool, flag_option("--tokens", "Write the pieces and the log-probability of each as well.")
     ] = False,
+    normalise: Annotated[bool, flag_option("--normalise", "Divide by the number of tokens, the end included.")] = False,
     as_json: JsonLinesOption = False,
     out: OutOption = None,
     checkpoint: CheckpointOption = "best",

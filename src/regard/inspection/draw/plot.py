@@ -6,9 +6,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from regard.evaluation.evaluate import FEW, Lengths
 from regard.inspection.draw.heatmap import FAINT, INK, RULE, Drawing
 
-__all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "legend", "panels"]
+__all__ = ["BLUE", "DARK", "GREEN", "GREY", "ORANGE", "PINK", "RED", "band", "draw_lengths", "legend", "panels"]
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; the names say roughly what they look like.
 BLUE, RED, GREEN, ORANGE, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#8b93a1"
@@ -63,3 +64,38 @@ def band(
 def legend(axes: Axes, **where: Any) -> None:
     """A legend without a frame, in the page's ink."""
     axes.legend(fontsize=8, frameon=False, labelcolor=INK, handlelength=1.6, **where)
+
+
+def draw_lengths(lengths: Lengths, title: str = "") -> Figure:
+    """A point for each range of lengths with its 95 % interval, the number of sentences, and the score over all."""
+    buckets = lengths.buckets
+    width = min(max(4.0, 1.2 + 0.75 * len(buckets)), 9.0)
+    figure, (axes,) = panels(1, titles=[title or f"{lengths.metric} by source length"], width=width, height=3.0)
+    axes.axhline(lengths.value, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
+    axes.annotate(
+        f"all {lengths.value:.1f}",
+        (1.0, lengths.value),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color=FAINT,
+    )
+    x, y = [], []
+    for i, bucket in enumerate(buckets):
+        if bucket.interval is None:
+            axes.plot([i], [bucket.value], "o", color=BLUE, markersize=5, markerfacecolor="none", zorder=4)
+            continue
+        axes.plot([i, i], bucket.interval, "_-", color=BLUE, linewidth=1.0, markersize=7, zorder=3)
+        x.append(i)
+        y.append(bucket.value)
+    axes.plot(x, y, "o-", color=BLUE, linewidth=1.4, markersize=5, zorder=4)
+    axes.set_xticks(range(len(buckets)), [f"{bucket.name}\n{bucket.sentences:,}" for bucket in buckets])
+    axes.grid(axis="x", visible=False)
+    axes.set_xlim(-0.5, len(buckets) - 0.5)
+    axes.set_ylim(bottom=0)
+    few = f" (open: fewer than {FEW})" if len(x) < len(buckets) else ""
+    axes.set_xlabel(f"{lengths.unit} of the source; below: sentences{few}")
+    axes.set_ylabel(lengths.metric)
+    return figure

@@ -2,7 +2,7 @@
 
 from regard.evaluation.evaluate import Bucket, Lengths
 from regard.inspection.draw.heatmap import svg
-from regard.inspection.draw.lengths import draw_lengths
+from regard.inspection.draw.plot import draw_lengths
 
 
 def test_every_range_its_sentences_and_the_score_over_all_are_there():
