@@ -17,9 +17,10 @@ from regard.run import Run, load
 from regard.tasks.settings import Settings
 from regard.tasks.start import Started, start
 from regard.tasks.task import RunTask
+from regard.training.display import open_progress
 from regard.training.folder import check_content, claim
 from regard.training.loop import Result
-from regard.training.progress import Progress, open_progress
+from regard.training.progress import Progress
 
 __all__ = ["train", "train_and_report"]
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from regard.training.display import ProgressGroup, open_progress
 from regard.training.live import REFRESH, LiveProgress
-from regard.training.progress import CurrentFigures, PlainProgress, Progress, ProgressGroup, SafeStream, open_progress
+from regard.training.progress import CurrentFigures, PlainProgress, Progress, SafeStream
 from regard.training.sample import Sample, legible
 
 SAMPLES = [
@@ -26,7 +27,7 @@ SAMPLES = [
     Sample("漢字" * 60, "漢字仮名", "漢名"),
 ]
 SHOWN = """
-from regard.training.progress import open_progress
+from regard.training.display import open_progress
 shown = open_progress(None)
 shown.begin('t', [], 1)
 shown.end('over')

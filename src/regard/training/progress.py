@@ -1,20 +1,16 @@
-"""What a person sees while a model trains: a live display on a terminal, plain lines elsewhere, and log.txt always.
+"""What the loop reports to while a model trains, and plain lines of it.
 
-The loop knows only `Progress`; `open_progress` chooses. Nothing here has a thread: the display is drawn when the loop
-reports, a few times a second, and a display that breaks (a closed pipe, a narrow encoding) never stops training.
+The loop knows only `Progress`; `regard.training.display` chooses what a person sees. Nothing here has a thread, and a
+display that breaks (a closed pipe, a narrow encoding) never stops training.
 """
 
 import contextlib
 import math
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from regard.disk import no_link
 from regard.training.metrics import Metrics, format_duration, format_value, metric_name
 from regard.training.sample import Sample, bracketed, legible
 
@@ -23,12 +19,10 @@ __all__ = [
     "Metrics",
     "PlainProgress",
     "Progress",
-    "ProgressGroup",
     "SafeStream",
     "Sample",
     "Stream",
     "format_scores",
-    "open_progress",
 ]
 
 
@@ -70,61 +64,6 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-def open_progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
-    """The progress for a training run in the folder `run`: to standard error, and to `run`/log.txt.
-
-    `terminal` says whether standard error is one that can be drawn on; by default this is found out.
-    """
-    if terminal is None:
-        # Asked of the stream, not of rich, for which FORCE_COLOR makes a terminal of a log.
-        terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
-    displays: list[Progress] = [PlainProgress(SafeStream(sys.stderr))]
-    if terminal:
-        from regard.training.live import LiveProgress
-
-        displays = [LiveProgress(SafeStream(sys.stderr))]
-    if run is not None:
-        Path(run).mkdir(parents=True, exist_ok=True)
-        file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=no_link)  # noqa: SIM115
-        displays.append(PlainProgress(SafeStream(file), stamp=True))
-    return ProgressGroup(displays)
-
-
-class ProgressGroup(Progress):
-    """Several displays, which are all given the same."""
-
-    def __init__(self, members: Sequence[Progress]):
-        self.members = list(members)
-
-    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
-        for member in self.members:
-            member.begin(title, facts, steps)
-
-    def step(self, record: Mapping[str, Any]) -> None:
-        for member in self.members:
-            member.step(record)
-
-    def valid(self, record: Mapping[str, Any]) -> None:
-        for member in self.members:
-            member.valid(record)
-
-    def samples(self, samples: Sequence[Sample]) -> None:
-        for member in self.members:
-            member.samples(samples)
-
-    def say(self, text: str) -> None:
-        for member in self.members:
-            member.say(text)
-
-    def end(self, text: str) -> None:
-        for member in self.members:
-            member.end(text)
-
-    def close(self) -> None:
-        for member in self.members:
-            member.close()
 
 
 class CurrentFigures:

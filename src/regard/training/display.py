@@ -1,0 +1,68 @@
+"""What a person sees while a model trains: a live display on a terminal, plain lines elsewhere, and log.txt always."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.disk import no_link
+from regard.training.progress import PlainProgress, Progress, SafeStream
+from regard.training.sample import Sample
+
+__all__ = ["ProgressGroup", "open_progress"]
+
+
+def open_progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
+    """The progress for a training run in the folder `run`: to standard error, and to `run`/log.txt.
+
+    `terminal` says whether standard error is one that can be drawn on; by default this is found out.
+    """
+    if terminal is None:
+        # Asked of the stream, not of rich, for which FORCE_COLOR makes a terminal of a log.
+        terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    displays: list[Progress] = [PlainProgress(SafeStream(sys.stderr))]
+    if terminal:
+        from regard.training.live import LiveProgress
+
+        displays = [LiveProgress(SafeStream(sys.stderr))]
+    if run is not None:
+        Path(run).mkdir(parents=True, exist_ok=True)
+        file = open(Path(run) / "log.txt", "a", encoding="utf-8", newline="\n", opener=no_link)  # noqa: SIM115
+        displays.append(PlainProgress(SafeStream(file), stamp=True))
+    return ProgressGroup(displays)
+
+
+class ProgressGroup(Progress):
+    """Several displays, which are all given the same."""
+
+    def __init__(self, members: Sequence[Progress]):
+        self.members = list(members)
+
+    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
+        for member in self.members:
+            member.begin(title, facts, steps)
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        for member in self.members:
+            member.step(record)
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        for member in self.members:
+            member.valid(record)
+
+    def samples(self, samples: Sequence[Sample]) -> None:
+        for member in self.members:
+            member.samples(samples)
+
+    def say(self, text: str) -> None:
+        for member in self.members:
+            member.say(text)
+
+    def end(self, text: str) -> None:
+        for member in self.members:
+            member.end(text)
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
