@@ -119,7 +119,7 @@ class Attention(Attentive):
         values: Float[Tensor, "*bv m dv"] | None = None,
         span: Span | None = None,
     ) -> Look:
-        """The same call with everything in between: one differentiable pass and one draw."""
+        """Attend, and return every stage: scores, weights, context, in one differentiable pass and one draw."""
         query, prepared = self.check_inputs(query, keys, values)
         return self.look_projected(self.score.ask(query), prepared, query, span)
 
@@ -263,7 +263,7 @@ class Attention(Attentive):
     def resolve_call(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool
     ) -> Call:
-        """Everything a backend needs."""
+        """Resolve the span into limits, and return everything that a backend needs."""
         keys, values = prepared.keys, prepared.values
         batch = broadcast(projected_query.shape[:-2], keys.shape[:-2], values.shape[:-2])
         alone, count = (batch[:-1], batch[-1]) if heads else (batch, None)
@@ -284,7 +284,7 @@ class Attention(Attentive):
     def resolve_packed_call(
         self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]
     ) -> Call:
-        """A call on sequences as they lie."""
+        """Describe a call on packed sequences as they lie, for a kernel that takes offsets."""
         packed.check("query", projected_query.shape[-2], packed.total)
         packed.check("keys", prepared.keys.shape[-2], packed.total_keys)
         limits = SpanLimits(
@@ -300,7 +300,7 @@ class Attention(Attentive):
     def pad_packed(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, packed: Packed, rest: list[Span], heads: bool
     ) -> tuple[Tensor, Prepared, Tensor, Span]:
-        """The same call, padded."""
+        """Pad packed queries, keys and values, one row a sequence, with the span that fits them."""
         for name, tensor in (("query", projected_query), ("keys", prepared.keys), ("values", prepared.values)):
             if tensor.ndim != 2 + heads:
                 raise ShapeError(f"{name}: {list(tensor.shape)} given, expected one row a token with Packed sequences")
@@ -343,7 +343,7 @@ class Attention(Attentive):
         )
 
     def dense_look(self, call: Call, span: Span | None) -> Look:
-        """Every stage by its definition."""
+        """Compute every stage of a call by its definition."""
         rows = math.prod(broadcast(call.query.shape[:-2], call.keys.shape[:-2]))
         if call.vector is not None and rows * call.limits.queries * call.keys.shape[-2] * call.keys.shape[-1] >= LARGE:
             scores = chunked.scores(call.query, call.keys, call.vector)

@@ -26,7 +26,7 @@ class Prepared:
         return Prepared(self.keys.float(), self.values.float(), self.owner, self.length)
 
     def copy(self) -> "Prepared":
-        """The same keys and values, without a gradient, in tensors of their own that a state may write."""
+        """Copy keys and values, without a gradient, into tensors of their own that a state may write."""
         length = None if self.length is None else self.length.detach().clone()
         return Prepared(self.keys.detach().clone(), self.values.detach().clone(), self.owner, length)
 

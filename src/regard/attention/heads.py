@@ -181,7 +181,7 @@ class Heads(Attentive):
         span: Span | None = None,
         start: Start = 0,
     ) -> Look:
-        """The same call with everything in between; weights are [*b heads n m], the context is the output."""
+        """Attend, and return every stage; weights are [*b heads n m], the context is the output."""
         projected_query, prepared = self.project_inputs(x, memory, span, start)
         look = self.attention.look_projected(projected_query, prepared, x, span, heads=True)
         return replace(look, context=self.merge_heads(look.context), how=f"{self.heads} heads · {look.how}")

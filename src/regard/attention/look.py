@@ -20,7 +20,7 @@ class Attentive(nn.Module):
     draws = False  # whether its training forward draws at random, so that a look must draw the same
 
     def look(self, *args, **kwargs) -> "Look":  # type: ignore[no-untyped-def]
-        """The same call as the forward's, with everything in between; dropout is not shown."""
+        """Run the forward and return every stage of it; dropout is not shown."""
         raise TypeError(f"{type(self).__name__} cannot be looked at: override `look`")
 
 

@@ -243,7 +243,7 @@ class Packed(Span):
         return self._keys
 
     def to(self, device: torch.device) -> "Packed":
-        """The same layout on another device; moved once."""
+        """Return the layout on another device; moved once."""
         if self.offsets.device == device:
             return self
         if self._moved is None or self._moved.offsets.device != device:
@@ -264,7 +264,7 @@ class Packed(Span):
         return pad_rows(x, self.offsets, self.longest, heads)
 
     def pad_keys(self, x: Tensor, heads: bool = False) -> Tensor:
-        """The same for keys and values."""
+        """[ΣM d] -> [s M d], or with heads [a ΣM d] -> [s a M d], for keys and values."""
         return pad_rows(x, self.key_offsets, self.longest_key, heads)
 
     def unpad(self, x: Tensor, heads: bool = False) -> Tensor:
