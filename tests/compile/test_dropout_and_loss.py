@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from regard.attention.blocks import Block
-from regard.kernels.dropout import add_dropped, dropout, relu_dropped
+from regard.kernels.dropout import dropout, dropout_add, relu_dropout
 from regard.kernels.projection_loss import projection_loss
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_dropout_is_traced_whole(count):
-    form = {1: lambda x: dropout(relu_dropped(x, 0.5), 0.5), 2: lambda x: add_dropped(x, x, 0.5)}[count]
+    form = {1: lambda x: dropout(relu_dropout(x, 0.5), 0.5), 2: lambda x: dropout_add(x, x, 0.5)}[count]
     x = torch.ones(4000, requires_grad=True)
     y = torch.compile(form, backend="aot_eager", fullgraph=True)(x)
     y.sum().backward()

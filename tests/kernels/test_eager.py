@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.kernels.eager import eager
+from regard.kernels.eager import eager_function
 
 
 def test_only_the_first_output_has_a_gradient():
@@ -20,7 +20,7 @@ def test_only_the_first_output_has_a_gradient():
         return grad * ctx.factor, None
 
     x = torch.full((3,), 2.0, requires_grad=True)
-    result, more = eager(compute, keep, gradients).apply(x, 5.0)
+    result, more = eager_function(compute, keep, gradients).apply(x, 5.0)
     assert not more.requires_grad
     (slope,) = torch.autograd.grad(result.sum(), x, create_graph=True)
     assert slope.tolist() == [5.0] * 3

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from regard.kernels.garbage import uncollected
+from regard.kernels.garbage import pause_garbage_collection
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -12,10 +12,10 @@ def test_it_is_as_it_was(enabled):
     before = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
-        with uncollected():
+        with pause_garbage_collection():
             assert not gc.isenabled()
         assert gc.isenabled() == enabled
-        with pytest.raises(ZeroDivisionError), uncollected():
+        with pytest.raises(ZeroDivisionError), pause_garbage_collection():
             1 / 0  # noqa: B018
         assert gc.isenabled() == enabled
     finally:

@@ -31,8 +31,8 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
 from regard.kernels.backends import LARGE, choose, packed_natively
 from regard.kernels.features import describe
-from regard.kernels.precision import product
-from regard.kernels.reference import Call, biased
+from regard.kernels.precision import matmul_wide
+from regard.kernels.reference import Call, add_bias
 from regard.kernels.span_limits import SpanLimits, broadcast
 
 __all__ = ["Attention", "Learned"]
@@ -350,7 +350,7 @@ class Attention(Attentive):
         else:
             scores = call.compare(call.query, call.keys)
         gate = call.limits.gate()
-        weighed = weigh_checked(self.weighting, biased(scores, call.limits), call.limits.mask())
+        weighed = weigh_checked(self.weighting, add_bias(scores, call.limits), call.limits.mask())
         weights = weighed.weights if gate is None else weighed.weights * gate.to(weighed.weights.dtype)
         window = call.limits.window
         centre = None if window is None else window.centres(call.limits.queries, call.limits.device)
@@ -358,7 +358,7 @@ class Attention(Attentive):
             wide = torch.promote_types(scores.dtype, torch.float32)
             centre = centre.to(wide).expand(scores.shape[:-1])
         return Look(
-            product(weights, call.values).to(call.values.dtype),
+            matmul_wide(weights, call.values).to(call.values.dtype),
             scores,
             weights,
             weighed.picked,

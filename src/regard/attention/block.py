@@ -20,7 +20,7 @@ from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Span, Start
 from regard.attention.watch import has_forward_hooks
 from regard.errors import ArgumentError
-from regard.kernels.dropout import add_dropped, relu_dropped
+from regard.kernels.dropout import dropout_add, relu_dropout
 from regard.kernels.linear import Linear
 
 __all__ = ["Block", "MixingBlock", "Norm", "ReLUDropout", "Residual", "Split", "Stack"]
@@ -44,7 +44,7 @@ class Residual(nn.Module):
 
     def add_residual(self, x: Tensor, y: Tensor) -> Tensor:
         """The residual: x + y, some of y dropped in training."""
-        return add_dropped(x, y, self.dropout if self.training else 0.0)
+        return dropout_add(x, y, self.dropout if self.training else 0.0)
 
 
 class Block(Residual):
@@ -178,7 +178,7 @@ class ReLUDropout(nn.ReLU):
 
     def forward(self, x: Float[Tensor, "*b n h"]) -> Float[Tensor, "*b n h"]:
         """max(0, x)."""
-        return relu_dropped(x, self.dropout if self.training else 0.0)
+        return relu_dropout(x, self.dropout if self.training else 0.0)
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}"

@@ -14,7 +14,7 @@ from regard.attention.score import Score, check_location, compare_from
 from regard.attention.span import Lengths, Mask, Packed, Predictive, Span
 from regard.attention.weighting import Softmax, Weighting
 from regard.errors import ArgumentError, ShapeError
-from regard.kernels.precision import product, wide
+from regard.kernels.precision import matmul_wide, widen
 from regard.kernels.span_limits import SpanLimits, broadcast
 
 __all__ = ["fold"]
@@ -96,7 +96,7 @@ def fold_block(
             ) from error
     if limits.window is not None:
         check_location(score)
-    scores = wide(compare_from(score, projected_query, prepared.keys, first))
+    scores = widen(compare_from(score, projected_query, prepared.keys, first))
     bias, gate, mask = (part(first, last) for part in (limits.bias, limits.gate, limits.mask))
     if prepared.length is not None:  # a cache that is not full
         there = torch.arange(last - first, device=projected_query.device) < prepared.length[..., None, None]
@@ -115,4 +115,4 @@ def fold_block(
         weights = weights * gate.to(weights.dtype)
     if dropout:
         weights = F.dropout(weights, dropout)
-    return PartialSoftmax(highest, total, product(weights, prepared.values))
+    return PartialSoftmax(highest, total, matmul_wide(weights, prepared.values))

@@ -22,7 +22,7 @@ from regard.attention.watch import has_hooks
 from regard.attention.weighting import Softmax
 from regard.kernels.backends import forced_backend
 from regard.kernels.linear import Linear
-from regard.kernels.linear.mixed_precision import handed_on, product, products
+from regard.kernels.linear.mixed_precision import half_linear, half_linear_pair, half_linear_with_input
 from regard.kernels.residual import residual
 from regard.kernels.triton import installed
 
@@ -198,10 +198,10 @@ def self_attention_work(heads: Heads, span: Span | None, seeds: Iterator[Tensor]
     where: dict[str, Any] = {"radius": radii[0]} if radii else {"causal": len(rest) > 0}
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
-        qkv, x = handed_on(x, projection.weight, projection.bias)
+        qkv, x = half_linear_with_input(x, projection.weight, projection.bias)
         how = softmax_options(heads, seeds)
         context = self_attention(qkv, packed.offsets, packed.longest, heads.heads, **where, **how)
-        return product(context, output.weight), x
+        return half_linear(context, output.weight), x
 
     return work
 
@@ -217,10 +217,10 @@ def cross_attention_work(heads: Heads, memory: list[Tensor], across: Span | None
     projection, output = heads.projection, heads.output
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
-        query, kv, x, memory[0] = products(x, memory[0], projection.weight, projection.bias, heads.query_size)
+        query, kv, x, memory[0] = half_linear_pair(x, memory[0], projection.weight, projection.bias, heads.query_size)
         where = packed.offsets, packed.key_offsets, packed.longest, packed.longest_key
         context = cross_attention(query, kv, *where, heads.heads, **softmax_options(heads, seeds))
-        return product(context, output.weight), x
+        return half_linear(context, output.weight), x
 
     return work
 
@@ -235,15 +235,15 @@ def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
 
 def feed_forward_work(feed: nn.Sequential, seeds: Iterator[Tensor]) -> Work:
     """The feed-forward net, without the bias of its output."""
-    from regard.kernels.dropout.triton import relu_dropped
+    from regard.kernels.dropout.triton import relu_dropout
 
     layers: Any = feed
     inner, between, outer = layers
     dropout: float = between.dropout if between.training else 0.0
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
-        hidden, x = handed_on(x, inner.weight)
-        hidden = relu_dropped(hidden, inner.bias, dropout, next(seeds) if dropout else None)
-        return product(hidden, outer.weight), x
+        hidden, x = half_linear_with_input(x, inner.weight)
+        hidden = relu_dropout(hidden, inner.bias, dropout, next(seeds) if dropout else None)
+        return half_linear(hidden, outer.weight), x
 
     return work

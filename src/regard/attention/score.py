@@ -19,7 +19,7 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import cpu, reference
 from regard.kernels.dot import reference as dot
 from regard.kernels.linear import Linear
-from regard.kernels.precision import product
+from regard.kernels.precision import matmul_wide
 from regard.kernels.span_limits import broadcast
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]
@@ -280,7 +280,7 @@ class Location(Score):
                 f"keys: {last} given, Location was built for at most {self.length}; build it with length={last}"
             )
         batch = broadcast(projected_query.shape[:-2], projected_keys.shape[:-2])
-        scores = product(projected_query, self.weight[first:last].mT)
+        scores = matmul_wide(projected_query, self.weight[first:last].mT)
         return scores.expand(*batch, *scores.shape[-2:])
 
     def extra_repr(self) -> str:

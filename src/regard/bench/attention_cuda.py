@@ -23,7 +23,7 @@ from regard.attention.span import Causal
 from regard.bench.gpu import ceilings, timed
 from regard.bench.measure import Result
 from regard.errors import RegardError
-from regard.kernels.garbage import uncollected
+from regard.kernels.garbage import pause_garbage_collection
 
 __all__ = ["run"]
 
@@ -191,7 +191,7 @@ def captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
     for last in (False, True):
         graph = torch.cuda.CUDAGraph()
         try:
-            with uncollected(), torch.cuda.graph(graph):
+            with pause_garbage_collection(), torch.cuda.graph(graph):
                 for _ in range(TIMES):
                     call()
         except RuntimeError:  # the first capture of a process has failed, for no reason that was found

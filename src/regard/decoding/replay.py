@@ -26,7 +26,7 @@ from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output, SearchResult, check_outputs
 from regard.decoding.sources import tokens_of
-from regard.kernels.garbage import uncollected
+from regard.kernels.garbage import pause_garbage_collection
 from regard.machine import memory as machine_memory
 from regard.models.contract import Model
 
@@ -289,7 +289,7 @@ class CudaSteps:
                 places.advance()
         torch.cuda.current_stream(device).wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with uncollected(), torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+        with pause_garbage_collection(), torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             places.advance()
 
     def run(self, count: int) -> None:
@@ -326,7 +326,7 @@ class PendingResults:
         """Put it among the answers."""
         if self.copied is not None:
             self.copied.synchronize()
-        with uncollected():
+        with pause_garbage_collection():
             for i, result in zip(self.numbers, self.hypotheses.results(nbest), strict=True):
                 # A hypothesis whose score is no number is dropped on the device, where nothing can be asked.
                 check_outputs(result.outputs)

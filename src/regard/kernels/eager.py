@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["eager"]
+__all__ = ["eager_function"]
 
 
-def eager(
+def eager_function(
     compute: Callable[..., tuple[Tensor, ...]],
     keep: Callable[..., None],
     gradients: Callable[..., tuple[Tensor | None, ...]],

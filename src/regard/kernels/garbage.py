@@ -4,11 +4,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["uncollected"]
+__all__ = ["pause_garbage_collection"]
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Inside, no garbage is looked for.
 
     In the capture of a CUDA graph an older graph could be among it, and to free that ends the capture. And thousands of

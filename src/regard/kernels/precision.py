@@ -3,18 +3,18 @@
 import torch
 from torch import Tensor
 
-__all__ = ["product", "wide"]
+__all__ = ["matmul_wide", "widen"]
 
 
-def wide(x: Tensor) -> Tensor:
+def widen(x: Tensor) -> Tensor:
     """Half precision as float32; what is wider as it is."""
     return x.float() if x.element_size() < 4 else x
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
+def matmul_wide(a: Tensor, b: Tensor) -> Tensor:
     """a @ b in float32 or wider, under autocast too."""
     kind = a.device.type
     if torch.is_autocast_enabled(kind):
         with torch.autocast(kind, enabled=False):
-            return wide(a) @ wide(b)
-    return wide(a) @ wide(b)
+            return widen(a) @ widen(b)
+    return widen(a) @ widen(b)

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.precision import product, wide
+from regard.kernels.precision import matmul_wide, widen
 from regard.kernels.span_limits import SpanLimits
 
-__all__ = ["Call", "attend", "biased", "softmax", "sum_values"]
+__all__ = ["Call", "attend", "add_bias", "softmax", "sum_values"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def softmax(scores: Tensor, mask: Tensor | None, temperature: float | Tensor = 1
 
     Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.
     """
-    given, scores = scores.dtype, wide(scores)
+    given, scores = scores.dtype, widen(scores)
     if temperature != 1.0:
         scores = scores / temperature
     if mask is None:
@@ -60,15 +60,15 @@ def attend(call: Call) -> Tensor:
 def sum_values(scores: Tensor, call: Call) -> Tensor:
     """From scores to contexts: bias, weighting, gate, dropout, sum."""
     gate = call.limits.gate()
-    weights = call.weigh(biased(scores, call.limits), call.limits.mask())
+    weights = call.weigh(add_bias(scores, call.limits), call.limits.mask())
     if gate is not None:
         weights = weights * gate.to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return product(weights, call.values).to(call.values.dtype)
+    return matmul_wide(weights, call.values).to(call.values.dtype)
 
 
-def biased(scores: Tensor, limits: SpanLimits) -> Tensor:
+def add_bias(scores: Tensor, limits: SpanLimits) -> Tensor:
     """The scores as a weighting takes them: in float32 or wider, with everything that spans add."""
-    bias, scores = limits.bias(), wide(scores)
+    bias, scores = limits.bias(), widen(scores)
     return scores if bias is None else scores + bias.to(scores.dtype)

@@ -145,7 +145,7 @@ class SpanLimits:
         return () if self.window is None else (self.window, *self.windows)
 
     @property
-    def plainly_causal(self) -> bool:
+    def causal_from_zero(self) -> bool:
         """Causal from query 0, the form that fused kernels know by a flag."""
         return isinstance(self.causal, int) and self.causal == 0
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.kernels.garbage import uncollected
+from regard.kernels.garbage import pause_garbage_collection
 from regard.training.memory import is_out_of_memory
 
 __all__ = ["Capture", "CaptureError", "CudaCapture", "Replay", "Replayable", "batch_tensors", "forbid_waits"]
@@ -143,7 +143,10 @@ class CudaCapture:
         torch.cuda.synchronize(self.device)
         problem: BaseException | None = None
         ended = False
-        with uncollected(), torch.cuda.stream(self.stream):  # an older run's graph, freed inside, would end it
+        with (
+            pause_garbage_collection(),
+            torch.cuda.stream(self.stream),
+        ):  # an older run's graph, freed inside, would end it
             # Another thread loads and pins batches meanwhile, which concerns this one only.
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.watch import has_hooks
 from regard.errors import ConfigError, TrainingError
-from regard.kernels.linear.mixed_precision import Copies
+from regard.kernels.linear.mixed_precision import HalfCopies
 from regard.machine import wide_dtype
 from regard.training.distributed import Group, gather_full
 from regard.training.memory import attempt_in_parts, is_out_of_memory, split_batch
@@ -71,7 +71,7 @@ class Updater:
         self.count = torch.ones((), device=device)
         self.rate = torch.zeros((), device=device) if self.optimiser.defaults["capturable"] else None
         halves = self.bf16 and self.rate is not None and getattr(objective, "half_weights", False)
-        self.copies = Copies(self.parameters, torch.bfloat16) if halves else None
+        self.copies = HalfCopies(self.parameters, torch.bfloat16) if halves else None
         self.replay = self.choose_replay()
 
     def choose_replay(self) -> Replay | None:

@@ -39,11 +39,11 @@ def test_they_are_the_references(r, n, m, h, dv, watched):
     for i in range(n):
         few_queries.look(q[:, i : i + 1], k, v, u, length, weights=found_weights[:, i : i + 1])
         part = torch.randn_like(dc[:, i])
-        few_queries_gradients.step(
+        few_queries_gradients.step_gradients(
             q[:, i], k, v, u, length, found_weights[:, i], (part, dc[:, i] - part), da[:, i] if watched else None, raw,
             whole[:, i], d_scores[:, i], d_query[:, i],
         )  # fmt: skip
-    d_keys, d_vector = few_queries_gradients.gather(q, k, u, length, d_scores)
+    d_keys, d_vector = few_queries_gradients.key_gradients(q, k, u, length, d_scores)
     d_values = found_weights.mT @ whole
     for one, other in zip((d_query, d_keys, d_values, d_vector), wanted, strict=True):
         torch.testing.assert_close(one.double().cpu(), other, **CLOSE)

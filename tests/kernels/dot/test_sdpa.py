@@ -41,23 +41,23 @@ def test_it_is_the_reference(limits):
 
 
 def test_a_row_without_keys_is_shown_all_of_them():
-    mask, some = sdpa.masked(make(lengths=torch.tensor([7, 0]), fewest=None), torch.float64)
+    mask, some = sdpa.merge_mask(make(lengths=torch.tensor([7, 0]), fewest=None), torch.float64)
     assert mask[1].all()
     assert some.flatten().tolist() == [True, False]
-    assert sdpa.masked(make(lengths=torch.tensor([7, 2]), fewest=2), torch.float64)[1] is None
+    assert sdpa.merge_mask(make(lengths=torch.tensor([7, 2]), fewest=2), torch.float64)[1] is None
 
 
 def test_a_bias_is_divided_by_the_temperature_and_stays_finite():
-    mask, _ = sdpa.masked(make(biases=(torch.full((5, 7), -1e9),)), torch.float16)
+    mask, _ = sdpa.merge_mask(make(biases=(torch.full((5, 7), -1e9),)), torch.float16)
     assert mask.dtype == torch.float16
     assert (mask == torch.finfo(torch.float16).min).all()
-    mask, _ = sdpa.masked(make(biases=(torch.ones(5, 7),)), torch.float32)
+    mask, _ = sdpa.merge_mask(make(biases=(torch.ones(5, 7),)), torch.float32)
     assert (mask == 0.5).all()
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (2, 5, 4), (2, 3, 5, 4), (2, 3, 6, 5, 4)])
 def test_four_dimensions(shape):
-    found = sdpa.four(torch.zeros(shape))
+    found = sdpa.to_four_dimensions(torch.zeros(shape))
     assert found.ndim == 4
     assert found.shape[-2:] == (5, 4)
     assert found.numel() == torch.zeros(shape).numel()
@@ -68,12 +68,12 @@ CUDNN_FIRST = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBacken
 
 
 def test_the_order_of_kernels_on_cuda():
-    assert sdpa.order(make(m=129), masked=False) == CUDNN_FIRST
-    assert sdpa.order(make(m=128), masked=False) == FLASH_LAST
-    assert sdpa.order(make(m=129), masked=True) == FLASH_LAST
-    assert sdpa.order(make(m=129, d=257), masked=False) == FLASH_LAST
-    assert sdpa.order(make(m=129, dv=257), masked=False) == FLASH_LAST
-    assert sdpa.order(make(m=129, d=256, dv=256), masked=False) == CUDNN_FIRST
+    assert sdpa.kernel_order(make(m=129), masked=False) == CUDNN_FIRST
+    assert sdpa.kernel_order(make(m=128), masked=False) == FLASH_LAST
+    assert sdpa.kernel_order(make(m=129), masked=True) == FLASH_LAST
+    assert sdpa.kernel_order(make(m=129, d=257), masked=False) == FLASH_LAST
+    assert sdpa.kernel_order(make(m=129, dv=257), masked=False) == FLASH_LAST
+    assert sdpa.kernel_order(make(m=129, d=256, dv=256), masked=False) == CUDNN_FIRST
 
 
 def test_causality_is_a_flag_only_where_nothing_else_is(monkeypatch):

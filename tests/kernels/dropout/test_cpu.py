@@ -7,12 +7,12 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.blocks import Block
-from regard.kernels.dropout import add_dropped, cpu, dropout, reference, relu_dropped
+from regard.kernels.dropout import cpu, dropout, dropout_add, reference, relu_dropout
 
 FORMS = {
     "dropout": (dropout, reference.dropout, 1),
-    "add_dropped": (add_dropped, reference.add_dropped, 2),
-    "relu_dropped": (relu_dropped, reference.relu_dropped, 1),
+    "dropout_add": (dropout_add, reference.dropout_add, 2),
+    "relu_dropout": (relu_dropout, reference.relu_dropout, 1),
 }
 TOLERANCE = {
     torch.float64: {"rtol": 1e-12, "atol": 1e-12},
@@ -131,8 +131,8 @@ def test_without_dropout_nothing_is_drawn():
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     before = torch.get_rng_state()
     assert dropout(x, 0.0) is x
-    assert torch.equal(add_dropped(x, y, 0.0), x + y)
-    assert torch.equal(relu_dropped(x, 0.0), x.relu())
+    assert torch.equal(dropout_add(x, y, 0.0), x + y)
+    assert torch.equal(relu_dropout(x, 0.0), x.relu())
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -160,13 +160,13 @@ def test_no_gradient_is_kept_where_none_is_asked():
     with torch.no_grad():
         assert dropout(torch.ones(5, requires_grad=True), 0.5).grad_fn is None
     x, y = torch.ones(5, requires_grad=True), torch.ones(5)
-    add_dropped(x, y, 0.5).sum().backward()
+    dropout_add(x, y, 0.5).sum().backward()
     assert torch.equal(x.grad, torch.ones(5))
 
 
 def test_a_residual_that_broadcasts():
     x, y = torch.ones(3, 1, requires_grad=True), torch.ones(3, 4, requires_grad=True)
-    together = add_dropped(x, y, 0.5)
+    together = dropout_add(x, y, 0.5)
     assert together.shape == (3, 4)
     together.sum().backward()
     assert torch.equal(x.grad, torch.full((3, 1), 4.0))

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from regard.kernels.dropout import add_dropped, dropout, relu_dropped
+from regard.kernels.dropout import dropout, dropout_add, relu_dropout
 from regard.kernels.dropout.dispatch import CPU, describe
 from regard.kernels.table import COMPILING, Request
 
-FORMS = [lambda x: dropout(x, 0.5), lambda x: add_dropped(x, x, 0.5), lambda x: relu_dropped(x, 0.5)]
+FORMS = [lambda x: dropout(x, 0.5), lambda x: dropout_add(x, x, 0.5), lambda x: relu_dropout(x, 0.5)]
 
 
 def test_who_serves():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 from regard.kernels.dropout import reference
-from regard.kernels.dropout.triton import draw_seed, dropout, embed, odds, relu_dropped
+from regard.kernels.dropout.triton import draw_seed, dropout, embed, odds, relu_dropout
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (7, 63), (2, 9, 16), (17, 300), (9, 1030), (0, 3)]
@@ -53,8 +53,8 @@ def test_relu_dropped_is_the_reference_with_its_mask(shape, biased, p, dtype):
     keep = recover(shape, p, seed) if p else torch.ones(shape, device=DEVICE, dtype=torch.bool)
     cotangent = torch.randn(shape, device=DEVICE, dtype=dtype)
     exact, *exact_bias = wide(x, *([bias] if biased else []))
-    found = relu_dropped(x, bias, p, seed if p else None)
-    expected = reference.relu_dropped(exact + sum(exact_bias), keep, KEPT if p else 1.0)
+    found = relu_dropout(x, bias, p, seed if p else None)
+    expected = reference.relu_dropout(exact + sum(exact_bias), keep, KEPT if p else 1.0)
     torch.testing.assert_close(found.double(), expected, **TOLERANCE[dtype])
     slopes = torch.autograd.grad(found, [x, *([bias] if biased else [])], cotangent)
     exact_slopes = torch.autograd.grad(expected, [exact, *exact_bias], cotangent.double())
@@ -65,7 +65,7 @@ def test_relu_dropped_is_the_reference_with_its_mask(shape, biased, p, dtype):
 
 def test_no_number_stays_none():
     x = torch.tensor([[float("nan"), 1.0, -1.0, float("inf")]], device=DEVICE, requires_grad=True)
-    found = relu_dropped(x, None, 0.0, None)
+    found = relu_dropout(x, None, 0.0, None)
     assert torch.equal(found.isnan(), x.isnan())
     found[0, 1:].sum().backward()
     assert x.grad.tolist() == [[0, 1, 0, 1]]
@@ -117,7 +117,7 @@ def test_the_mask_hangs_on_the_seed_and_the_place_alone():
     assert torch.equal(recover((21, 70), P, seed), keep[:21])
     assert torch.equal(recover((4, 10, 70), P, seed).view(40, 70), keep)
     x = torch.rand(40, 70, device=DEVICE) + 0.1
-    assert torch.equal(relu_dropped(x, None, P, seed) > 0, keep)
+    assert torch.equal(relu_dropout(x, None, P, seed) > 0, keep)
 
 
 def test_torchs_generator_repeats_the_seeds():
@@ -168,11 +168,11 @@ def test_a_token_that_is_not_in_the_table_gives_nan_and_reads_nothing():
 def test_strides_do_not_matter():
     seed, x = draw_seed(DEVICE), torch.randn(7, 5, 3, device=DEVICE).transpose(0, 2)
     assert torch.equal(dropout(x, P, seed), dropout(x.contiguous(), P, seed))
-    assert torch.equal(relu_dropped(x, None, P, seed), relu_dropped(x.contiguous(), None, P, seed))
+    assert torch.equal(relu_dropout(x, None, P, seed), relu_dropout(x.contiguous(), None, P, seed))
     cotangent = torch.randn((), device=DEVICE).expand_as(x)
     x = x.clone().requires_grad_()
     one, other = (
-        torch.autograd.grad(relu_dropped(x, None, P, seed), x, c)[0] for c in (cotangent, cotangent.contiguous())
+        torch.autograd.grad(relu_dropout(x, None, P, seed), x, c)[0] for c in (cotangent, cotangent.contiguous())
     )
     assert torch.equal(one, other)
 
@@ -182,7 +182,7 @@ def test_large_and_deterministic():
     x = torch.randn(25_000, 2048, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
     bias, seed = torch.randn(2048, device=DEVICE, requires_grad=True), draw_seed(DEVICE)
     keep, cotangent = recover(x.shape, 0.1, seed), torch.randn_like(x)
-    found = relu_dropped(x, bias, 0.1, seed)
+    found = relu_dropout(x, bias, 0.1, seed)
     slopes = torch.autograd.grad(found, [x, bias], cotangent, retain_graph=True)
     again = torch.autograd.grad(found, [x, bias], cotangent)
     assert all(torch.equal(a, b) for a, b in zip(slopes, again, strict=True))
@@ -203,7 +203,7 @@ def test_a_captured_graph_draws_anew_at_each_replay():
 
     def step():
         seeds = draw_seed(DEVICE, 3)
-        one = relu_dropped(x, bias, 0.5, seeds[:1])
+        one = relu_dropout(x, bias, 0.5, seeds[:1])
         two = dropout(x, 0.5, seeds[1:2])
         three = embed(ids, weight, 2.0, ids, 0.5, seeds[2:], table=table, dtype=torch.bfloat16)
         return one, two, three, *torch.autograd.grad([one.sum(), two.sum(), three.sum()], [x, bias, weight])
@@ -222,7 +222,7 @@ def test_a_captured_graph_draws_anew_at_each_replay():
         graph.replay()
         seen.append([result.detach().clone() for result in results])
         one, two, _, d_x, d_bias, d_weight = seen[-1]
-        assert torch.equal(d_x, one / 2 + two)  # relu_dropped(1 + 1) is 4 where it is kept, and its slope 2
+        assert torch.equal(d_x, one / 2 + two)  # relu_dropout(1 + 1) is 4 where it is kept, and its slope 2
         torch.testing.assert_close(d_bias, (one / 2).sum(0))
         assert torch.isfinite(d_weight).all()
     for i in range(3):

@@ -5,7 +5,13 @@ import torch
 from torch import nn
 
 from regard.kernels.linear import reference
-from regard.kernels.linear.mixed_precision import Copies, half_of, handed_on, product, products
+from regard.kernels.linear.mixed_precision import (
+    HalfCopies,
+    half_linear,
+    half_linear_pair,
+    half_linear_with_input,
+    to_half,
+)
 
 
 def made(*shape, dtype=torch.float64):
@@ -17,25 +23,25 @@ def made(*shape, dtype=torch.float64):
 def test_products_and_gradients(tokens, biased):
     x, memory, weight = made(tokens, 5), made(3, 5), made(6, 5)
     bias = made(6) if biased else None
-    torch.testing.assert_close(product(x, weight, bias), reference.linear(x, weight, bias))
-    one, other, *on = products(x, memory, weight, bias, 2)
+    torch.testing.assert_close(half_linear(x, weight, bias), reference.linear(x, weight, bias))
+    one, other, *on = half_linear_pair(x, memory, weight, bias, 2)
     assert torch.equal(on[0], x)
     assert torch.equal(on[1], memory)
     torch.testing.assert_close(one, reference.linear(x, weight, bias)[:, :2])
     torch.testing.assert_close(other, reference.linear(memory, weight, bias)[:, 2:])
     given = (x, weight, bias) if biased else (x, weight)
-    assert torch.autograd.gradcheck(product, given)
+    assert torch.autograd.gradcheck(half_linear, given)
     rest = (bias,) if biased else ()
-    assert torch.autograd.gradcheck(lambda *given: [each * 1.0 for each in handed_on(*given)], given)
+    assert torch.autograd.gradcheck(lambda *given: [each * 1.0 for each in half_linear_with_input(*given)], given)
     # What is handed on has a gradient of its own, which is written over: copied, as the checker looks at it again.
     assert torch.autograd.gradcheck(
-        lambda x, m, w, b=None: [each * 1.0 for each in products(x, m, w, b, 2)], (x, memory, weight, *rest)
+        lambda x, m, w, b=None: [each * 1.0 for each in half_linear_pair(x, m, w, b, 2)], (x, memory, weight, *rest)
     )
 
 
 def test_gradients_of_weights_are_in_their_own_precision():
     x, weight, bias = made(9, 5, dtype=torch.bfloat16), made(6, 5, dtype=torch.float32), made(6, dtype=torch.float32)
-    product(x, weight, bias).sum().backward()
+    half_linear(x, weight, bias).sum().backward()
     assert [each.grad.dtype for each in (x, weight, bias)] == [torch.bfloat16, torch.float32, torch.float32]
     exact = x.detach().double().sum(0).expand(6, -1)
     torch.testing.assert_close(weight.grad.double(), exact, rtol=1e-5, atol=1e-5)
@@ -43,13 +49,13 @@ def test_gradients_of_weights_are_in_their_own_precision():
 
 def test_copies_are_of_the_weights_as_they_are():
     weights = [nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(3))]
-    copies = Copies(weights, torch.bfloat16)
+    copies = HalfCopies(weights, torch.bfloat16)
     for _ in range(2):
         with copies.used():
             for weight, copy in zip(weights, copies.copies, strict=True):
-                assert half_of(weight, torch.bfloat16) is copy
+                assert to_half(weight, torch.bfloat16) is copy
                 assert torch.equal(copy, weight.detach().to(torch.bfloat16))
-            assert half_of(weights[0], torch.float16).dtype == torch.float16
+            assert to_half(weights[0], torch.float16).dtype == torch.float16
         with torch.no_grad():
             weights[0].add_(1.0)
-    assert half_of(weights[0], torch.bfloat16) is not copies.copies[0]  # they may be old by now
+    assert to_half(weights[0], torch.bfloat16) is not copies.copies[0]  # they may be old by now

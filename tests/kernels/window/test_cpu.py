@@ -23,7 +23,7 @@ SPANS = {
     "local-p": Predictive(6, 4),
     "local-p, lengths": Predictive(6, 9) & Lengths([100, 1, 37]),
 }
-WAYS = {"tiled": cpu.tiled, "gathered": cpu.gathered, "bucketed": cpu_buckets.attend}
+WAYS = {"tiled": cpu.attend_in_tiles, "gathered": cpu.attend_gathering, "bucketed": cpu_buckets.attend}
 
 
 def calls(span, score=None, n=100, m=100):
@@ -51,7 +51,7 @@ COMBINATIONS = [(name, way) for name in SPANS for way in WAYS if way != "tiled" 
 @pytest.mark.parametrize(("name", "way"), COMBINATIONS)
 def test_every_way_equals_the_reference_with_gradients(name, way):
     inputs, call = calls(SPANS[name])
-    flat = cpu.flat(call, (3,))
+    flat = cpu.flatten_call(call, (3,))
     expected, found = by_definition(flat), WAYS[way](flat)
     torch.testing.assert_close(expected, reference.attend(call), rtol=1e-11, atol=1e-11)
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
@@ -66,13 +66,13 @@ def test_every_way_equals_the_reference_with_gradients(name, way):
 
 def test_which_way_is_taken():
     def way(span, score=None, n=100):
-        return cpu.kernel(cpu.flat(calls(span, score, n)[1], (3,)))
+        return cpu.choose_way(cpu.flatten_call(calls(span, score, n)[1], (3,)))
 
-    assert way(Monotonic(4)) is cpu.tiled
+    assert way(Monotonic(4)) is cpu.attend_in_tiles
     assert way(Predictive(6, 4)) is cpu_buckets.attend
-    assert way(Predictive(6, 4), n=1) is cpu.gathered
-    assert way(Monotonic(4, start=7), n=1) is cpu.gathered
-    assert way(Monotonic(4), Additive(6, 6, hidden=5)) is cpu.gathered
+    assert way(Predictive(6, 4), n=1) is cpu.attend_gathering
+    assert way(Monotonic(4, start=7), n=1) is cpu.attend_gathering
+    assert way(Monotonic(4), Additive(6, 6, hidden=5)) is cpu.attend_gathering
 
 
 @pytest.mark.parametrize("budget", [1, 1300, 1 << 30])
@@ -80,7 +80,7 @@ def test_which_way_is_taken():
 def test_some_rows_at_a_time_are_all_rows(monkeypatch, name, budget):
     monkeypatch.setattr(cpu, "BUDGET", budget)
     _, call = calls(SPANS[name])
-    parts = list(cpu.some_rows(cpu.flat(call, (3,))))
+    parts = list(cpu.split_rows(cpu.flatten_call(call, (3,))))
     assert len(parts) == (1 if budget > 1300 else 3)
     torch.testing.assert_close(cpu.attend(call), reference.attend(call), rtol=1e-11, atol=1e-11)
 

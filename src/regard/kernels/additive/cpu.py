@@ -4,16 +4,18 @@
 import torch
 from torch import Tensor
 
-from regard.kernels.precision import product, wide
+from regard.kernels.precision import matmul_wide, widen
 
 __all__ = ["scores", "tanh_"]
 
 
 def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """[*b n h], [*b m h] and [h] or [heads h] -> [*b n m]."""
-    hidden = tanh_(wide(query).unsqueeze(-2) + wide(keys).unsqueeze(-3))
+    hidden = tanh_(widen(query).unsqueeze(-2) + widen(keys).unsqueeze(-3))
     vector = vector.to(hidden.dtype)
-    return product(hidden, vector) if vector.ndim == 1 else product(hidden, vector[:, None, :, None]).squeeze(-1)
+    return (
+        matmul_wide(hidden, vector) if vector.ndim == 1 else matmul_wide(hidden, vector[:, None, :, None]).squeeze(-1)
+    )
 
 
 def tanh_(x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.kernels.additive.few_queries_kernels import tanh
 from regard.kernels.triton import interpreted
 
-__all__ = ["gather", "step"]
+__all__ = ["key_gradients", "step_gradients"]
 
 
 @triton.jit(do_not_specialize=["m", "weight_row", "given_weight_row", "raw_row", "score_row"])
@@ -125,7 +125,7 @@ def step_kernel(
 TILES = 8, 8, 2  # keys of a block of the values and of the scores, and warps, as measured on an H200
 
 
-def step(
+def step_gradients(
     query: Float[Tensor, "r h"],
     keys: Float[Tensor, "r m h"],
     values: Float[Tensor, "r m dv"],
@@ -247,7 +247,7 @@ def gather_kernel(
     tl.store(d_vector + row * h + x, tl.sum(whole, 0), mask=some)
 
 
-def gather(
+def key_gradients(
     query: Float[Tensor, "r n h"],
     keys: Float[Tensor, "r m h"],
     vector: Float[Tensor, " h"],

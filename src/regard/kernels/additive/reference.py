@@ -4,7 +4,7 @@
 import torch
 from torch import Tensor
 
-from regard.kernels.precision import product, wide
+from regard.kernels.precision import matmul_wide, widen
 
 __all__ = ["scores"]
 
@@ -14,8 +14,8 @@ def scores(query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
 
     In float32 where the inputs are in half precision.
     """
-    hidden = torch.tanh(wide(query).unsqueeze(-2) + wide(keys).unsqueeze(-3))
+    hidden = torch.tanh(widen(query).unsqueeze(-2) + widen(keys).unsqueeze(-3))
     vector = vector.to(hidden.dtype)
     if vector.ndim == 1:
-        return product(hidden, vector)
-    return product(hidden, vector[:, None, :, None]).squeeze(-1)
+        return matmul_wide(hidden, vector)
+    return matmul_wide(hidden, vector[:, None, :, None]).squeeze(-1)

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from regard.kernels.eager import eager
+from regard.kernels.eager import eager_function
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
@@ -195,7 +195,7 @@ def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
 additive.register_autograd(differentiate, setup_context=keep)
 
 
-Eager = eager(compute, keep, partial(gradients, backward=compute_backward))
+Eager = eager_function(compute, keep, partial(gradients, backward=compute_backward))
 
 
 # ---- launches
@@ -211,7 +211,7 @@ def rows_at_once(rows: int, size: int, group: int) -> int:
     return min(rows, max(1, ROOM // (size * group)) * group)
 
 
-def structure(lengths, causal, start, centre, middle, radius):  # type: ignore[no-untyped-def]
+def structured_limits(lengths, causal, start, centre, middle, radius):  # type: ignore[no-untyped-def]
     """The structured limits as a kernel takes them: what is not given is not compiled in."""
     return {
         "lengths": lengths,
@@ -224,12 +224,12 @@ def structure(lengths, causal, start, centre, middle, radius):  # type: ignore[n
     }
 
 
-def everything(lengths, causal, start, centre, middle, radius, mask):  # type: ignore[no-untyped-def]
+def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: ignore[no-untyped-def]
     """All limits as a kernel takes them."""
     strides = (0, 0, 0, 0) if mask is None else mask.stride()
     names = ("mask_outer", "mask_inner", "mask_i", "mask_j")
     return {
-        **structure(lengths, causal, start, centre, middle, radius),
+        **structured_limits(lengths, causal, start, centre, middle, radius),
         "mask": None if mask is None else mask.view(torch.uint8) if mask.dtype == torch.bool else mask,
         **dict(zip(names, strides, strict=True)),
         "inner": 1 if mask is None else mask.shape[1],
@@ -237,7 +237,7 @@ def everything(lengths, causal, start, centre, middle, radius, mask):  # type: i
     }
 
 
-def halved(x: Tensor) -> tuple[Tensor, Tensor, bool]:
+def split_float32(x: Tensor) -> tuple[Tensor, Tensor, bool]:
     """What tensor cores take for x: float32 as two bfloat16, of which three products are one of float32."""
     if x.dtype != torch.float32 or not x.is_cuda:
         return x, x, False
@@ -287,7 +287,7 @@ def score(query, keys, vector, out, given, temperature):  # type: ignore[no-unty
         forward.scores[grid](
             a, b, inverse.view(torch.int64), cost, top, most_q, most_k, out, *partial, again, query, keys, vector,
             n, m, h, n_pad, m_pad, h_pad, heads, *query.stride(), *keys.stride(), vector.stride(0), temperature,
-            **everything(*given), **TILE, HB=min(256, block), BLOCK=BLOCK, RESCUE=rescue,
+            **all_limits(*given), **TILE, HB=min(256, block), BLOCK=BLOCK, RESCUE=rescue,
         )  # fmt: skip
     return partial
 
@@ -298,11 +298,11 @@ def weigh(scored, partial, values, out, lse, given) -> None:  # type: ignore[no-
 
     (rows, n, dv), m = out.shape, values.shape[1]
     n_pad, m_pad = padded(n), padded(m)
-    high, low, split = halved(values)
+    high, low, split = split_float32(values)
     wide = min(SUM["BV"], max(16, 1 << (dv - 1).bit_length()))
     forward.sum_values[(n_pad // BLOCK, -(-dv // wide), rows)](
         scored, *partial, high, low, out, lse, n, m, dv, n_pad, m_pad, *high.stride(),
-        **structure(*given), SPLIT=split, BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
+        **structured_limits(*given), SPLIT=split, BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
     )  # fmt: skip
 
 
@@ -319,8 +319,8 @@ def weights_backward(grad, values, context, scored, lse, given, temperature):  #
     )
     g, turned = lse.new_empty(rows, n_pad, m_pad), lse.new_empty(rows, m_pad, n_pad)
     d_values = values.new_empty(values.shape)
-    (value, low_value, split), (do, low_do, _) = halved(values), halved(grad)
-    limited = structure(*given)
+    (value, low_value, split), (do, low_do, _) = split_float32(values), split_float32(grad)
+    limited = structured_limits(*given)
     backward.score_gradients[(m_pad // BLOCK, n_pad // BLOCK, rows)](
         scored, lse, delta, value, low_value, do, low_do, g, turned, n, m, dv, n_pad, m_pad,
         *value.stride(), *do.stride(), temperature,
@@ -354,7 +354,7 @@ def scores_backward(g, turned, query, keys, vector, given):  # type: ignore[no-u
             backward.sweep[grid](
                 e_x, e_y, most_x, most_y, gradient.view(torch.int64), out, part, again, x, y, vector,
                 n, m, h, n_pad, m_pad, h_pad, heads, *x.stride(), *y.stride(), vector.stride(0),
-                **structure(*given), KEYS=turn == 1, VECTOR=turn == 1, BLOCK=BLOCK, **SWEEP, RESCUE=rescue,
+                **structured_limits(*given), KEYS=turn == 1, VECTOR=turn == 1, BLOCK=BLOCK, **SWEEP, RESCUE=rescue,
             )  # fmt: skip
         found.append(out)
     assert part is not None

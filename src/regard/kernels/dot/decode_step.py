@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.dot.sdpa import four
+from regard.kernels.dot.sdpa import to_four_dimensions
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
@@ -26,7 +26,8 @@ def attend(call: Call) -> Tensor:
     """A few queries over keys of which the first `lengths` exist; a query with none gets zeros."""
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
     query, keys, values = (
-        near(four(tensor.expand(*batch, *tensor.shape[-2:]))) for tensor in (call.query, call.keys, call.values)
+        with_unit_stride(to_four_dimensions(tensor.expand(*batch, *tensor.shape[-2:])))
+        for tensor in (call.query, call.keys, call.values)
     )
     first, second, n, d = query.shape
     m, dv = keys.shape[2], values.shape[3]
@@ -65,7 +66,7 @@ def tile(width: int) -> int:
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def near(x: Tensor) -> Tensor:
+def with_unit_stride(x: Tensor) -> Tensor:
     """With the numbers of a vector side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
@@ -150,7 +151,7 @@ def follow(
 
     A row whose cache is full writes over its last place. `length` is the caller's to raise.
     """
-    query, key, value = (near(x) for x in (query, key, value))
+    query, key, value = (with_unit_stride(x) for x in (query, key, value))
     (rows, heads, _, d), dv, size = query.shape, value.shape[-1], keys.shape[-2]
     out = torch.empty(rows, 1, heads, dv, dtype=query.dtype, device=query.device).transpose(1, 2)
     if out.numel():

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.kernels.dot import reference
-from regard.kernels.dot.sdpa import masked
-from regard.kernels.precision import product
+from regard.kernels.dot.sdpa import merge_mask
+from regard.kernels.precision import matmul_wide
 from regard.kernels.reference import Call
 
 __all__ = ["attend"]
@@ -19,8 +19,8 @@ __all__ = ["attend"]
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's."""
     scores = reference.scores(call.query, call.keys, call.scale / call.temperature)
-    mask, some = masked(call, scores.dtype)
+    mask, some = merge_mask(call, scores.dtype)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    context = product(scores.softmax(-1), call.values).to(call.values.dtype)
+    context = matmul_wide(scores.softmax(-1), call.values).to(call.values.dtype)
     return context if some is None else context.masked_fill(~some, 0.0)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.errors import DtypeError, ShapeError
 from regard.kernels.dot.one_tile_kernels import backward_kernel, forward_kernel
-from regard.kernels.dot.sdpa import four, spread
+from regard.kernels.dot.sdpa import expand_batch, to_four_dimensions
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 from regard.kernels.triton import interpreted
@@ -82,7 +82,7 @@ def attention(
     Causal: query i sees keys up to i. A query whose sequence has no keys gets zeros. Dropout falls on the weights; the
     same seed gives the same draw, and without one it is drawn from torch's generator.
     """
-    how = How(max(longest, longest_key), scale, causal, dropout)
+    how = Settings(max(longest, longest_key), scale, causal, dropout)
     return run(how, (query, keys, values), seed, offsets, key_offsets, None)
 
 
@@ -98,7 +98,7 @@ def padded_attention(
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "s n a d"]:
     """The same for sequences of one size, of whose keys only the first `lengths` are seen."""
-    how = How(max(query.shape[1], keys.shape[1]), scale, causal, dropout)
+    how = Settings(max(query.shape[1], keys.shape[1]), scale, causal, dropout)
     return run(how, (query, keys, values), seed, None, None, lengths)
 
 
@@ -118,7 +118,7 @@ def self_attention(
 
     With a radius, a query sees the keys within it on either side of its own place.
     """
-    how = How(longest, scale, causal, dropout, heads, (3,), -1 if radius is None else radius)
+    how = Settings(longest, scale, causal, dropout, heads, (3,), -1 if radius is None else radius)
     return run(how, (qkv,), seed, offsets, offsets, None)
 
 
@@ -136,7 +136,7 @@ def cross_attention(
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "t e"]:
     """[t a·d] and [u 2·a·d] -> [t a·d]: keys and values side by side, and so their gradient."""
-    how = How(max(longest, longest_key), scale, False, dropout, heads, (1, 2))
+    how = Settings(max(longest, longest_key), scale, False, dropout, heads, (1, 2))
     return run(how, (query, kv), seed, offsets, key_offsets, None)
 
 
@@ -156,7 +156,7 @@ def attend(call: Call) -> Tensor:
         context = attention(tensors[0], tensors[1], tensors[2], where.offsets, where.key_offsets, *sizes, **how)
         return context.transpose(0, 1) if call.query.ndim == 3 else context.squeeze(1)
     batch = broadcast(*(x.shape[:-2] for x in tensors))
-    tensors = [four(spread(x, batch)) for x in tensors]
+    tensors = [to_four_dimensions(expand_batch(x, batch)) for x in tensors]
     lengths = limits.lengths
     if lengths is not None:
         if len(batch) > 1 and (batch[-1] == 1 or lengths.ndim < 1 or lengths.shape[-1] == 1):  # one for all heads
@@ -172,7 +172,7 @@ def attend(call: Call) -> Tensor:
 # ---- from torch to the kernels
 
 
-class How(NamedTuple):
+class Settings(NamedTuple):
     """The numbers of a call."""
 
     longest: int
@@ -184,14 +184,14 @@ class How(NamedTuple):
     radius: int = -1  # of the window around a query's own place; negative: all keys
 
 
-class Attended(torch.autograd.Function):
+class OneTileAttention(torch.autograd.Function):
     """From queries, keys and values, one tensor each or side by side, to contexts; gradients lie as these do."""
 
     @staticmethod
-    def forward(ctx: Any, how: How, *tensors: Tensor | None) -> Tensor:
+    def forward(ctx: Any, how: Settings, *tensors: Tensor | None) -> Tensor:
         """`tensors`: offsets, those of keys, lengths and seed, and then what has a gradient."""
         where, given = tensors[:4], cast(tuple[Tensor, ...], tensors[4:])
-        query, keys, values = apart(given, how)
+        query, keys, values = split_projections(given, how)
         context = query.new_empty(query.shape)
         tiles = FORWARD if where[0] is None else FORWARD_PACKED
         launch(forward_kernel, tiles, (query, keys, values, context), where, how)
@@ -203,14 +203,16 @@ class Attended(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         where, given, how = ctx.saved_tensors[:4], ctx.saved_tensors[4:], ctx.how
         grads = [torch.empty_like(x) for x in given]
-        grad = ready(grad)
+        grad = with_unit_stride(grad)
         grad = grad.unflatten(1, (how.heads, -1)) if how.parts else grad
         tiles = BACKWARD if where[0] is None else BACKWARD_PACKED
-        launch(backward_kernel, tiles, (*apart(given, how), grad, *apart(grads, how)), where, how)
+        launch(
+            backward_kernel, tiles, (*split_projections(given, how), grad, *split_projections(grads, how)), where, how
+        )
         return *(None,) * 5, *grads
 
 
-def apart(given: Sequence[Tensor], how: How) -> list[Tensor]:
+def split_projections(given: Sequence[Tensor], how: Settings) -> list[Tensor]:
     """Query, keys and values, with an axis of heads."""
     if not how.parts:
         return list(given)
@@ -219,7 +221,7 @@ def apart(given: Sequence[Tensor], how: How) -> list[Tensor]:
 
 
 def launch(
-    kernel: Any, tiles: dict[int, list[Tile]], tensors: Sequence[Tensor], where: Sequence[Any], how: How
+    kernel: Any, tiles: dict[int, list[Tile]], tensors: Sequence[Tensor], where: Sequence[Any], how: Settings
 ) -> None:
     """Run a kernel for all sequences."""
     for tile, low in plan_launches(tiles, how.longest):
@@ -242,7 +244,9 @@ def warps_of(tile: Tile, width: int) -> int:
     return tile.warps * (2 if width > 64 and tile.warps < 4 else 1)
 
 
-def launch_one(kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequence[Any], how: How, low: int) -> None:
+def launch_one(
+    kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequence[Any], how: Settings, low: int
+) -> None:
     """Run a kernel for the sequences of more than `low` tokens that fit the tile."""
     offsets, key_offsets, lengths, seed = where
     query, keys = tensors[:2]
@@ -266,7 +270,7 @@ def launch_one(kernel: Any, tile: Tile, tensors: Sequence[Tensor], where: Sequen
     )  # fmt: skip
 
 
-def ready(x: Tensor) -> Tensor:
+def with_unit_stride(x: Tensor) -> Tensor:
     """x with the numbers of a head side by side, and tokens not too far apart."""
     return x if x.stride(-1) == 1 and x.stride(max(0, x.ndim - 3)) < FAR else x.contiguous()
 
@@ -279,7 +283,7 @@ def check(query: Tensor, width: int, longest: int) -> None:
         raise DtypeError(f"query: {query.dtype} given, expected float16 or bfloat16")
 
 
-def run(how: How, given: Sequence[Tensor], seed: Tensor | None, *where: Tensor | None) -> Tensor:
+def run(how: Settings, given: Sequence[Tensor], seed: Tensor | None, *where: Tensor | None) -> Tensor:
     """The contexts; `where` is offsets, those of keys, and lengths."""
     query = given[0]
     width = query.shape[-1]
@@ -291,5 +295,5 @@ def run(how: How, given: Sequence[Tensor], seed: Tensor | None, *where: Tensor |
     check(query, width, how.longest)
     if how.dropout and seed is None:
         seed = torch.randint(1 << 62, (1,), device=query.device)
-    context: Tensor = Attended.apply(how, *where, seed if how.dropout else None, *map(ready, given))
+    context: Tensor = OneTileAttention.apply(how, *where, seed if how.dropout else None, *map(with_unit_stride, given))
     return context

@@ -3,12 +3,12 @@
 # b batch · n queries · m keys · d width
 from torch import Tensor
 
-from regard.kernels.precision import product, wide
+from regard.kernels.precision import matmul_wide, widen
 
 __all__ = ["scores"]
 
 
 def scores(query: Tensor, keys: Tensor, scale: float | Tensor = 1.0) -> Tensor:
     """[*b n d] and [*b m d] -> [*b n m], in float32 where the inputs are in half precision."""
-    query = wide(query)
-    return product(query if scale == 1.0 else query * scale, keys.mT)
+    query = widen(query)
+    return matmul_wide(query if scale == 1.0 else query * scale, keys.mT)

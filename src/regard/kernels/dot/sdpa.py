@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
-__all__ = ["attend", "masked"]
+__all__ = ["attend", "merge_mask"]
 
 SHORT = 128  # keys up to here are where the memory-efficient kernel beats flash and cuDNN on Hopper
 WIDE = 256  # flash and cuDNN stop here
@@ -21,20 +21,22 @@ def attend(call: Call) -> Tensor:
     """The same sum as the reference's, never holding [*b n m] where torch has a fused kernel for the case."""
     limits, query, keys, values = call.limits, call.query, call.keys, call.values
     batch = broadcast(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
-    plainly_causal = limits.plainly_causal and limits.lengths is None and not limits.masks and limits.bias() is None
-    plainly_causal = plainly_causal and limits.window is None
+    causal_from_zero = limits.causal_from_zero and limits.lengths is None and not limits.masks and limits.bias() is None
+    causal_from_zero = causal_from_zero and limits.window is None
     # A bias may be wider than the query on a CPU; the kernels of a GPU want it in the query's dtype.
     dtype = query.dtype if query.is_cuda else torch.promote_types(query.dtype, torch.float32)
-    mask, some = (None, None) if plainly_causal else masked(call, dtype)
+    mask, some = (None, None) if causal_from_zero else merge_mask(call, dtype)
     options: dict[str, Any] = {
-        "attn_mask": None if mask is None else four(spread(mask, broadcast(mask.shape[:-2], batch))),
+        "attn_mask": None
+        if mask is None
+        else to_four_dimensions(expand_batch(mask, broadcast(mask.shape[:-2], batch))),
         "dropout_p": call.dropout,
-        "is_causal": plainly_causal,
+        "is_causal": causal_from_zero,
         "scale": call.scale / call.temperature,
     }
-    tensors: Any = [four(spread(tensor, batch)) for tensor in (query, keys, values)]
+    tensors: Any = [to_four_dimensions(expand_batch(tensor, batch)) for tensor in (query, keys, values)]
     if query.is_cuda:
-        with sdpa_kernel(order(call, masked=mask is not None), set_priority=True):
+        with sdpa_kernel(kernel_order(call, masked=mask is not None), set_priority=True):
             context = F.scaled_dot_product_attention(*tensors, **options)
     else:
         context = F.scaled_dot_product_attention(*tensors, **options)
@@ -42,7 +44,7 @@ def attend(call: Call) -> Tensor:
     return context if some is None else context.masked_fill(~some, 0.0)
 
 
-def masked(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+def merge_mask(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
     """What is added to scale · q·k / T, or True where it counts; and which queries have anything to look at.
 
     The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
@@ -64,12 +66,12 @@ def masked(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None
     return mask, some
 
 
-def spread(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
+def expand_batch(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
     """The tensor with these leading dimensions."""
     return tensor if tensor.shape[:-2] == batch else tensor.expand(*batch, *tensor.shape[-2:])
 
 
-def four(tensor: Tensor) -> Tensor:
+def to_four_dimensions(tensor: Tensor) -> Tensor:
     """Fused kernels want exactly four dimensions: [batch heads n d]."""
     if tensor.ndim == 4:
         return tensor
@@ -78,7 +80,7 @@ def four(tensor: Tensor) -> Tensor:
     return tensor[(None,) * (3 - tensor.ndim)].unsqueeze(-3)
 
 
-def order(call: Call, masked: bool) -> list[SDPBackend]:
+def kernel_order(call: Call, masked: bool) -> list[SDPBackend]:
     """The kernels to try on CUDA, fastest first, as measured on Hopper."""
     fused = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
     if masked or call.keys.shape[-2] <= SHORT or max(call.query.shape[-1], call.values.shape[-1]) > WIDE:

@@ -1,5 +1,5 @@
 """Dropout: numbers set to zero at random in training, the others scaled up (Srivastava et al. 2014)."""
 
-from regard.kernels.dropout.dispatch import add_dropped, dropout, relu_dropped
+from regard.kernels.dropout.dispatch import dropout, dropout_add, relu_dropout
 
-__all__ = ["add_dropped", "dropout", "relu_dropped"]
+__all__ = ["dropout_add", "dropout", "relu_dropout"]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["STEPS", "AddDropped", "Dropout", "ReluDropped", "draw"]
+__all__ = ["STEPS", "DropoutAdd", "Dropout", "ReluDropout", "draw"]
 
 STEPS = 1 << 16  # what sixteen bits can say
 
@@ -47,7 +47,7 @@ class Dropout(torch.autograd.Function):
         return numbers(keep, grad).mul_(grad).mul_(1 / ctx.kept), None, None
 
 
-class AddDropped(torch.autograd.Function):
+class DropoutAdd(torch.autograd.Function):
     """x + y ∘ keep / kept."""
 
     @staticmethod
@@ -64,7 +64,7 @@ class AddDropped(torch.autograd.Function):
         return grad, dropped, None, None
 
 
-class ReluDropped(torch.autograd.Function):
+class ReluDropout(torch.autograd.Function):
     """relu(x) ∘ keep / kept. Where the result is positive the gradient passes, and nowhere else."""
 
     @staticmethod

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.kernels.dropout import cpu
 from regard.kernels.table import Request, Row, compiling
 
-__all__ = ["add_dropped", "dropout", "relu_dropped"]
+__all__ = ["dropout_add", "dropout", "relu_dropout"]
 
 CPU = Row(name="cpu", devices=("cpu",), features=frozenset())
 
@@ -24,23 +24,23 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return dropped
 
 
-def add_dropped(x: Tensor, y: Tensor, p: float) -> Tensor:
+def dropout_add(x: Tensor, y: Tensor, p: float) -> Tensor:
     """x + dropout(y), a residual, in one pass."""
     if p == 0.0:
         return x + y
     if not CPU.serves(describe(y)) or x.shape != y.shape or x.dtype != y.dtype:
         return x + dropout(y, p)
-    together: Tensor = cpu.AddDropped.apply(x, y, *cpu.draw(y.shape, p))
+    together: Tensor = cpu.DropoutAdd.apply(x, y, *cpu.draw(y.shape, p))
     return together
 
 
-def relu_dropped(x: Tensor, p: float) -> Tensor:
+def relu_dropout(x: Tensor, p: float) -> Tensor:
     """dropout(relu(x)), which keeps nothing for the backward pass but its result."""
     if p == 0.0:
         return x.relu()
     if not CPU.serves(describe(x)):
         return F.dropout(x.relu(), p)
-    dropped: Tensor = cpu.ReluDropped.apply(x, *cpu.draw(x.shape, p))
+    dropped: Tensor = cpu.ReluDropout.apply(x, *cpu.draw(x.shape, p))
     return dropped
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-__all__ = ["add_dropped", "dropout", "relu_dropped"]
+__all__ = ["dropout_add", "dropout", "relu_dropout"]
 
 
 def dropout(x: Tensor, keep: Tensor, kept: float) -> Tensor:
@@ -11,11 +11,11 @@ def dropout(x: Tensor, keep: Tensor, kept: float) -> Tensor:
     return torch.where(keep, x / kept, 0.0)
 
 
-def add_dropped(x: Tensor, y: Tensor, keep: Tensor, kept: float) -> Tensor:
+def dropout_add(x: Tensor, y: Tensor, keep: Tensor, kept: float) -> Tensor:
     """A residual: x + dropout(y)."""
     return x + dropout(y, keep, kept)
 
 
-def relu_dropped(x: Tensor, keep: Tensor, kept: float) -> Tensor:
+def relu_dropout(x: Tensor, keep: Tensor, kept: float) -> Tensor:
     """dropout(relu(x))."""
     return dropout(x.relu(), keep, kept)

@@ -20,7 +20,7 @@ from regard.kernels.dropout.cpu import STEPS
 from regard.kernels.linear.column_sums import processors, total
 from regard.kernels.linear.row_sums import row_sums
 
-__all__ = ["draw_seed", "dropout", "embed", "kept", "odds", "relu_dropped", "words"]
+__all__ = ["draw_seed", "dropout", "embed", "is_kept", "odds", "relu_dropout", "words"]
 
 GROUP = tl.constexpr(8)  # rows that share a draw
 ROUNDS = tl.constexpr(7)
@@ -48,14 +48,14 @@ def dropout(x: Float[Tensor, "*b c"], p: float, seed: Int[Tensor, "1"]) -> Float
     return dropped
 
 
-def relu_dropped(
+def relu_dropout(
     x: Float[Tensor, "*b c"], bias: Float[Tensor, " c"] | None, p: float, seed: Int[Tensor, "1"] | None
 ) -> Float[Tensor, "*b c"]:
     """dropout(relu(x + bias)), which keeps nothing for the backward pass but its result.
 
     x is a linear layer's product without its bias, whose gradient costs no pass of its own here.
     """
-    dropped: Tensor = ReluDropped.apply(x, bias, p, seed)
+    dropped: Tensor = ReluDropout.apply(x, bias, p, seed)
     return dropped
 
 
@@ -85,7 +85,7 @@ class Dropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, p: float, seed: Tensor) -> Tensor:
         ctx.save_for_backward(seed)
         ctx.p = p
-        return masked(x, p, seed, odds(p)[1])
+        return apply_mask(x, p, seed, odds(p)[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -93,7 +93,7 @@ class Dropout(torch.autograd.Function):
         return Dropout.apply(grad, ctx.p, seed), None, None
 
 
-class ReluDropped(torch.autograd.Function):
+class ReluDropout(torch.autograd.Function):
     """relu(x + bias) ∘ keep / P(keep). Where the result is positive the gradient passes, and nowhere else."""
 
     @staticmethod
@@ -175,12 +175,12 @@ class Embed(torch.autograd.Function):
         scale, p, count, dtype = ctx.constants
         _, kept_scale = odds(p)
         if p:
-            grad = masked(grad, p, seed, 1.0)
+            grad = apply_mask(grad, p, seed, 1.0)
         sums = row_sums(grad.reshape(-1, grad.shape[-1]), ids.view(-1), count, scale * kept_scale)
         return None, sums.to(dtype), None, None, None, None, None, None
 
 
-def masked(x: Tensor, p: float, seed: Tensor | None, scale: float) -> Tensor:
+def apply_mask(x: Tensor, p: float, seed: Tensor | None, scale: float) -> Tensor:
     """x ∘ keep · scale."""
     x = x.contiguous()
     result = torch.empty_like(x)
@@ -210,7 +210,7 @@ def words(seed, group, column, width):
 
 @triton.jit
 @no_type_check
-def kept(first, second, third, fourth, k, limit):
+def is_kept(first, second, third, fourth, k, limit):
     """Whether the numbers of row k of a group are kept: by the lower or the upper half of one of the words."""
     word = tl.where(k < 4, tl.where(k < 2, first, second), tl.where(k < 6, third, fourth))
     return ((word >> (k % 2) * 16) & 0xFFFF).to(tl.int32) >= limit
@@ -233,7 +233,7 @@ def mask(x, seed, result, rows, limit, scale, width: tl.constexpr, BLOCK: tl.con
     k, column, offset, inside = place(group, rows, width, BLOCK)
     value = tl.load(x + offset, mask=inside, other=0.0).to(tl.float32) * scale
     first, second, third, fourth = words(seed, group, column, width)
-    value = tl.where(kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value, 0.0)
+    value = tl.where(is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value, 0.0)
     tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)
 
 
@@ -260,7 +260,9 @@ def relu_forward(
     value = tl.where(value <= 0.0, 0.0, value * scale)  # what is not a number stays none
     if DROP:
         first, second, third, fourth = words(seed, group, column, width)
-        value = tl.where(kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value, 0.0)
+        value = tl.where(
+            is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value, 0.0
+        )
     tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)
 
 
@@ -318,6 +320,6 @@ def embed_forward(
     if DROP:
         first, second, third, fourth = words(seed, group, column, width)
         value = tl.where(
-            kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value * scale, 0.0
+            is_kept(first[None, :], second[None, :], third[None, :], fourth[None, :], k, limit), value * scale, 0.0
         )
     tl.store(result + offset, value.to(result.dtype.element_ty), mask=inside)

@@ -1,7 +1,7 @@
 """x Wᵀ + b in half precision with weights kept in single precision, whose gradients come out in single precision.
 
-Autocast casts every weight in each step by a launch of its own, and every gradient back. `Copies` casts all weights of
-a model at once, when a step begins; the products here take the copies, and write gradients as the optimiser wants them.
+Autocast casts every weight in each step by a launch of its own, and every gradient back. `HalfCopies` casts all of them
+at once, when a step begins; the products here take the copies, and write gradients as the optimiser wants them.
 
 What a product reads often goes on beside it, as a residual does. A product hands its input on, so that the backward
 pass adds the other path's gradient while it multiplies, and not in a pass of its own.
@@ -18,13 +18,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Copies", "half_of", "handed_on", "product", "products"]
+__all__ = ["HalfCopies", "to_half", "half_linear_with_input", "half_linear", "half_linear_pair"]
 
 # Thread-local, as is the choice of a backend.
 store = threading.local()
 
 
-class Copies:
+class HalfCopies:
     """Copies of weights in half precision, in memory that stays."""
 
     def __init__(self, weights: Sequence[nn.Parameter], dtype: torch.dtype):
@@ -34,7 +34,7 @@ class Copies:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Inside, in this thread, `half_of` gives copies of the weights as they are now; these must not change."""
+        """Inside, in this thread, `to_half` gives copies of the weights as they are now; these must not change."""
         with torch.no_grad():
             torch._foreach_copy_(self.copies, [weight.detach() for weight in self.weights])
         store.table = self.table
@@ -44,21 +44,21 @@ class Copies:
             store.table = None
 
 
-def half_of(weight: Tensor, dtype: torch.dtype) -> Tensor:
+def to_half(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """A weight in half precision, without a gradient: its copy, where there is one."""
     table = getattr(store, "table", None)
     copy = None if table is None else table.get(id(weight))
     return weight.detach().to(dtype) if copy is None or copy.dtype != dtype else copy
 
 
-def product(
+def half_linear(
     x: Float[Tensor, "t e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "t d"]:
     """x Wᵀ + b in x's dtype."""
-    return handed_on(x, weight, bias)[0]
+    return half_linear_with_input(x, weight, bias)[0]
 
 
-def handed_on(
+def half_linear_with_input(
     x: Float[Tensor, "t e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> tuple[Float[Tensor, "t d"], Float[Tensor, "t e"]]:
     """x Wᵀ + b, and x for who else reads it."""
@@ -66,7 +66,7 @@ def handed_on(
     return result, on
 
 
-def products(
+def half_linear_pair(
     x: Float[Tensor, "t e"], memory: Float[Tensor, "u e"], weight: Float[Tensor, "d e"], bias: Tensor | None, first: int
 ) -> tuple[Float[Tensor, "t p"], Float[Tensor, "u q"], Float[Tensor, "t e"], Float[Tensor, "u e"]]:
     """x through the first rows of a weight, and a memory through the others; then both for who else reads them."""
@@ -80,10 +80,10 @@ class Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        narrow = half_of(weight, x.dtype)
+        narrow = to_half(weight, x.dtype)
         ctx.save_for_backward(x, narrow)
         ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
-        return forward(x, narrow, None if bias is None else half_of(bias, x.dtype)), x
+        return forward(x, narrow, None if bias is None else to_half(bias, x.dtype)), x
 
     @staticmethod
     @once_differentiable
@@ -106,8 +106,8 @@ class Products(torch.autograd.Function):
         ctx: Any, x: Tensor, memory: Tensor, weight: Tensor, bias: Tensor | None, first: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        narrow = half_of(weight, x.dtype)
-        shift = None if bias is None else half_of(bias, x.dtype)
+        narrow = to_half(weight, x.dtype)
+        shift = None if bias is None else to_half(bias, x.dtype)
         ctx.save_for_backward(x, memory, narrow)
         ctx.dtypes, ctx.first = (weight.dtype, None if bias is None else bias.dtype), first
         return (

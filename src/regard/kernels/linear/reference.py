@@ -4,7 +4,7 @@
 import torch
 from torch import Tensor
 
-from regard.kernels.precision import wide
+from regard.kernels.precision import widen
 
 __all__ = ["column_sums", "linear", "row_sums"]
 
@@ -17,9 +17,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def column_sums(x: Tensor) -> Tensor:
     """The gradient of a bias: [t c] -> [c], the sum of the rows, in float32 or wider."""
-    return wide(x).sum(0)
+    return widen(x).sum(0)
 
 
 def row_sums(x: Tensor, ids: Tensor, count: int, factor: float = 1.0) -> Tensor:
     """The gradient of an embedding: [t c], [t] -> [v c], the sum of the rows with each index, in float32 or wider."""
-    return torch.stack([wide(x[ids == index]).sum(0) for index in range(count)]) * factor
+    return torch.stack([widen(x[ids == index]).sum(0) for index in range(count)]) * factor

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.kernels.dropout import add_dropped
+from regard.kernels.dropout import dropout_add
 from regard.kernels.table import NEEDS_TRITON, SINGLE_OR_HALF, Request, Row, compiling
 
 __all__ = ["residual"]
@@ -47,7 +47,7 @@ def residual(
         from regard.kernels.residual import triton
 
         return triton.residual(x, y, bias, p, norm_weight, norm_bias, eps, seed=seed, dtype=dtype)
-    together = add_dropped(x, (y if bias is None else y + bias).to(x.dtype), p)
+    together = dropout_add(x, (y if bias is None else y + bias).to(x.dtype), p)
     if norm_weight is None:
         return together, None
     normed = F.layer_norm(together.to(norm_weight.dtype), together.shape[-1:], norm_weight, norm_bias, eps)

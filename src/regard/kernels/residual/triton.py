@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.dropout.triton import draw_seed, kept, odds, words
+from regard.kernels.dropout.triton import draw_seed, is_kept, odds, words
 from regard.kernels.linear.column_sums import processors, total
 
 __all__ = ["residual"]
@@ -219,7 +219,7 @@ def forward(
             if BIAS:
                 added += biases
             if DROP:
-                added = tl.where(kept(first, second, third, fourth, k, limit), added * scale, 0.0)
+                added = tl.where(is_kept(first, second, third, fourth, k, limit), added * scale, 0.0)
             rounded = (value + added).to(together.dtype.element_ty)
             tl.store(together + offset, rounded, mask=here)
             if NORM:
@@ -308,7 +308,7 @@ def backward(
                 for_shift += outer
                 tl.store(d_x + offset, slope.to(d_x.dtype.element_ty), mask=here)
             if DROP:
-                slope = tl.where(kept(first, second, third, fourth, k, limit), slope * scale, 0.0)
+                slope = tl.where(is_kept(first, second, third, fourth, k, limit), slope * scale, 0.0)
             if not ALIKE:
                 tl.store(d_y + offset, slope.to(d_y.dtype.element_ty), mask=here)
             for_bias += slope

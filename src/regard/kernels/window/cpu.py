@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.precision import product, wide
+from regard.kernels.precision import matmul_wide, widen
 from regard.kernels.reference import Call, softmax
 from regard.kernels.span_limits import SpanLimits, Window, broadcast, gaussian
 from regard.kernels.window import cpu_buckets
@@ -29,28 +29,28 @@ TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE key
 def attend(call: Call) -> Tensor:
     """The same sum as the reference's over the window alone; a bilinear or an additive score, softmax."""
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
-    parts = [kernel(part)(part) for part in some_rows(flat(call, batch))]
+    parts = [choose_way(part)(part) for part in split_rows(flatten_call(call, batch))]
     context = parts[0] if len(parts) == 1 else torch.cat(parts)
     return context.reshape(*batch, *context.shape[-2:])
 
 
-def kernel(call: Call):  # type: ignore[no-untyped-def]
+def choose_way(call: Call):  # type: ignore[no-untyped-def]
     """Which of the three ways."""
     window = call.limits.window
     assert window is not None
     if call.vector is not None:
-        return gathered
+        return attend_gathering
     steady = window.centre is None and window.sigma is None and isinstance(window.start, int)
     if steady and call.limits.queries >= TILE:
         nearest, furthest = window.start - window.radius, window.start + call.limits.queries + window.radius
         if nearest < call.limits.keys and furthest > 0:  # tiles must touch a key
-            return tiled
+            return attend_in_tiles
     # The number of buckets hangs on the data: a GPU would be waited for, and a compiler cannot know it.
     fixed = call.query.is_cuda or torch.compiler.is_compiling()
-    return cpu_buckets.attend if call.limits.queries >= MANY and not fixed else gathered
+    return cpu_buckets.attend if call.limits.queries >= MANY and not fixed else attend_gathering
 
 
-def flat(call: Call, batch: tuple[int, ...]) -> Call:
+def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
     """The call with one leading dimension, and every limit given a row each."""
 
     def rows(x: Tensor, tail: int) -> Tensor:  # [*b …] -> [r …]
@@ -79,13 +79,13 @@ def flat(call: Call, batch: tuple[int, ...]) -> Call:
     return replace(call, query=query, keys=keys, values=values, limits=flat_limits, vector=vector)
 
 
-def some_rows(call: Call) -> Iterator[Call]:
+def split_rows(call: Call) -> Iterator[Call]:
     """As many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
     few = limits.queries * (2 * window.radius + 1)  # keys that few queries copy; many queries share all of them
-    copied = width * (few if kernel(call) is gathered else max(limits.queries, limits.keys))
+    copied = width * (few if choose_way(call) is attend_gathering else max(limits.queries, limits.keys))
     step = rows if call.query.is_cuda or torch.compiler.is_compiling() else max(1, BUDGET // max(1, copied))
     if step >= rows:
         yield call
@@ -105,7 +105,7 @@ def some_rows(call: Call) -> Iterator[Call]:
         yield replace(call, limits=row_limits, **tensors)
 
 
-def gathered(call: Call) -> Tensor:
+def attend_gathering(call: Call) -> Tensor:
     """Every query with its own copy of its keys: [r n w d]."""
     limits, window = call.limits, call.limits.window
     assert window is not None
@@ -114,28 +114,28 @@ def gathered(call: Call) -> Tensor:
     # The first key inside, moved back so that the whole slice exists; what is then outside the window is masked.
     first = torch.ceil(centre - window.radius).long().clamp(0, limits.keys - width)
     index = first[..., None] + torch.arange(width, device=limits.device)  # [r n w]
-    keys, values = pick(call.keys, index), pick(call.values, index)
+    keys, values = gather_rows(call.keys, index), gather_rows(call.values, index)
     if call.vector is None:
-        scores = product(keys, call.query[..., None]).squeeze(-1) * call.scale
+        scores = matmul_wide(keys, call.query[..., None]).squeeze(-1) * call.scale
     else:
-        hidden = torch.tanh(wide(call.query)[..., None, :] + wide(keys))
+        hidden = torch.tanh(widen(call.query)[..., None, :] + widen(keys))
         scores = (hidden * call.vector[:, None, None].to(hidden.dtype)).sum(-1)
     weights = softmax(scores, limits.structured_mask(index), call.temperature)
     if window.sigma is not None:
         weights = weights * gaussian(window, limits.queries, index).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return product(weights[..., None, :], values).squeeze(-2).to(values.dtype)
+    return matmul_wide(weights[..., None, :], values).squeeze(-2).to(values.dtype)
 
 
-def pick(tensor: Tensor, index: Tensor) -> Tensor:
+def gather_rows(tensor: Tensor, index: Tensor) -> Tensor:
     """Rows of [r m d] at [r n w] -> [r n w d], by one flat index_select (its backward adds into the rows)."""
     rows, m, d = tensor.shape
     offset = torch.arange(0, rows * m, m, device=index.device).view(-1, 1, 1)
     return tensor.reshape(-1, d).index_select(0, (index + offset).flatten()).view(*index.shape, d)
 
 
-def tiled(call: Call) -> Tensor:
+def attend_in_tiles(call: Call) -> Tensor:
     """TILE queries and the TILE + 2·radius keys that any of them may see, as one small dense product."""
     limits, window = call.limits, call.limits.window
     assert window is not None
@@ -145,15 +145,15 @@ def tiled(call: Call) -> Tensor:
     # Key j of the padded keys is key j + start - radius of the call.
     before, wanted = radius - window.start, tiles * TILE + 2 * radius
     after = wanted - before - limits.keys  # negative: those keys are beyond every window
-    keys, values = (overlapping(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
-    scores = product(wide(query) * call.scale, keys)  # [r t TILE TILE+2r]
+    keys, values = (overlapping_slices(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
+    scores = matmul_wide(widen(query) * call.scale, keys)  # [r t TILE TILE+2r]
     weights = softmax(scores, tile_mask(limits, window, tiles), call.temperature)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    return product(weights, values.mT).to(values.dtype).flatten(-3, -2)[..., : limits.queries, :]
+    return matmul_wide(weights, values.mT).to(values.dtype).flatten(-3, -2)[..., : limits.queries, :]
 
 
-def overlapping(padded: Tensor, radius: int) -> Tensor:
+def overlapping_slices(padded: Tensor, radius: int) -> Tensor:
     """[r m d] -> [r t d TILE+2·radius]: slices that overlap by 2·radius, a view."""
     return padded.unfold(-2, TILE + 2 * radius, TILE)
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.precision import product, wide
+from regard.kernels.precision import matmul_wide, widen
 from regard.kernels.reference import Call, softmax
 from regard.kernels.span_limits import SpanLimits
 
@@ -37,7 +37,7 @@ def attend(call: Call) -> Tensor:
     keys, values = (
         cut(x, slices, width).index_select(0, bucket).unflatten(-1, (width, -1)) for x in (call.keys, call.values)
     )
-    scores = product(wide(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
+    scores = matmul_wide(widen(grouped(call.query.flatten(0, 1))) * call.scale, keys.mT)  # [g GROUP w]
     j = (bucket % slices * TILE)[:, None, None] + torch.arange(width, device=limits.device)
     row, distance = grouped(index // n), j - grouped(centre)[..., None]
     weights = softmax(scores, slice_mask(limits, j, distance, row, grouped(index % n)), call.temperature)
@@ -45,7 +45,7 @@ def attend(call: Call) -> Tensor:
         weights = weights * torch.exp(distance.square() * (-0.5 / window.sigma**2)).to(weights.dtype)
     if call.dropout:
         weights = F.dropout(weights, call.dropout)
-    context = product(weights, values).to(values.dtype).flatten(0, 1)
+    context = matmul_wide(weights, values).to(values.dtype).flatten(0, 1)
     return context.index_select(0, slot).unflatten(0, (rows, n))
 
 

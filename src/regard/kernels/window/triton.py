@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from regard.kernels.eager import eager
+from regard.kernels.eager import eager_function
 from regard.kernels.reference import Call
 from regard.kernels.span_limits import broadcast
 
@@ -208,4 +208,4 @@ def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
 predicted.register_autograd(differentiate, setup_context=keep)
 
 
-Eager = eager(compute, keep, partial(gradients, backward=compute_backward))
+Eager = eager_function(compute, keep, partial(gradients, backward=compute_backward))

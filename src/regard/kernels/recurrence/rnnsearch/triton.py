@@ -119,7 +119,7 @@ class Recurrence(torch.autograd.Function):
             else:
                 triton.gru_backward(gates[i : i + 1], before, given, later, by, into[i : i + 1], words, i)
             torch.mm(into[i], both, out=back)
-            few_queries_gradients.step(
+            few_queries_gradients.step_gradients(
                 queries[i],
                 keys,
                 values,
@@ -136,7 +136,7 @@ class Recurrence(torch.autograd.Function):
             back[:, :d].addmm_(d_queries[i], query)
         first = back[:, :d].float() if n else by[0]
         d_start = torch.stack([first, by[0]], 1) if g == 4 * d else (first + by[0])[:, None]
-        d_keys, d_vector = few_queries_gradients.gather(queries.transpose(0, 1), keys, vector, lengths, d_scores)
+        d_keys, d_vector = few_queries_gradients.key_gradients(queries.transpose(0, 1), keys, vector, lengths, d_scores)
         d_values = torch.bmm(weights.to(gates.dtype).mT, d_read.transpose(0, 1))
         flat = inputs[:-1].flatten(0, 1)
         d_both = into.flatten(0, 1).T @ flat
