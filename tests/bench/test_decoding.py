@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.bench import attention, decoding, decoding_cuda, decoding_peers, process, training, training_peers
-from regard.bench.process import Apart, timed
+from regard.bench.process import DecoderProcess, time_decoder
 from regard.bench.training_peers import Sizes
 from regard.data.tokenizer import END, PAD, START
 from regard.decoding.options import Options
@@ -67,7 +67,7 @@ def test_batches_hold_all_sources_with_those_of_like_length_together():
 def test_random_weights_do_not_repeat_themselves():
     torch.manual_seed(0)
     sizes = Sizes(vocabulary=400, size=64, heads=4, layers=2, hidden=128)
-    ours = decoding_peers.Regard(decoding.transformer(sizes), 10)
+    ours = decoding_peers.RegardDecoder(decoding.transformer(sizes), 10)
     batch = decoding.make_batches(1, 16, sizes.vocabulary, seed=0)[0]
     for beam in decoding.BEAMS:
         outputs = said(ours, batch, beam)
@@ -85,7 +85,7 @@ def test_special_words_are_never_the_likeliest(model, batch):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_without_end_is_the_likeliest_of_the_last_beam(model, batch, beam):
     """A beam search written plainly, that feeds every prefix anew."""
-    ours = decoding_peers.Regard(model, LENGTH)
+    ours = decoding_peers.RegardDecoder(model, LENGTH)
     for i, found in enumerate(ours.without_end(ours.prepare(batch), beam)):
         source = batch.source[i : i + 1, : batch.source_lengths[i]]
         hypotheses = [([], 0.0)]
@@ -123,7 +123,7 @@ def test_it_runs_and_names_who_is_not_there(monkeypatch):
     ]  # fmt: skip
 
 
-class Echo(decoding_peers.Regard):
+class Echo(decoding_peers.RegardDecoder):
     """A peer that is Regard itself, but for what `spoil` does to its outputs."""
 
     def __init__(self, model, spoil=lambda outputs: outputs):
@@ -144,7 +144,7 @@ class Here:
         self.decoder = make()
 
     def timed(self, batches, beam):
-        return timed(self.decoder, batches, beam)
+        return time_decoder(self.decoder, batches, beam)
 
     def end(self):
         pass
@@ -152,10 +152,10 @@ class Here:
 
 @pytest.fixture
 def measured(monkeypatch):
-    monkeypatch.setattr(decoding, "Apart", Here)
+    monkeypatch.setattr(decoding, "DecoderProcess", Here)
 
     def measure(model, batches, spoil):
-        systems = {"Regard": lambda: decoding_peers.Regard(model, LENGTH), "another": lambda: Echo(model, spoil)}
+        systems = {"Regard": lambda: decoding_peers.RegardDecoder(model, LENGTH), "another": lambda: Echo(model, spoil)}
         return decoding.measure(systems, batches, LENGTH + 1)
 
     return measure
@@ -163,8 +163,8 @@ def measured(monkeypatch):
 
 def test_what_goes_wrong_elsewhere_is_told_here():
     with pytest.raises(RegardError, match="bench: ZeroDivisionError: .*by zero"):
-        Apart(partial(divmod, 1, 0), ours=True)
-    gone = Apart(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)
+        DecoderProcess(partial(divmod, 1, 0), ours=True)
+    gone = DecoderProcess(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)
     gone.process.kill()
     with pytest.raises(RegardError, match="a system did not finish, status -9"):
         gone.timed([], 1)
@@ -174,7 +174,7 @@ def test_a_peer_that_says_the_same_is_compared(model, measured):
     batches = decoding.make_batches(3 * decoding.IN_A_ROW, ROWS, TINY.vocabulary, seed=0)
     found = measured(model, batches, lambda outputs: outputs)
     assert {beam: len(found["another"].rates[beam]) for beam in decoding.BEAMS} == {1: 3, 5: 3}
-    ours = decoding_peers.Regard(model, LENGTH)
+    ours = decoding_peers.RegardDecoder(model, LENGTH)
     assert decoding.same_outputs(batches, found, ours) == {("another", 1): 1.0, ("another", 5): 1.0}
     greedy, beam = decoding.compared("what", found, ["Regard", "another"], {("another", 1): 1.0})
     rates = zip(found["Regard"].rates[1], found["another"].rates[1], strict=True)
@@ -190,7 +190,7 @@ def test_a_peer_that_says_something_else_is_refused(model, measured):
 
     batches = decoding.make_batches(2, ROWS, TINY.vocabulary, seed=0)
     with pytest.raises(RegardError, match="bench: another, beam 1: 2 of 10 outputs are not Regard's"):
-        decoding.same_outputs(batches, measured(model, batches, spoil), decoding_peers.Regard(model, LENGTH))
+        decoding.same_outputs(batches, measured(model, batches, spoil), decoding_peers.RegardDecoder(model, LENGTH))
 
 
 def test_a_tie_may_fall_either_way(model, measured):
@@ -203,7 +203,7 @@ def test_a_tie_may_fall_either_way(model, measured):
 
     batches = decoding.make_batches(1, ROWS, TINY.vocabulary, seed=0)
     found = measured(model, batches, other)
-    ours = decoding_peers.Regard(model, LENGTH)
+    ours = decoding_peers.RegardDecoder(model, LENGTH)
     assert decoding.same_outputs(batches, found, ours)["another", 1] == 0.0  # nothing is equal, and nothing refused
 
 
@@ -223,13 +223,13 @@ def test_another_length_is_refused(model, measured, spoil):
 @pytest.mark.parametrize("name", ["transformers", "joeynmt", "ctranslate2"])
 def test_a_peer_with_our_weights_says_the_same(name, model, batch):
     pytest.importorskip(name)
-    ours = decoding_peers.Regard(model, LENGTH)
+    ours = decoding_peers.RegardDecoder(model, LENGTH)
     if name == "transformers":
-        peer = decoding_peers.Marian(model, TINY, LENGTH)
+        peer = decoding_peers.MarianDecoder(model, TINY, LENGTH)
     elif name == "joeynmt":
-        peer = decoding_peers.Joey(training_peers.JoeyTransformer(TINY, "post"), LENGTH, model)
+        peer = decoding_peers.JoeyDecoder(training_peers.JoeyTransformer(TINY, "post"), LENGTH, model)
     else:
-        peer = decoding_peers.CTranslate2(model, LENGTH)
+        peer = decoding_peers.CTranslate2Decoder(model, LENGTH)
     for beam in decoding.BEAMS:
         assert said(peer, batch, beam) == ours.without_end(ours.prepare(batch), beam)
 
@@ -237,8 +237,8 @@ def test_a_peer_with_our_weights_says_the_same(name, model, batch):
 @pytest.mark.filterwarnings("default")
 def test_joeynmts_gru_says_as_many_tokens(batch):
     pytest.importorskip("joeynmt")
-    outputs = said(decoding_peers.Joey(training_peers.JoeyRNN(TINY), LENGTH), batch, 5)
-    ours = said(decoding_peers.Regard(training.rnnsearch(TINY).objective.model, LENGTH), batch, 5)
+    outputs = said(decoding_peers.JoeyDecoder(training_peers.JoeyRNN(TINY), LENGTH), batch, 5)
+    ours = said(decoding_peers.RegardDecoder(training.rnnsearch(TINY).objective.model, LENGTH), batch, 5)
     assert [len(each) for each in outputs] == [len(each) for each in ours] == [LENGTH + 1] * ROWS
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batching import Order, Position, collate, load, mixed, permuted
+from regard.data.batching import Order, Position, collate, load, mix_bits, permute
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded, Writer
 from regard.data.tokenizer import END, PAD, START, Tokenizers
@@ -74,17 +74,17 @@ def test_a_position_at_the_end_of_an_epoch_is_the_next():
 @given(st.integers(1, 400), st.integers(0, 2**63))
 def test_the_permutation_is_one(count, seed):
     places = np.arange(count, dtype=np.uint64)
-    whole = permuted(places, count, mixed(seed))
+    whole = permute(places, count, mix_bits(seed))
     assert sorted(whole.tolist()) == list(range(count))
-    parts = [permuted(places[i : i + 7], count, mixed(seed)) for i in range(0, count, 7)]
+    parts = [permute(places[i : i + 7], count, mix_bits(seed)) for i in range(0, count, 7)]
     assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_the_permutation_looks_random():
     """Each place goes everywhere: mean and spread of many permutations, and of steps inside one."""
-    drawn = np.array([permuted(np.arange(50, dtype=np.uint64), 50, mixed(seed)) for seed in range(1000)], float)
+    drawn = np.array([permute(np.arange(50, dtype=np.uint64), 50, mix_bits(seed)) for seed in range(1000)], float)
     assert np.abs(drawn.mean(0) - 24.5).max() < 5 * 14.43 / 1000**0.5
-    one = permuted(np.arange(100_000, dtype=np.uint64), 100_000, mixed(5)).astype(float)
+    one = permute(np.arange(100_000, dtype=np.uint64), 100_000, mix_bits(5)).astype(float)
     assert abs(np.corrcoef(one[:-1], one[1:])[0, 1]) < 5 / 100_000**0.5
     assert abs(np.corrcoef(one, np.arange(100_000))[0, 1]) < 5 / 100_000**0.5
 
@@ -99,8 +99,8 @@ def test_numbers_are_mixed_as_ever():
         return x ^ (x >> 31)
 
     numbers = [0, 1, 2**63, 2**64 - 1]
-    assert mixed(np.array(numbers, np.uint64)).tolist() == [splitmix(x) for x in numbers]
-    assert mixed(0).tolist() == [0xE220A8397B1DCDAF]
+    assert mix_bits(np.array(numbers, np.uint64)).tolist() == [splitmix(x) for x in numbers]
+    assert mix_bits(0).tolist() == [0xE220A8397B1DCDAF]
 
 
 def test_seeds_and_epochs_give_other_orders():

@@ -4,7 +4,7 @@ import pytest
 from data.cases import sentences, texts
 
 from regard.data import first_pass
-from regard.data import prepare as module
+from regard.data import rows as module
 from regard.data.first_pass import hash_of
 from regard.data.prepare import prepare
 from regard.data.settings import TokenizerSettings

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from regard.data.settings import DataSettings
-from regard.data.text_profile import Shape, letters_in_common, unspaced
+from regard.data.text_profile import TextProfile, letters_in_common, unspaced
 from regard.data.vocabulary import automatic_size, different_words, suitable_kind
 
 
@@ -42,18 +42,18 @@ def test_a_few_lines_are_never_closed():
 
 
 def test_scripts_without_spaces_and_text_that_was_cut_into_words():
-    assert Shape.of(CHINESE).unspaced
-    assert not Shape.of([" ".join(text) for text in CHINESE]).unspaced
-    assert not Shape.of(SENTENCES).unspaced
-    assert Shape.of(["สวัสดีชาวโลกวันนี้อากาศดี"]).unspaced
-    assert Shape.of(["これは日本語の文です"]).unspaced
-    assert not Shape.of(["오늘은 날씨가 좋습니다"]).unspaced  # Korean has spaces
+    assert TextProfile.of(CHINESE).unspaced
+    assert not TextProfile.of([" ".join(text) for text in CHINESE]).unspaced
+    assert not TextProfile.of(SENTENCES).unspaced
+    assert TextProfile.of(["สวัสดีชาวโลกวันนี้อากาศดี"]).unspaced
+    assert TextProfile.of(["これは日本語の文です"]).unspaced
+    assert not TextProfile.of(["오늘은 날씨가 좋습니다"]).unspaced  # Korean has spaces
     assert not any(map(unspaced, "abcäß ¡æж�א한"))
 
 
 def test_nothing_has_no_shape():
     for texts in ([], [""], [" ", "\t"]):
-        assert Shape.of(texts) == Shape(0.0, 0.0, 0.0, 0, False, False)
+        assert TextProfile.of(texts) == TextProfile(0.0, 0.0, 0.0, 0, False, False)
 
 
 def test_letters_in_common_are_counted_both_ways():

@@ -16,7 +16,7 @@ from child import regard
 from PIL import Image
 
 from regard.data.documents import prepare_documents
-from regard.data.images.caption_files import pictures_in, survey
+from regard.data.images.caption_files import list_pictures, pictures_in
 from regard.data.images.prepare import prepare_images
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import DataError
@@ -74,7 +74,7 @@ def bomb(path: Path) -> None:
 
 def test_a_folder_is_walked_whatever_is_in_it(album):
     said = []
-    found = survey(album / "pictures", said.append)
+    found = list_pictures(album / "pictures", said.append)
     assert {"0.png", NOT_UTF8, "new\nline.png", *UNREADABLE} <= found.keys()
     assert not {"loop.jpg", "dangling.png", "pipe.jpg", "socket.jpg", "called.png"} & found.keys()
     assert not [name for name in found if "/" in name], "a link that leads back was followed"
@@ -94,7 +94,7 @@ def test_a_folder_as_deep_as_a_name_may_be(tmp_path):
         Path("a.png").touch()
     finally:
         os.chdir(here)
-    assert list(survey(tmp_path)) == ["d/" * depth + "a.png"]
+    assert list(list_pictures(tmp_path)) == ["d/" * depth + "a.png"]
     os.chdir(tmp_path)  # rmtree would climb down by calling itself
     try:
         for _ in range(depth):

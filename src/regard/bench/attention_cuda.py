@@ -20,7 +20,7 @@ from regard.attention import Attention
 from regard.attention.cache import Prepared
 from regard.attention.score import Additive, Dot
 from regard.attention.span import Causal
-from regard.bench.gpu import ceilings, timed
+from regard.bench.gpu import ceilings, time_call
 from regard.bench.measure import Result
 from regard.errors import RegardError
 from regard.kernels.garbage import pause_garbage_collection
@@ -103,7 +103,7 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
         raise RegardError(f"bench: {what}: an error of {error:.1e}, expected {bound:.1e}, so no speed is compared")
     compiled = torch.compile(plain)
     called = both(sides.ours, sides, rounds)
-    ours = timed(captured(without_gradients(sides.ours)).replay, rounds) / TIMES, called[1]
+    ours = time_call(captured(without_gradients(sides.ours)).replay, rounds) / TIMES, called[1]
     theirs = {
         name: both(partial(sides.by, call), sides, 3) for name, call in (("eager", plain), ("compiled", compiled))
     }
@@ -166,7 +166,7 @@ def repeated(call: Callable[[], object], rounds: int) -> float:
         for _ in range(TIMES):
             call()
 
-    return timed(several, rounds) / TIMES
+    return time_call(several, rounds) / TIMES
 
 
 def without_gradients(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
@@ -272,7 +272,7 @@ def timings(
 ) -> tuple[float, float]:
     """Seconds of a forward and of a backward, of replayed graphs: the host would be slower than the card."""
     forward, whole = (
-        timed(captured(each).replay, rounds) / TIMES
+        time_call(captured(each).replay, rounds) / TIMES
         for each in (without_gradients(call), lambda: torch.autograd.grad(call(), leaves, gradient))
     )
     return forward, whole - forward

@@ -21,7 +21,7 @@ from regard.bench import decoding_cuda, decoding_peers, training, training_peers
 from regard.bench.decoding_peers import Decoder, Outputs, transformer
 from regard.bench.measure import Result, elsewhere
 from regard.bench.pairs import make_pairs
-from regard.bench.process import Apart
+from regard.bench.process import DecoderProcess
 from regard.bench.training_peers import Sizes
 from regard.data.batching import Batch, collate
 from regard.data.tokenizer import END, PAD, START
@@ -75,7 +75,7 @@ def run(
     systems = {name: partial(make, name, sizes, seed, length) for name in (*TRANSFORMERS, *RNNS)}
     measured = measure({name: systems[name] for name in TRANSFORMERS}, batches, length + 1)
     regard = make("Regard", sizes, seed, length)
-    assert isinstance(regard, decoding_peers.Regard)
+    assert isinstance(regard, decoding_peers.RegardDecoder)
     equal = same_outputs(batches, measured, regard)
     what = f"Transformer {sizes.layers}+{sizes.layers}, width {sizes.size}, {sizes.vocabulary} pieces, {shape}"
     yield from compared(what, measured, TRANSFORMERS, equal)
@@ -89,17 +89,17 @@ def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
     """A system by its name; all Transformers have the same weights."""
     torch.manual_seed(seed)
     if name == "Regard rnnsearch":
-        return decoding_peers.Regard(training.rnnsearch(sizes).objective.model, length)
+        return decoding_peers.RegardDecoder(training.rnnsearch(sizes).objective.model, length)
     if name == "JoeyNMT GRU":
-        return decoding_peers.Joey(training_peers.JoeyRNN(sizes), length)
+        return decoding_peers.JoeyDecoder(training_peers.JoeyRNN(sizes), length)
     model = transformer(sizes)
     if name == "Transformers' Marian":
-        return decoding_peers.Marian(model, sizes, length)
+        return decoding_peers.MarianDecoder(model, sizes, length)
     if name == "JoeyNMT":
-        return decoding_peers.Joey(training_peers.JoeyTransformer(sizes, "post"), length, model)
+        return decoding_peers.JoeyDecoder(training_peers.JoeyTransformer(sizes, "post"), length, model)
     if name.startswith("CTranslate2"):
-        return decoding_peers.CTranslate2(model, length, name.split()[1])
-    return decoding_peers.Regard(model, length)
+        return decoding_peers.CTranslate2Decoder(model, length, name.split()[1])
+    return decoding_peers.RegardDecoder(model, length)
 
 
 # ---- what is compared
@@ -130,10 +130,10 @@ def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch],
     there = [name for name in systems if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None]
     found = {name: Rate() for name in there}
     elsewhere.update(PACKAGES[name] for name in there if name in PACKAGES)
-    apart: dict[str, Apart] = {}
+    apart: dict[str, DecoderProcess] = {}
     try:
         for name in there:
-            apart[name] = Apart(systems[name], name.startswith("Regard"))
+            apart[name] = DecoderProcess(systems[name], name.startswith("Regard"))
         turns = [batches[i : i + IN_A_ROW] for i in range(0, len(batches), IN_A_ROW)]
         for turn in [batches[:1], *turns]:  # the first batch twice: it pays for allocation
             for beam in BEAMS:
@@ -162,7 +162,7 @@ def check_lengths(found: dict[str, Rate], steps: int) -> None:
 
 
 def same_outputs(
-    batches: Sequence[Batch], measured: dict[str, Rate], regard: decoding_peers.Regard
+    batches: Sequence[Batch], measured: dict[str, Rate], regard: decoding_peers.RegardDecoder
 ) -> dict[tuple[str, int], float]:
     """The share of outputs that are Regard's, by system and beam; refused where they should be and are not.
 
@@ -183,7 +183,7 @@ def same_outputs(
             for name in names:
                 theirs = measured[name].outputs[beam][number]
                 equal[name] += sum(a == b for a, b in zip(mine, theirs, strict=True))
-                apart[name] += count_apart(regard.model, given, mine, theirs, beam)
+                apart[name] += count_different(regard.model, given, mine, theirs, beam)
         count = sum(map(len, batches[:CHECKED]))
         for name in names:
             if name != ROUNDED and apart[name] > (0 if beam == 1 else APART * count):
@@ -195,7 +195,7 @@ def same_outputs(
     return shares
 
 
-def count_apart(model: Model, given: Tokens, mine: Outputs, theirs: Outputs, beam: int) -> int:
+def count_different(model: Model, given: Tokens, mine: Outputs, theirs: Outputs, beam: int) -> int:
     """How many outputs differ by more than a tie: at the token where greedy ones part, or of beams as a whole."""
     rows = [i for i, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other]
     if not rows:

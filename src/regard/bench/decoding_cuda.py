@@ -119,21 +119,21 @@ class Peer(NamedTuple):
 
 def marian(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
     """MarianMTModel.generate."""
-    peer = decoding_peers.Marian(model, sizes, OUT - 1)
+    peer = decoding_peers.MarianDecoder(model, sizes, OUT - 1)
     peer.net.to(device)
     return peer
 
 
 def marian_in_half(peer: Decoder) -> Decoder:
     """Weights in bfloat16."""
-    assert isinstance(peer, decoding_peers.Marian)
+    assert isinstance(peer, decoding_peers.MarianDecoder)
     peer.net.to(torch.bfloat16)
     return peer
 
 
 def joey(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
     """JoeyNMT's search."""
-    peer = decoding_peers.Joey(training_peers.JoeyTransformer(sizes, "post"), OUT - 1, model)
+    peer = decoding_peers.JoeyDecoder(training_peers.JoeyTransformer(sizes, "post"), OUT - 1, model)
     peer.learner.to(device)
     return peer
 
@@ -153,7 +153,7 @@ class Cast(Decoder):
 
 def ctranslate2(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
     """CTranslate2 in half precision from the beginning."""
-    return decoding_peers.CTranslate2(model, OUT - 1, "float16" if device == "cuda" else "float32", device)
+    return decoding_peers.CTranslate2Decoder(model, OUT - 1, "float16" if device == "cuda" else "float32", device)
 
 
 PEERS = (

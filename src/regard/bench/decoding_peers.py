@@ -34,7 +34,17 @@ from regard.models.contract import Model, Tokens
 from regard.models.transformer.config import TransformerConfig
 from regard.models.transformer.model import TransformerModel
 
-__all__ = ["CTranslate2", "Decoder", "Joey", "Marian", "Outputs", "Regard", "convert", "log_probs", "transformer"]
+__all__ = [
+    "CTranslate2Decoder",
+    "Decoder",
+    "JoeyDecoder",
+    "MarianDecoder",
+    "Outputs",
+    "RegardDecoder",
+    "convert",
+    "log_probs",
+    "transformer",
+]
 
 Outputs = list[list[int]]
 
@@ -83,7 +93,7 @@ class Decoder:
         raise NotImplementedError
 
 
-class Regard(Decoder):
+class RegardDecoder(Decoder):
     """A model of Regard's under its own search."""
 
     def __init__(self, model: Model, length: int):
@@ -122,12 +132,12 @@ def log_probs(model: Model, given: Tokens, outputs: list[Outputs]) -> list[list[
 # ---- Marian
 
 
-class Marian(Decoder):
+class MarianDecoder(Decoder):
     """MarianMTModel.generate, with its cache."""
 
     def __init__(self, model: TransformerModel, sizes: Sizes, length: int):
         super().__init__(length)
-        self.net: Any = training_peers.Marian(sizes).net.eval()
+        self.net: Any = training_peers.MarianLearner(sizes).net.eval()
         copy_to_marian(model, self.net)
         settings = self.net.generation_config
         settings.forced_eos_token_id = settings.bad_words_ids = None  # Marian's own defaults end every output
@@ -189,10 +199,10 @@ def fill(projections: Iterable[Any], heads: Heads) -> None:
 # ---- JoeyNMT
 
 
-class Joey(Decoder):
+class JoeyDecoder(Decoder):
     """JoeyNMT's search, with any model of its; a Transformer may get Regard's weights."""
 
-    def __init__(self, learner: training_peers.Joey, length: int, model: TransformerModel | None = None):
+    def __init__(self, learner: training_peers.JoeyLearner, length: int, model: TransformerModel | None = None):
         super().__init__(length)
         self.learner = learner.eval()
         self.learner.net.eval()
@@ -257,7 +267,7 @@ def copy_to_joey(model: TransformerModel, net: Any) -> None:
 # ---- CTranslate2
 
 
-class CTranslate2(Decoder):
+class CTranslate2Decoder(Decoder):
     """CTranslate2's translate_batch with a converted Regard Transformer."""
 
     def __init__(self, model: TransformerModel, length: int, compute: str = "float32", device: str = "cpu"):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["ceilings", "timed"]
+__all__ = ["ceilings", "time_call"]
 
 
 def ceilings() -> tuple[float, float]:
@@ -13,12 +13,12 @@ def ceilings() -> tuple[float, float]:
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)
-    products = timed(lambda: a @ b)
-    copies = timed(lambda: target.copy_(source))
+    products = time_call(lambda: a @ b)
+    copies = time_call(lambda: target.copy_(source))
     return 2 * 8192**3 / products / 1e12, 2 * source.numel() / copies / 1e12
 
 
-def timed(call: Callable[[], object], rounds: int = 20) -> float:
+def time_call(call: Callable[[], object], rounds: int = 20) -> float:
     """Seconds, the median of rounds."""
     for _ in range(3):
         call()

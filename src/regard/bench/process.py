@@ -19,13 +19,13 @@ from regard.data.batching import Batch
 from regard.errors import RegardError
 from regard.kernels.linear import pack_weights
 
-__all__ = ["Apart", "timed"]
+__all__ = ["DecoderProcess", "time_decoder"]
 
 OWN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # what `regard` sets
 REST = 0.3  # seconds: threads of an OpenMP spin for 0.2 after their work
 
 
-def timed(decoder: Decoder, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
+def time_decoder(decoder: Decoder, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
     """Seconds for batches one after the other, and what was said."""
     given = [decoder.prepare(batch) for batch in batches]
     begin = time.perf_counter()
@@ -34,7 +34,7 @@ def timed(decoder: Decoder, batches: Sequence[Batch], beam: int) -> tuple[float,
     return seconds, [decoder.tokens(*each) for each in zip(outputs, given, strict=True)]
 
 
-class Apart:
+class DecoderProcess:
     """A decoder in another process; `make` is a function at the top of a module, or a partial of one."""
 
     def __init__(self, make: Callable[[], Decoder], ours: bool):
@@ -82,7 +82,7 @@ def serve(make: Callable[[], Decoder], threads: int, pipe: Any) -> None:
         pipe.send((None, None))
         with pack_weights():  # once for all batches, as `search_in_batches` does
             while True:
-                pipe.send((None, timed(decoder, *pipe.recv())))
+                pipe.send((None, time_decoder(decoder, *pipe.recv())))
     except EOFError:
         pass
     except Exception as error:  # told to the parent, whatever it is

@@ -19,7 +19,15 @@ from torch.nn.utils import clip_grad_norm_
 
 from regard.bench.measure import Result, agree, peak_memory
 from regard.bench.pairs import bucketed, joined_at_random, make_pairs
-from regard.bench.training_peers import JoeyRNN, JoeyTransformer, Learner, Marian, Regard, Sizes, TorchTransformer
+from regard.bench.training_peers import (
+    JoeyRNN,
+    JoeyTransformer,
+    Learner,
+    MarianLearner,
+    RegardLearner,
+    Sizes,
+    TorchTransformer,
+)
 from regard.data.batching import Batch
 from regard.errors import RegardError
 from regard.models import kinds
@@ -35,26 +43,26 @@ PAIRS = 20_000
 RATE = 3e-4
 
 
-def transformer(sizes: Sizes) -> Regard:
+def transformer(sizes: Sizes) -> RegardLearner:
     """Regard's, pre-norm, the readout tied to the target's embedding."""
     config = TransformerConfig(
         size=sizes.size, heads=sizes.heads, layers=sizes.layers, hidden=sizes.hidden, dropout=sizes.dropout
     )
-    return Regard(kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary), sizes)
+    return RegardLearner(kinds.build("transformer", config, sizes.vocabulary, sizes.vocabulary), sizes)
 
 
-def rnnsearch(sizes: Sizes) -> Regard:
+def rnnsearch(sizes: Sizes) -> RegardLearner:
     """Regard's, every part as wide as JoeyNMT's; the maxout layer too, so that readouts are of one size."""
     config = RNNSearchConfig(
         size=sizes.size, embedding=sizes.size, hidden=sizes.size, maxout=sizes.size, dropout=sizes.dropout
     )
-    return Regard(kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary), sizes)
+    return RegardLearner(kinds.build("rnnsearch", config, sizes.vocabulary, sizes.vocabulary), sizes)
 
 
 TRANSFORMERS: dict[str, Callable[[Sizes], Learner]] = {
     "Regard": transformer,
     "nn.Transformer": TorchTransformer,
-    "Marian": Marian,
+    "Marian": MarianLearner,
     "JoeyNMT": JoeyTransformer,
 }
 RNNS: dict[str, Callable[[Sizes], Learner]] = {"Regard rnnsearch": rnnsearch, "JoeyNMT GRU": JoeyRNN}

@@ -26,7 +26,7 @@ from torch.nn.utils import clip_grad_norm_
 from regard.bench.gpu import ceilings
 from regard.bench.measure import Result, agree
 from regard.bench.pairs import Pair, make_pairs
-from regard.bench.training_peers import JoeyTransformer, Learner, Marian, Sizes, TorchTransformer
+from regard.bench.training_peers import JoeyTransformer, Learner, MarianLearner, Sizes, TorchTransformer
 from regard.data.batching import Batch, Order, collate
 from regard.data.packing import pack, pad_up, step_of
 from regard.errors import RegardError
@@ -42,7 +42,7 @@ from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 from regard.training.task import Position, Task
 
-__all__ = ["Paired", "run"]
+__all__ = ["PairTask", "run"]
 
 BASE = Sizes(vocabulary=16_000, size=512, heads=8, layers=6, hidden=2048)
 BUDGET = 28_672  # rows × longest, of which about 25,000 are real target tokens
@@ -55,7 +55,7 @@ GOAL = 1_000_000  # target tokens a second
 RNN_GOAL = 1_500_000
 
 
-class Paired(Task):
+class PairTask(Task):
     """The next token of made-up pairs: a few batches, the same ones over and over."""
 
     ahead = True
@@ -126,8 +126,8 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     products, copies = ceilings()
     same_loss(pairs, sizes)
     what = f"Transformer, {sizes.layers}+{sizes.layers} layers, width {sizes.size}, {sizes.vocabulary} pieces, bf16"
-    task = Paired(transformer(sizes), pairs, sizes.smoothing, seed=seed)
-    ours = Ours(task)
+    task = PairTask(transformer(sizes), pairs, sizes.smoothing, seed=seed)
+    ours = RegardLoop(task)
     batches = [collate([pairs[i] for i in plan]) for plan in task.plans]
     mine, first, last = ours.rate(rounds)
     learns("Regard", first, last)
@@ -138,7 +138,7 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     yield Result(f"{what}, a whole update", told, card, mine / GOAL, f"{GOAL:,} tokens/s", mine >= GOAL, details)
     del ours
     for cell in ("lstm", "gru"):
-        rate, first, last = Ours(Paired(rnnsearch(sizes, cell), pairs, sizes.smoothing, seed=seed)).rate(rounds)
+        rate, first, last = RegardLoop(PairTask(rnnsearch(sizes, cell), pairs, sizes.smoothing, seed=seed)).rate(rounds)
         learns(f"rnnsearch ({cell})", first, last)
         said, figures = f"Regard {rate:,.0f} tokens/s", {"ours_tokens_s": rate}
         goal, whole = f"{RNN_GOAL:,} tokens/s", f"rnnsearch, one {cell}, all {sizes.size} wide, bf16, a whole update"
@@ -163,15 +163,15 @@ def compared(what: str, told: str, mine: float, name: str, found: tuple[float, f
 
 
 PEERS: tuple[tuple[str, Callable[[Sizes], Learner], str], ...] = (
-    ("Marian", Marian, "transformers"),
+    ("Marian", MarianLearner, "transformers"),
     ("JoeyNMT", JoeyTransformer, "joeynmt"),
 )
 
 
-class Ours:
+class RegardLoop:
     """Regard's own loop on a task."""
 
-    def __init__(self, task: Paired, **settings: Any):
+    def __init__(self, task: PairTask, **settings: Any):
         given = {"steps": 10**9, "rate": RATE, "schedule": "constant", "warmup": 0, "device": "cuda", **settings}
         self.task = task
         self.folder = tempfile.TemporaryDirectory()
@@ -255,7 +255,7 @@ def compiled_rate(sizes: Sizes, batches: list[Batch], rounds: int, sender: Any) 
     """Inside the process."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
-    sender.send(peer_rate(Marian, sizes, batches, rounds, compiled=True))
+    sender.send(peer_rate(MarianLearner, sizes, batches, rounds, compiled=True))
 
 
 def same_loss(pairs: list[Pair], sizes: Sizes) -> None:
@@ -263,7 +263,7 @@ def same_loss(pairs: list[Pair], sizes: Sizes) -> None:
     still = Sizes(**{**vars(sizes), "dropout": 0.0})
     model = transformer(still, norm="pre", tied="output")
     assert isinstance(model, TransformerModel)
-    task, peer = Paired(model.cuda(), pairs, sizes.smoothing), TorchTransformer(still)
+    task, peer = PairTask(model.cuda(), pairs, sizes.smoothing), TorchTransformer(still)
     task.form = "packed"
     peer.copy(model)
     peer.cuda().train()

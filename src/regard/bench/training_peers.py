@@ -27,7 +27,7 @@ from regard.models.contract import Model
 from regard.models.transformer.model import TransformerModel
 from regard.training.objective import Prediction
 
-__all__ = ["JoeyRNN", "JoeyTransformer", "Learner", "Marian", "Regard", "Sizes", "TorchTransformer"]
+__all__ = ["JoeyRNN", "JoeyTransformer", "Learner", "MarianLearner", "RegardLearner", "Sizes", "TorchTransformer"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Learner(nn.Module):
         return batch
 
 
-class Regard(Learner):
+class RegardLearner(Learner):
     """A model of Regard's under its own objective."""
 
     def __init__(self, model: Model, sizes: Sizes):
@@ -152,7 +152,7 @@ def sinusoids(length: int, size: int) -> Float[Tensor, "n d"]:
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
 
 
-class Marian(Learner):
+class MarianLearner(Learner):
     """MarianMTModel of Transformers, which is post-norm. Raises ImportError where it is not installed."""
 
     def __init__(self, sizes: Sizes, implementation: str = "sdpa"):
@@ -195,7 +195,7 @@ class Marian(Learner):
         return smoothed(logits, batch, self.sizes.smoothing)
 
 
-class Joey(Learner):
+class JoeyLearner(Learner):
     """A JoeyNMT model with its own loss, which spreads the smoothing over all words but padding and the right one."""
 
     def __init__(self, sizes: Sizes, encoder: dict[str, Any], decoder: dict[str, Any], tied: bool):
@@ -243,7 +243,7 @@ def numbered(kind: Any, size: int) -> Any:
     return vocabulary
 
 
-class JoeyTransformer(Joey):
+class JoeyTransformer(JoeyLearner):
     """JoeyNMT's Transformer."""
 
     def __init__(self, sizes: Sizes, norm: str = "pre"):
@@ -264,7 +264,7 @@ class JoeyTransformer(Joey):
                 module.dropout.p = 0.0
 
 
-class JoeyRNN(Joey):
+class JoeyRNN(JoeyLearner):
     """JoeyNMT's Bahdanau GRU, with everything `sizes.size` wide: embeddings, each direction, decoder, attention."""
 
     def __init__(self, sizes: Sizes):

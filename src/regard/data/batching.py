@@ -95,11 +95,11 @@ class Order:
 
     def windows(self, epoch: int, before: int = 0) -> Iterator[tuple[int, list[Int64[np.ndarray, " b"]]]]:
         """The batches of each window, and how many; none are made where all are before a batch."""
-        key = mixed(mixed(self.seed) + np.uint64(epoch))
+        key = mix_bits(mix_bits(self.seed) + np.uint64(epoch))
         done = 0
         for start in range(0, self.places, self.window):
             places = np.arange(start, min(start + self.window, self.places), dtype=np.uint64)
-            indices = self.indices(permuted(places, self.places, key), key)
+            indices = self.indices(permute(places, self.places, key), key)
             if not len(indices):
                 continue
             indices, cuts = self.cut(indices)
@@ -107,7 +107,7 @@ class Order:
             if done <= before:
                 yield len(cuts) - 1, []
                 continue
-            turns = mixed(np.arange(len(cuts) - 1, dtype=np.uint64) + mixed(key + np.uint64(start)))
+            turns = mix_bits(np.arange(len(cuts) - 1, dtype=np.uint64) + mix_bits(key + np.uint64(start)))
             yield len(turns), [indices[cuts[i] : cuts[i + 1]] for i in np.argsort(turns, kind="stable")]
 
     def indices(self, places: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
@@ -120,7 +120,7 @@ class Order:
         time, pair = inside // self.sizes[corpus], inside % self.sizes[corpus]
         index = self.starts[corpus] + pair
         part = self.weights[corpus] - (self.times[corpus] - 1)  # of the last time, above 0 up to 1
-        drawn = mixed(index.astype(np.uint64) + mixed(key + np.uint64(1))) / np.float64(2**64)
+        drawn = mix_bits(index.astype(np.uint64) + mix_bits(key + np.uint64(1))) / np.float64(2**64)
         taken: Bool[np.ndarray, " w"] = (time < self.times[corpus] - 1) | (drawn < part) | (part == 1)
         return index[taken]
 
@@ -149,7 +149,7 @@ def fill(longer: Int64[np.ndarray, " w"], budget: int, rows: int | None) -> list
     return cuts
 
 
-def mixed(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
+def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
     """Every number to another that looks drawn at random: SplitMix64's way. An array, as those overflow silently."""
     x = np.array([numbers % 2**64], np.uint64) if isinstance(numbers, int) else numbers
     x = x + np.uint64(0x9E3779B97F4A7C15)
@@ -158,22 +158,22 @@ def mixed(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"]:
     return x ^ (x >> np.uint64(31))
 
 
-def permuted(places: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray, " 1"]) -> UInt64[np.ndarray, " w"]:
+def permute(places: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray, " 1"]) -> UInt64[np.ndarray, " w"]:
     """Where a pseudo-random permutation of 0 … count - 1 takes each place.
 
     A Feistel network over pairs (left, right) of about √count numbers each, walked again by what falls outside.
     """
     wide = int(np.ceil(np.sqrt(count)))
     high = -(-count // wide)
-    keys = mixed(key + np.arange(2, 2 + ROUNDS, dtype=np.uint64))
+    keys = mix_bits(key + np.arange(2, 2 + ROUNDS, dtype=np.uint64))
     result, walking = places.copy(), np.arange(len(places))
     while len(walking):
         left, right = np.divmod(result[walking], np.uint64(wide))
         for number, each in enumerate(keys):
             if number % 2:
-                right = (right + mixed(left + each) % np.uint64(wide)) % np.uint64(wide)
+                right = (right + mix_bits(left + each) % np.uint64(wide)) % np.uint64(wide)
             else:
-                left = (left + mixed(right + each) % np.uint64(high)) % np.uint64(high)
+                left = (left + mix_bits(right + each) % np.uint64(high)) % np.uint64(high)
         result[walking] = left * np.uint64(wide) + right
         walking = walking[result[walking] >= count]
     return result
@@ -243,7 +243,7 @@ def collate(pairs: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[int] | np
     if not pairs:
         raise ArgumentError("pairs: none given, expected at least one")
     sides, lengths = flat(pairs)
-    return padded(sides[0], sides[1], lengths)
+    return pad_pairs(sides[0], sides[1], lengths)
 
 
 def flat(
@@ -268,7 +268,7 @@ def load(
     would be longer than `longest` stays as it was. `linking` puts the links of the pairs' words to it.
     """
     sides, lengths, same = read(encoded, indices, dropout, epoch, longest, linking)
-    batch = padded(sides[0], sides[1], lengths)
+    batch = pad_pairs(sides[0], sides[1], lengths)
     if linking is None:
         return batch
     return replace(batch, links=linking.links(encoded, np.asarray(indices, np.int64), sides, lengths, same))
@@ -286,7 +286,7 @@ def read(
     indices = np.asarray(indices, np.int64)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
-    sides = [encoded.tokens[spread(starts + lengths[:, 0] * side, lengths[:, side])] for side in (0, 1)]
+    sides = [encoded.tokens[expand_ranges(starts + lengths[:, 0] * side, lengths[:, side])] for side in (0, 1)]
     same: Bool[np.ndarray, " b"] | None = None
     if dropout is not None:
         pairs: list[tuple[Sequence[int], Sequence[int]]] = []
@@ -301,13 +301,15 @@ def read(
     return sides, lengths, same
 
 
-def spread(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, " t"]:
+def expand_ranges(starts: Int64[np.ndarray, " b"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, " t"]:
     """start, start + 1, … for each length, one after the other."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
 
 
-def padded(sources: Int[np.ndarray, " s"], targets: Int[np.ndarray, " t"], lengths: Int64[np.ndarray, "b 2"]) -> Batch:
+def pad_pairs(
+    sources: Int[np.ndarray, " s"], targets: Int[np.ndarray, " t"], lengths: Int64[np.ndarray, "b 2"]
+) -> Batch:
     """Tokens of all rows, one after the other, in two rectangles."""
     m, n = lengths.max(0)
     source = np.full((len(lengths), m), PAD, np.int64)

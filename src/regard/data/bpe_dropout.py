@@ -123,7 +123,7 @@ class Cutter:
         """A word after 0, 1, 2, … merges of plain BPE."""
         path = [self.symbols(word)]
         while possible := self.possible(path[-1]):
-            path.append(joined(path[-1], possible[0]))
+            path.append(merge_symbols(path[-1], possible[0]))
         return path
 
     def symbols(self, word: str) -> Symbols:
@@ -145,7 +145,7 @@ class Cutter:
         Asking in order of rank until one is kept is the same as asking all and taking the best.
         """
         while (chosen := next((each for each in self.possible(symbols) if not draws.drop()), None)) is not None:
-            symbols = joined(symbols, chosen)
+            symbols = merge_symbols(symbols, chosen)
         return symbols
 
     def possible(self, symbols: Symbols) -> list[Merge]:
@@ -160,7 +160,7 @@ class Cutter:
         return found
 
 
-def joined(symbols: Symbols, merge: Merge) -> Symbols:
+def merge_symbols(symbols: Symbols, merge: Merge) -> Symbols:
     """The symbols after a merge."""
     _, piece, place = merge
     return (*symbols[:place], piece, *symbols[place + 2 :])

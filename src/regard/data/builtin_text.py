@@ -9,19 +9,19 @@ from regard.data.settings import GOLD, CorpusSettings, DataSettings
 from regard.errors import ArgumentError, ConfigError
 from regard.io.pharaoh import format_pharaoh
 
-__all__ = ["draw", "fingerprint"]
+__all__ = ["write_builtin", "fingerprint"]
 
 
-def draw(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
+def write_builtin(folder: Path, data: DataSettings) -> tuple[tuple[CorpusSettings, ...], tuple[CorpusSettings, ...]]:
     """Training and validation corpora of text files in a folder; validation is the corpus' own split."""
     folder.mkdir()
-    training = spool(folder, data, "train", data.count)
+    training = write_split(folder, data, "train", data.count)
     if data.validation or not data.held_out:
         return (training,), data.validation
-    return (training,), (spool(folder, data, "valid", data.held_out_count(data.count)),)
+    return (training,), (write_split(folder, data, "valid", data.held_out_count(data.count)),)
 
 
-def spool(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
+def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid"], count: int) -> CorpusSettings:
     """Two text files of one split, with gold links beside them if wanted.
 
     A small corpus may have fewer pairs for validation, but not for training.

@@ -20,8 +20,8 @@ from typing import Any
 from regard.data import cache, sentence_split
 from regard.data.builtin import generate
 from regard.data.corpus import pairs
-from regard.data.first_pass import Survey, look_over, names
-from regard.data.prepare import Prepared, Say, prepared
+from regard.data.first_pass import FirstPass, names, run_first_pass
+from regard.data.prepare import Prepared, Say, prepare_rows
 from regard.data.rows import Pair, Reading, Rows
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import END, Tokenizer, Tokenizers
@@ -51,7 +51,7 @@ def prepare_documents(
     `tokenizers` and `labels`, those of an earlier run for instance, take the place of what would be learned here; a
     document with another label is dropped, and counted. `splitter` takes the place of the rules for sentences.
     """
-    return prepared(Labelled(data, tokenizer or TokenizerSettings(), labels, splitter), say, tokenizers)
+    return prepare_rows(Labelled(data, tokenizer or TokenizerSettings(), labels, splitter), say, tokenizers)
 
 
 class Labelled(Reading):
@@ -101,11 +101,11 @@ class Labelled(Reading):
             texts = [text for text, _ in itertools.islice(self.rows(self.training[0]), PROBE)]
         return hashlib.sha256(json.dumps([list(self.split(text)) for text in texts]).encode()).hexdigest()
 
-    def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> Survey:
+    def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
         """Which labels there are, beside the rest."""
         if self.labels is not None and not hold_out and not tokenizer:
-            return Survey()
-        survey = look_over(
+            return FirstPass()
+        survey = run_first_pass(
             training,
             self.data,
             hold_out=hold_out,
@@ -123,7 +123,7 @@ class Labelled(Reading):
                 raise DataError(f"{names(training)}: {found} to train on, expected at least two")
         return survey
 
-    def trained(self, training: Sequence[CorpusSettings], survey: Survey) -> Tokenizers:
+    def trained(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
         """A tokenizer for texts; labels are not text."""
         texts = [" ".join(self.split(text)) for text in survey.seen()[0]]
         kind = "bpe" if self.settings.kind == "auto" else self.settings.kind  # new documents have new words

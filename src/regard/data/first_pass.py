@@ -13,14 +13,14 @@ from regard.data.corpus import pairs
 from regard.data.settings import CorpusSettings, DataSettings
 from regard.errors import DataError
 
-__all__ = ["Survey", "hash_of", "look_over", "names"]
+__all__ = ["FirstPass", "hash_of", "run_first_pass", "names"]
 
 SAMPLE = 20_000_000  # characters that a tokenizer is trained on, both sides together
 MOST_LABELS = 10_000
 
 
 @dataclass
-class Survey:
+class FirstPass:
     """What the pass finds."""
 
     pairs: int = 0
@@ -41,7 +41,7 @@ class Survey:
         return tuple(sorted(label for label, h in self.largest.items() if h > self.cutoff))
 
 
-def look_over(
+def run_first_pass(
     training: Iterable[CorpusSettings],
     data: DataSettings,
     *,
@@ -52,12 +52,12 @@ def look_over(
     files: str = "data.valid_source and data.valid_target",
     labels: bool = False,
     remarks: Sequence[str] = (),
-) -> Survey:
+) -> FirstPass:
     """Count the pairs, choose the hash up to which they are held out, and draw a sample for the tokenizer.
 
     `labels`: targets are a few labels, and each is remembered. `remarks` is what was said of the files meanwhile.
     """
-    survey, characters, mask = Survey(), 0, 0
+    survey, characters, mask = FirstPass(), 0, 0
     # The smallest hashes, negative as heapq keeps the least first; twice as many as may be held out, to know the half.
     smallest, among, room = list[int](), set[int](), 2 * data.held_out_most
     for corpus in training:

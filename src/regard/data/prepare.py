@@ -18,7 +18,7 @@ from typing import Any
 import tokenizers as library
 
 from regard.data import builtin_text, cache
-from regard.data.alignments.prepare import Linked
+from regard.data.alignments.prepare import LinkedReader
 from regard.data.cache import Encoded, Writer
 from regard.data.first_pass import hash_of, names
 from regard.data.images.cache import Pixels
@@ -27,7 +27,7 @@ from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.errors import DataError
 
-__all__ = ["Prepared", "prepare", "prepared"]
+__all__ = ["Prepared", "prepare", "prepare_rows"]
 
 CHUNK = 5_000  # pairs encoded at a time
 CHARACTERS = 4_000_000  # of such pairs at most
@@ -63,22 +63,22 @@ def prepare(
 
     `tokenizers`, those of an earlier run for instance, take the place of the settings.
     """
-    kind = Linked if data.linked else Reading
-    return prepared(kind(data, tokenizer or TokenizerSettings()), say, tokenizers)
+    kind = LinkedReader if data.linked else Reading
+    return prepare_rows(kind(data, tokenizer or TokenizerSettings()), say, tokenizers)
 
 
-def prepared(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepared:
+def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepared:
     """The same for any reading."""
     data, settings = reading.data, reading.settings
     data.require()
     if tokenizers is None and settings.given:
-        tokenizers = given(settings)
+        tokenizers = load_tokenizers(settings)
     home, sources = cache_folder(data.cache), fingerprints(reading)
-    asked = home / key_of(reading, tokenizers, sources)
+    asked = home / cache_key(reading, tokenizers, sources)
     if (there := cache.follow(asked)).exists():
         problem = cache.damage(there)
         if problem is None:
-            return opened(there, reading, say, ", from the cache")
+            return open_cache(there, reading, say, ", from the cache")
         say(f"The cache {asked} is damaged ({problem}); it is built again.")
     with cache.workplace(home) as folder:
         links = contents_of_links(reading)
@@ -89,14 +89,14 @@ def prepared(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepa
         cache.seal(folder, **facts)
         # Named after the tokenizer itself, so that a run that goes on with it finds the same; the key of what was asked
         # for leads there.
-        final = home / key_of(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
+        final = home / cache_key(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
         cache.publish(folder, final)
     if asked != final:
         cache.lead(asked, final)
-    return opened(final, reading, say)
+    return open_cache(final, reading, say)
 
 
-def opened(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared:
+def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared:
     """A cache that is whole."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     texts = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
@@ -115,14 +115,14 @@ def opened(folder: Path, reading: Reading, say: Say, note: str = "") -> Prepared
     )
 
 
-def given(settings: TokenizerSettings) -> Tokenizers:
+def load_tokenizers(settings: TokenizerSettings) -> Tokenizers:
     """The tokenizers of the files in the settings."""
     if settings.file is not None:
         return Tokenizers.load(settings.file)
     return Tokenizers.pair(str(settings.source_file), str(settings.target_file))
 
 
-def key_of(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[str, object]) -> str:
+def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[str, object]) -> str:
     """A hash of all that the encoded pairs hang on: contents, not names; not weights, nor where the cache is."""
     data, settings = reading.data, reading.settings
     to_train = {"kind": settings.kind, "joint": settings.joint, "size": settings.size, "lowercase": data.lowercase}
@@ -163,7 +163,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     """Encode everything into a folder; what the manifest should say of it."""
     data, training, validation = reading.data, reading.training, reading.validation
     if data.builtin:
-        training, validation = builtin_text.draw(folder / "drawn", data)
+        training, validation = builtin_text.write_builtin(folder / "drawn", data)
     hold_out = not validation and bool(data.held_out)
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:
@@ -174,14 +174,14 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
         for corpus in training:
             starts.append(train.writer.count)
             for chunk in chunks(reading.rows(corpus)):
-                kept, held = apart(chunk, survey.cutoff, seen, data.lowercase) if hold_out else (chunk, [])
+                kept, held = split_held_out(chunk, survey.cutoff, seen, data.lowercase) if hold_out else (chunk, [])
                 train.take(kept, corpus.tag)
                 valid.take(held, corpus.tag)
                 train.counts["repeated"] += len(chunk) - len(kept) - len(held)
         for corpus in validation:
             for chunk in chunks(reading.rows(corpus)):
                 valid.take(chunk, corpus.tag)
-    counts, manifest = counted(train, valid, hold_out), reading.manifest()
+    counts, manifest = count_rows(train, valid, hold_out), reading.manifest()
     one = reading.what.removesuffix("s")
     for side, corpora, purpose in ((train, training, "train"), (valid, validation, "validate")):
         if corpora and not side.writer.count:
@@ -216,7 +216,7 @@ class Side:
             self.texts = [*self.texts, *(row[:2] for row in kept.texts)][:TEXTS]
 
 
-def apart(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
+def split_held_out(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
     """The pairs to train on, and those held out that were not seen before."""
     kept, held = list[Pair](), list[Pair]()
     for row in rows:
@@ -229,7 +229,7 @@ def apart(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tup
     return kept, held
 
 
-def counted(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
+def count_rows(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
     """What became of all rows; what is dropped of those held out is counted with the rest of their corpus."""
     dropped = train.counts + valid.counts if hold_out else train.counts
     mine = valid.counts if not hold_out else Counter[str]()

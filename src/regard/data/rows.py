@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.data import cache
 from regard.data.corpus import pairs
-from regard.data.first_pass import Survey, look_over
+from regard.data.first_pass import FirstPass, run_first_pass
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train_both
@@ -48,12 +48,12 @@ class Reading:
         """What the encoded rows hang on beside the files, the tokenizer and the usual settings."""
         return {}
 
-    def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> Survey:
+    def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
         """The pass before anything is encoded; `tokenizer`: one is to be trained."""
         if not hold_out and not tokenizer:
-            return Survey()
+            return FirstPass()
         remark = self.remarks.append
-        return look_over(
+        return run_first_pass(
             training,
             self.data,
             hold_out=hold_out,
@@ -62,7 +62,7 @@ class Reading:
             remarks=self.remarks,
         )
 
-    def trained(self, training: Sequence[CorpusSettings], survey: Survey) -> Tokenizers:
+    def trained(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
         """Tokenizers for what the survey has seen."""
         tags = [corpus.tag for corpus in training if corpus.tag]
         return train_both(*survey.seen(), self.settings, lowercase=self.data.lowercase, tags=tags)

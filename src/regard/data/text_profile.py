@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Shape", "letters_in_common", "unspaced"]
+__all__ = ["TextProfile", "letters_in_common", "unspaced"]
 
 LINES = 20_000  # looked at, at most
 CLOSED = 128  # words
@@ -29,7 +29,7 @@ def unspaced(character: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TextProfile:
     """What the lines of one side look like."""
 
     words: float  # of a line, between spaces: the median
@@ -40,7 +40,7 @@ class Shape:
     closed: bool
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> "Shape":
+    def of(cls, texts: Sequence[str]) -> "TextProfile":
         """The shape of some texts; of many, every so manieth is looked at."""
         rows = [text.split() for text in texts[:: max(1, len(texts) // LINES)]]
         rows = [row for row in rows if row]

@@ -54,7 +54,7 @@ class Tokenizer:
 
     def __init__(self, content: dict[str, Any]):
         """`content` is a tokenizer.json, parsed, with the special pieces in their places (see `adopt`)."""
-        self.library = called("not a tokenizer", library.Tokenizer.from_str, json.dumps(loaded_part(content)))
+        self.library = call_library("not a tokenizer", library.Tokenizer.from_str, json.dumps(loaded_part(content)))
         self.library.encode_special_tokens = True  # "</s>" in a text is text
         self.library.no_padding()
         self.library.no_truncation()
@@ -76,11 +76,15 @@ class Tokenizer:
     def normalise(self, text: str) -> str:
         """The text that comes back from `decode(encode(text))`, where nothing is unknown."""
         normaliser = self.library.normalizer
-        return called(REFUSED, normaliser.normalize_str, whole(text)) if normaliser is not None else whole(text)
+        return (
+            call_library(REFUSED, normaliser.normalize_str, clean_text(text))
+            if normaliser is not None
+            else clean_text(text)
+        )
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without start and end."""
-        encoded = called(REFUSED, self.library.encode, whole(text), add_special_tokens=False)
+        encoded = call_library(REFUSED, self.library.encode, clean_text(text), add_special_tokens=False)
         return [i if i > END else UNKNOWN for i in encoded.ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -103,8 +107,8 @@ class Tokenizer:
         """The ids of many texts, by the library, on several threads."""
         found: list[list[int]] = []
         for part in portions(texts):
-            given = [whole(text) for text in part]
-            encoded = called(REFUSED, self.library.encode_batch_fast, given, add_special_tokens=False)
+            given = [clean_text(text) for text in part]
+            encoded = call_library(REFUSED, self.library.encode_batch_fast, given, add_special_tokens=False)
             found += ([i if i > END else UNKNOWN for i in each.ids] for each in encoded)
         return found
 
@@ -112,7 +116,7 @@ class Tokenizer:
         """The text of ids; padding, start and end say nothing, and unknown pieces are shown."""
         real = [i for i in map(int, ids) if i > END]
         if not self.tags:
-            return called(REFUSED, self.library.decode, real, skip_special_tokens=False)
+            return call_library(REFUSED, self.library.decode, real, skip_special_tokens=False)
         # A tag is a word of its own, whatever the pieces around it say of spaces.
         runs: list[list[int]] = [[]]
         for i in real:
@@ -120,7 +124,7 @@ class Tokenizer:
                 runs += [[i], []]
             else:
                 runs[-1].append(i)
-        texts = (called(REFUSED, self.library.decode, run, skip_special_tokens=False) for run in runs)
+        texts = (call_library(REFUSED, self.library.decode, run, skip_special_tokens=False) for run in runs)
         return " ".join(filter(None, (text.strip(" ") for text in texts)))
 
     def pieces(self, ids: Iterable[SupportsInt]) -> list[str]:
@@ -160,7 +164,7 @@ class Tokenizer:
         return json.dumps(self.content, ensure_ascii=False, sort_keys=False, separators=(",", ":"))
 
 
-def called(problem: str, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+def call_library(problem: str, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """What a function of the library gives; its panics, which are no `Exception` in Python, are a DataError too."""
     try:
         return function(*given, **options)
@@ -171,7 +175,7 @@ def called(problem: str, function: Callable[..., Any], *given: Any, **options: A
         raise DataError(f"{problem}: {visible(said[:200])}") from None
 
 
-def whole(text: str) -> str:
+def clean_text(text: str) -> str:
     """A text without half surrogate pairs, which no tokenizer takes, and of a word no more than is read."""
     if len(text) > LONGEST_WORD:
         text = WORD.sub(lambda word: word[0][:LONGEST_WORD], text)
@@ -231,17 +235,17 @@ class Tokenizers:
         """Read tokenizer.json, written here or by `tokenizers`; a DataError says what is wrong with it."""
         content = read(path)
         if "source" in content and "target" in content:
-            return cls(*(opened(content[side], f"{path}, {side}") for side in ("source", "target")))
-        return cls(opened(content, str(path)))
+            return cls(*(open_tokenizer(content[side], f"{path}, {side}") for side in ("source", "target")))
+        return cls(open_tokenizer(content, str(path)))
 
     @classmethod
     def pair(cls, source: str | Path, target: str | Path) -> "Tokenizers":
         """A tokenizer.json for each side; joint if they are the same."""
-        first, second = opened(read(source), str(source)), opened(read(target), str(target))
+        first, second = open_tokenizer(read(source), str(source)), open_tokenizer(read(target), str(target))
         return cls(first) if first.content == second.content else cls(first, second)
 
 
-def opened(content: Any, place: str) -> Tokenizer:
+def open_tokenizer(content: Any, place: str) -> Tokenizer:
     """The tokenizer of a tokenizer.json, wherever it was made, checked; `place` is what errors call it."""
     content = adopt(content, place)
     check_form(content, place)

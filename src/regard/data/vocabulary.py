@@ -11,8 +11,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.pre_tokenizer import MARK, marked, normalise, unmarked, words
 from regard.data.settings import TokenizerSettings
-from regard.data.text_profile import Shape, letters_in_common, unspaced
-from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, whole
+from regard.data.text_profile import TextProfile, letters_in_common, unspaced
+from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, clean_text
 from regard.data.tokenizer_checks import PIECE
 from regard.errors import ConfigError, DataError
 
@@ -156,7 +156,7 @@ def character(
     """A piece a character; those that are seen most often where there is no room for all, the others in bytes."""
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(normaliser.normalize_str(whole(text)))
+        counts.update(normaliser.normalize_str(clean_text(text)))
     counts[MARK] = counts.pop(" ", 0) + sum(counts.values())  # always there
     room = max(1, (size if size != "auto" else LARGEST) - len(SPECIAL) - len(BYTES) - tags)
     pieces = (*SPECIAL, *BYTES, *most_frequent(counts, room))
@@ -169,7 +169,7 @@ def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | L
     """A piece a word. Auto: all, up to 8,192 different ones; of more, those seen twice, and 32,768 at most."""
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(word for word in normaliser.normalize_str(whole(text)).split(" ") if len(word) <= PIECE)
+        counts.update(word for word in normaliser.normalize_str(clean_text(text)).split(" ") if len(word) <= PIECE)
     for piece in ("", *SPECIAL):
         counts.pop(piece, None)
     if size == "auto" and len(counts) > ALL_WORDS:
@@ -189,7 +189,7 @@ def most_frequent(counts: Counter[str], most: int) -> list[str]:
 
 def suitable_kind(texts: Sequence[str]) -> Kind:
     """Words where there are few and no new ones are to be expected, characters of lines that are a word, else BPE."""
-    shape = Shape.of(texts)
+    shape = TextProfile.of(texts)
     return "word" if shape.closed else "character" if shape.short else "bpe"
 
 
@@ -209,7 +209,7 @@ def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counte
     counts = Counter(word for text in texts for word in text.split())
     parts, cut = Counter[str](), marked(cut=True)
     for word, count in counts.items():
-        for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(whole(word))):
+        for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(clean_text(word))):
             for start in range(0, len(part), LONGEST_PART):
                 parts[part[start : start + LONGEST_PART]] += count
     return parts

@@ -15,7 +15,7 @@ from regard.demo import phrasebook
 from regard.inspection.draw.heatmap import save
 from regard.run import load
 
-__all__ = ["MODELS", "Compared", "compare", "settings"]
+__all__ = ["MODELS", "Lineage", "compare", "settings"]
 
 MODELS = {
     "rnn": "a fixed context (Cho 2014)",
@@ -32,7 +32,7 @@ MARKS = ("s", "o", "^")
 
 
 @dataclass(frozen=True)
-class Compared:
+class Lineage:
     """Three models, and how many sentences of each length they translate exactly."""
 
     counts: list[int]
@@ -61,17 +61,17 @@ def settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
     return table
 
 
-def compare(out: Path, *, seed: int = 0, steps: int | None = None) -> Compared:
+def compare(out: Path, *, seed: int = 0, steps: int | None = None) -> Lineage:
     """Train the three, and count."""
     tests = list(generate("phrasebook", TESTS, split="test", pair="en-de", seed=seed, longest=LONGEST))
     right, seconds = {}, {}
     for kind in MODELS:
-        result = phrasebook.taught(settings(kind, steps or STEPS[kind], seed), out / kind)
+        result = phrasebook.train_marked(settings(kind, steps or STEPS[kind], seed), out / kind)
         outputs = load(out / kind).translate([example.source for example in tests])
         right[kind] = [sum(o == e.target for e, o in within(tests, outputs, *limits)) for limits in BINS]
         seconds[kind] = result.seconds
     counts = [len(within(tests, ["" for _ in tests], *limits)) for limits in BINS]
-    compared = Compared(counts, right, seconds, out / "lineage.png")
+    compared = Lineage(counts, right, seconds, out / "lineage.png")
     save(draw(compared), compared.picture)
     return compared
 
@@ -86,7 +86,7 @@ def share(right: int, count: int) -> str:
     return f"{100 * right / count:.0f} %" if count else "–"
 
 
-def draw(compared: Compared) -> Figure:
+def draw(compared: Lineage) -> Figure:
     """One line a model, told apart by its mark too."""
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     axes = figure.add_subplot()

@@ -13,7 +13,7 @@ from regard.report import train_and_report
 from regard.run import Aligned, Run, load
 from regard.training.loop import Result
 
-__all__ = ["STEPS", "Shown", "demonstrate", "fresh", "settings"]
+__all__ = ["STEPS", "Demonstration", "demonstrate", "remove_earlier", "settings"]
 
 STEPS = 1300
 PAIRS = 40_000
@@ -23,7 +23,7 @@ DRAWN = 10
 
 
 @dataclass(frozen=True)
-class Shown:
+class Demonstration:
     """What the demonstration found."""
 
     run: Run
@@ -54,9 +54,9 @@ def settings(steps: int, seed: int) -> dict[str, Any]:
     }
 
 
-def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Shown:
+def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Demonstration:
     """Train into `out`, translate sentences that were never trained on, and draw what was looked at."""
-    taught(settings(steps, seed), out)
+    train_marked(settings(steps, seed), out)
     run = load(out)
     tests = list(generate("phrasebook", TEST, split="test", pair="en-de", seed=seed))
     outputs = run.translate([example.source for example in tests])
@@ -67,12 +67,12 @@ def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Shown:
     picture = out / "alignment.png"
     longest = max(drawn, key=lambda each: len(each[2].source))[2]
     heatmap(longest.weights, longest.source, longest.target, path=picture)
-    return Shown(
+    return Demonstration(
         run, exact(outputs, [example.target for example in tests]), len(tests), drawn, picture, out / "report.html"
     )
 
 
-def taught(table: dict[str, Any], out: Path) -> Result:
+def train_marked(table: dict[str, Any], out: Path) -> Result:
     """A run that is marked as a demonstration's, so that the next one may replace it."""
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
@@ -84,7 +84,7 @@ def taught(table: dict[str, Any], out: Path) -> Result:
     return result
 
 
-def fresh(out: Path) -> None:
+def remove_earlier(out: Path) -> None:
     """Make room for a demonstration where an earlier one was; anything else stays, and is spoken of."""
     if not out.exists():
         return

@@ -18,7 +18,7 @@ from regard.data.cache import Encoded
 from regard.data.corpus import pairs
 from regard.data.documents import encode_documents, prepare_documents, splitter_of
 from regard.data.images.batching import load_pictures
-from regard.data.images.caption_files import named, read_labels, survey
+from regard.data.images.caption_files import list_names, list_pictures, read_labels
 from regard.data.images.corpus import folders
 from regard.data.images.prepare import prepare_images
 from regard.data.prepare import Prepared
@@ -240,7 +240,7 @@ class Classify(RunTask):
         if tokenizers is not None:
             facts.append(("vocabulary", f"{tokenizers.source.size:,} pieces ({tokenizers.source.kind})"))
         if missing := sorted({*labels} - {labels[i] for i in labels_in(self.prepared.valid)}):
-            facts.append(("not validated", f"labels without an example held out: {named(missing)}"))
+            facts.append(("not validated", f"labels without an example held out: {list_names(missing)}"))
         size = f"{self.order.rows:,} pictures" if pictured else f"{self.order.budget:,} tokens"
         return [*facts, ("batch", f"up to {size}")]
 
@@ -334,7 +334,7 @@ def likeliest_label(labels: Sequence[str], log_probs: Tensor) -> Classified:
 def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | None = None) -> EvaluationReport:
     """Classify the pictures of a test set: labels from a file, or from the folders that they are in."""
     notes: list[str] = []
-    right = read_labels(labels, notes.append) if labels is not None else folders(survey(images))
+    right = read_labels(labels, notes.append) if labels is not None else folders(list_pictures(images))
     known, unknown = split_labels(run, right)
     pictures, unread = read_test_pictures(run.settings.data, images, list(known))
     if not pictures:
@@ -350,12 +350,12 @@ def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
     rows = {f"{path}, line {i:,}": row for i, row in enumerate(stream, 1)}
     unlabelled = [place for place, (text, label) in rows.items() if text and not label]
     if unlabelled:
-        notes.append(f"{len(unlabelled):,} documents have no label: {named(unlabelled)}")
+        notes.append(f"{len(unlabelled):,} documents have no label: {list_names(unlabelled)}")
     known, unknown = split_labels(run, {place: label for place, (_, label) in rows.items() if label})
     found = dict(zip(known, classify(run, [rows[place][0] for place in known]), strict=True))
     lost = notes + unknown
     if empty := [place for place, each in found.items() if each is None]:
-        lost.append(f"{len(empty):,} documents have no words: {named(empty)}")
+        lost.append(f"{len(empty):,} documents have no words: {list_names(empty)}")
     if len(empty) == len(found):
         why = f"{': ' * bool(notes)}{'; '.join(notes)}"
         raise DataError(f"{path}: no document with words and a known label in it{why}")
@@ -369,7 +369,7 @@ def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str]
     if not strange:
         return known, []
     count = len(right) - len(known)
-    return known, [f"{count:,} of {len(right):,} have a label that training had not: {named(strange)}"]
+    return known, [f"{count:,} of {len(right):,} have a label that training had not: {list_names(strange)}"]
 
 
 def compare_labels(

@@ -7,7 +7,7 @@ its words are whole sentences. A metric is chosen from the references that are h
 from collections import Counter
 from collections.abc import Sequence
 
-from regard.data.text_profile import Shape
+from regard.data.text_profile import TextProfile
 
 __all__ = ["caption_metric", "label_metric", "translation_metric"]
 
@@ -19,7 +19,7 @@ MAJORITY = 0.8  # share of the most frequent label, from which calling everythin
 
 def translation_metric(references: Sequence[str]) -> str:
     """BLEU for sentences; exact match for words, names and symbols; chrF for scripts without spaces."""
-    shape = Shape.of(references)
+    shape = TextProfile.of(references)
     if shape.spelled and shape.words > SPELLED:
         return "chrf"
     return without_bleu(shape) or ("exact" if shape.spelled else "bleu")
@@ -27,11 +27,11 @@ def translation_metric(references: Sequence[str]) -> str:
 
 def caption_metric(references: Sequence[Sequence[str]]) -> str:
     """CIDEr for captions of several words, if there are enough of them; exact match for one or two words; else chrF."""
-    shape = Shape.of([text for texts in references for text in texts])
+    shape = TextProfile.of([text for texts in references for text in texts])
     return without_bleu(shape) or ("cider" if len(references) >= CIDER else "chrf")
 
 
-def without_bleu(shape: Shape) -> str | None:
+def without_bleu(shape: TextProfile) -> str | None:
     """What to take where n-grams of words say nothing: no texts, no spaces, or too few words; else None."""
     if not shape.words:
         return "loss"

@@ -8,8 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from regard.data.images.batching import read_for
-from regard.data.images.caption_files import survey
-from regard.data.images.corpus import spelt
+from regard.data.images.caption_files import list_pictures
+from regard.data.images.corpus import find_spelling
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, DataError
 from regard.inspection.collect.teacher_forcing import Item
@@ -30,9 +30,9 @@ def read_test_pictures(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The pixels of pictures in a folder by their names, and what is wrong with those that cannot be read."""
     found, lost = {}, list[str]()
-    files = survey(images, lost.append)
+    files = list_pictures(images, lost.append)
     for each in names:
-        file = spelt(each, files)
+        file = find_spelling(each, files)
         try:
             if file is None:
                 raise DataError(f"{each}: no such picture in {images}")

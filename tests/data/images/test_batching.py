@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.cache import Encoded, Writer
-from regard.data.images.batching import captions, seen, stored_side
+from regard.data.images.batching import captions, crop_and_flip, stored_side
 from regard.data.images.cache import Picture, keep
 from regard.data.images.prepare import load_pictures
 from regard.data.settings import DataSettings
@@ -116,7 +116,7 @@ def test_what_is_seen_is_a_function_of_seed_epoch_and_picture(prepared):
 def test_every_cut_is_a_part_of_its_picture_and_half_are_mirrored():
     rng, data = np.random.default_rng(), DataSettings(image_size=5, crop=0.3, flip=True)
     pixels = rng.integers(0, 256, (200, 3, 8, 8), dtype=np.uint8)
-    found = seen(pixels, np.arange(200), data, 0, 0)
+    found = crop_and_flip(pixels, np.arange(200), data, 0, 0)
     mirrored, tops = 0, set()
     for picture, part in zip(pixels, found, strict=True):
         places = [

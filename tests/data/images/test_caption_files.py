@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from regard.data.images.caption_files import named, read_captions, read_labels, read_list, survey
+from regard.data.images.caption_files import list_names, list_pictures, read_captions, read_labels, read_list
 from regard.errors import DataError
 
 WANTED = {"b.jpg": ["a dog runs .", "a brown dog"], "a.jpg": ["two  men"]}
@@ -130,18 +130,18 @@ def test_pictures_in_folders_are_found(tmp_path):
     for name in ("b.JPG", "a.png", "deep/er/c.jpeg", "notes.txt", "jpg", "deep/.hidden.gif"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x" * len(name))
-    found = survey(tmp_path)
+    found = list_pictures(tmp_path)
     assert list(found) == ["a.png", "b.JPG", "deep/.hidden.gif", "deep/er/c.jpeg"]
     assert found["a.png"].bytes == 5
     with pytest.raises(DataError, match="none: no such folder, expected a folder of pictures"):
-        survey(tmp_path / "none")
+        list_pictures(tmp_path / "none")
     with pytest.raises(DataError, match=r"notes.txt: not a folder"):
-        survey(tmp_path / "notes.txt")
+        list_pictures(tmp_path / "notes.txt")
 
 
 def test_the_first_few_are_named():
-    assert named(["c", "a", "b"]) == "a, b, c"
-    assert named("dcba") == "a, b, c, …"
+    assert list_names(["c", "a", "b"]) == "a, b, c"
+    assert list_names("dcba") == "a, b, c, …"
 
 
 def test_a_link_that_leads_back_is_no_trap(tmp_path):
@@ -149,4 +149,4 @@ def test_a_link_that_leads_back_is_no_trap(tmp_path):
     (tmp_path / "deep" / "a.png").write_text("x")
     (tmp_path / "deep" / "again").symlink_to(tmp_path / "deep")
     (tmp_path / "whole").symlink_to(tmp_path)
-    assert list(survey(tmp_path)) == ["deep/a.png"]
+    assert list(list_pictures(tmp_path)) == ["deep/a.png"]

@@ -66,7 +66,7 @@ def caption(
     regard caption runs/flickr8k photo.jpg writes the caption; of several pictures, or a folder, each follows its path
     and a tab. A picture that cannot be read is named on standard error and left out.
     """
-    from regard.data.images.caption_files import NAMED, named, pictures_in
+    from regard.data.images.caption_files import NAMED, list_names, pictures_in
     from regard.decoding.processes import Processes
     from regard.decoding.translate_file import search_options
     from regard.errors import CommandError, DataError
@@ -93,7 +93,7 @@ def caption(
                     raise
                 lost += 1
                 if lost <= NAMED:
-                    print_message(named([str(error)]))
+                    print_message(list_names([str(error)]))
                 continue
             names.append(path)
             yield read

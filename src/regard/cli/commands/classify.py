@@ -57,7 +57,7 @@ def classify(
 def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
     """The label of each picture; those that cannot be read are named, and counted."""
     from regard.data.images.batching import read_for
-    from regard.data.images.caption_files import NAMED, named, pictures_in
+    from regard.data.images.caption_files import NAMED, list_names, pictures_in
     from regard.errors import CommandError, DataError
     from regard.io.formats import label_line
 
@@ -72,7 +72,7 @@ def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool)
                 raise
             lost += 1
             if lost <= NAMED:
-                print_message(named([str(error)]))
+                print_message(list_names([str(error)]))
             continue
         place = "" if len(paths) == 1 and list(given) == paths else path
         yield label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)

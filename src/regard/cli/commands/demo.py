@@ -19,7 +19,7 @@ def demo(
     ] = None,
 ) -> None:
     """Train a small Transformer from scratch on a built-in corpus, translate, and show what it looks at."""
-    from regard.demo.phrasebook import fresh
+    from regard.demo.phrasebook import remove_earlier
     from regard.io.output import check_link
 
     if out is not None:
@@ -29,7 +29,7 @@ def demo(
 
         folder = out or Path("runs/lineage")
         for kind in MODELS:
-            fresh(folder / kind)
+            remove_earlier(folder / kind)
         compared = compare(folder, seed=seed, steps=steps)
         print(compared.table())
         print(f"\nplot: {compared.picture}", file=sys.stderr)
@@ -39,7 +39,7 @@ def demo(
     from regard.inspection.draw.heatmap import bars
 
     folder = out or Path("runs/demo")
-    fresh(folder)
+    remove_earlier(folder)
     print("training a Transformer from nothing, English to German (two to three minutes)", file=sys.stderr)
     shown = demonstrate(folder, steps=steps or STEPS, seed=seed)
     for example, output, aligned in shown.drawn:

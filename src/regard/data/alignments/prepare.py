@@ -19,10 +19,10 @@ from regard.data.tokenizer import Tokenizer, Tokenizers
 from regard.errors import DataError
 from regard.io.pharaoh import Slips, parse_marked_links, parse_pharaoh
 
-__all__ = ["Linked"]
+__all__ = ["LinkedReader"]
 
 
-class Linked(Reading):
+class LinkedReader(Reading):
     """Two texts, and the links of their words."""
 
     linked = True
@@ -33,7 +33,7 @@ class Linked(Reading):
         for number, (source, target, text) in enumerate(linked(corpus, self.remarks.append), 1):
             problem = None
             if text.strip():
-                problem = wrong_in(text, len(source.split()), len(target.split()))
+                problem = find_problem(text, len(source.split()), len(target.split()))
                 slips.add(number, problem)
             yield source, target, "" if problem else text
         slips.end(self.remarks.append, "the pair is trained on without its links")
@@ -50,7 +50,7 @@ class Linked(Reading):
         """The rows that are kept, with their links."""
         kept = super().encode(rows, tag, tokenizers, counts)
         before = int(tag is not None)
-        sources, targets = counted(tokenizers.source, kept.sources), counted(tokenizers.target, kept.targets)
+        sources, targets = count_words(tokenizers.source, kept.sources), count_words(tokenizers.target, kept.targets)
         links = list[list[tuple[int, int]]]()
         for (source_text, target_text, text), words in zip(kept.texts, zip(sources, targets, strict=True), strict=True):
             right = words == (len(source_text.split()), len(target_text.split()))
@@ -67,7 +67,7 @@ class Linked(Reading):
         return f", {counts.get('linked', 0):,} of them with word links{other}"
 
 
-def wrong_in(text: str, sources: int, targets: int) -> str | None:
+def find_problem(text: str, sources: int, targets: int) -> str | None:
     """What is wrong with a line of links: it cannot be read, or they lead to words that are not there."""
     try:
         links = parse_marked_links(text)
@@ -80,7 +80,7 @@ def wrong_in(text: str, sources: int, targets: int) -> str | None:
     return None
 
 
-def counted(tokenizer: Tokenizer, rows: list[list[int]]) -> list[int]:
+def count_words(tokenizer: Tokenizer, rows: list[list[int]]) -> list[int]:
     """How many words each row has to the tokenizer."""
     flat = np.array([i for row in rows for i in row], np.int64)
     counts: list[int] = Words(tokenizer).cut(flat, np.array([len(row) for row in rows], np.int64)).counts.tolist()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from regard import plugins
-from regard.data.builtin.example import Corpus, Example, whole
+from regard.data.builtin.example import Corpus, Example, check_whole
 from regard.errors import ArgumentError
 
 __all__ = [
@@ -88,10 +88,10 @@ def generate(
     source.
     """
     module = corpus(name)
-    whole("count", count, 0, 10**12)
+    check_whole("count", count, 0, 10**12)
     if split not in get_args(Split):
         raise ArgumentError(f"split: {split!r} given, {known(get_args(Split), split)}")
-    whole("seed", seed, 0, 2**64)
+    check_whole("seed", seed, 0, 2**64)
     allowed = options_of(name)
     for option in options:
         if option not in allowed:

@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, Wanted, named, whole
+from regard.data.builtin.example import Example, Wanted, check_name, check_whole
 from regard.data.builtin.numerals import listed, spell
 from regard.errors import ArgumentError
 
@@ -95,10 +95,10 @@ class Options:
     last: int = 2099
 
     def __post_init__(self) -> None:
-        named("direction", self.direction, DIRECTIONS)
-        named("form", self.form, ("any", *FORMS))
-        whole("first", self.first, 1, 9999)
-        whole("last", self.last, self.first, 9999)
+        check_name("direction", self.direction, DIRECTIONS)
+        check_name("form", self.form, ("any", *FORMS))
+        check_whole("first", self.first, 1, 9999)
+        check_whole("last", self.last, self.first, 9999)
         low, high = LIMITS.get(self.form, (1, 9999))
         if self.first < low or self.last > high:
             wanted = f"{low} to {high} expected for the form {self.form}"

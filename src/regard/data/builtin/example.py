@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from regard.config import shown
 from regard.errors import ArgumentError
 
-__all__ = ["LONGEST", "Corpus", "Example", "Wanted", "named", "whole"]
+__all__ = ["LONGEST", "Corpus", "Example", "Wanted", "check_name", "check_whole"]
 
 LONGEST = 10_000  # words, or sentences, that an option may ask for
 Wanted = Callable[[str], bool]
@@ -41,7 +41,7 @@ class Corpus(Protocol):
     def every(self, wanted: Wanted, options: Any) -> Iterator[Example | None] | None: ...
 
 
-def whole(name: str, value: object, lowest: int, highest: int) -> None:
+def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
     """Refuse an option that is not a whole number from `lowest` to `highest`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         raise ArgumentError(f"{name}: {shown(value)} given, a whole number of at least {lowest} expected")
@@ -49,7 +49,7 @@ def whole(name: str, value: object, lowest: int, highest: int) -> None:
         raise ArgumentError(f"{name}: {shown(value)} given, at most {highest} expected")
 
 
-def named(name: str, value: object, names: Iterable[str]) -> None:
+def check_name(name: str, value: object, names: Iterable[str]) -> None:
     """Refuse an option that is none of these names."""
     if not isinstance(value, str) or value not in (names := tuple(names)):
         raise ArgumentError(f"{name}: {shown(value)} given, there are {', '.join(names)}")

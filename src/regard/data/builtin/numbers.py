@@ -11,7 +11,7 @@ equally likely.
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, Wanted, named, whole
+from regard.data.builtin.example import Example, Wanted, check_name, check_whole
 from regard.data.builtin.numerals import HIGHEST, LANGUAGES, spell
 
 __all__ = ["Options", "draw", "every"]
@@ -27,10 +27,10 @@ class Options:
     highest: int = 999_999
 
     def __post_init__(self) -> None:
-        named("language", self.language, LANGUAGES)
-        named("direction", self.direction, DIRECTIONS)
-        whole("lowest", self.lowest, 0, HIGHEST)
-        whole("highest", self.highest, self.lowest, HIGHEST)
+        check_name("language", self.language, LANGUAGES)
+        check_name("direction", self.direction, DIRECTIONS)
+        check_whole("lowest", self.lowest, 0, HIGHEST)
+        check_whole("highest", self.highest, self.lowest, HIGHEST)
 
 
 def make(number: int, wanted: Wanted, options: Options) -> Example | None:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from regard.data.builtin.example import LONGEST, Example, Wanted, whole
+from regard.data.builtin.example import LONGEST, Example, Wanted, check_whole
 
 __all__ = ["LABELS", "Options", "draw", "every"]
 
@@ -219,9 +219,9 @@ class Options:
     denied: int = 30
 
     def __post_init__(self) -> None:
-        whole("shortest", self.shortest, 1, LONGEST)
-        whole("longest", self.longest, self.shortest, LONGEST)
-        whole("denied", self.denied, 0, 100)
+        check_whole("shortest", self.shortest, 1, LONGEST)
+        check_whole("longest", self.longest, self.shortest, LONGEST)
+        check_whole("denied", self.denied, 0, 100)
 
 
 class Drawer:

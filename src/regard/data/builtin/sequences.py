@@ -9,7 +9,7 @@ import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data.builtin.example import LONGEST, Example, Wanted, whole
+from regard.data.builtin.example import LONGEST, Example, Wanted, check_whole
 
 __all__ = ["Options", "draw", "every", "letters"]
 
@@ -24,9 +24,9 @@ class Options:
     symbols: int = 26
 
     def __post_init__(self) -> None:
-        whole("shortest", self.shortest, 1, LONGEST)
-        whole("longest", self.longest, self.shortest, LONGEST)
-        whole("symbols", self.symbols, 1, SYMBOLS)
+        check_whole("shortest", self.shortest, 1, LONGEST)
+        check_whole("longest", self.longest, self.shortest, LONGEST)
+        check_whole("symbols", self.symbols, 1, SYMBOLS)
 
 
 @functools.cache

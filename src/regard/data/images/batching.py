@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Int, Int64, UInt8
 from torch import Tensor
 
-from regard.data.batching import mixed, spread
+from regard.data.batching import expand_ranges, mix_bits
 from regard.data.cache import Encoded
 from regard.data.images.decode import read_picture
 from regard.data.settings import DataSettings
@@ -87,7 +87,7 @@ def stored_side(data: DataSettings) -> int:
 
 def read_for(data: DataSettings, path: str | Path) -> UInt8[np.ndarray, "3 h w"]:
     """A picture file as a model sees it that was trained with these settings."""
-    return middle(read_picture(path, stored_side(data))[None], data.image_size)[0]
+    return crop_middle(read_picture(path, stored_side(data))[None], data.image_size)[0]
 
 
 def load_pictures(
@@ -110,10 +110,10 @@ def load_pictures(
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
     places = np.asarray(encoded.tokens[starts]).astype(np.int64)
-    targets = np.asarray(encoded.tokens[spread(starts + 1, lengths[:, 1])]).astype(np.int64)
-    pixels = seen(prepared.pictures[places], places, data, seed, epoch) if train else None
+    targets = np.asarray(encoded.tokens[expand_ranges(starts + 1, lengths[:, 1])]).astype(np.int64)
+    pixels = crop_and_flip(prepared.pictures[places], places, data, seed, epoch) if train else None
     if pixels is None:
-        pixels = middle(prepared.pictures[places], data.image_size)
+        pixels = crop_middle(prepared.pictures[places], data.image_size)
     images = torch.from_numpy(pixels)
     none = torch.zeros(0, dtype=torch.long)
     if prepared.labels:
@@ -146,23 +146,23 @@ def captions(
     return picture, target, predicted
 
 
-def middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.ndarray, "b 3 h w"]:
+def crop_middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.ndarray, "b 3 h w"]:
     """The middle of every picture."""
     edge = (pixels.shape[-1] - size) // 2
     return np.ascontiguousarray(pixels[..., edge : edge + size, edge : edge + size])
 
 
-def seen(
+def crop_and_flip(
     pixels: UInt8[np.ndarray, "b 3 s s"], places: Int64[np.ndarray, " b"], data: DataSettings, seed: int, epoch: int
 ) -> UInt8[np.ndarray, "b 3 h w"]:
     """Every picture, cut at a place of its own and perhaps mirrored."""
     if not data.flip and not data.crop:
-        return middle(pixels, data.image_size)
+        return crop_middle(pixels, data.image_size)
     size = data.image_size
-    key = mixed(mixed(mixed(seed) + np.uint64(epoch)) + np.uint64(1))
-    drawn = mixed(places.astype(np.uint64) + key)
+    key = mix_bits(mix_bits(mix_bits(seed) + np.uint64(epoch)) + np.uint64(1))
+    drawn = mix_bits(places.astype(np.uint64) + key)
     room = np.uint64(pixels.shape[-1] - size + 1)
-    top, left = mixed(drawn + np.uint64(1)) % room, mixed(drawn + np.uint64(2)) % room
+    top, left = mix_bits(drawn + np.uint64(1)) % room, mix_bits(drawn + np.uint64(2)) % room
     mirrored = (drawn & np.uint64(1)).astype(bool) & data.flip
     found = np.empty((len(pixels), 3, size, size), np.uint8)
     for i, (y, x) in enumerate(zip(top.tolist(), left.tolist(), strict=True)):

@@ -21,7 +21,16 @@ from regard.data.images.decode import ENDINGS
 from regard.errors import DataError
 from regard.io.lines import Say, ignore, read_whole
 
-__all__ = ["Captions", "Found", "named", "pictures_in", "read_captions", "read_labels", "read_list", "survey"]
+__all__ = [
+    "Captions",
+    "PictureFile",
+    "list_names",
+    "pictures_in",
+    "read_captions",
+    "read_labels",
+    "read_list",
+    "list_pictures",
+]
 
 NAMED = 10  # pictures that a command names which it cannot read; more are counted
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -49,7 +58,7 @@ def read_captions(path: str | Path, say: Say = ignore) -> Captions:
     """A file of captions, in any of the three forms; `say` is told of what cannot be read and is left out."""
     first = next((line for line in lines(path) if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
-        return karpathy(path, say)
+        return read_karpathy(path, say)
     found = Captions()
     for picture, caption in columns(path, 1, 2, say=say):
         if picture.strip():
@@ -57,7 +66,7 @@ def read_captions(path: str | Path, say: Say = ignore) -> Captions:
     return found
 
 
-def karpathy(path: str | Path, say: Say = ignore) -> Captions:
+def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
     """Karpathy's JSON: {"images": [{"filename", "filepath", "split", "sentences": [{"raw"}]}]}."""
     try:
         content = json.loads(read_whole(path))
@@ -133,14 +142,14 @@ def read_list(path: str | Path, say: Say = ignore) -> set[str]:
     return {line.strip() for line in lines(path, say)} - {""}
 
 
-class Found(NamedTuple):
+class PictureFile(NamedTuple):
     """What is known of a picture file without reading it."""
 
     bytes: int
     changed: int  # nanoseconds
 
 
-def survey(folder: str | Path, say: Say = ignore) -> dict[str, Found]:
+def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFile]:
     """The picture files in a folder and in the folders within, by their path from there, sorted.
 
     What cannot be looked into, and what is called a picture and is no file, is left out, and `say` is told.
@@ -151,11 +160,11 @@ def survey(folder: str | Path, say: Say = ignore) -> dict[str, Found]:
     lost: list[str] = []
     found = dict(walk(str(folder), lost))
     if lost:
-        say(f"left out in {folder}: {len(lost):,} ({named(lost, joined='; ')})")
+        say(f"left out in {folder}: {len(lost):,} ({list_names(lost, joined='; ')})")
     return {name: found[name] for name in sorted(found)}
 
 
-def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, Found]]:
+def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
     """All picture files; `lost` is told what is wrong with others."""
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]  # folders, and those that they are in
     while waiting:
@@ -180,7 +189,7 @@ def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, Found]]:
                     waiting.append((name, above | {here}))
                 elif pictured and entry.is_file():
                     known = entry.stat()
-                    yield name, Found(known.st_size, known.st_mtime_ns)
+                    yield name, PictureFile(known.st_size, known.st_mtime_ns)
                 elif pictured:
                     there = os.path.exists(os.path.join(folder, name))
                     lost.append(f"{name}: {'a pipe or a device' if there else 'a link that leads nowhere'}")
@@ -195,14 +204,14 @@ def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
         if not os.path.isdir(path):
             found.append(path)
             continue
-        inside = [os.path.join(path, name) for name in survey(path, say)]
+        inside = [os.path.join(path, name) for name in list_pictures(path, say)]
         if not inside:
             raise DataError(f"{path}: no pictures in it ({', '.join(ENDINGS)})")
         found += inside
     return found
 
 
-def named(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
+def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:
     """The first few names, for a message on one line; bytes that are no characters are shown as question marks."""
     first = sorted(names)
     text = joined.join(first[:most]) + (f"{joined}…" if len(first) > most else "")

@@ -12,11 +12,19 @@ import numpy as np
 from regard.data.builtin import Split, generate
 from regard.data.builtin.scenes import Pictured
 from regard.data.images.cache import Picture
-from regard.data.images.caption_files import Captions, Found, named, read_captions, read_labels, read_list, survey
+from regard.data.images.caption_files import (
+    Captions,
+    PictureFile,
+    list_names,
+    list_pictures,
+    read_captions,
+    read_labels,
+    read_list,
+)
 from regard.data.settings import DataSettings
 from regard.errors import ArgumentError, ConfigError, DataError
 
-__all__ = ["Row", "Rows", "check_scenes", "drawn_scenes", "hold_out", "read", "scenes"]
+__all__ = ["Row", "Rows", "check_scenes", "generate_pictures", "hold_out", "read", "generate_rows"]
 
 
 class Row(NamedTuple):
@@ -34,21 +42,21 @@ class Rows:
     valid: list[Row] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
-    files: dict[str, Found] = field(default_factory=dict)
+    files: dict[str, PictureFile] = field(default_factory=dict)
     hold_out: bool = False  # some of those to train on are yet to be held out for validation
 
     def lose(self, name: str, pictures: Iterable[str], what: str) -> None:
         """Count pictures that cannot be used, and name the first few."""
         if gone := sorted(pictures):
             self.counts[name] += len(gone)
-            self.notes.append(f"pictures {what}: {len(gone):,} ({named(gone)})")
+            self.notes.append(f"pictures {what}: {len(gone):,} ({list_names(gone)})")
 
 
 def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     """The pictures in a folder that have captions or labels, in two parts; what is missing is counted and named."""
     rows = Rows()
     say = rows.notes.append
-    rows.files = survey(str(data.images), say)
+    rows.files = list_pictures(str(data.images), say)
     captions, also, unnamed = Captions(), Captions(), "without a caption"
     if labelled:
         if data.captions:
@@ -62,8 +70,8 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     else:
         raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
     rows.counts["blank"] = captions.blank + also.blank
-    every, missing = found(captions.captions, rows.files)
-    others, gone = found(also.captions, rows.files)
+    every, missing = match_files(captions.captions, rows.files)
+    others, gone = match_files(also.captions, rows.files)
     rows.lose("missing", missing | gone, "that are not there, left out")
     rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, left out")
     if data.valid_captions:
@@ -84,11 +92,11 @@ def because(rows: Rows) -> str:
     return f": {'; '.join(rows.notes)}" if rows.notes else ""
 
 
-def found(texts: Mapping[str, list[str]], files: Mapping[str, Found]) -> tuple[dict[str, Row], set[str]]:
+def match_files(texts: Mapping[str, list[str]], files: Mapping[str, PictureFile]) -> tuple[dict[str, Row], set[str]]:
     """A row for each picture file that is spoken of; and the names of those that are not there."""
     rows, missing = dict[str, Row](), set[str]()
     for name, each in texts.items():
-        file = spelt(name, files)
+        file = find_spelling(name, files)
         if file is None:
             missing.add(name)
         else:
@@ -96,7 +104,7 @@ def found(texts: Mapping[str, list[str]], files: Mapping[str, Found]) -> tuple[d
     return rows, missing
 
 
-def spelt(name: str, files: Mapping[str, object]) -> str | None:
+def find_spelling(name: str, files: Mapping[str, object]) -> str | None:
     """The file that a name means: as it is, or without the folder that Karpathy's JSON puts before it."""
     return next((each for each in (name, os.path.normpath(name), os.path.basename(name)) if each in files), None)
 
@@ -114,7 +122,7 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
         unlisted = set[str]()
 
         def listed(path: str) -> set[str]:
-            names = {name: spelt(name, rows.files) or name for name in read_list(path, rows.notes.append)}
+            names = {name: find_spelling(name, rows.files) or name for name in read_list(path, rows.notes.append)}
             unlisted.update(name for name, file in names.items() if file not in every)
             return set(names.values()) & every.keys()
 
@@ -125,7 +133,7 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
             rows.lose("repeated", trained & valid, "in both lists, not trained on")
         trained -= valid
     elif splits:
-        split = {spelt(name, rows.files): split for name, split in splits.items()}
+        split = {find_spelling(name, rows.files): split for name, split in splits.items()}
         valid = {name for name in every if split.get(name) == "valid"}
         trained = {name for name in every if split.get(name, "train") == "train"}
     rows.train = [row for name, row in every.items() if name in trained]
@@ -163,7 +171,7 @@ def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
         raise ConfigError("data.builtin_options", f'{wanted} expected for task = "{task}"')
 
 
-def drawn_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:
+def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:
     """Scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
@@ -176,15 +184,15 @@ def drawn_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Picture
                 raise ConfigError("data.count", str(error)) from None
 
 
-def drawn_scenes(data: DataSettings, side: int) -> Iterator[Picture]:
+def generate_pictures(data: DataSettings, side: int) -> Iterator[Picture]:
     """Their pixels."""
-    for name, example in drawn_examples(data, side):
+    for name, example in generate_examples(data, side):
         yield Picture(name, np.ascontiguousarray(example.picture().transpose(2, 0, 1)))
 
 
-def scenes(data: DataSettings) -> Rows:
+def generate_rows(data: DataSettings) -> Rows:
     """Their captions, or the answers to their questions."""
     rows = Rows()
-    for name, example in drawn_examples(data, data.image_size):
+    for name, example in generate_examples(data, data.image_size):
         (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))
     return rows

@@ -18,10 +18,10 @@ from regard.data.cache import Encoded, Writer
 from regard.data.first_pass import SAMPLE
 from regard.data.images.batching import PictureBatch, load_pictures, stored_side
 from regard.data.images.cache import Pixels, decode, keep
-from regard.data.images.caption_files import named
-from regard.data.images.corpus import Row, Rows, because, check_scenes, drawn_scenes, hold_out, read, scenes
+from regard.data.images.caption_files import list_names
+from regard.data.images.corpus import Row, Rows, because, check_scenes, generate_pictures, generate_rows, hold_out, read
 from regard.data.images.decode import read_picture
-from regard.data.prepare import Prepared, Say, given
+from regard.data.prepare import Prepared, Say, load_tokenizers
 from regard.data.settings import DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import END, Tokenizers
 from regard.data.vocabulary import train
@@ -50,11 +50,11 @@ def prepare_images(
     data.require()
     home, side = cache_folder(data.cache), stored_side(data)
     if tokenizers is None and not labelled and settings.given:
-        tokenizers = given(settings)
+        tokenizers = load_tokenizers(settings)
     if data.builtin:
         check_scenes(data, task, labelled)
         source: object = [*builtin_text.fingerprint(data), data.held_out, data.held_out_most]
-        pixels = keep(home, source, side, lambda: drawn_scenes(data, side), say)
+        pixels = keep(home, source, side, lambda: generate_pictures(data, side), say)
     else:
         found = read(data, task, labelled)
         used = [row.picture for row in (*found.train, *found.valid)]
@@ -76,7 +76,7 @@ def prepare_images(
         if problem is None:
             return opened(there, pixels, say, ", from the cache")
         say(f"The cache {chosen} is damaged ({problem}); it is built again.")
-    rows = scenes(data) if data.builtin else readable(found, pixels)
+    rows = generate_rows(data) if data.builtin else readable(found, pixels)
     if rows.hold_out:  # of those that can be read
         hold_out(rows, data)
     with cache.workplace(home) as folder:
@@ -134,7 +134,7 @@ def readable(rows: Rows, pixels: Pixels) -> Rows:
     if pixels.lost:
         rows.counts["unreadable"] = len(pixels.lost)
         rows.notes.append(
-            f"pictures that cannot be read, left out: {len(pixels.lost):,} ({named(pixels.lost, joined='; ')})"
+            f"pictures that cannot be read, left out: {len(pixels.lost):,} ({list_names(pixels.lost, joined='; ')})"
         )
     rows.train = [row for row in rows.train if row.picture in there]
     rows.valid = [row for row in rows.valid if row.picture in there]
@@ -218,7 +218,7 @@ def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str
         lost = len(part) - len(kept)
         rows.counts["unknown" if which == "train" else "valid_unknown"] = lost
         where = "is not known" if which == "train" else "none to train on has"
-        rows.notes.append(f"pictures with a label that {where}, left out: {lost:,} ({named(strange)})")
+        rows.notes.append(f"pictures with a label that {where}, left out: {lost:,} ({list_names(strange)})")
     return kept, [[index[row.texts[0]]] for row in kept]
 
 

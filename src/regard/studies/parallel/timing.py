@@ -53,7 +53,7 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
     first = next(iter(systems.values())).run
     if first.device.type != "cuda":
         return {name: median_pace(records(each.run.folder, "step")) for name, each in systems.items()}
-    from regard.bench.training_cuda import Ours, Paired
+    from regard.bench.training_cuda import PairTask, RegardLoop
 
     made, rates = {}, {}
     pairs = training_pairs(first, corpus)
@@ -62,7 +62,7 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
         model = build(settings.kind, settings.model, run.tokenizers.source.size, run.tokenizers.target.size)
         budget = settings.training.batch_tokens
         assert isinstance(budget, int)
-        made[name], rates[name] = Ours(Paired(model, pairs, settings.training.smoothing, budget)), list[float]()
+        made[name], rates[name] = RegardLoop(PairTask(model, pairs, settings.training.smoothing, budget)), list[float]()
     for _ in range(TURNS):
         for name, ours in made.items():
             rates[name].append(ours.rate(ROUNDS)[0])

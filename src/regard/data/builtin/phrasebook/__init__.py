@@ -18,7 +18,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import LONGEST, Example, Wanted, named, whole
+from regard.data.builtin.example import LONGEST, Example, Wanted, check_name, check_whole
 from regard.data.builtin.phrasebook import english, french, german
 from regard.data.builtin.phrasebook.derivation import search
 from regard.data.builtin.phrasebook.grammar import Grammar
@@ -38,9 +38,9 @@ class Options:
     shortest: int = 3
 
     def __post_init__(self) -> None:
-        named("pair", self.pair, PAIRS)
-        whole("shortest", self.shortest, 1, LONGEST)
-        whole("longest", self.longest, max(3, self.shortest), LONGEST)
+        check_name("pair", self.pair, PAIRS)
+        check_whole("shortest", self.shortest, 1, LONGEST)
+        check_whole("longest", self.longest, max(3, self.shortest), LONGEST)
 
 
 @functools.cache

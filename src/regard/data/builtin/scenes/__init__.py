@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from regard.data.builtin.example import Example, Wanted, named, whole
+from regard.data.builtin.example import Example, Wanted, check_name, check_whole
 from regard.data.builtin.scenes.placing import ASKED, for_caption, for_question
 from regard.data.builtin.scenes.scene import Scene, Shape
 from regard.data.builtin.scenes.wording import answer, caption, links
@@ -41,9 +41,9 @@ class Options:
     question: str = "none"
 
     def __post_init__(self) -> None:
-        whole("size", self.size, 32, 1024)
-        whole("shapes", self.shapes, 1, 3)
-        named("question", self.question, QUESTIONS)
+        check_whole("size", self.size, 32, 1024)
+        check_whole("shapes", self.shapes, 1, 3)
+        check_name("question", self.question, QUESTIONS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
