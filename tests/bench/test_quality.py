@@ -1,19 +1,16 @@
 """The script behind docs/results.md, on corpora of a few lines: data, test sets, scores, a run from end to end."""
 
 import gzip
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
+from regard.bench import quality
 from regard.config import assign, read
 from regard.tasks.settings import read_settings
 
 ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("quality", ROOT / "benchmarks" / "quality.py")
-quality = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(quality)
 
 FILES = {
     "multi30k/test_2016_flickr.en.gz": "A dog.\nA dog.\nTwo cats.\n",

@@ -1,9 +1,9 @@
 """Quality on real corpora: what the shipped configurations reach, over seeds, beside what was published.
 
-python benchmarks/quality.py prepare FOLDER data         the corpora of a folder, as `regard train` reads them
-python benchmarks/quality.py train                       every configuration and seed, and its test set translated
-python benchmarks/quality.py evaluate runs/quality/*     scores of the test sets, into benchmarks/results
-python benchmarks/quality.py table                       docs/results.md
+python -m regard.bench.quality prepare FOLDER data         the corpora of a folder, as `regard train` reads them
+python -m regard.bench.quality train                       every configuration and seed, and its test set translated
+python -m regard.bench.quality evaluate runs/quality/*     scores of the test sets, into benchmarks/results
+python -m regard.bench.quality table                       docs/results.md
 
 FOLDER holds multi30k/, cmudict/, inflection/ and scan/ as their owners give them (see `prepare`); nothing of it is part
 of this project. `train` runs several trainings side by side, each in its own folder; what is there already is not done
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]  # of a clone
 RUNS = Path("runs/quality")
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md"
 LONGEST = 100  # actions of SCAN are up to six times as many as the words of the command
@@ -146,7 +146,9 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
             done = done and "go on with: regard train --resume" not in log.read()  # it was stopped, and is half trained
             if done:
                 (run / "trained").touch()
-                done = not subprocess.run([sys.executable, __file__, "translate", run], stderr=log).returncode
+                done = not subprocess.run(
+                    [sys.executable, "-m", "regard.bench.quality", "translate", run], stderr=log
+                ).returncode
         print(f"{run}: {'done' if done else 'failed, see ' + str(run.with_suffix('.log'))}", flush=True)
         return done
 
@@ -219,16 +221,16 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
         training = facts["config"]["training"]
         limit = training.get("minutes") if facts["steps"] < training["steps"] else None  # one that made no difference
         said = shlex.join(command(facts["name"], facts["seed"], RUNS / run.name, limit))
-        kept = {key: round(value, 3) for key, value in values.items()}
-        records.append({**facts, "command": said, "scores": kept, "signature": signature})
+        rounded = {key: round(value, 3) for key, value in values.items()}
+        records.append({**facts, "command": said, "scores": rounded, "signature": signature})
         print(f"{run}: " + ", ".join(f"{key} {value:.2f}" for key, value in values.items()))
     device = re.sub(r"\W+", "-", records[0]["device"].removeprefix("NVIDIA ")).lower() if records else "none"
     out = out or RESULTS / f"quality-{device}-{datetime.date.today()}.json"
-    kept = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else []
+    earlier = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else []
     new = {(record["name"], record["seed"]) for record in records}
-    kept = [record for record in kept if (record["name"], record["seed"]) not in new]
-    runs = sorted([*kept, *records], key=lambda r: (r["name"], r["seed"]))
-    out.write_text(json.dumps({"runs": runs}, indent=1) + "\n", encoding="utf-8", newline="\n")
+    earlier = [record for record in earlier if (record["name"], record["seed"]) not in new]
+    everything = sorted([*earlier, *records], key=lambda r: (r["name"], r["seed"]))
+    out.write_text(json.dumps({"runs": everything}, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 # ---- the page

@@ -1,9 +1,9 @@
 """Do the defaults hold up? The plain command, no other flag, on real corpora and on made ones.
 
-python benchmarks/defaults.py prepare FOLDER data/defaults     real corpora, as the plain command takes them
-python benchmarks/defaults.py make data/defaults               six made corpora: small, long, odd scripts
-python benchmarks/defaults.py train --device cuda              train each with `regard train`, and test it
-python benchmarks/defaults.py test NAME RUN                    test one run again
+python -m regard.bench.defaults prepare FOLDER data/defaults     real corpora, as the plain command takes them
+python -m regard.bench.defaults make data/defaults               six made corpora: small, long, odd scripts
+python -m regard.bench.defaults train --device cuda              train each with `regard train`, and test it
+python -m regard.bench.defaults test NAME RUN                    test one run again
 
 FOLDER holds multi30k/, cmudict/, inflection/, scan/, imdb/, flickr8k/ and europarl/ as their owners give them; nothing
 of it is part of this project. The floor is the score of the most frequent answer given to every question. A run that is
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quality import inflection, lines
+from regard.bench.quality import inflection, lines
 
 Pairs = list[tuple[str, str]]
 
@@ -272,12 +272,12 @@ def tested(name: str, data: Path, run: Path, device: str) -> dict[str, float]:
     items = collections.defaultdict(list)
     for source, target in zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True):
         items[source].append(target)
-    rows = [[source, targets] for source, targets in items.items()]
+    cases = list(items.items())
     if corpus.metric == "BLEU":  # of each line, its own translation
-        rows = [[s, [t]] for s, t in zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True)]
+        cases = [(s, [t]) for s, t in zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True)]
     options = {} if corpus.longest is None else {"longest": corpus.longest}
-    outputs = loaded.translate([row[0] for row in rows], beam=5, **options)
-    return measured(corpus, outputs, [row[1] for row in rows], [*lines(folder / "train.target")])
+    outputs = loaded.translate([source for source, _ in cases], beam=5, **options)
+    return measured(corpus, outputs, [targets for _, targets in cases], [*lines(folder / "train.target")])
 
 
 def measured(corpus: Corpus, outputs: list[str], right: list[list[str]], answers: list[str]) -> dict[str, float]:
@@ -313,7 +313,18 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
                 return {"name": name + label, "failed": log.read_text(encoding="utf-8")[-300:]}
     taken = time.monotonic() - began
     # In a process of its own: captured graphs of several threads get in each other's way.
-    tester = [sys.executable, __file__, "test", name, str(run), "--data", str(data), "--device", where]
+    tester = [
+        sys.executable,
+        "-m",
+        "regard.bench.defaults",
+        "test",
+        name,
+        str(run),
+        "--data",
+        str(data),
+        "--device",
+        where,
+    ]
     shown = subprocess.run(tester, check=True, capture_output=True, encoding="utf-8").stdout
     found = json.loads(shown.splitlines()[-1])
     records = [json.loads(row) for row in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
