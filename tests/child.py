@@ -89,7 +89,7 @@ def ended(work: Callable[[], object]) -> int:
 
 def regard(*arguments: object, **options) -> Ended:
     """The command line; what it imports is imported here, once for all."""
-    from regard import measured, report  # noqa: F401
+    from regard import report  # noqa: F401
     from regard.cli.main import main
     from regard.decoding import translate_file  # noqa: F401
     from regard.evaluation import text  # noqa: F401
