@@ -28,7 +28,7 @@ from regard.plugins import register, table
 if TYPE_CHECKING:
     from regard.models.contract import Model
 
-__all__ = ["KINDS", "Kind", "Title", "build", "complete_table", "find_kind", "read_model_config"]
+__all__ = ["DEFAULT", "KINDS", "Kind", "Title", "build", "complete_table", "find_kind", "read_model_config"]
 
 DEFAULT = "transformer"  # the kind where none is named
 

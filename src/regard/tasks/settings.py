@@ -9,7 +9,7 @@ from regard.config import option, parse, plain, shown, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
 from regard.models.config import ModelConfig
-from regard.models.kinds import KINDS, Kind, find_kind, read_model_config
+from regard.models.kinds import DEFAULT, KINDS, Kind, find_kind, read_model_config
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
 from regard.training.settings import TrainingSettings
 
@@ -23,7 +23,7 @@ class Settings:
     task: str = option("translate", "what is learned")
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    kind: str = "transformer"
+    kind: str = DEFAULT
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)  # what a person set
@@ -171,7 +171,7 @@ def known_options(model: Mapping[str, Any]) -> None:
     everywhere = {field.name for kind in KINDS.values() for field in fields(kind.config)}
     for key in model:
         if key not in everywhere and key not in own:
-            named = model.get("kind", "transformer")
+            named = model.get("kind", DEFAULT)
             kind = KINDS.get(named) if isinstance(named, str) else None
             options = [field.name for field in fields(kind.config)] if kind else []
             raise ConfigError(f"model.{shown(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")
