@@ -1,0 +1,352 @@
+"""Plant faults, one at a time, and see whether the tests notice: `python tests/faults.py [PART OF A FILE'S NAME …]`.
+
+Each fault is a line of the source as it is, the same line with a mistake that a person could make in it, and the test
+files that should fail. In a copy of the tree the tests are run as it is, and must pass; then one fault after the other
+is planted, and its tests run until the first of them fails, in processes that are forked from this one, where torch is
+loaded already. A table says which faults were seen; the status is 1 where one was not, or where a line is not in the
+source (any more) exactly once. Half of the faults are on the host's side of what runs on a GPU: which graph serves
+again, what is fused, how much memory is taken.
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+COPIED = ("src", "tests", "configs", "pyproject.toml")
+
+
+class Fault(NamedTuple):
+    """A mistake to plant."""
+
+    file: str  # in src/regard
+    line: str  # a part of the file that is there once
+    fault: str  # what stands in its place
+    tests: str  # files in tests, separated by spaces
+
+
+# ---- the host's side of what runs on a GPU
+
+UPDATE, SEARCH = "training/test_update.py", "decoding/test_replay.py"
+HOST = [
+    Fault(
+        "training/replay.py",
+        "len(self.graphs) >= self.most or",
+        "len(self.graphs) > self.most or",
+        "training/test_replay.py",
+    ),
+    Fault(
+        "training/replay.py",
+        "if ended and is_out_of_memory(problem):",
+        "if is_out_of_memory(problem):",
+        "training/test_replay.py",
+    ),
+    Fault("training/update.py", "if accumulate > 1:", "if accumulate > 2:", UPDATE),
+    Fault("training/update.py", " or has_hooks(self.objective)", "", UPDATE),
+    Fault("training/update.py", "            self.unread.update(self.device_sums)", "            pass", UPDATE),
+    Fault(
+        "training/update.py",
+        "if self.replay is not None:  # what graphs hold",
+        "if self.replay is None:  # what graphs hold",
+        UPDATE,
+    ),
+    Fault(
+        "training/memory.py",
+        "        parts *= 2",
+        "        parts += 1",
+        "training/test_memory.py training/test_loop.py",
+    ),
+    Fault("decoding/replay.py", "most <= key[-1] <= WIDER * most", "key[-1] <= WIDER * most", SEARCH),
+    Fault("decoding/replay.py", "if self.half is None or self.half[0] != now:", "if self.half is None:", SEARCH),
+    Fault("decoding/replay.py", "budget // (keys + 1))", "budget)", SEARCH),
+    Fault(
+        "decoding/replay.py",
+        "return 1 if not self.waiting else max(1, len(self.inside) // CROWD)",
+        "return max(1, len(self.inside) // CROWD)",
+        SEARCH,
+    ),
+    Fault(
+        "decoding/replay.py",
+        "if places[-1] - places[0] + 1 == len(places):",
+        "if places[-1] - places[0] + 1 >= len(places):",
+        SEARCH,
+    ),
+    Fault(
+        "decoding/half_precision.py",
+        "(bias.float() - high.float())",
+        "(high.float() - bias.float())",
+        "decoding/test_half_precision.py",
+    ),
+    Fault(
+        "decoding/device_search.py",
+        "torch.where(step >= self.most, END, forced)",
+        "torch.where(step > self.most, END, forced)",
+        "decoding/test_device_search.py",
+    ),
+    Fault(
+        "decoding/device_search.py",
+        "        self.scores[places] = -torch.inf\n",
+        "",
+        "decoding/test_device_search.py",
+    ),
+    Fault(
+        "kernels/backends.py",
+        'most={"queries": ONE_TILE, "keys": ONE_TILE, "width": ONE_TILE_WIDTH}',
+        'most={"queries": ONE_TILE, "width": ONE_TILE_WIDTH}',
+        "kernels/test_backends.py",
+    ),
+    Fault(
+        "kernels/backends.py",
+        "(WINDOW in request.features or ALIBI in request.features)",
+        "(WINDOW in request.features and ALIBI in request.features)",
+        "kernels/test_backends.py",
+    ),
+    Fault(
+        "kernels/additive/triton.py",
+        "max(1, ROOM // (size * group)) * group)",
+        "max(1, ROOM // (size * group)))",
+        "kernels/additive/test_triton.py",
+    ),
+    Fault(
+        "kernels/additive/few_queries.py",
+        "return -(-keys // chunk), chunk",
+        "return keys // chunk, chunk",
+        "kernels/additive/test_few_queries.py",
+    ),
+    Fault(
+        "kernels/dot/one_tile.py",
+        "if size >= longest)",
+        "if size > longest)",
+        "kernels/dot/test_one_tile.py",
+    ),
+    Fault(
+        "kernels/linear/mixed_precision.py",
+        "        finally:\n            store.table = None",
+        "        finally:\n            pass",
+        "kernels/linear/test_mixed_precision.py",
+    ),
+    Fault(
+        "tasks/budget.py",
+        "share).bit_length() - 1))",
+        "share).bit_length()))",
+        "tasks/test_budget.py",
+    ),
+    Fault(
+        "tasks/footprint.py",
+        "(processes if training.shard else 1)",
+        "processes",
+        "tasks/test_footprint.py",
+    ),
+]
+
+# ---- everything else
+
+OTHERS = [
+    Fault(
+        "kernels/span_limits.py",
+        "return j <= positions(start, queries, j.device)[..., None]",
+        "return j < positions(start, queries, j.device)[..., None]",
+        "attention/test_span.py",
+    ),
+    Fault(
+        "kernels/window/cpu.py",
+        "mask = mask & (j < limits.lengths",
+        "mask = mask & (j <= limits.lengths",
+        "kernels/window/test_cpu.py",
+    ),
+    Fault(
+        "kernels/projection_loss/chunked.py",
+        "counts * (smoothing - 1))",
+        "counts * (1 - smoothing))",
+        "kernels/projection_loss/test_chunked.py",
+    ),
+    Fault("attention/cache.py", "self.length.copy_(self.length[rows])", "pass", "attention/test_cache.py"),
+    Fault(
+        "attention/weighting.py",
+        "sample_key(probabilities) if self.training else",
+        "sample_key(probabilities) if not self.training else",
+        "attention/test_weighting.py",
+    ),
+    Fault(
+        "models/rnnsearch/model.py",
+        "annotations[:, 0, self.config.size :]",
+        "annotations[:, -1, self.config.size :]",
+        "models/rnnsearch/test_model.py",
+    ),
+    Fault(
+        "data/batching.py",
+        "mixed(mixed(self.seed) + np.uint64(epoch))",
+        "mixed(mixed(self.seed) + np.uint64(0))",
+        "data/test_batching.py",
+    ),
+    Fault("disk.py", "os.fsync(file.fileno())", "pass", "test_disk.py promises/test_disk_fails.py"),
+    Fault("config.py", "lambda limit: given <= limit,", "lambda limit: given < limit,", "test_config.py"),
+    Fault("training/schedule.py", "settings.steps - warmup)", "settings.steps)", "training/test_schedule.py"),
+    Fault(
+        "training/average.py",
+        "min(self.decay, (1 + step)",
+        "max(self.decay, (1 + step)",
+        "training/test_average.py",
+    ),
+    Fault(
+        "training/checkpoint.py",
+        "if record is None or digest(best",
+        "if record is None and digest(best",
+        "training/test_checkpoint.py promises/test_corruption.py promises/test_copy.py",
+    ),
+    Fault("decoding/scoring.py", "return ((5 + length) / 6)", "return ((6 + length) / 6)", "decoding/test_scoring.py"),
+    Fault(
+        "decoding/sampling.py",
+        "before >= options.top_p, 0.0",
+        "before > options.top_p, 0.0",
+        "decoding/test_sampling.py",
+    ),
+    Fault(
+        "decoding/ensemble.py",
+        "return torch.stack(scores).logsumexp(0) - math.log(len(scores)), state",
+        "return torch.stack(scores).mean(0), state",
+        "decoding/test_search.py",
+    ),
+    Fault(
+        "evaluation/alignment.py",
+        "1 - (hit + allowed) / (said + sure)",
+        "1 - (hit + hit) / (said + sure)",
+        "evaluation/test_alignment.py",
+    ),
+    Fault(
+        "evaluation/significance.py",
+        "(self.value > 0) == self.higher",
+        "(self.value > 0) != self.higher",
+        "evaluation/test_significance.py",
+    ),
+    Fault(
+        "inspection/alignments/symmetry.py",
+        "lambda source, target: source and target",
+        "lambda source, target: source or target ",
+        "inspection/alignments/test_symmetry.py",
+    ),
+    Fault(
+        "inspection/collect/words.py",
+        "    if renormalise:",
+        "    if not renormalise:",
+        "inspection/collect/test_words.py",
+    ),
+    Fault(
+        "tasks/classify.py",
+        "each * self.weights[batch.labels].to(each)",
+        "each / self.weights[batch.labels].to(each)",
+        "tasks/test_classify.py",
+    ),
+    Fault(
+        "studies/seed_statistics.py",
+        "statistics.stdev(self.values)",
+        "statistics.pstdev(self.values)",
+        "studies/test_seed_statistics.py",
+    ),
+    Fault("io/pharaoh.py", 'f"{source}-{target}"', 'f"{target}-{source}"', "io/test_pharaoh.py"),
+    Fault(
+        "cli/main.py",
+        "        sys.exit(130)",
+        "        sys.exit(0)",
+        "cli/test_main.py",
+    ),
+]
+FAULTS = HOST + OTHERS
+
+
+def copy_tree(home: Path) -> None:
+    """A copy of the tree as it is now: whoever goes on working in this one does not disturb."""
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__", "stored_runs"))
+        else:
+            shutil.copy(ROOT / name, home / name)
+
+
+def is_there(fault: Fault, home: Path) -> bool:
+    """Whether the line is in the source exactly once, and the tests are there."""
+    path = home / "src" / "regard" / fault.file
+    files = [home / "tests" / file for file in fault.tests.split()]
+    once = path.exists() and path.read_text(encoding="utf-8").count(fault.line) == 1
+    return once and all(file.exists() for file in files)
+
+
+def is_seen(fault: Fault, home: Path) -> bool:
+    """Whether a test of those named fails with the fault in the source."""
+    path = home / "src" / "regard" / fault.file
+    before = path.read_text(encoding="utf-8")
+    path.write_text(before.replace(fault.line, fault.fault), encoding="utf-8")
+    try:
+        return not passes(home, fault.tests.split())
+    finally:
+        path.write_text(before, encoding="utf-8")
+
+
+def passes(home: Path, files: Sequence[str]) -> bool:
+    """Whether no test in these files fails, in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            status = run_tests(home, files)
+        finally:
+            os._exit(status)
+    _, how = os.waitpid(child, 0)
+    status = os.waitstatus_to_exitcode(how)
+    if status in (3, 4, 5, 99):  # pytest did not come to its tests
+        raise RuntimeError(f"{', '.join(files)}: pytest ended with status {status}")
+    return status == 0
+
+
+def run_tests(home: Path, files: Sequence[str]) -> int:
+    """The status of pytest, which stops at the first failure; there is nobody to read what it prints."""
+    import pytest
+
+    os.chdir(home)
+    sys.path[:0] = [str(home / "src")]
+    sys.dont_write_bytecode = True  # of a source that is another one within the same second
+    os.environ.update(PYTHONPATH=str(home / "src"), PYTHONDONTWRITEBYTECODE="1")
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    marks = "not slow and not gpu and not browser and not compile"
+    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", marks, *(f"tests/{file}" for file in files)]))
+
+
+def main() -> None:
+    """Plant those whose file has one of the words given in its name, or all, and print what came of it."""
+    os.environ.update(OMP_NUM_THREADS="1", REGARD_NO_TYPECHECK="1", TRITON_INTERPRET="1")
+    with contextlib.suppress(ImportError):  # loaded once, for every process that is forked
+        import torch  # noqa: F401
+        import triton  # noqa: F401
+    chosen = [each for each in FAULTS if not sys.argv[1:] or any(word in each.file for word in sys.argv[1:])]
+    seen = 0
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        copy_tree(home)
+        wrong = [each for each in chosen if not is_there(each, home)]
+        for each in wrong:
+            print(f"not there once: {each.file}: {each.line.strip()}, or its tests: {each.tests}")
+        planted = [each for each in chosen if each not in wrong]
+        files = list(dict.fromkeys(file for each in planted for file in each.tests.split()))
+        failing = [] if passes(home, files) else [file for file in files if not passes(home, [file])]
+        for file in failing:
+            print(f"fails without any fault: {file}", flush=True)
+        for each in planted:
+            begun = time.perf_counter()
+            word = "failing" if set(each.tests.split()) & set(failing) else "seen" if is_seen(each, home) else "UNSEEN"
+            seen += word == "seen"
+            what = each.fault.strip() or f"without {each.line.strip()}"
+            print(f"{word:7} {time.perf_counter() - begun:5.0f} s  {each.file}: {what}", flush=True)
+    print(f"{seen} of {len(chosen)} seen")
+    sys.exit(seen < len(chosen))
+
+
+if __name__ == "__main__":
+    main()
