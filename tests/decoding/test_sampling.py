@@ -50,3 +50,10 @@ def test_each_sentence_has_numbers_of_its_own():
 @pytest.mark.parametrize("sources", [[[4, 5], [4, 5]]])
 def test_the_same_text_is_drawn_alike(sources):
     assert torch.equal(*(random_numbers(source, 3, 2, 7) for source in sources))
+
+
+def test_a_nucleus_is_the_fewest_tokens_that_reach_its_share():
+    """Of four that are equally likely two are a half, exactly, and a third is not drawn."""
+    places = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
+    drawn = sample_tokens(torch.zeros(1, 100, 4), places[None], Options(sample=True, top_p=0.5))
+    assert torch.bincount(drawn.flatten()).sort().values[-2:].tolist() == [50, 50]

@@ -40,3 +40,9 @@ def test_a_warm_up_longer_than_the_run():
 
 def test_constant_without_a_warm_up():
     assert {rate_at(step, training(schedule="constant", warmup=0, rate=0.3)) for step in (1, 2, 1000)} == {0.3}
+
+
+def test_cosine_begins_where_the_warm_up_ends():
+    """Halfway between them it is at half of its peak, and at the last step at nothing."""
+    settings = training(schedule="cosine", warmup=10, rate=1.0, steps=30)
+    assert [rate_at(step, settings) for step in (5, 10, 20, 30)] == pytest.approx([0.5, 1.0, 0.5, 0.0], abs=1e-12)
