@@ -85,7 +85,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
         with open("/dev/full", "w") as disk:
             disk.write(text)
 
-    monkeypatch.setattr("regard.io.output.write_text", full)
+    monkeypatch.setattr("regard.io.output.write_encoded", full)
     with pytest.raises(OSError, match="No space left") as error, open_output(tmp_path / "out") as write:
         write("text")
     assert error.value.filename == str(tmp_path / "out")

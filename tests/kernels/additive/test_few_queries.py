@@ -99,9 +99,7 @@ def test_half_precision_is_rounded_once(n):
     context, weights = few_queries.look(*inputs)
     assert context.dtype == torch.bfloat16
     torch.testing.assert_close(weights.double(), expected(*inputs)[1], **CLOSE)
-    # eight bits of a number are kept: a GPU rounds to them, an interpreter cuts off
-    rtol = 2**-8 if torch.cuda.is_available() else 2**-7
-    torch.testing.assert_close(context.double(), expected(*inputs)[0], rtol=rtol, atol=CLOSE["atol"])
+    torch.testing.assert_close(context.double(), expected(*inputs)[0], rtol=2**-8, atol=CLOSE["atol"])  # half a bit of eight
 
 
 def test_a_call_with_heads_and_a_batch():
