@@ -177,10 +177,23 @@ def requests(count, seed):
     known = sorted({feature for backend in backends.BACKENDS for feature in backend.features or ()})
     dtypes = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     for _ in range(count):
-        extra = rng.sample(known, rng.choice([0, 0, 1, 1, 2, 3]))
-        wanted = {rng.choice([features.BILINEAR, features.ADDITIVE]), features.SOFTMAX, *extra}
+        row = rng.choice(backends.BACKENDS)
+        if rng.random() < 0.5:  # what a row lists, so that each is met often
+            own = sorted(row.features or known)
+            wanted = {features.SOFTMAX, *rng.sample(own, rng.randint(0, len(own)))} - {
+                features.BILINEAR,
+                features.ADDITIVE,
+            }
+            score = rng.choice([each for each in (features.BILINEAR, features.ADDITIVE) if each in own])
+            device, dtype = rng.choice(row.devices or ("cpu",)), rng.choice(row.dtypes or dtypes)
+        else:
+            wanted = {features.SOFTMAX, *rng.sample(known, rng.choice([0, 0, 1, 1, 2, 3]))}
+            score = rng.choice([features.BILINEAR, features.ADDITIVE])
+            device, dtype = rng.choice(["cpu", "cuda", "cuda", "mps"]), rng.choice(dtypes)
         sizes = {name: rng.choice([0, 1, 8, 16, 17, 64, 128, 129, 256, 4000]) for name in SIZES}
-        yield Request(rng.choice(["cpu", "cuda", "cuda", "mps"]), (rng.choice(dtypes),), tuple(sorted(wanted)), sizes)
+        if rng.random() < 0.5:
+            sizes["value width"] = sizes["width"]
+        yield Request(device, (dtype,), tuple(sorted({score, *wanted})), sizes)
 
 
 SIZES = {"rows": 8, "queries": 5, "keys": 40, "width": 64, "value width": 64, "radius": 0}
