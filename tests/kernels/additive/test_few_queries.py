@@ -99,7 +99,9 @@ def test_half_precision_is_rounded_once(n):
     context, weights = few_queries.look(*inputs)
     assert context.dtype == torch.bfloat16
     torch.testing.assert_close(weights.double(), expected(*inputs)[1], **CLOSE)
-    torch.testing.assert_close(context.double(), expected(*inputs)[0], rtol=2**-8, atol=CLOSE["atol"])  # half a bit of eight
+    torch.testing.assert_close(
+        context.double(), expected(*inputs)[0], rtol=2**-8, atol=CLOSE["atol"]
+    )  # half a bit of eight
 
 
 def test_a_call_with_heads_and_a_batch():
