@@ -3,6 +3,7 @@
 import importlib.util
 import os
 
+import pytest
 import torch
 
 from regard.kernels import triton
@@ -15,6 +16,7 @@ def test_whether_it_is_there(monkeypatch):
     assert not triton.installed()
 
 
+@pytest.mark.unchecked
 def test_tensors_that_a_kernel_may_take(monkeypatch):
     class Somewhere:
         def __init__(self, cuda, dtype):
