@@ -284,31 +284,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verb = verbs.add_parser("prepare")
+    verb.set_defaults(run_verb=lambda given: prepare(given.folder, given.out))
     verb.add_argument("folder", type=Path)
     verb.add_argument("out", type=Path)
     verb = verbs.add_parser("train")
+    verb.set_defaults(run_verb=lambda given: train(given.names, given.seeds, given.runs, given.together, given.minutes))
     verb.add_argument("names", nargs="*", default=[*LINES], help=f"of {', '.join(LINES)}; default: all")
     verb.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     verb.add_argument("--runs", type=Path, default=RUNS)
     verb.add_argument("--together", type=int, default=4, help="trainings side by side")
     verb.add_argument("--minutes", type=float, help="the most that each of them may take")
     verb = verbs.add_parser("translate")
+    verb.set_defaults(run_verb=lambda given: translate(given.run, Path("data")))
     verb.add_argument("run", type=Path)
     verb = verbs.add_parser("evaluate")
+    verb.set_defaults(run_verb=lambda given: evaluate(given.runs, Path("data"), given.out))
     verb.add_argument("runs", type=Path, nargs="+")
     verb.add_argument("--out", type=Path)
-    verbs.add_parser("table")
+    verbs.add_parser("table").set_defaults(run_verb=lambda given: table(RESULTS, PAGE))
     given = parser.parse_args()
-    if given.verb == "prepare":
-        prepare(given.folder, given.out)
-    elif given.verb == "train":
-        sys.exit(train(given.names, given.seeds, given.runs, given.together, given.minutes))
-    elif given.verb == "translate":
-        translate(given.run, Path("data"))
-    elif given.verb == "evaluate":
-        evaluate(given.runs, Path("data"), given.out)
-    else:
-        table(RESULTS, PAGE)
+    sys.exit(given.run_verb(given))
 
 
 if __name__ == "__main__":

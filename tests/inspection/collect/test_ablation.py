@@ -120,7 +120,7 @@ def test_a_machine_whose_heads_are_silent():
             assert writes[0] == pytest.approx(likely(model, muted.encode(source)) - whole, abs=2e-4)
             assert writes[1] == pytest.approx(likely(muted, model.encode(source)) - whole, abs=2e-4)
             deaf = copy.deepcopy(model)
-            turn = deaf.turn
+            turn = deaf.step_machine
 
             def turned(*given, turn=turn, head=head):
                 machine = turn(*given)
@@ -128,7 +128,7 @@ def test_a_machine_whose_heads_are_silent():
                 reads[:, head] = 0
                 return machine._replace(reads=reads)
 
-            deaf.turn = turned
+            deaf.step_machine = turned
             reads = found.changes["heads.source.read"][head], found.changes["heads.target.read"][head]
             assert reads[0] == pytest.approx(likely(model, deaf.encode(source)) - whole, abs=2e-4)
             assert reads[1] == pytest.approx(likely(deaf, model.encode(source)) - whole, abs=2e-4)
