@@ -47,9 +47,9 @@ test-all: $(READY)  ## the tests in full
 	@$(PYTEST) -m "$(FULL) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and (compile or not shapes)"
 
-# One process and no hook: kernels are compiled anew for every process, and the hook is what compile tests cannot have.
+# No hook: compiled and captured code cannot have it. Most of the time is spent compiling kernels, by processors.
 test-gpu: $(READY)  ## the tests that need a GPU
-	@REGARD_NO_TYPECHECK=1 $(BIN)/python -m pytest -m gpu
+	@REGARD_NO_TYPECHECK=1 $(PYTEST) --maxprocesses 6 -m gpu
 
 check: $(READY)  ## format, lint, types
 	@$(BIN)/ruff format --check .
