@@ -16,7 +16,8 @@ Results = Sequence[Tensor]
 
 def error(found: Tensor, exact: Tensor) -> float:
     """The distance, by the size of what it should be."""
-    return float((found.detach().double() - exact.detach().double()).norm() / exact.detach().double().norm().clamp(min=1e-12))
+    found, exact = found.detach().double(), exact.detach().double()
+    return float((found - exact).norm() / exact.norm().clamp(min=1e-12))
 
 
 def check_as_exact(draws: Sequence[tuple[Results, Results, Results]]) -> None:
