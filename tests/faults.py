@@ -187,7 +187,7 @@ OTHERS = [
     ),
     Fault("disk.py", "os.fsync(file.fileno())", "pass", "test_disk.py promises/test_disk_fails.py"),
     Fault("config.py", "lambda limit: given <= limit,", "lambda limit: given < limit,", "test_config.py"),
-    Fault("training/schedule.py", "settings.steps - warmup)", "settings.steps)", "training/test_schedule.py"),
+    Fault("training/update.py", "settings.steps - warmup)", "settings.steps)", "training/test_update_schedule.py"),
     Fault(
         "training/average.py",
         "min(self.decay, (1 + step)",
@@ -232,10 +232,10 @@ OTHERS = [
         "inspection/alignments/test_symmetry.py",
     ),
     Fault(
-        "inspection/collect/words.py",
+        "inspection/collect/sides.py",
         "    if renormalise:",
         "    if not renormalise:",
-        "inspection/collect/test_words.py",
+        "inspection/collect/test_sides_words.py",
     ),
     Fault(
         "tasks/classify.py",

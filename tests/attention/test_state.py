@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.attention import Heads, Prepared
-from regard.attention.shared_beam_cache import SharedBeamCache
+from regard.attention.cache import SharedBeamCache
 from regard.attention.state import State, buffers, spread_cache
 from regard.errors import ArgumentError, ShapeError
 

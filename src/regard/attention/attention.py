@@ -31,8 +31,7 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import chunked
 from regard.kernels.backends import LARGE, choose, packed_natively
 from regard.kernels.features import describe
-from regard.kernels.precision import matmul_wide
-from regard.kernels.reference import Call, add_bias
+from regard.kernels.reference import Call, add_bias, matmul_wide
 from regard.kernels.span_limits import SpanLimits, broadcast
 
 __all__ = ["Attention", "Learned"]

@@ -11,12 +11,11 @@ from typing import Any, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.cache import Cache, Prepared
+from regard.attention.cache import Cache, Prepared, SharedBeamCache
 from regard.attention.checks import check_dropout, check_positive
 from regard.attention.heads import Heads
 from regard.attention.positions import Rotary
 from regard.attention.score import Score
-from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Span, Start
 from regard.attention.watch import has_forward_hooks
 from regard.errors import ArgumentError

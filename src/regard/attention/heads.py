@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.beam_index_cache import BeamIndexCache
-from regard.attention.cache import Cache, Prepared, empty_cache
+from regard.attention.cache import Cache, Prepared, SharedBeamCache, empty_cache
 from regard.attention.checks import check_alike, check_parameters, check_positive
 from regard.attention.look import Attentive, Look
 from regard.attention.positions import Rotary, position_index
 from regard.attention.score import Dot, Score, compare_from
-from regard.attention.shared_beam_cache import SharedBeamCache
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError

@@ -19,7 +19,7 @@ from regard.errors import ArgumentError, ShapeError
 from regard.kernels.additive import cpu, reference
 from regard.kernels.dot import reference as dot
 from regard.kernels.linear import Linear
-from regard.kernels.precision import matmul_wide
+from regard.kernels.reference import matmul_wide
 from regard.kernels.span_limits import broadcast
 
 __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_location", "compare_from"]

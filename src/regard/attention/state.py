@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.cache import Cache, Prepared
-from regard.attention.shared_beam_cache import SharedBeamCache
+from regard.attention.cache import Cache, Prepared, SharedBeamCache
 from regard.attention.watch import has_forward_hooks
 from regard.errors import ArgumentError, ShapeError
 

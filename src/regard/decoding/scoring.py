@@ -6,7 +6,8 @@ sentences that are each at a step of their own, with lengths as a tensor. The fo
 β Σⱼ log min(Σᵢ aᵢⱼ, 1).
 """
 
-# s sentences · r rows of a sentence · k candidates · m source positions
+# s sentences · r rows of a sentence · k candidates or tokens · m source positions · v vocabulary
+import math
 from typing import TypeVar, overload
 
 import torch
@@ -23,6 +24,8 @@ __all__ = [
     "coverage_penalty",
     "is_settled",
     "length_penalty",
+    "log_sum",
+    "top_tokens",
 ]
 
 UNSEEN = 1e-6  # the least that a source position counts with in the coverage: one of none would hide all the others
@@ -76,3 +79,43 @@ def check_finite(model: Model, scores: Tensor, *, impossible: bool = True) -> No
         f"{model.origin}: its scores for this input are not finite (NaN or infinity), as its weights are too large to "
         "compute with; take another checkpoint, or train it again with a lower training.rate"
     )
+
+
+FOLDS = 8  # scores that are compared at once, from columns v / FOLDS apart
+MANY = 512  # from here on folding pays
+ROWS = 64  # whose exponentials fit into a processor's cache
+LOG2E = 1 / math.log(2)
+
+
+def top_tokens(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor, "s r k"], Int[Tensor, "s r k"]]:
+    """The best tokens of each row and their scores, in order.
+
+    On a CPU the vocabulary is folded first: of every FOLDS columns the maximum. The best `count` tokens are in the
+    `count` folds with the largest maxima, so that only those have to be sorted; twice as fast as sorting all.
+    """
+    size = scores.shape[-1]
+    width = size // FOLDS
+    if scores.device.type != "cpu" or size < MANY or width < count:
+        best = scores.topk(count)
+        return best.values, best.indices
+    folded = scores[..., : width * FOLDS].unflatten(-1, (FOLDS, width))
+    top = folded.amax(-2)
+    top = top.argmax(-1, keepdim=True) if count == 1 else top.topk(count).indices
+    places = (top[..., None, :] + torch.arange(0, width * FOLDS, width)[:, None]).flatten(-2)
+    if size % FOLDS:
+        rest = torch.arange(width * FOLDS, size).expand(*places.shape[:-1], -1)
+        places = torch.cat([places, rest], -1)
+    values, order = scores.gather(-1, places).topk(count)
+    return values, places.gather(-1, order)
+
+
+def log_sum(scores: Float[Tensor, "s r v"]) -> Float[Tensor, "s r"]:
+    """log Σ exp of each row. On a CPU some rows at a time, by powers of two, which are half as dear."""
+    if scores.device.type != "cpu" or scores.shape[-1] < MANY:
+        return scores.logsumexp(-1)
+    flat = scores.flatten(0, -2)
+    most = flat.amax(-1, keepdim=True)
+    sums = [
+        (rows - top).mul_(LOG2E).exp2_().sum(-1) for rows, top in zip(flat.split(ROWS), most.split(ROWS), strict=True)
+    ]
+    return (torch.cat(sums).log_() + most[:, 0]).view(scores.shape[:-1])

@@ -41,8 +41,9 @@ from regard.decoding.scoring import (
     coverage_penalty,
     is_settled,
     length_penalty,
+    log_sum,
+    top_tokens,
 )
-from regard.decoding.top_tokens import log_sum, top_tokens
 from regard.errors import ArgumentError
 from regard.kernels.linear import pack_weights
 from regard.models.contract import Model, Pictures, Tokens

@@ -8,10 +8,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.precision import matmul_wide, widen
 from regard.kernels.span_limits import SpanLimits
 
-__all__ = ["Call", "attend", "add_bias", "softmax", "sum_values"]
+__all__ = ["Call", "add_bias", "attend", "matmul_wide", "softmax", "sum_values", "widen"]
+
+
+def widen(x: Tensor) -> Tensor:
+    """Half precision as float32, where a score above 65,504 stays finite; what is wider as it is."""
+    return x.float() if x.element_size() < 4 else x
+
+
+def matmul_wide(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b in float32 or wider, under autocast too."""
+    kind = a.device.type
+    if torch.is_autocast_enabled(kind):
+        with torch.autocast(kind, enabled=False):
+            return widen(a) @ widen(b)
+    return widen(a) @ widen(b)
 
 
 @dataclass(frozen=True)

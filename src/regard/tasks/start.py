@@ -33,10 +33,9 @@ from regard.tasks.settings import Settings, read_settings
 from regard.tasks.sizes import check_run_sizes
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
-from regard.training.distributed import Group
+from regard.training.distributed import Group, describe_device, uses_bf16
 from regard.training.folder import claim
 from regard.training.loop import Result, train
-from regard.training.precision import describe_device, uses_bf16
 from regard.training.progress import Progress
 from regard.training.trainer_state import check_fits
 

@@ -23,19 +23,17 @@ from torch import nn
 from regard.errors import TrainingError
 from regard.training.average import MovingAverage
 from regard.training.checkpoint import step_name
-from regard.training.distributed import Group
+from regard.training.distributed import Group, allow_tf32, describe_device
 from regard.training.folder import claim
 from regard.training.metrics import Metrics, mean_losses, metric_name
-from regard.training.precision import allow_tf32, describe_device
 from regard.training.prefetch import Prefetch
 from regard.training.progress import Progress
 from regard.training.saver import Saver
-from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.stop_criteria import StopCriteria
 from regard.training.task import Task
 from regard.training.trainer_state import Counters
-from regard.training.update import Updater
+from regard.training.update import Updater, rate_at
 
 __all__ = ["Result", "Trainer", "train"]
 

@@ -7,6 +7,7 @@ reads them, so that nothing waits for the device.
 """
 
 import contextlib
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -17,18 +18,33 @@ from regard.attention.watch import has_hooks
 from regard.errors import ConfigError, TrainingError
 from regard.kernels.linear.mixed_precision import HalfCopies
 from regard.machine import wide_dtype
-from regard.training.distributed import Group, gather_full
+from regard.training.distributed import Group, gather_full, uses_bf16
 from regard.training.memory import attempt_in_parts, is_out_of_memory, split_batch
-from regard.training.precision import uses_bf16
 from regard.training.prefetch import Share
 from regard.training.progress import Progress
 from regard.training.replay import CudaCapture, Replay, forbid_waits
-from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.task import Task
 from regard.training.trainer_state import Counters, initialise_optimiser
 
-__all__ = ["Objective", "Updater", "replay_problem"]
+__all__ = ["Objective", "Updater", "rate_at", "replay_problem"]
+
+
+def rate_at(step: int, settings: TrainingSettings) -> float:
+    r"""The rate of a step.
+
+    `noam`: $r \cdot \min(t/w, \sqrt{w/t})$, Vaswani et al. 2017 (arXiv:1706.03762), section 5.3, with its peak r given
+    in place of the width's root. `cosine`: from r down to nothing at the last step (arXiv:1608.03983). `constant`: r.
+    """
+    warmup, peak = settings.warmup, settings.rate
+    if step <= warmup:
+        return peak * step / warmup
+    if settings.schedule == "noam":
+        return peak * math.sqrt(warmup / step)
+    if settings.schedule == "cosine":
+        done = (step - warmup) / max(1, settings.steps - warmup)
+        return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+    return peak
 
 
 class Objective(Protocol):

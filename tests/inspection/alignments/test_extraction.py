@@ -20,7 +20,7 @@ from regard.inspection.alignments.extraction import (
 )
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.alignments.symmetry import symmetrise
-from regard.inspection.collect.words import merge
+from regard.inspection.collect.sides import merge
 
 WORDS = st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=6)
 VIEW = "layers.0.cross"

@@ -11,8 +11,7 @@ from regard.data.tokenizer import START
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection import Which, exhibit_of
-from regard.inspection.collect.forward_pass import watch_forward
-from regard.inspection.collect.teacher_forcing import force
+from regard.inspection.collect.teacher_forcing import force, watch_forward
 from regard.inspection.collect.views import views_of
 from regard.inspection.collect.walk import stages_of, walk, walk_of
 

@@ -11,7 +11,7 @@ from regard.attention import Attention
 from regard.attention.score import Dot
 from regard.errors import ArgumentError
 from regard.inspection import picture, svg
-from regard.inspection.collect.words import merge
+from regard.inspection.collect.sides import merge
 
 
 def drawn(axes):

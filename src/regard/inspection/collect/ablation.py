@@ -19,10 +19,9 @@ from regard.attention.heads import Heads
 from regard.attention.watch import find_outermost
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Ablation, View
-from regard.inspection.collect.forward_pass import watch_forward
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, silence_memory_heads
 from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.teacher_forcing import ForcedExample, Item, force
+from regard.inspection.collect.teacher_forcing import ForcedExample, Item, force, watch_forward
 from regard.inspection.collect.views import views_of
 from regard.models.contract import Model
 

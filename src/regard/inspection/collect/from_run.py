@@ -15,9 +15,8 @@ from regard.errors import DataError
 from regard.inspection.alignments.settings import FILE, AlignmentSettings
 from regard.inspection.collect.ablation import ablation_of
 from regard.inspection.collect.exhibit import Exhibit, View
-from regard.inspection.collect.forward_pass import watch_forward
 from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.teacher_forcing import Item, force
+from regard.inspection.collect.teacher_forcing import Item, force, watch_forward
 from regard.inspection.collect.views import views_of
 from regard.inspection.collect.walk import Which, walk_of
 

@@ -16,7 +16,7 @@ from regard.attention.watch import watch
 from regard.data.builtin.scenes import Pictured
 from regard.data.tokenizer import PAD, START, Tokenizer
 from regard.errors import ArgumentError
-from regard.inspection.collect.words import merge
+from regard.inspection.collect.sides import merge
 from regard.models.contract import Model, Pictures, Tokens
 
 __all__ = ["Concentration", "Grounding", "concentration", "grounding", "on_box", "places_of"]

@@ -3,6 +3,7 @@
 # n pieces of the output, START or END among them · r rows: the same again, side by side · y x height and width
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,8 +11,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.attention.grid import GridSelfAttention
+from regard.attention.span import Span
+from regard.attention.watch import CallRecord, Looks, watch
 from regard.config import parse
 from regard.data.images.batching import read_for
 from regard.data.tokenizer import END, START, Tokenizer
@@ -19,16 +23,19 @@ from regard.decoding import outputs
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
 from regard.decoding.outputs import SearchResult
+from regard.decoding.scoring import check_finite
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Candidate, Side, Tree
+from regard.inspection.collect.memory_heads import HeadStep, record_steps
 from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.sides import text_side
+from regard.inspection.collect.sides import grid_side, slots_side, text_side
 from regard.models.contract import Documents, Memory, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
 
 __all__ = [
     "ForcedExample",
+    "ForwardPass",
     "Item",
     "check_length",
     "encode_text",
@@ -37,6 +44,8 @@ __all__ = [
     "output_sides",
     "read_pixels",
     "search_tree",
+    "span_of",
+    "watch_forward",
 ]
 
 MOST = 1024  # pieces a side: weights of all heads are held, and they grow with the square
@@ -207,3 +216,51 @@ def repeat_source(source: Source, rows: int) -> Source:
 def to_float32(logits: Tensor) -> Tensor:
     """Logits in float32 at least."""
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+@dataclass(eq=False)
+class ForwardPass:
+    """What was recorded in the pass: every look, the memory, and the log-probability of each piece."""
+
+    forced: ForcedExample
+    model: Model
+    looks: Looks
+    memory: Memory
+    log_probs: Float[Tensor, " n"]
+    head_steps: list[HeadStep] = field(default_factory=list)  # of heads of a memory, those that read the source first
+
+    def module(self, name: str) -> nn.Module:
+        """An attention by its name."""
+        return self.looks.modules[name]
+
+    def calls(self, name: str) -> list[CallRecord]:
+        """The calls of an attention, in order."""
+        return self.looks.calls[name]
+
+    @cached_property
+    def sides(self) -> dict[str, Side]:
+        """The sides of an exhibit, those that only the model knows among them: the places of its grid, its slots."""
+        sides = dict(self.forced.sides)
+        if self.head_steps:
+            sides["memory"] = slots_side(self.head_steps[0].weights.shape[-1])
+        grid = self.memory.grid
+        for name in self.looks:
+            if isinstance(self.module(name), GridSelfAttention):  # it may stand before the last stages
+                height, width = self.looks[name].weights.shape[-2:]
+                grid = height, width
+        return sides if grid is None else {**sides, "places": grid_side(grid)}
+
+
+@torch.no_grad()
+def watch_forward(model: Model, forced: ForcedExample) -> ForwardPass:
+    """Run the pass under `watch`, and record it."""
+    with watch(model) as looks, record_steps(model) as head_steps:
+        memory = forced.memory(model)
+        log_probs = forced.log_probs(model, memory=memory)[0]
+    check_finite(model, log_probs)
+    return ForwardPass(forced, model, looks, memory, log_probs, head_steps)
+
+
+def span_of(record: CallRecord) -> Span | None:
+    """The span that a call was given."""
+    return next((value for value in (*record.args, *record.kwargs.values()) if isinstance(value, Span)), None)

@@ -18,8 +18,8 @@ from regard.attention.score import Additive, Cosine, Dot, General, Location, Sco
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.weighting import Weighting
 from regard.inspection.collect.exhibit import Side, View
-from regard.inspection.collect.forward_pass import ForwardPass, span_of
 from regard.inspection.collect.memory_heads import memory_views
+from regard.inspection.collect.teacher_forcing import ForwardPass, span_of
 from regard.models.contract import Documents
 from regard.models.kinds import KINDS, Title
 

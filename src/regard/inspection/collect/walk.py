@@ -24,10 +24,9 @@ from regard.attention.watch import CallRecord
 from regard.data.tokenizer import START
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_view
-from regard.inspection.collect.forward_pass import ForwardPass, watch_forward
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_stages
 from regard.inspection.collect.open_run import OpenRun
-from regard.inspection.collect.teacher_forcing import Item, force
+from regard.inspection.collect.teacher_forcing import ForwardPass, Item, force, watch_forward
 from regard.inspection.collect.views import views_of
 from regard.kernels.reference import Call
 from regard.models.contract import Documents

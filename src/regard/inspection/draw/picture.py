@@ -24,7 +24,7 @@ from regard.attention.look import Look
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.collect.from_look import as_exhibit
-from regard.inspection.collect.words import merge
+from regard.inspection.collect.sides import merge
 from regard.inspection.draw.heatmap import FAINT, INK, RULE, SEQUENTIAL, Drawing, fonts, heatmap, save
 
 __all__ = ["picture"]

@@ -4,7 +4,7 @@
 import torch
 from torch import Tensor
 
-from regard.kernels.precision import matmul_wide, widen
+from regard.kernels.reference import matmul_wide, widen
 
 __all__ = ["scores"]
 

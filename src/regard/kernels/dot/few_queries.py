@@ -10,8 +10,7 @@ from torch import Tensor
 
 from regard.kernels.dot import reference
 from regard.kernels.dot.sdpa import merge_mask
-from regard.kernels.precision import matmul_wide
-from regard.kernels.reference import Call
+from regard.kernels.reference import Call, matmul_wide
 
 __all__ = ["attend"]
 

@@ -3,7 +3,7 @@
 # b batch · n queries · m keys · d width
 from torch import Tensor
 
-from regard.kernels.precision import matmul_wide, widen
+from regard.kernels.reference import matmul_wide, widen
 
 __all__ = ["scores"]
 

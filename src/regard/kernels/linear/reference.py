@@ -4,7 +4,7 @@
 import torch
 from torch import Tensor
 
-from regard.kernels.precision import widen
+from regard.kernels.reference import widen
 
 __all__ = ["column_sums", "linear", "row_sums"]
 

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.precision import matmul_wide, widen
-from regard.kernels.reference import Call, softmax
+from regard.kernels.reference import Call, matmul_wide, softmax, widen
 from regard.kernels.span_limits import SpanLimits, Window, broadcast, gaussian
 from regard.kernels.window import cpu_buckets
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.decoding.top_tokens import MANY, log_sum, top_tokens
+from regard.decoding.scoring import MANY, log_sum, top_tokens
 
 
 @pytest.mark.parametrize("size", [5, MANY - 1, MANY, MANY + 1, MANY + 7, 1001, 8000])

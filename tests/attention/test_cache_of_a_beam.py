@@ -8,8 +8,8 @@ from attention.cases import normal, scrambled
 from oracles import agree
 
 from regard.attention import Heads
+from regard.attention.cache import MOST_ROWS, SharedBeamCache
 from regard.attention.positions import Rotary
-from regard.attention.shared_beam_cache import MOST_ROWS, SharedBeamCache
 from regard.attention.span import Alibi
 from regard.attention.state import spread_cache
 from regard.errors import ArgumentError, ShapeError

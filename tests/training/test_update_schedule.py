@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import training
 
-from regard.training.schedule import rate_at
+from regard.training.update import rate_at
 
 
 @given(step=st.integers(1, 10**6), warmup=st.integers(1, 10**4), peak=st.floats(1e-6, 10))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.words import merge
+from regard.inspection.collect.sides import merge
 
 WORDS = st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=9)
 IN_ORDER = st.lists(st.integers(1, 3), min_size=1, max_size=5).map(
