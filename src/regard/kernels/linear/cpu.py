@@ -13,10 +13,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["linear", "pack_weights", "packing"]
+__all__ = ["linear", "pack_weights", "store"]
 
-# Thread-local, as is the choice of a backend: one thread's search packs nothing for another.
-store = threading.local()
+
+class Store(threading.local):
+    """Packed weights by where the weight lies, beside the weight itself; None where nothing is to be packed.
+
+    Thread-local, as is the choice of a backend: one thread's search packs nothing for another.
+    """
+
+    weights: dict[tuple[int, torch.Size, tuple[int, ...]], tuple[Tensor, Tensor]] | None = None
+
+
+store = Store()
 
 
 @contextmanager
@@ -25,7 +34,7 @@ def pack_weights() -> Iterator[None]:
 
     Where torch has no oneDNN, nothing is packed.
     """
-    if packing() or not has_onednn():  # an outer block has begun already
+    if store.weights is not None or not has_onednn():  # an outer block has begun already
         yield
         return
     store.weights = {}
@@ -41,16 +50,12 @@ def has_onednn() -> bool:
     return bool(found) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def packing() -> bool:
-    """Whether weights are to be packed in this thread."""
-    return getattr(store, "weights", None) is not None
-
-
 def linear(
     x: Float[Tensor, "*b e"], weight: Float[Tensor, "d e"], bias: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "*b d"]:
     """x Wᵀ + b with the packed W."""
     weights = store.weights
+    assert weights is not None
     key = weight.data_ptr(), weight.shape, weight.stride()
     if key not in weights:  # the weight is kept beside its packing, so that nothing else gets its address
         weights[key] = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None), weight
