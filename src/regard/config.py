@@ -51,23 +51,23 @@ def option(
     )
 
 
-def parse(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
+def parse(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     """`cls` from a mapping, or a ConfigError with the path of the key that is wrong.
 
     An impossible combination is refused by the class itself: its `__post_init__` raises ConfigError("key", "problem"),
     and the path is put before it.
     """
-    if not isinstance(given, Mapping):
-        raise ConfigError(path, f"{shown(given)} given, expected a table")
+    if not isinstance(table, Mapping):
+        raise ConfigError(path, f"{shown(table)} given, expected a table")
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = hints_of(typing.cast(Any, cls))
-    for key in given:
+    for key in table:
         if key not in fields:
             raise ConfigError(joined(path, key), f"no such key{suggestion(key, fields)}")
     values = {}
     for name, field in fields.items():
-        if name in given:
-            values[name] = value_of(hints[name], given[name], joined(path, name), field.metadata)
+        if name in table:
+            values[name] = value_of(hints[name], table[name], joined(path, name), field.metadata)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(joined(path, name), f"missing, expected {wanted(hints[name])}")
     try:
@@ -79,83 +79,83 @@ def parse(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
 hints_of = functools.cache(typing.get_type_hints)
 
 
-def value_of(hint: Any, given: Any, path: str, limits: Mapping[str, Any]) -> Any:
+def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any:
     """One value, converted no further than a whole number to a fraction and a list to a tuple."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return union(arguments, given, path, limits)
+        return union(arguments, value, path, limits)
     if origin is Literal:
-        if any(given == choice and type(given) is type(choice) for choice in arguments):
-            return given
+        if any(value == choice and type(value) is type(choice) for choice in arguments):
+            return value
         more = tuple(limits["also"]()) if "also" in limits else ()
-        if isinstance(given, str) and given in more:
-            return given
+        if isinstance(value, str) and value in more:
+            return value
         arguments += more
-        hint_at = suggestion(given, [c for c in arguments if isinstance(c, str)]) if isinstance(given, str) else ""
-        raise ConfigError(path, f"{shown(given)} given, expected {choices(arguments)}{hint_at}")
+        hint_at = suggestion(value, [c for c in arguments if isinstance(c, str)]) if isinstance(value, str) else ""
+        raise ConfigError(path, f"{shown(value)} given, expected {choices(arguments)}{hint_at}")
     if origin is tuple:
-        if not isinstance(given, list | tuple):
-            raise ConfigError(path, f"{shown(given)} given, expected a list")
-        return tuple(value_of(arguments[0], each, f"{path}[{i}]", limits) for i, each in enumerate(given))
+        if not isinstance(value, list | tuple):
+            raise ConfigError(path, f"{shown(value)} given, expected a list")
+        return tuple(value_of(arguments[0], each, f"{path}[{i}]", limits) for i, each in enumerate(value))
     if dataclasses.is_dataclass(hint):
-        if isinstance(given, typing.cast(type, hint)):
-            return given
-        return parse(typing.cast(type, hint), given, path)
-    if hint is float and isinstance(given, int) and not isinstance(given, bool):
-        if given.bit_length() > 1000:  # more than a float holds
-            in_limits(given, path, limits)
-            raise ConfigError(path, f"{shown(given)} given, expected a number that a float holds")
-        given = float(given)
-    if hint in (int, float, str, bool) and type(given) is hint:
+        if isinstance(value, typing.cast(type, hint)):
+            return value
+        return parse(typing.cast(type, hint), value, path)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        if value.bit_length() > 1000:  # more than a float holds
+            in_limits(value, path, limits)
+            raise ConfigError(path, f"{shown(value)} given, expected a number that a float holds")
+        value = float(value)
+    if hint in (int, float, str, bool) and type(value) is hint:
         if hint in (int, float):
-            in_limits(given, path, limits)
+            in_limits(value, path, limits)
         elif hint is str:
-            check_text(given, path)
-        return given
-    raise ConfigError(path, f"{shown(given)} given, expected {wanted(hint)}")
+            check_text(value, path)
+        return value
+    raise ConfigError(path, f"{shown(value)} given, expected {wanted(hint)}")
 
 
-def union(arguments: tuple[Any, ...], given: Any, path: str, limits: Mapping[str, Any]) -> Any:
+def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str, Any]) -> Any:
     """The first of several types that takes it; the message of the one that nearly did."""
-    if given is None and type(None) in arguments:
+    if value is None and type(None) in arguments:
         return None
     real = [each for each in arguments if each is not type(None)]
     for each in real:
         try:
-            return value_of(each, given, path, limits)
+            return value_of(each, value, path, limits)
         except ConfigError as error:
             # A number of the right kind out of its limits, or a key inside a table, is the mistake to speak of.
             near = len(real) == 1 or error.key != path
-            near |= each in (int, float) and isinstance(given, int | float) and not isinstance(given, bool)
-            near |= each is str and isinstance(given, str)
+            near |= each in (int, float) and isinstance(value, int | float) and not isinstance(value, bool)
+            near |= each is str and isinstance(value, str)
             if near:
                 raise
-    raise ConfigError(path, f"{shown(given)} given, expected {' or '.join(wanted(each) for each in real)}")
+    raise ConfigError(path, f"{shown(value)} given, expected {' or '.join(wanted(each) for each in real)}")
 
 
-def in_limits(given: float, path: str, limits: Mapping[str, Any]) -> None:
+def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
     """Refuse a number that is not finite or out of its limits."""
-    if isinstance(given, float) and not math.isfinite(given):
-        raise ConfigError(path, f"{given} given, expected a finite number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(path, f"{value} given, expected a finite number")
     checks = {
-        "least": (lambda limit: given >= limit, "at least"),
-        "most": (lambda limit: given <= limit, "at most"),
-        "above": (lambda limit: given > limit, "more than"),
-        "below": (lambda limit: given < limit, "less than"),
+        "least": (lambda limit: value >= limit, "at least"),
+        "most": (lambda limit: value <= limit, "at most"),
+        "above": (lambda limit: value > limit, "more than"),
+        "below": (lambda limit: value < limit, "less than"),
     }
     for name, (holds, words) in checks.items():
         if name in limits and not holds(limits[name]):
-            raise ConfigError(path, f"{shown(given)} given, expected {words} {limits[name]}")
+            raise ConfigError(path, f"{shown(value)} given, expected {words} {limits[name]}")
 
 
-def check_text(given: str, path: str) -> None:
+def check_text(text: str, path: str) -> None:
     """Refuse a text that says nothing, or that no file, name or word could be."""
-    if not given:
+    if not text:
         raise ConfigError(path, '"" given, expected a text; leave the key out to have its default')
-    if len(given) > LONGEST:
-        raise ConfigError(path, f"{shown(given)} given, {len(given):,} characters, expected at most {LONGEST:,}")
-    if "\0" in given or any("\ud800" <= each <= "\udfff" for each in given):
-        raise ConfigError(path, f"{shown(given)} given, expected a text that can be written as UTF-8, and no NUL in it")
+    if len(text) > LONGEST:
+        raise ConfigError(path, f"{shown(text)} given, {len(text):,} characters, expected at most {LONGEST:,}")
+    if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
+        raise ConfigError(path, f"{shown(text)} given, expected a text that can be written as UTF-8, and no NUL in it")
 
 
 def wanted(hint: Any) -> str:
@@ -177,13 +177,13 @@ def choices(values: Iterable[Any]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
-def suggestion(given: str, known: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
     """A likely meaning of a wrong word, ready to be put behind it; else all there are, if they are few."""
-    known = list(known)
-    close = difflib.get_close_matches(given[:CUT], known, n=1)  # a page of text is no word that was misspelt
+    names = list(names)
+    close = difflib.get_close_matches(name[:CUT], names, n=1)  # a page of text is no word that was misspelt
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; expected one of {', '.join(known)}" if 0 < len(known) <= 30 else ""
+    return f"; expected one of {', '.join(names)}" if 0 < len(names) <= 30 else ""
 
 
 def shown(value: Any) -> str:
@@ -255,10 +255,10 @@ def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
 def read_value(text: str) -> Any:
     """A value as TOML writes it, or the text itself where it is none."""
     try:
-        found = parse_toml(f"value = {text}")
+        table = parse_toml(f"value = {text}")
     except Unreadable:
         return text.strip()
-    return found["value"] if len(found) == 1 else text.strip()  # several lines of TOML are no value
+    return table["value"] if len(table) == 1 else text.strip()  # several lines of TOML are no value
 
 
 def plain(config: Any) -> dict[str, Any]:

@@ -91,14 +91,14 @@ def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
 
 def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
     """Remove what killed processes left of files of these names, or any, and nothing that a living one is writing."""
-    known = None if names is None else set(names)
+    wanted = None if names is None else set(names)
     try:
-        found = [each for each in os.scandir(folder) if each.name.startswith(".")]
+        entries = [each for each in os.scandir(folder) if each.name.startswith(".")]
     except OSError:
         return
-    for each in found:
+    for each in entries:
         match = re.fullmatch(r"\.(.+)\.[0-9]+(-[0-9a-f]{8})?", each.name)
-        if match and (known is None or match[1] in known):
+        if match and (wanted is None or match[1] in wanted):
             with contextlib.suppress(OSError):  # another process may have removed it
                 remove_if_left(Path(each.path))
 
@@ -109,8 +109,8 @@ def remove_if_left(path: Path) -> None:
         path.unlink()
         return
     with open(path, "r+b") as file:
-        held = hold(file)
-        if held is False or (held is None and time.time() - path.stat().st_mtime < STALE):
+        locked = hold(file)
+        if locked is False or (locked is None and time.time() - path.stat().st_mtime < STALE):
             return
         if os.name != "nt":
             path.unlink()
@@ -203,13 +203,13 @@ def lock(path: Path) -> Iterator[None]:
     """
     while True:
         file, new = open_lock(path)
-        held = hold(file)
-        if held is False or (held is None and not new):
+        locked = hold(file)
+        if locked is False or (locked is None and not new):
             file.close()
-            number = errno.EWOULDBLOCK if held is False else errno.EEXIST
+            number = errno.EWOULDBLOCK if locked is False else errno.EEXIST
             raise BlockingIOError(number, os.strerror(number), str(path))
         # Whoever held it before may have removed it since it was opened: then another process has another one.
-        if held is None or same_file(file, path):
+        if locked is None or same_file(file, path):
             break
         file.close()
     try:

@@ -20,17 +20,17 @@ MPS = "device auto: Apple's GPU (mps) is taken, in float32; if anything is odd t
 
 def memory() -> int | None:
     """Bytes that a process may have at most: the machine's, the container's or its own; None where nobody says."""
-    found = []
+    limits = []
     if sys.platform != "win32":  # which has neither such limits nor such a count
         import resource
 
-        found += [resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+        limits += [resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
         with contextlib.suppress(OSError, ValueError):  # not every system counts its pages
-            found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+            limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for path in CGROUPS:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
-            found.append(int(Path(path).read_text(encoding="utf-8")))
-    return min((each for each in found if each > 0), default=None)
+            limits.append(int(Path(path).read_text(encoding="utf-8")))
+    return min((each for each in limits if each > 0), default=None)
 
 
 def most_threads() -> int:

@@ -61,8 +61,8 @@ def train_and_report(
             stack.enter_context(claim(out, resume))
         else:  # those that wait for the first would wait for long where it is refused
             check_content(out, resume)
-        shown = stack.enter_context(open_progress(out) if first else Progress())
-        started = start(config, out, resume=resume, base=base, progress=shown, choose=choose, claimed=True)
+        progress = stack.enter_context(open_progress(out) if first else Progress())
+        started = start(config, out, resume=resume, base=base, progress=progress, choose=choose, claimed=True)
         result = started.result
         ended = {
             "finished": f"finished after {result.step:,} steps",
@@ -71,9 +71,9 @@ def train_and_report(
             "signal": f"saved at step {result.step:,}; resume with: regard train --resume {out}",
         }[result.why]
         best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
-        shown.say(ended + best)
+        progress.say(ended + best)
         if first:
-            shown.end(f"report: {report(out, started)}")
+            progress.end(f"report: {report(out, started)}")
     return result
 
 
@@ -84,9 +84,9 @@ def report(out: Path, started: Started) -> Path:
         run = load(out)
     except CheckpointError:  # the best one is missing, as was said at the beginning
         run = load(out, checkpoint="last")
-    seen = None
+    look = None
     with contextlib.suppress(RegardError):  # a picture is not worth a report
-        seen = picture_of(run, task)
+        look = picture_of(run, task)
     goes_on, training = result.why == "signal", started.settings.training
     if goes_on:
         commands = [(f"regard train --resume {out}", "Go on from where it stopped.")]
@@ -105,7 +105,7 @@ def report(out: Path, started: Started) -> Path:
         data=dict(task.facts())["data"],
         seconds=result.seconds,
         finished=not goes_on,
-        look=seen,
+        look=look,
         signature=[
             ("regard", regard.__version__),
             ("torch", torch.__version__),

@@ -103,9 +103,9 @@ class Block(Residual):
         `rows` of x lie side by side for each row of the memory, as in a beam.
         """
         if (memory is None) != (self.cross is None):
-            given, expected = ("none", "one") if memory is None else ("one", "none")
+            actual, expected = ("none", "one") if memory is None else ("one", "none")
             raise ArgumentError(
-                f"memory: {given} given, expected {expected}: this Block has cross={self.cross is not None}"
+                f"memory: {actual} given, expected {expected}: this Block has cross={self.cross is not None}"
             )
 
         def look_at_itself(y: Tensor) -> Tensor:

@@ -55,24 +55,24 @@ class Cache(Prepared):
     def extend(self, new: Prepared) -> None:
         """Write new keys and values behind what each row has."""
         new.check_owner(self.owner)
-        for name, buffer, given in (("keys", self.keys, new.keys), ("values", self.values, new.values)):
+        for name, buffer, source in (("keys", self.keys, new.keys), ("values", self.values, new.values)):
             if (
-                given.ndim != buffer.ndim
-                or given.shape[:-2] != buffer.shape[:-2]
-                or given.shape[-1] != buffer.shape[-1]
+                source.ndim != buffer.ndim
+                or source.shape[:-2] != buffer.shape[:-2]
+                or source.shape[-1] != buffer.shape[-1]
             ):
                 expected = [*buffer.shape[:-2], "n", buffer.shape[-1]]
-                raise ShapeError(f"{name}: {list(given.shape)} given, expected the cache's rows, {expected}")
+                raise ShapeError(f"{name}: {list(source.shape)} given, expected the cache's rows, {expected}")
         count, size = new.keys.shape[-2], self.keys.shape[-2]
         assert self.length is not None
-        known = self.length_range()
-        if known is not None and known[1] + count > size:
-            raise ShapeError(f"cache: row at {known[1]} + {count} given, expected at most its size, {size}")
+        bounds = self.length_range()
+        if bounds is not None and bounds[1] + count > size:
+            raise ShapeError(f"cache: row at {bounds[1]} + {count} given, expected at most its size, {size}")
         pairs = (self.keys, new.keys.detach()), (self.values, new.values.detach())
         with torch.no_grad():
-            if known is not None and known[0] == known[1]:
+            if bounds is not None and bounds[0] == bounds[1]:
                 for buffer, tensor in pairs:
-                    buffer[..., known[0] : known[0] + count, :] = tensor
+                    buffer[..., bounds[0] : bounds[0] + count, :] = tensor
             else:
                 rows = torch.arange(len(self.length), device=self.length.device)[:, None]
                 index = self.length[:, None] + torch.arange(count, device=self.length.device)
@@ -90,24 +90,24 @@ class Cache(Prepared):
 
     def contents(self) -> Prepared:
         """What is in it, without the room behind; where that is not known on the host, all of it."""
-        known = self.length_range()
-        if known is None or 0 in known:
+        bounds = self.length_range()
+        if bounds is None or 0 in bounds:
             return self
-        keys, values = self.keys[..., : known[1], :], self.values[..., : known[1], :]
-        return Prepared(keys, values, self.owner, None if known[0] == known[1] else self.length)
+        keys, values = self.keys[..., : bounds[1], :], self.values[..., : bounds[1], :]
+        return Prepared(keys, values, self.owner, None if bounds[0] == bounds[1] else self.length)
 
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was: a beam reordered in place."""
         if len(rows) != len(self.keys):
             raise ShapeError(f"rows: {len(rows)} given, expected one for each of the cache's {len(self.keys)}")
-        known = self.length_range()
-        if known is None or self.spare is None:
+        bounds = self.length_range()
+        if bounds is None or self.spare is None:
             for buffer in self.buffers:
                 buffer.copy_(buffer[rows])
             return
         # On a CPU nothing holds the addresses: what is filled goes into the second pair, and the two change places.
         for buffer, spare in zip((self.keys, self.values), self.spare, strict=True):
-            torch.index_select(step_view(buffer)[: known[1]], 1, rows, out=step_view(spare)[: known[1]])
+            torch.index_select(step_view(buffer)[: bounds[1]], 1, rows, out=step_view(spare)[: bounds[1]])
         (self.keys, self.values), self.spare = self.spare, (self.keys, self.values)
         assert self.length is not None
         self.length.copy_(self.length[rows])

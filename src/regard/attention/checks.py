@@ -43,8 +43,8 @@ def check_start(start: int | Tensor) -> int | Tensor:
         or not isinstance(start, (int, Tensor))
         or (isinstance(start, Tensor) and (start.is_floating_point() or start.dtype == torch.bool))
     ):
-        given = start.dtype if isinstance(start, Tensor) else repr(start)
-        raise DtypeError(f"start: {given} given, expected a whole number or a tensor of them, one a row")
+        actual = start.dtype if isinstance(start, Tensor) else repr(start)
+        raise DtypeError(f"start: {actual} given, expected a whole number or a tensor of them, one a row")
     return start
 
 

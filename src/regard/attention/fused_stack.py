@@ -70,8 +70,8 @@ def is_short_packed(span: Span | None, windows: bool = False) -> bool:
     With `windows`, one around each word may stand in its place.
     """
     packed, rest = split_packed(span)
-    known = (Causal, Monotonic) if windows and len(rest) == 1 else (Causal,)
-    from_zero = all(type(part) in known and isinstance(part.start, int) and part.start == 0 for part in rest)  # type: ignore[attr-defined]
+    allowed = (Causal, Monotonic) if windows and len(rest) == 1 else (Causal,)
+    from_zero = all(type(part) in allowed and isinstance(part.start, int) and part.start == 0 for part in rest)  # type: ignore[attr-defined]
     return packed is not None and from_zero and max(packed.longest, packed.longest_key) <= LONGEST
 
 
@@ -122,8 +122,8 @@ def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None
         blocks: Any = list(stack.blocks)
         # One draw for all that is dropped: three residuals, two attentions and a feed-forward net a block at the most.
         seeds = iter(draw_seed(x.device, 6 * len(blocks)).split(1)) if stack.training else iter(())
-        kept = [] if memory is None else [memory.to(half)]
-        parts = [part for block in blocks for part in build_parts(block, span, kept, across, seeds)]
+        memories = [] if memory is None else [memory.to(half)]
+        parts = [part for block in blocks for part in build_parts(block, span, memories, across, seeds)]
         norms = [part.norm for part in parts]
         pre = blocks[0].norm == "pre"
         if pre:  # a part's residual comes with the norm before the next part

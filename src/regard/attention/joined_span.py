@@ -93,8 +93,8 @@ def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
     """The limits, narrowed by a span; an answer that is none is refused."""
     narrowed: object = span.narrow(limits, query)
     if not isinstance(narrowed, SpanLimits):
-        name, given = type(span).__name__, type(narrowed).__name__
-        raise TypeError(f"{name}.narrow returned {given}, expected limits, such as limits.with_mask(…)")
+        name, actual = type(span).__name__, type(narrowed).__name__
+        raise TypeError(f"{name}.narrow returned {actual}, expected limits, such as limits.with_mask(…)")
     return narrowed
 
 

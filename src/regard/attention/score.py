@@ -60,8 +60,8 @@ class Score(nn.Module):
 
         So it is where a scale is learned: a kernel takes a number, which has no gradient.
         """
-        known = Additive.compare if self.form == "additive" else Score.compare
-        if getattr(self.compare, "__func__", None) is not known:
+        compare = Additive.compare if self.form == "additive" else Score.compare
+        if getattr(self.compare, "__func__", None) is not compare:
             return "other"
         return self.form if self.form != "bilinear" or isinstance(self.scale(64), float | int) else "other"
 

@@ -131,8 +131,8 @@ class Mask(Span):
 
     def __init__(self, mask: Tensor):
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-            given = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-            raise DtypeError(f"mask: {given} given, expected a boolean tensor (True: may look)")
+            actual = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            raise DtypeError(f"mask: {actual} given, expected a boolean tensor (True: may look)")
         self.mask = mask
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
@@ -254,10 +254,10 @@ class Packed(Span):
             self._moved.key_offsets = self._moved.offsets if same else self.key_offsets.to(device)
         return self._moved
 
-    def check(self, name: str, given: int, total: int) -> None:
+    def check(self, name: str, actual: int, total: int) -> None:
         """Refuse a tensor of another length than the offsets'."""
-        if given != total:
-            raise ShapeError(f"{name}: {given} rows given, expected {total}, the last of Packed's offsets")
+        if actual != total:
+            raise ShapeError(f"{name}: {actual} rows given, expected {total}, the last of Packed's offsets")
 
     def pad_queries(self, x: Tensor, heads: bool = False) -> Tensor:
         """[ΣN d] -> [s N d], or with heads [a ΣN d] -> [s a N d]. What fills the gaps is real but never used."""

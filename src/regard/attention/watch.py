@@ -45,9 +45,9 @@ class Looks(Mapping[str, Look]):
 
     def __getitem__(self, name: str) -> Look:
         if name not in self.calls:
-            known = ", ".join(self.modules) or "none: the model has no attention"
+            names = ", ".join(self.modules) or "none: the model has no attention"
             why = "was not called while watched" if name in self.modules else "is not an attention of this model"
-            raise WatchError(f"looks[{name!r}]: {name!r} {why}; its attentions are {known}")
+            raise WatchError(f"looks[{name!r}]: {name!r} {why}; its attentions are {names}")
         if name not in self.computed:
             looks = [replay_look(name, self.modules[name], record) for record in self.calls[name]]
             try:
@@ -90,8 +90,8 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
     if only is not None:
         for name in only:
             if name not in modules:
-                known = ", ".join(modules) or "none: the model has no attention"
-                raise WatchError(f"only: {name!r} is not an attention of this model; its attentions are {known}")
+                names = ", ".join(modules) or "none: the model has no attention"
+                raise WatchError(f"only: {name!r} is not an attention of this model; its attentions are {names}")
         modules = {name: module for name, module in modules.items() if name in only}
     looks = Looks(modules)
     handles = []
@@ -110,14 +110,14 @@ def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[
 
 def find_outermost(model: nn.Module) -> dict[str, Attentive]:
     """Every attention that is not part of another, by the name it has in the plain model."""
-    found: dict[str, Attentive] = {}
+    outermost: dict[str, Attentive] = {}
     inner: set[nn.Module] = set()
     for path, module in model.named_modules():
         if isinstance(module, Attentive) and module not in inner:
             name = ".".join(part for part in path.split(".") if part != "_orig_mod")
-            found[name] = module
+            outermost[name] = module
             inner.update(module.modules())
-    return found
+    return outermost
 
 
 def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]

@@ -73,8 +73,8 @@ def weigh_checked(weighting: Weighting, scores: Tensor, mask: Tensor | None) -> 
     """What a weighting returns, refused where it is no Weighed."""
     weighed: object = weighting.weigh(scores, mask)
     if not isinstance(weighed, Weighed):
-        name, given = type(weighting).__name__, type(weighed).__name__
-        raise TypeError(f"{name}.weigh returned {given}, expected a Weighed, such as Weighed(weights)")
+        name, actual = type(weighting).__name__, type(weighed).__name__
+        raise TypeError(f"{name}.weigh returned {actual}, expected a Weighed, such as Weighed(weights)")
     return weighed
 
 

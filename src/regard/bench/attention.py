@@ -130,11 +130,11 @@ def windows_beside_global(rounds: int) -> Iterator[Result]:
         local = Attention(Dot(scaled=True), span=spans[name])
         query, keys, values = (torch.randn(b, count, d, requires_grad=backward) for count in (n, m, m))
         assert local.backend(query, keys, values) == "window"
-        found = local(query, keys, values)
+        context = local(query, keys, values)
         with use_backend("dense"):
-            agree(name, found, local(query, keys, values), 1e-4)
+            agree(name, context, local(query, keys, values), 1e-4)
 
-        gradient = torch.randn_like(found) if backward else None
+        gradient = torch.randn_like(context) if backward else None
         calls = [partial(attend, model, [query, keys, values], gradient) for model in (local, whole)]
         mine, theirs = interleaved(calls, rounds)
         ratio = theirs.median / mine.median
@@ -170,16 +170,16 @@ def watching(rounds: int) -> Iterator[Result]:
         with watch(heads):
             heads(x)
 
-    def asked() -> None:
+    def ask_weights() -> None:
         with watch(heads) as looks:
             heads(x)
         _ = looks[""].weights
 
     with torch.no_grad():
         agree("watch", heads(x), fresh(x), 1e-6)
-        off, never, on, looked = interleaved([lambda: heads(x), lambda: fresh(x), watched, asked], 3 * rounds)
+        off, never, on, weighed = interleaved([lambda: heads(x), lambda: fresh(x), watched, ask_weights], 3 * rounds)
     ratio = off.median / never.median
-    seconds = {"off_s": off.median, "never_s": never.median, "on_s": on.median, "asked_s": looked.median}
+    seconds = {"off_s": off.median, "never_s": never.median, "on_s": on.median, "asked_s": weighed.median}
     yield Result(
         "watch off, after having been on",
         f"{off}",
@@ -190,5 +190,5 @@ def watching(rounds: int) -> Iterator[Result]:
         seconds,
     )
     ratio = on.median / never.median
-    what = "watch on, nothing asked for (asked for: " + f"{looked.median / never.median:.2f} ×)"
+    what = "watch on, nothing asked for (asked for: " + f"{weighed.median / never.median:.2f} ×)"
     yield Result(what, f"{on}", f"never watched {never}", ratio, "within 1.25", ratio <= 1.25, seconds)

@@ -65,26 +65,26 @@ class Sides:
         ]
         self.gradient = torch.randn(ROWS, LENGTH, HIDDEN, device="cuda", dtype=dtype)
         with torch.no_grad():
-            asked = self.attention.score.ask(self.inputs[0])
+            projected = self.attention.score.ask(self.inputs[0])
             self.prepared = self.attention.prepare(*self.inputs[1:])
-        self.leaves = [x.detach().requires_grad_() for x in (asked, self.prepared.keys, self.inputs[2])]
+        self.leaves = [x.detach().requires_grad_() for x in (projected, self.prepared.keys, self.inputs[2])]
         vector = self.attention.score.vector
         assert vector is not None
         self.leaves.append(vector)
 
     def ours(self) -> Tensor:
         """Behind the projections, as every backend is given them."""
-        asked, keys, values, _ = self.leaves
-        return self.attention.attend_projected(asked, Prepared(keys, values, self.attention), self.inputs[0], None)
+        projected, keys, values, _ = self.leaves
+        return self.attention.attend_projected(projected, Prepared(keys, values, self.attention), self.inputs[0], None)
 
     def by(self, call: Callable[..., Tensor]) -> Tensor:
         """The formula, by whoever computes it."""
         return call(*self.leaves)
 
 
-def plain(asked: Tensor, keys: Tensor, values: Tensor, vector: Tensor) -> Tensor:
+def plain(projected: Tensor, keys: Tensor, values: Tensor, vector: Tensor) -> Tensor:
     """The formula."""
-    scores = torch.tanh(asked[:, :, None] + keys[:, None]) @ vector
+    scores = torch.tanh(projected[:, :, None] + keys[:, None]) @ vector
     return scores.softmax(-1) @ values
 
 
@@ -108,16 +108,16 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
         name: both(partial(sides.by, call), sides, 3) for name, call in (("eager", plain), ("compiled", compiled))
     }
     for i, direction in enumerate(("forward", "backward")):
-        told = f"Regard ({served(sides)}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
+        text = f"Regard ({served(sides)}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
         if i == 0:
-            told += f" ({called[i] * 1e3:.3f} ms called by Python)"
+            text += f" ({called[i] * 1e3:.3f} ms called by Python)"
         beside = ", ".join(f"{key} {value[i] * 1e3:.2f} ms" for key, value in theirs.items()) + f" ({card})"
         goal = GOALS[direction]
         details = {"ours_s": ours[i], "called_s": called[i], "error": error}
         details |= {f"{key}_s": value[i] for key, value in theirs.items()}
         ratio = ours[i] / theirs["compiled"][i]
         yield Result(
-            f"{what}, {direction}", told, beside, ratio, f"at most {goal * 1e3:g} ms", ours[i] <= goal, details
+            f"{what}, {direction}", text, beside, ratio, f"at most {goal * 1e3:g} ms", ours[i] <= goal, details
         )
     peak = memory(sides.ours, sides.gradient)
     other = memory(partial(sides.by, compiled), sides.gradient)
@@ -139,12 +139,12 @@ def served(sides: Sides) -> str:
 
 def errors(call: Callable[[], Tensor], leaves: list[Tensor], gradient: Tensor, rows: int = 2) -> float:
     """The largest relative error, by norm, of the result and every gradient but v's, against float64 on some rows."""
-    found = call()
-    gradients = torch.autograd.grad(found, leaves[:3], gradient)
+    outputs = call()
+    gradients = torch.autograd.grad(outputs, leaves[:3], gradient)
     wide = [leaf.detach()[:rows].double().requires_grad_() for leaf in leaves[:3]]
     exact = plain(wide[0], wide[1], wide[2], leaves[3].detach().double())
     expected = torch.autograd.grad(exact, wide, gradient[:rows].double())
-    pairs = zip((found, *gradients), (exact, *expected), strict=True)
+    pairs = zip((outputs, *gradients), (exact, *expected), strict=True)
     return max(float((one[:rows].double() - other).norm() / other.norm()) for one, other in pairs)
 
 
@@ -152,10 +152,10 @@ def both(call: Callable[[], Tensor], sides: Sides, rounds: int) -> tuple[float, 
     """Seconds of a forward without and of a backward with gradients: calls one after the other, by the card's clock."""
 
     def backward() -> None:
-        torch.autograd.grad(found, sides.leaves, sides.gradient, retain_graph=True)
+        torch.autograd.grad(outputs, sides.leaves, sides.gradient, retain_graph=True)
 
     ahead = repeated(without_gradients(call), rounds)
-    found = call()
+    outputs = call()
     return ahead, repeated(backward, rounds)
 
 
@@ -209,11 +209,11 @@ def memory(call: Callable[[], Tensor], gradient: Tensor) -> int:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        found = call()
-        found.backward(gradient)
+        output = call()
+        output.backward(gradient)
         torch.cuda.synchronize()
         peak = torch.cuda.max_memory_allocated() - before
-        del found
+        del output
     return int(peak)
 
 

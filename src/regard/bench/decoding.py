@@ -73,16 +73,16 @@ def run(
     shape = f"batch {rows}, {length + 1} tokens with END"
 
     systems = {name: partial(make, name, sizes, seed, length) for name in (*TRANSFORMERS, *RNNS)}
-    measured = measure({name: systems[name] for name in TRANSFORMERS}, batches, length + 1)
+    rates = measure({name: systems[name] for name in TRANSFORMERS}, batches, length + 1)
     regard = make("Regard", sizes, seed, length)
     assert isinstance(regard, decoding_peers.RegardDecoder)
-    equal = same_outputs(batches, measured, regard)
+    equal = same_outputs(batches, rates, regard)
     what = f"Transformer {sizes.layers}+{sizes.layers}, width {sizes.size}, {sizes.vocabulary} pieces, {shape}"
-    yield from compared(what, measured, TRANSFORMERS, equal)
+    yield from compared(what, rates, TRANSFORMERS, equal)
 
-    measured = measure({name: systems[name] for name in RNNS}, batches, length + 1)
+    rates = measure({name: systems[name] for name in RNNS}, batches, length + 1)
     what = f"rnnsearch, one GRU, all {sizes.size} wide, {sizes.vocabulary} pieces, {shape}"
-    yield from compared(what, measured, RNNS)
+    yield from compared(what, rates, RNNS)
 
 
 def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
@@ -128,27 +128,27 @@ class Rate:
 def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch], steps: int) -> dict[str, Rate]:
     """Every system that is installed, in a process of its own, some batches of each in turn."""
     there = [name for name in systems if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None]
-    found = {name: Rate() for name in there}
+    rates = {name: Rate() for name in there}
     elsewhere.update(PACKAGES[name] for name in there if name in PACKAGES)
-    apart: dict[str, DecoderProcess] = {}
+    processes: dict[str, DecoderProcess] = {}
     try:
         for name in there:
-            apart[name] = DecoderProcess(systems[name], name.startswith("Regard"))
+            processes[name] = DecoderProcess(systems[name], name.startswith("Regard"))
         turns = [batches[i : i + IN_A_ROW] for i in range(0, len(batches), IN_A_ROW)]
         for turn in [batches[:1], *turns]:  # the first batch twice: it pays for allocation
             for beam in BEAMS:
-                for name, rate in found.items():
-                    rate.add(turn, beam, *apart[name].timed(turn, beam))
+                for name, rate in rates.items():
+                    rate.add(turn, beam, *processes[name].timed(turn, beam))
     finally:
-        for each in apart.values():
+        for each in processes.values():
             each.end()
-    check_lengths(found, steps)
-    return found
+    check_lengths(rates, steps)
+    return rates
 
 
-def check_lengths(found: dict[str, Rate], steps: int) -> None:
+def check_lengths(rates: dict[str, Rate], steps: int) -> None:
     """Leave the first turn away, and refuse outputs that are not as long as all should be."""
-    for name, rate in found.items():
+    for name, rate in rates.items():
         for beam in BEAMS:
             del rate.rates[beam][0], rate.outputs[beam][0]
             for tokens in (tokens for outputs in rate.outputs[beam] for tokens in outputs):
@@ -162,45 +162,43 @@ def check_lengths(found: dict[str, Rate], steps: int) -> None:
 
 
 def same_outputs(
-    batches: Sequence[Batch], measured: dict[str, Rate], regard: decoding_peers.RegardDecoder
+    batches: Sequence[Batch], rates: dict[str, Rate], regard: decoding_peers.RegardDecoder
 ) -> dict[tuple[str, int], float]:
     """The share of outputs that are Regard's, by system and beam; refused where they should be and are not.
 
     Regard's search weighs the END of an output, and the others have none: greedy outputs are those that were timed, and
     of a beam those of a second search that is ranked as theirs is.
     """
-    ours, *names = measured
+    ours, *names = rates
     shares = {}
     for beam in BEAMS:
-        equal, apart = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        equal, different = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         for number, batch in enumerate(batches[:CHECKED]):
-            given = regard.prepare(batch)
-            mine = regard.without_end(given, beam)
-            if beam == 1 and any(
-                a[:-1] != b[:-1] for a, b in zip(mine, measured[ours].outputs[1][number], strict=True)
-            ):
+            inputs = regard.prepare(batch)
+            mine = regard.without_end(inputs, beam)
+            if beam == 1 and any(a[:-1] != b[:-1] for a, b in zip(mine, rates[ours].outputs[1][number], strict=True)):
                 raise RegardError("bench: what Regard said when it was timed is not what is compared")
             for name in names:
-                theirs = measured[name].outputs[beam][number]
+                theirs = rates[name].outputs[beam][number]
                 equal[name] += sum(a == b for a, b in zip(mine, theirs, strict=True))
-                apart[name] += count_different(regard.model, given, mine, theirs, beam)
+                different[name] += count_different(regard.model, inputs, mine, theirs, beam)
         count = sum(map(len, batches[:CHECKED]))
         for name in names:
-            if name != ROUNDED and apart[name] > (0 if beam == 1 else APART * count):
+            if name != ROUNDED and different[name] > (0 if beam == 1 else APART * count):
                 raise RegardError(
-                    f"bench: {name}, beam {beam}: {apart[name]} of {count} outputs are not Regard's, with the same "
+                    f"bench: {name}, beam {beam}: {different[name]} of {count} outputs are not Regard's, with the same "
                     "weights, so no speed is compared"
                 )
             shares[name, beam] = equal[name] / count
     return shares
 
 
-def count_different(model: Model, given: Tokens, mine: Outputs, theirs: Outputs, beam: int) -> int:
+def count_different(model: Model, inputs: Tokens, mine: Outputs, theirs: Outputs, beam: int) -> int:
     """How many outputs differ by more than a tie: at the token where greedy ones part, or of beams as a whole."""
     rows = [i for i, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other]
     if not rows:
         return 0
-    differing = Tokens.of(given.ids[rows], given.lengths[rows])
+    differing = Tokens.of(inputs.ids[rows], inputs.lengths[rows])
     pairs = [[mine[i], theirs[i]] for i in rows]
     count = 0
     for (one, other), likely in zip(pairs, decoding_peers.log_probs(model, differing, pairs), strict=True):
@@ -214,16 +212,16 @@ def count_different(model: Model, given: Tokens, mine: Outputs, theirs: Outputs,
 
 
 def compared(
-    what: str, measured: dict[str, Rate], names: Sequence[str], equal: dict[tuple[str, int], float] | None = None
+    what: str, rates: dict[str, Rate], names: Sequence[str], equal: dict[tuple[str, int], float] | None = None
 ) -> Iterator[Result]:
     """Greedy and with a beam: the median of the batches' ratios."""
     mine, *others = names
     for name in others:
         for beam in BEAMS:
-            found = result(what, measured[mine], measured.get(name), name, beam)
+            row = result(what, rates[mine], rates.get(name), name, beam)
             if equal is not None and (name, beam) in equal:
-                found.details["equal_outputs"] = equal[name, beam]
-            yield found
+                row.details["equal_outputs"] = equal[name, beam]
+            yield row
 
 
 def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int) -> Result:
@@ -232,13 +230,13 @@ def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int) -> Re
     goal = "none" if least is None else f"at least {least:g} × its speed"
     what = f"{what}, {'greedy' if beam == 1 else f'beam {beam}'}"
     speed = statistics.median(ours.rates[beam])
-    told = f"Regard {speed:,.0f} sentences/s"
+    text = f"Regard {speed:,.0f} sentences/s"
     details: dict[str, float] = {"beam": beam, "ours_sentences_s": speed}
     if peer is None:
-        return Result(what, told, f"{name} is not installed", None, goal, False, details)
+        return Result(what, text, f"{name} is not installed", None, goal, False, details)
     theirs = statistics.median(peer.rates[beam])
     ratios = [a / b for a, b in zip(ours.rates[beam], peer.rates[beam], strict=True)]
     ratio = statistics.median(ratios)
     details |= {"peer_sentences_s": theirs, "least_ratio": min(ratios), "largest_ratio": max(ratios)}
     reached = least is None or ratio >= least
-    return Result(what, told, f"{name} {theirs:,.0f} sentences/s", ratio, goal, reached, details)
+    return Result(what, text, f"{name} {theirs:,.0f} sentences/s", ratio, goal, reached, details)

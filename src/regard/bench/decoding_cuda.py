@@ -64,11 +64,11 @@ def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> It
             what = f"{name}, width {sizes.size}, {IN} tokens in, {OUT} out, {'greedy' if beam == 1 else f'beam {beam}'}"
             mine = rate(partial(replay.search, sources, options(beam)), len(sources), rounds)
             goal = GOALS[name, beam]
-            told, details = f"Regard {mine:,.0f} sentences/s", {"ours_sentences_s": mine, "beam": float(beam)}
-            yield Result(what, told, card, mine / goal, f"{goal:,} sentences/s", mine >= goal, details)
+            text, details = f"Regard {mine:,.0f} sentences/s", {"ours_sentences_s": mine, "beam": float(beam)}
+            yield Result(what, text, card, mine / goal, f"{goal:,} sentences/s", mine >= goal, details)
             if name == "Transformer":
                 assert isinstance(model, TransformerModel)
-                yield from beside(what, told, model, sizes, sources, beam, mine)
+                yield from beside(what, text, model, sizes, sources, beam, mine)
 
 
 def options(beam: int, precision: str = "auto") -> Options:
@@ -94,14 +94,14 @@ def same_search(name: str, model: Model, sources: Sequence[Sequence[int]]) -> No
     before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
     try:
         for beam in (1, 5):
-            found = Replay(model).search(sources, options(beam, "fp32"))
+            results = Replay(model).search(sources, options(beam, "fp32"))
             expected = search(model, tokens_of(sources, "cuda"), options(beam, "fp32"))
-            pairs = zip(found, expected, strict=True)
-            apart = max(abs(one.outputs[0].score - other.outputs[0].score) for one, other in pairs)
-            if not apart <= TIE * OUT:
+            pairs = zip(results, expected, strict=True)
+            difference = max(abs(one.outputs[0].score - other.outputs[0].score) for one, other in pairs)
+            if not difference <= TIE * OUT:
                 raise RegardError(
-                    f"bench: {name}, beam {beam}: scores of the replayed search differ by {apart:.2e}, so no speed is "
-                    "compared"
+                    f"bench: {name}, beam {beam}: scores of the replayed search differ by {difference:.2e}, so "
+                    "no speed is compared"
                 )
     finally:
         torch.backends.cudnn.allow_tf32 = before
@@ -145,10 +145,10 @@ class Cast(Decoder):
         super().__init__(other.length)
         self.other, self.prepare, self.tokens = other, other.prepare, other.tokens  # type: ignore[method-assign]
 
-    def __call__(self, given: Any, beam: int) -> Any:
+    def __call__(self, inputs: Any, beam: int) -> Any:
         """The same in bfloat16."""
         with torch.autocast("cuda", torch.bfloat16):
-            return self.other(given, beam)
+            return self.other(inputs, beam)
 
 
 def ctranslate2(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
@@ -165,7 +165,7 @@ PEERS = (
 
 def beside(
     what: str,
-    told: str,
+    text: str,
     model: TransformerModel,
     sizes: Sizes,
     sources: Sequence[Sequence[int]],
@@ -175,14 +175,14 @@ def beside(
     """The same weights in every peer that is installed."""
     for peer in PEERS:
         if importlib.util.find_spec(peer.package) is None:
-            yield Result(what, told, f"{peer.name.split(',')[0]} is not installed", None, "none", False)
+            yield Result(what, text, f"{peer.name.split(',')[0]} is not installed", None, "none", False)
             continue
         elsewhere.add(peer.package)
         decoder = peer.make(copy.deepcopy(model).cpu(), sizes, "cuda")
         details = {"ours_sentences_s": mine, "beam": float(beam)}
         if beam == 1:
             longer = Options(beam=1, length_penalty=0.0, shortest=OUT, longest=OUT, precision="fp32")
-            ours = [found.outputs[0].tokens for found in Replay(model).search(sources[:CHECKED], longer)]
+            ours = [result.outputs[0].tokens for result in Replay(model).search(sources[:CHECKED], longer)]
             details["equal_outputs"] = alike(decoder, sources[:CHECKED], ours)
             if peer.exact and details["equal_outputs"] < ALIKE:
                 raise RegardError(
@@ -194,7 +194,7 @@ def beside(
         details |= {"peer_sentences_s": rates[best], "peer_batch": float(best)}
         yield Result(
             what,
-            told,
+            text,
             f"{peer.name} {rates[best]:,.0f} sentences/s (batch {best})",
             mine / rates[best],
             "none",
@@ -210,15 +210,15 @@ def batch_of(sources: Sequence[Sequence[int]], device: str = "cuda") -> Batch:
 
 def alike(decoder: Decoder, sources: Sequence[Sequence[int]], ours: list[list[int]], device: str = "cuda") -> float:
     """The share of greedy outputs that are a peer's."""
-    given = decoder.prepare(batch_of(sources, device))
-    theirs = decoder.tokens(decoder(given, 1), given)
+    inputs = decoder.prepare(batch_of(sources, device))
+    theirs = decoder.tokens(decoder(inputs, 1), inputs)
     return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
 
 
 def speeds(decoder: Decoder, sources: Sequence[Sequence[int]], beam: int) -> dict[int, float]:
     """Sentences a second, by the size of a batch."""
-    found = {}
+    rates = {}
     for size in SIZES:
-        given = decoder.prepare(batch_of(sources[:size]))
-        found[size] = rate(partial(decoder, given, beam), size, 3)
-    return found
+        inputs = decoder.prepare(batch_of(sources[:size]))
+        rates[size] = rate(partial(decoder, inputs, beam), size, 3)
+    return rates

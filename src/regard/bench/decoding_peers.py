@@ -84,11 +84,11 @@ class Decoder:
         """The batch as this system takes it; not timed."""
         return batch
 
-    def __call__(self, given: Any, beam: int) -> Any:
+    def __call__(self, inputs: Any, beam: int) -> Any:
         """What is timed: from prepared sources to the system's own outputs. A beam of 1 is greedy."""
         raise NotImplementedError
 
-    def tokens(self, outputs: Any, given: Any) -> Outputs:
+    def tokens(self, outputs: Any, inputs: Any) -> Outputs:
         """The tokens of the best output of each sentence, one a step, in the order of the batch; not timed."""
         raise NotImplementedError
 
@@ -104,29 +104,31 @@ class RegardDecoder(Decoder):
         """Rows and their lengths."""
         return Tokens.of(batch.source, batch.source_lengths)
 
-    def __call__(self, given: Tokens, beam: int) -> Any:
+    def __call__(self, inputs: Tokens, beam: int) -> Any:
         """No penalty on length, which is the same for all."""
         options = Options(beam=beam, length_penalty=0.0, shortest=self.length, longest=self.length)
-        return search(self.model, given, options)
+        return search(self.model, inputs, options)
 
-    def tokens(self, outputs: Any, given: Tokens) -> Outputs:
+    def tokens(self, outputs: Any, inputs: Tokens) -> Outputs:
         """The best of each, with its END."""
-        return [[*found.outputs[0].tokens, END] for found in outputs]
+        return [[*result.outputs[0].tokens, END] for result in outputs]
 
-    def without_end(self, given: Tokens, beam: int) -> Outputs:
+    def without_end(self, inputs: Tokens, beam: int) -> Outputs:
         """What the others should find: the likeliest outputs of a token a step, no END weighed."""
         options = Options(beam=beam, nbest=beam, length_penalty=0.0, shortest=self.steps, longest=self.steps)
-        found = [[output.tokens for output in each.outputs] for each in search(self.model, given, options)]
-        likely = log_probs(self.model, given, found)
-        return [max(zip(map(sum, each), said, strict=True))[1] for each, said in zip(likely, found, strict=True)]
+        hypotheses = [[output.tokens for output in each.outputs] for each in search(self.model, inputs, options)]
+        likely = log_probs(self.model, inputs, hypotheses)
+        return [
+            max(zip(map(sum, each), outputs, strict=True))[1] for each, outputs in zip(likely, hypotheses, strict=True)
+        ]
 
 
-def log_probs(model: Model, given: Tokens, outputs: list[Outputs]) -> list[list[list[float]]]:
+def log_probs(model: Model, inputs: Tokens, outputs: list[Outputs]) -> list[list[list[float]]]:
     """The log-probability of every token of some outputs for each source, teacher forced."""
-    rows = zip(given.ids.tolist(), given.lengths.tolist(), outputs, strict=True)
-    pairs = [(row[:length], tokens) for row, length, said in rows for tokens in said]
+    rows = zip(inputs.ids.tolist(), inputs.lengths.tolist(), outputs, strict=True)
+    pairs = [(row[:length], tokens) for row, length, hypotheses in rows for tokens in hypotheses]
     scored = iter(score_pairs(model, *map(list, zip(*pairs, strict=True))))
-    return [[next(scored).tokens[:-1] for _ in said] for said in outputs]
+    return [[next(scored).tokens[:-1] for _ in hypotheses] for hypotheses in outputs]
 
 
 # ---- Marian
@@ -154,12 +156,12 @@ class MarianDecoder(Decoder):
         there = torch.arange(batch.source.shape[1], device=batch.source.device) < batch.source_lengths[:, None]
         return {"input_ids": batch.source, "attention_mask": there.long()}
 
-    def __call__(self, given: dict[str, Tensor], beam: int) -> Tensor:
+    def __call__(self, inputs: dict[str, Tensor], beam: int) -> Tensor:
         """Its greedy search has no length penalty to be told of."""
         options = self.options if beam > 1 else {k: v for k, v in self.options.items() if k != "length_penalty"}
-        return self.net.generate(**given, num_beams=beam, **options)
+        return self.net.generate(**inputs, num_beams=beam, **options)
 
-    def tokens(self, outputs: Tensor, given: dict[str, Tensor]) -> Outputs:
+    def tokens(self, outputs: Tensor, inputs: dict[str, Tensor]) -> Outputs:
         """Without the start."""
         return outputs[:, 1:].tolist()
 
@@ -220,15 +222,15 @@ class JoeyDecoder(Decoder):
         )  # fmt: skip
         return made, made.sort_by_src_length()
 
-    def __call__(self, given: Any, beam: int) -> Any:
+    def __call__(self, inputs: Any, beam: int) -> Any:
         """Its greedy search for a beam of 1."""
         return self.search(
-            self.learner.net, given[0], self.steps, beam, 0.0, min_output_length=self.steps, return_prob="none"
+            self.learner.net, inputs[0], self.steps, beam, 0.0, min_output_length=self.steps, return_prob="none"
         )[0]
 
-    def tokens(self, outputs: Any, given: Any) -> Outputs:
+    def tokens(self, outputs: Any, inputs: Any) -> Outputs:
         """In the order of the batch."""
-        return [outputs[i].tolist() for i in given[1]]
+        return [outputs[i].tolist() for i in inputs[1]]
 
 
 @torch.no_grad()
@@ -287,17 +289,17 @@ class CTranslate2Decoder(Decoder):
         rows = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)
         return [[self.words[i] for i in row[:n]] for row, n in rows]
 
-    def __call__(self, given: list[list[str]], beam: int) -> Any:
+    def __call__(self, inputs: list[list[str]], beam: int) -> Any:
         """One batch of all sentences."""
         return self.translator.translate_batch(
-            given,
+            inputs,
             beam_size=beam,
             length_penalty=0.0,
             min_decoding_length=self.steps,
             max_decoding_length=self.steps,
         )
 
-    def tokens(self, outputs: Any, given: list[list[str]]) -> Outputs:
+    def tokens(self, outputs: Any, inputs: list[list[str]]) -> Outputs:
         """Back to numbers."""
         return [[self.numbers[word] for word in each.hypotheses[0]] for each in outputs]
 
@@ -389,8 +391,8 @@ def check_positions(model: TransformerModel) -> None:
     """Refuse positions that are not a table of what is added."""
     config = model.config
     if config.positions not in ("sinusoidal", "learned") or config.join != "add":
-        given = f"{config.positions} positions, joined by {config.join},"
-        raise ArgumentError(f"model: {given} given, expected sinusoidal or learned ones that are added")
+        options = f"{config.positions} positions, joined by {config.join},"
+        raise ArgumentError(f"model: {options} given, expected sinusoidal or learned ones that are added")
 
 
 def check_sinusoidal(model: TransformerModel, norm: str) -> None:
@@ -398,5 +400,5 @@ def check_sinusoidal(model: TransformerModel, norm: str) -> None:
     check_positions(model)
     config = model.config
     if (config.positions, config.norm, config.tied) != ("sinusoidal", norm, "output"):
-        given = f"{config.positions} positions, {config.norm}-norm, tied {config.tied}"
-        raise ArgumentError(f"model: {given} given, expected sinusoidal positions, {norm}-norm, tied output")
+        options = f"{config.positions} positions, {config.norm}-norm, tied {config.tied}"
+        raise ArgumentError(f"model: {options} given, expected sinusoidal positions, {norm}-norm, tied output")

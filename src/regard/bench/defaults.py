@@ -89,11 +89,11 @@ def prepare(folder: Path, out: Path) -> None:
         rows = (line.split("\t") for line in lines(folder / f"inflection/deu.{part}.tsv.gz"))
         put(out / "inflection", part, (inflection(*row) for row in rows))
         for name, own in (("scan", "simple"), ("scan-length", "length")):
-            found = (
+            matches = (
                 re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip())
                 for line in lines(folder / f"scan/{own}.{part}.txt.gz")
             )
-            put(out / name, part, (each.groups() for each in found if each))
+            put(out / name, part, (each.groups() for each in matches if each))
         sides = [list(lines(folder / f"europarl/{part}.{side}.gz")) for side in ("de", "en")]
         put(out / "europarl", part, [*zip(*sides, strict=True)][:50_000])
         (out / "imdb").mkdir(parents=True, exist_ok=True)
@@ -133,28 +133,28 @@ def make(out: Path) -> None:
     def phrasebook(count: int, seed: int) -> Pairs:
         return [(each.source, each.target) for each in generate("phrasebook", count, seed=seed)]
 
-    def written(name: str, pairs: Pairs, test: int) -> None:
+    def write_pairs(name: str, pairs: Pairs, test: int) -> None:
         """Train and test without a pair in common."""
-        known = set(pairs[test:])
+        training = set(pairs[test:])
         put(out / name, "train", pairs[test:])
-        put(out / name, "test", [pair for pair in pairs[:test] if pair not in known])
+        put(out / name, "test", [pair for pair in pairs[:test] if pair not in training])
 
-    written("pairs-1000", phrasebook(1_500, 11), 500)
-    written("pairs-100", phrasebook(600, 12), 500)
+    write_pairs("pairs-1000", phrasebook(1_500, 11), 500)
+    write_pairs("pairs-100", phrasebook(600, 12), 500)
     draw = random.Random(13)
-    written("one-word", unique(lambda: transliterated(draw), 6_000), 500)
-    written("no-spaces", unique(lambda: chinese_date(draw), 4_000), 500)
-    written("right-to-left", unique(lambda: hebrew(draw), 3_000), 300)
+    write_pairs("one-word", unique(lambda: transliterated(draw), 6_000), 500)
+    write_pairs("no-spaces", unique(lambda: chinese_date(draw), 4_000), 500)
+    write_pairs("right-to-left", unique(lambda: hebrew(draw), 3_000), 300)
     sentences = iter(phrasebook(40_000, 14))
-    written("long-lines", [long_pair(sentences) for _ in range(1_600)], 100)
+    write_pairs("long-lines", [long_pair(sentences) for _ in range(1_600)], 100)
 
 
 def unique(one: Callable[[], tuple[str, str]], count: int) -> Pairs:
     """So many different pairs, in the order they were drawn."""
-    found: dict[tuple[str, str], None] = {}
-    while len(found) < count:
-        found[one()] = None
-    return [*found]
+    pairs: dict[tuple[str, str], None] = {}
+    while len(pairs) < count:
+        pairs[one()] = None
+    return [*pairs]
 
 
 LETTERS = dict(zip("abcdefghijklmnopqrstuvwxyz", "абкдефгхийклмнопкрстуввхиз", strict=True))
@@ -221,8 +221,8 @@ def hebrew(draw: random.Random) -> tuple[str, str]:
             (f"a {adjective} {noun}".replace("  ", " "), f"{NOUNS[noun]} {ADJECTIVES.get(adjective, '')}".strip())
         )
     english = f"{person} {verb} {' and '.join(thing[0] for thing in things)} {when}".strip()
-    told = f"{TIMES[when]} {PEOPLE[person]} {VERBS[verb]} {' ו'.join(thing[1] for thing in things)}".strip()
-    return english + " .", told + " ."
+    target = f"{TIMES[when]} {PEOPLE[person]} {VERBS[verb]} {' ו'.join(thing[1] for thing in things)}".strip()
+    return english + " .", target + " ."
 
 
 def long_pair(sentences: Iterator[tuple[str, str]]) -> tuple[str, str]:
@@ -256,10 +256,10 @@ def tested(name: str, data: Path, run: Path, device: str) -> dict[str, float]:
     loaded = regard.load(run, device=device)
     if corpus.reads == "documents":
         rows = [line.split("\t") for line in lines(folder / "test.tsv")]
-        said = loaded.classify([row[1] for row in rows])
+        predictions = loaded.classify([row[1] for row in rows])
         labels = [row[0] for row in rows]
         common = collections.Counter(line.split("\t")[0] for line in lines(folder / "train.tsv")).most_common(1)[0][0]
-        right = sum(each is not None and each.label == label for each, label in zip(said, labels, strict=True))
+        right = sum(each is not None and each.label == label for each, label in zip(predictions, labels, strict=True))
         return {"score": 100 * right / len(rows), "floor": 100 * labels.count(common) / len(rows)}
     if corpus.reads == "pictures":
         grouped = collections.defaultdict(list)
@@ -285,13 +285,13 @@ def measured(corpus: Corpus, outputs: list[str], right: list[list[str]], answers
     from regard.evaluation.captions import caption_scores
     from regard.evaluation.text import measure_bleu, measure_exact
 
-    def score(given: list[str]) -> dict[str, float]:
+    def score(hypotheses: list[str]) -> dict[str, float]:
         if corpus.metric == "CIDEr":
-            found = caption_scores(given, right)
-            return {"score": found["cider"], "bleu": found["bleu"]}
+            scores = caption_scores(hypotheses, right)
+            return {"score": scores["cider"], "bleu": scores["bleu"]}
         if corpus.metric == "BLEU":
-            return {"score": measure_bleu(given, right, lowercase=corpus.lowercase).score().value}
-        return {"score": 100 * measure_exact(given, right).score().value}
+            return {"score": measure_bleu(hypotheses, right, lowercase=corpus.lowercase).score().value}
+        return {"score": 100 * measure_exact(hypotheses, right).score().value}
 
     common = collections.Counter(answers).most_common(1)[0][0]
     return {**score(outputs), "floor": score([common] * len(outputs))["score"]}
@@ -311,7 +311,7 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
         with open(log, "w", encoding="utf-8", newline="\n") as file:
             if subprocess.run(command, stdout=file, stderr=file).returncode:
                 return {"name": name + label, "failed": log.read_text(encoding="utf-8")[-300:]}
-    taken = time.monotonic() - began
+    seconds = time.monotonic() - began
     # In a process of its own: captured graphs of several threads get in each other's way.
     tester = [
         sys.executable,
@@ -325,29 +325,29 @@ def one(name: str, data: Path, runs: Path, device: str, settings: Sequence[str],
         "--device",
         where,
     ]
-    shown = subprocess.run(tester, check=True, capture_output=True, encoding="utf-8").stdout
-    found = json.loads(shown.splitlines()[-1])
+    output = subprocess.run(tester, check=True, capture_output=True, encoding="utf-8").stdout
+    scores = json.loads(output.splitlines()[-1])
     records = [json.loads(row) for row in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = max(row["step"] for row in records)
-    return {"name": name + label, **found, "seconds": round(taken), "steps": steps, "device": where,
+    return {"name": name + label, **scores, "seconds": round(seconds), "steps": steps, "device": where,
             "metric": CORPORA[name].metric}  # fmt: skip
 
 
-def train(given: argparse.Namespace) -> None:
+def train(options: argparse.Namespace) -> None:
     """Train several side by side, and write what each reached as it is done."""
 
     def do(name: str) -> None:
         try:
-            found = one(name, given.data, given.runs, given.device, given.set, given.label)
+            result = one(name, options.data, options.runs, options.device, options.set, options.label)
         except Exception as error:  # the others go on
-            found = {"name": name + given.label, "failed": repr(error)[:300]}
-        with open(given.runs / "results.jsonl", "a", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(found) + "\n")
-        print(json.dumps(found), flush=True)
+            result = {"name": name + options.label, "failed": repr(error)[:300]}
+        with open(options.runs / "results.jsonl", "a", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps(result) + "\n")
+        print(json.dumps(result), flush=True)
 
-    given.runs.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(given.together) as pool:
-        for job in [pool.submit(do, name) for name in given.names]:
+    options.runs.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(options.together) as pool:
+        for job in [pool.submit(do, name) for name in options.names]:
             job.result()
 
 
@@ -374,15 +374,15 @@ def main() -> None:
     verb.add_argument("run", type=Path)
     verb.add_argument("--data", type=Path, default=Path("data/defaults"))
     verb.add_argument("--device", default="auto")
-    given = parser.parse_args()
-    if given.verb == "prepare":
-        prepare(given.folder, given.out)
-    elif given.verb == "make":
-        make(given.out)
-    elif given.verb == "test":
-        print(json.dumps(tested(given.name, given.data, given.run, given.device)))
+    options = parser.parse_args()
+    if options.verb == "prepare":
+        prepare(options.folder, options.out)
+    elif options.verb == "make":
+        make(options.out)
+    elif options.verb == "test":
+        print(json.dumps(tested(options.name, options.data, options.run, options.device)))
     else:
-        train(given)
+        train(options)
 
 
 if __name__ == "__main__":

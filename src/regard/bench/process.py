@@ -27,11 +27,11 @@ REST = 0.3  # seconds: threads of an OpenMP spin for 0.2 after their work
 
 def time_decoder(decoder: Decoder, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
     """Seconds for batches one after the other, and what was said."""
-    given = [decoder.prepare(batch) for batch in batches]
+    inputs = [decoder.prepare(batch) for batch in batches]
     begin = time.perf_counter()
-    outputs = [decoder(each, beam) for each in given]
+    outputs = [decoder(each, beam) for each in inputs]
     seconds = time.perf_counter() - begin
-    return seconds, [decoder.tokens(*each) for each in zip(outputs, given, strict=True)]
+    return seconds, [decoder.tokens(*each) for each in zip(outputs, inputs, strict=True)]
 
 
 class DecoderProcess:

@@ -72,22 +72,26 @@ def prepare(folder: Path, out: Path) -> None:
     """Write the corpora of a folder as `regard train` reads them."""
     for path in sorted([*folder.glob("multi30k/*.gz"), *folder.glob("cmudict/t*.tsv.gz")]):
         put(out / path.parent.name / path.name, path.read_bytes())  # as it is
-    known = {line.split("\t")[0] for line in lines(folder / "cmudict" / "train.tsv.gz")}
+    trained_words = {line.split("\t")[0] for line in lines(folder / "cmudict" / "train.tsv.gz")}
     # A word of which training has another pronunciation says nothing about words that are new, as those of the test.
-    new = (line.split("\t") for line in lines(folder / "cmudict" / "dev.tsv.gz") if line.split("\t")[0] not in known)
+    new = (
+        line.split("\t")
+        for line in lines(folder / "cmudict" / "dev.tsv.gz")
+        if line.split("\t")[0] not in trained_words
+    )
     put(out / "cmudict" / "dev.tsv", table_of(new))
     for path in sorted(folder.glob("inflection/deu.*.tsv.gz")):
         rows = (inflection(*line.split("\t")) for line in lines(path))
         put(out / "inflection" / path.name.removeprefix("deu.").removesuffix(".gz"), table_of(rows))
     for path in sorted(folder.glob("scan/*.txt.gz")):
-        found = (re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip()) for line in lines(path))
-        put(out / "scan" / path.name.replace(".txt.gz", ".tsv"), table_of(each.groups() for each in found if each))
+        matches = (re.fullmatch(r"IN: (.*) OUT: (.*)", line.strip()) for line in lines(path))
+        put(out / "scan" / path.name.replace(".txt.gz", ".tsv"), table_of(each.groups() for each in matches if each))
 
 
 def inflection(lemma: str, form: str, features: str) -> tuple[str, str]:
     """The letters of the lemma and then what is asked for; the letters of the form. A space in a word becomes _."""
-    asked = " ".join(f"<{feature}>" for feature in features.split(";"))
-    return f"{' '.join(lemma.replace(' ', '_'))} {asked}", " ".join(form.replace(" ", "_"))
+    tags = " ".join(f"<{feature}>" for feature in features.split(";"))
+    return f"{' '.join(lemma.replace(' ', '_'))} {tags}", " ".join(form.replace(" ", "_"))
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -201,8 +205,8 @@ def scores(line: Line, outputs: list[str], right: list[list[str]]) -> tuple[dict
     from regard.evaluation.text import error_rate, measure_bleu, measure_exact
 
     if line.metrics == ("BLEU",):
-        found = measure_bleu(outputs, right, lowercase=True).score()
-        return {"BLEU": found.value}, found.signature
+        score = measure_bleu(outputs, right, lowercase=True).score()
+        return {"BLEU": score.value}, score.signature
     exact = measure_exact(outputs, right).score()
     if line.metrics == ("exact",):
         return {"exact": 100 * exact.value}, exact.signature
@@ -220,9 +224,9 @@ def evaluate(runs: list[Path], data: Path, out: Path | None) -> None:
         values, signature = scores(LINES[facts["name"]], outputs, test_set(LINES[facts["name"]], data)[1])
         training = facts["config"]["training"]
         limit = training.get("minutes") if facts["steps"] < training["steps"] else None  # one that made no difference
-        said = shlex.join(command(facts["name"], facts["seed"], RUNS / run.name, limit))
+        command_line = shlex.join(command(facts["name"], facts["seed"], RUNS / run.name, limit))
         rounded = {key: round(value, 3) for key, value in values.items()}
-        records.append({**facts, "command": said, "scores": rounded, "signature": signature})
+        records.append({**facts, "command": command_line, "scores": rounded, "signature": signature})
         print(f"{run}: " + ", ".join(f"{key} {value:.2f}" for key, value in values.items()))
     device = re.sub(r"\W+", "-", records[0]["device"].removeprefix("NVIDIA ")).lower() if records else "none"
     out = out or RESULTS / f"quality-{device}-{datetime.date.today()}.json"
@@ -284,26 +288,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verb = verbs.add_parser("prepare")
-    verb.set_defaults(run_verb=lambda given: prepare(given.folder, given.out))
+    verb.set_defaults(run_verb=lambda options: prepare(options.folder, options.out))
     verb.add_argument("folder", type=Path)
     verb.add_argument("out", type=Path)
     verb = verbs.add_parser("train")
-    verb.set_defaults(run_verb=lambda given: train(given.names, given.seeds, given.runs, given.together, given.minutes))
+    verb.set_defaults(
+        run_verb=lambda options: train(options.names, options.seeds, options.runs, options.together, options.minutes)
+    )
     verb.add_argument("names", nargs="*", default=[*LINES], help=f"of {', '.join(LINES)}; default: all")
     verb.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     verb.add_argument("--runs", type=Path, default=RUNS)
     verb.add_argument("--together", type=int, default=4, help="trainings side by side")
     verb.add_argument("--minutes", type=float, help="the most that each of them may take")
     verb = verbs.add_parser("translate")
-    verb.set_defaults(run_verb=lambda given: translate(given.run, Path("data")))
+    verb.set_defaults(run_verb=lambda options: translate(options.run, Path("data")))
     verb.add_argument("run", type=Path)
     verb = verbs.add_parser("evaluate")
-    verb.set_defaults(run_verb=lambda given: evaluate(given.runs, Path("data"), given.out))
+    verb.set_defaults(run_verb=lambda options: evaluate(options.runs, Path("data"), options.out))
     verb.add_argument("runs", type=Path, nargs="+")
     verb.add_argument("--out", type=Path)
-    verbs.add_parser("table").set_defaults(run_verb=lambda given: table(RESULTS, PAGE))
-    given = parser.parse_args()
-    sys.exit(given.run_verb(given))
+    verbs.add_parser("table").set_defaults(run_verb=lambda options: table(RESULTS, PAGE))
+    options = parser.parse_args()
+    sys.exit(options.run_verb(options))
 
 
 if __name__ == "__main__":

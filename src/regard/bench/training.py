@@ -113,8 +113,10 @@ def same_loss(batch: Batch, sizes: Sizes) -> None:
         (model.readout.weight, peer.readout.weight),
         (first.feed[0].weight, peer.net.encoder.layers[0].linear1.weight),
     ):
-        found, expected = (torch.autograd.grad(*each, retain_graph=True)[0] for each in ((mine, one), (theirs, other)))
-        agree("a gradient of nn.Transformer", found, expected, 1e-3)
+        gradient, expected = (
+            torch.autograd.grad(*each, retain_graph=True)[0] for each in ((mine, one), (theirs, other))
+        )
+        agree("a gradient of nn.Transformer", gradient, expected, 1e-3)
 
 
 class Rate:
@@ -130,9 +132,9 @@ class Rate:
     def step(self) -> None:
         """One more training step, timed."""
         batch = self.batches[len(self.losses) % len(self.batches)]
-        given = self.learner.prepare(batch)
+        inputs = self.learner.prepare(batch)
         begin = time.perf_counter()
-        loss = self.learner(given)
+        loss = self.learner(inputs)
         loss.backward()
         clip_grad_norm_(self.learner.parameters(), 1.0)
         self.optimiser.step()
@@ -154,18 +156,18 @@ def measure(
     rounds: int,
 ) -> dict[str, Rate]:
     """Every system that is installed, step by step in turn; each must learn."""
-    found = {}
+    rates = {}
     for name, make in systems.items():
         if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name]) is not None:
             torch.manual_seed(0)
-            found[name] = Rate(make(sizes), others if name.startswith("JoeyNMT") else batches)
+            rates[name] = Rate(make(sizes), others if name.startswith("JoeyNMT") else batches)
     for _ in range(rounds + 2):
-        for rate in found.values():
+        for rate in rates.values():
             rate.step()
-    for name, rate in found.items():
+    for name, rate in rates.items():
         if not statistics.mean(rate.losses[-2:]) < rate.losses[0]:
             raise RegardError(f"bench: {name} does not learn: its losses were {rate.losses}, so no speed is compared")
-    return found
+    return rates
 
 
 def compared(what: str, ours: Rate, peer: Rate | None, name: str, least: float) -> Result:
@@ -203,8 +205,8 @@ def memory(sizes: Sizes, budget: int, seed: int) -> Iterator[Result]:
                 continue
             peer = peak_memory(partial(train_once, name, sizes, budget, seed), partial(load, name))
             ratio = ours / peer
-            told = f"{mine} {ours / MIB:.0f} MiB", f"{name} {peer / MIB:.0f} MiB"
-            yield Result(what, *told, ratio, goal, ratio <= 1, {"ours_bytes": ours, "peer_bytes": peer})
+            texts = f"{mine} {ours / MIB:.0f} MiB", f"{name} {peer / MIB:.0f} MiB"
+            yield Result(what, *texts, ratio, goal, ratio <= 1, {"ours_bytes": ours, "peer_bytes": peer})
 
 
 def load(name: str) -> None:

@@ -134,32 +134,32 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     tokens = sum(map(task.count, range(len(task.plans)))) / len(task.plans)
     card = f"of {products:.0f} TFLOP/s and {copies:.2f} TB/s"
     details = {"ours_tokens_s": mine, "tflops_of_products": products, "tb_s_of_copies": copies, "tokens": tokens}
-    told = f"Regard {mine:,.0f} tokens/s, {tokens / mine * 1e3:.2f} ms a step of {tokens:,.0f} tokens"
-    yield Result(f"{what}, a whole update", told, card, mine / GOAL, f"{GOAL:,} tokens/s", mine >= GOAL, details)
+    text = f"Regard {mine:,.0f} tokens/s, {tokens / mine * 1e3:.2f} ms a step of {tokens:,.0f} tokens"
+    yield Result(f"{what}, a whole update", text, card, mine / GOAL, f"{GOAL:,} tokens/s", mine >= GOAL, details)
     del ours
     for cell in ("lstm", "gru"):
         rate, first, last = RegardLoop(PairTask(rnnsearch(sizes, cell), pairs, sizes.smoothing, seed=seed)).rate(rounds)
         learns(f"rnnsearch ({cell})", first, last)
-        said, figures = f"Regard {rate:,.0f} tokens/s", {"ours_tokens_s": rate}
+        line, figures = f"Regard {rate:,.0f} tokens/s", {"ours_tokens_s": rate}
         goal, whole = f"{RNN_GOAL:,} tokens/s", f"rnnsearch, one {cell}, all {sizes.size} wide, bf16, a whole update"
-        yield Result(whole, said, card, rate / RNN_GOAL, goal, rate >= RNN_GOAL, figures)
-    found: tuple[float, float, float] | str | None
+        yield Result(whole, line, card, rate / RNN_GOAL, goal, rate >= RNN_GOAL, figures)
+    rates: tuple[float, float, float] | str | None
     for name, make, package in PEERS:
-        found = peer_rate(make, sizes, batches, rounds) if importlib.util.find_spec(package) is not None else None
-        yield compared(what, told, mine, name, found)
-    found = in_time(sizes, batches[:1], rounds) if importlib.util.find_spec("transformers") is not None else None
-    yield compared(what, told, mine, "Marian, compiled for one shape", found)
+        rates = peer_rate(make, sizes, batches, rounds) if importlib.util.find_spec(package) is not None else None
+        yield compared(what, text, mine, name, rates)
+    rates = in_time(sizes, batches[:1], rounds) if importlib.util.find_spec("transformers") is not None else None
+    yield compared(what, text, mine, "Marian, compiled for one shape", rates)
 
 
-def compared(what: str, told: str, mine: float, name: str, found: tuple[float, float, float] | str | None) -> Result:
+def compared(what: str, text: str, mine: float, name: str, rates: tuple[float, float, float] | str | None) -> Result:
     """One line: Regard beside a peer, if that is there and was ready in time."""
     goal = f"above {name}"
-    if found is None or isinstance(found, str):
-        return Result(what, told, f"{name} {found or 'is not installed'}", None, goal, False)
-    theirs, first, last = found
+    if rates is None or isinstance(rates, str):
+        return Result(what, text, f"{name} {rates or 'is not installed'}", None, goal, False)
+    theirs, first, last = rates
     learns(name, first, last)
     details = {"ours_tokens_s": mine, "peer_tokens_s": theirs}
-    return Result(what, told, f"{name} {theirs:,.0f} tokens/s", mine / theirs, goal, mine > theirs, details)
+    return Result(what, text, f"{name} {theirs:,.0f} tokens/s", mine / theirs, goal, mine > theirs, details)
 
 
 PEERS: tuple[tuple[str, Callable[[Sizes], Learner], str], ...] = (
@@ -172,10 +172,10 @@ class RegardLoop:
     """Regard's own loop on a task."""
 
     def __init__(self, task: PairTask, **settings: Any):
-        given = {"steps": 10**9, "rate": RATE, "schedule": "constant", "warmup": 0, "device": "cuda", **settings}
+        options = {"steps": 10**9, "rate": RATE, "schedule": "constant", "warmup": 0, "device": "cuda", **settings}
         self.task = task
         self.folder = tempfile.TemporaryDirectory()
-        self.trainer = Trainer(task, TrainingSettings(**given), Path(self.folder.name), Progress(), Group("cuda"))
+        self.trainer = Trainer(task, TrainingSettings(**options), Path(self.folder.name), Progress(), Group("cuda"))
         self.trainer.prepare(False)
         self.trainer.objective.train()
 
@@ -206,12 +206,12 @@ def peer_rate(
     learner = make(sizes).cuda().train()
     call: Any = torch.compile(learner) if compiled else learner
     optimiser = torch.optim.AdamW(learner.parameters(), lr=RATE, fused=True)
-    given = [learner.prepare(batch.to("cuda")) for batch in batches]
+    inputs = [learner.prepare(batch.to("cuda")) for batch in batches]
     rates, losses = [], []
     for number in range(WARM + min(MOST, rounds)):
         torch.cuda.synchronize()
         began, summed = time.perf_counter(), torch.zeros((), device="cuda")
-        for each in given:
+        for each in inputs:
             with torch.autocast("cuda", torch.bfloat16):
                 loss = call(each)
             loss.backward()
@@ -221,7 +221,7 @@ def peer_rate(
             summed += loss.detach()
         torch.cuda.synchronize()
         seconds = time.perf_counter() - began
-        losses.append(float(summed) / len(given))
+        losses.append(float(summed) / len(inputs))
         if number >= WARM:
             rates.append(sum(batch.tokens for batch in batches) / seconds)
     return statistics.median(rates), losses[0], losses[-1]
@@ -235,10 +235,10 @@ def in_time(sizes: Sizes, batches: list[Batch], rounds: int) -> tuple[float, flo
     process.start()
     sender.close()
     try:
-        found: tuple[float, float, float] | str = f"was not ready within {LIMIT:.0f} seconds"
+        rates: tuple[float, float, float] | str = f"was not ready within {LIMIT:.0f} seconds"
         if receiver.poll(LIMIT):
-            found = receiver.recv()
-        return found
+            rates = receiver.recv()
+        return rates
     except EOFError:
         return "did not finish"
     finally:

@@ -222,8 +222,8 @@ class JoeyLearner(Learner):
 
     def forward(self, batch: Any) -> Float[Tensor, ""]:
         """The mean loss."""
-        given = {name: value for name, value in vars(batch).items() if value is not None}
-        loss = self.net(return_type="loss", **given)[0]
+        fields = {name: value for name, value in vars(batch).items() if value is not None}
+        loss = self.net(return_type="loss", **fields)[0]
         return loss / batch.ntokens
 
 

@@ -98,8 +98,8 @@ class Order:
         key = mix_bits(mix_bits(self.seed) + np.uint64(epoch))
         done = 0
         for start in range(0, self.places, self.window):
-            places = np.arange(start, min(start + self.window, self.places), dtype=np.uint64)
-            indices = self.indices(permute(places, self.places, key), key)
+            positions = np.arange(start, min(start + self.window, self.places), dtype=np.uint64)
+            indices = self.indices(permute(positions, self.places, key), key)
             if not len(indices):
                 continue
             indices, cuts = self.cut(indices)
@@ -110,19 +110,19 @@ class Order:
             turns = mix_bits(np.arange(len(cuts) - 1, dtype=np.uint64) + mix_bits(key + np.uint64(start)))
             yield len(turns), [indices[cuts[i] : cuts[i + 1]] for i in np.argsort(turns, kind="stable")]
 
-    def indices(self, places: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
+    def indices(self, positions: UInt64[np.ndarray, " w"], key: UInt64[np.ndarray, " 1"]) -> Int64[np.ndarray, " v"]:
         """The pairs at places of the epoch; a place of a pair's last, partial time may be empty."""
         if self.plain:
-            return places.astype(np.int64)
-        at = places.astype(np.int64)
+            return positions.astype(np.int64)
+        at = positions.astype(np.int64)
         corpus = np.searchsorted(self.bounds, at, side="right")
         inside = at - np.concatenate([[0], self.bounds])[corpus]
         time, pair = inside // self.sizes[corpus], inside % self.sizes[corpus]
         index = self.starts[corpus] + pair
         part = self.weights[corpus] - (self.times[corpus] - 1)  # of the last time, above 0 up to 1
-        drawn = mix_bits(index.astype(np.uint64) + mix_bits(key + np.uint64(1))) / np.float64(2**64)
-        taken: Bool[np.ndarray, " w"] = (time < self.times[corpus] - 1) | (drawn < part) | (part == 1)
-        return index[taken]
+        uniform = mix_bits(index.astype(np.uint64) + mix_bits(key + np.uint64(1))) / np.float64(2**64)
+        keep: Bool[np.ndarray, " w"] = (time < self.times[corpus] - 1) | (uniform < part) | (part == 1)
+        return index[keep]
 
     def cut(self, indices: Int64[np.ndarray, " w"]) -> tuple[Int64[np.ndarray, " w"], list[int]]:
         """A window sorted by length, and where it is cut into batches.
@@ -158,7 +158,7 @@ def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"
     return x ^ (x >> np.uint64(31))
 
 
-def permute(places: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray, " 1"]) -> UInt64[np.ndarray, " w"]:
+def permute(positions: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray, " 1"]) -> UInt64[np.ndarray, " w"]:
     """Where a pseudo-random permutation of 0 … count - 1 takes each place.
 
     A Feistel network over pairs (left, right) of about √count numbers each, walked again by what falls outside.
@@ -166,7 +166,7 @@ def permute(places: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray
     wide = int(np.ceil(np.sqrt(count)))
     high = -(-count // wide)
     keys = mix_bits(key + np.arange(2, 2 + ROUNDS, dtype=np.uint64))
-    result, walking = places.copy(), np.arange(len(places))
+    result, walking = positions.copy(), np.arange(len(positions))
     while len(walking):
         left, right = np.divmod(result[walking], np.uint64(wide))
         for number, each in enumerate(keys):

@@ -128,16 +128,16 @@ class Cutter:
 
     def symbols(self, word: str) -> Symbols:
         """A piece a character, or bytes, or unknown."""
-        found: list[int] = []
+        ids: list[int] = []
         for character in word:
             i = self.vocabulary.get(character)
             if i is not None:
-                found.append(i)
+                ids.append(i)
             elif self.bytes:
-                found += [self.vocabulary[f"<0x{byte:02X}>"] for byte in character.encode()]
+                ids += [self.vocabulary[f"<0x{byte:02X}>"] for byte in character.encode()]
             else:
-                found.append(UNKNOWN)
-        return tuple(found)
+                ids.append(UNKNOWN)
+        return tuple(ids)
 
     def merge(self, symbols: Symbols, draws: Draws) -> Symbols:
         """Merge what stands side by side, best first, until nothing that was not left out is left.
@@ -150,14 +150,14 @@ class Cutter:
 
     def possible(self, symbols: Symbols) -> list[Merge]:
         """The merges that could be done, best first."""
-        found = self.found.get(symbols)
-        if found is None:
+        ranked = self.found.get(symbols)
+        if ranked is None:
             merges = ((self.merges.get(pair), place) for place, pair in enumerate(itertools.pairwise(symbols)))
-            found = sorted((*merge, place) for merge, place in merges if merge is not None)
+            ranked = sorted((*merge, place) for merge, place in merges if merge is not None)
             if len(self.found) >= 4 * KEPT:
                 self.found.clear()
-            self.found[symbols] = found
-        return found
+            self.found[symbols] = ranked
+        return ranked
 
 
 def merge_symbols(symbols: Symbols, merge: Merge) -> Symbols:

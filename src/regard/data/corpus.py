@@ -115,15 +115,15 @@ def objects(path: str | Path, *wanted: str, labelled: bool = False, say: Say = i
     """Some keys of a file with a JSON object a line; `labelled`: the second is a label. A blank line is blank."""
     bad = Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
-        found = tuple("" for _ in wanted)
+        fields = tuple("" for _ in wanted)
         if line.strip():
             try:
                 row = parsed(line)
-                found = tuple(field(row, key, labelled and i == 1) for i, key in enumerate(wanted))
+                fields = tuple(field(row, key, labelled and i == 1) for i, key in enumerate(wanted))
                 bad.good += 1
             except DataError as error:
                 bad.add(number, str(error))
-        yield found
+        yield fields
     bad.say(say)
 
 

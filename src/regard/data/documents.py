@@ -119,8 +119,8 @@ class Labelled(Reading):
         if self.labels is None:
             self.labels = survey.labels
             if len(self.labels) < 2:
-                found = f"only the label {self.labels[0]!r}" if self.labels else "no label"
-                raise DataError(f"{names(training)}: {found} to train on, expected at least two")
+                what = f"only the label {self.labels[0]!r}" if self.labels else "no label"
+                raise DataError(f"{names(training)}: {what} to train on, expected at least two")
         return survey
 
     def trained(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
@@ -132,16 +132,16 @@ class Labelled(Reading):
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
         """The documents that have words and a label that training knows; the others are counted."""
         numbers = {label: number for number, label in enumerate(self.labels or ())}
-        known: list[Pair] = [(text, label) for text, label in rows if label in numbers]
+        labelled: list[Pair] = [(text, label) for text, label in rows if label in numbers]
         counts["unlabelled"] += sum(not label for _, label in rows)
         strange = Counter(label for _, label in rows if label and label not in numbers)
         counts["unknown"] += strange.total()
         self.strange += strange
-        made, cut = encode_documents([text for text, _ in known], tokenizers.source, self.data, self.split)
+        made, cut = encode_documents([text for text, _ in labelled], tokenizers.source, self.data, self.split)
         real = [bool(row) for row in made]
         counts["blank"] += len(real) - sum(real)
         counts["cut"] += sum(cut)
-        return Rows(known, made, [[numbers[label]] for _, label in known]).only(real)
+        return Rows(labelled, made, [[numbers[label]] for _, label in labelled]).only(real)
 
     def manifest(self) -> dict[str, Any]:
         """The labels of training, and some of those that it does not have."""
@@ -163,10 +163,10 @@ def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitte
 
     def parts(text: str) -> Sequence[str]:
         if splitter is not None:
-            found = splitter(text)
-            if isinstance(found, str) or not all(isinstance(each, str) for each in found):
-                raise ArgumentError(f"splitter: {type(found).__name__} given back, expected a list of sentences")
-            return found
+            sentences = splitter(text)
+            if isinstance(sentences, str) or not all(isinstance(each, str) for each in sentences):
+                raise ArgumentError(f"splitter: {type(sentences).__name__} given back, expected a list of sentences")
+            return sentences
         return text.split(mark) if mark else [piece.text for piece in sentence_split.sentences(text)]
 
     def split(text: str) -> list[str]:

@@ -31,9 +31,9 @@ class FirstPass:
 
     def seen(self) -> tuple[list[str], list[str]]:
         """Both sides of the sample, without what is held out; the sample is let go."""
-        kept = [(source, target) for h, source, target in self.sample if h > self.cutoff]
+        pairs = [(source, target) for h, source, target in self.sample if h > self.cutoff]
         self.sample.clear()
-        return [source for source, _ in kept], [target for _, target in kept]
+        return [source for source, _ in pairs], [target for _, target in pairs]
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -53,10 +53,10 @@ def separable(content: dict[str, Any]) -> bool:
 @cache
 def separable_parts() -> list[tuple[Any, Any]]:
     """The normalisers and cuts made here that never look across a space, as tokenizer.json has them."""
-    found, shell = [], library.Tokenizer(models.BPE())
+    parts, shell = [], library.Tokenizer(models.BPE())
     for lowercase in (False, True):
         for before in (marked(cut=True), words()):
             shell.normalizer, shell.pre_tokenizer = normalise(lowercase), before
             content = json.loads(shell.to_str())
-            found.append((content["normalizer"], content["pre_tokenizer"]))
-    return found
+            parts.append((content["normalizer"], content["pre_tokenizer"]))
+    return parts

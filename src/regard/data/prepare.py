@@ -74,12 +74,12 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
     if tokenizers is None and settings.given:
         tokenizers = load_tokenizers(settings)
     home, sources = cache_folder(data.cache), fingerprints(reading)
-    asked = home / cache_key(reading, tokenizers, sources)
-    if (there := cache.follow(asked)).exists():
+    entry = home / cache_key(reading, tokenizers, sources)
+    if (there := cache.follow(entry)).exists():
         problem = cache.damage(there)
         if problem is None:
             return open_cache(there, reading, say, ", from the cache")
-        say(f"The cache {asked} is damaged ({problem}); it is built again.")
+        say(f"The cache {entry} is damaged ({problem}); it is built again.")
     with cache.workplace(home) as folder:
         links = contents_of_links(reading)
         facts = build(folder, reading, tokenizers)
@@ -91,8 +91,8 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
         # for leads there.
         final = home / cache_key(reading, Tokenizers.load(folder / "tokenizer.json"), sources)
         cache.publish(folder, final)
-    if asked != final:
-        cache.lead(asked, final)
+    if entry != final:
+        cache.lead(entry, final)
     return open_cache(final, reading, say)
 
 
@@ -170,14 +170,16 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
         tokenizers = reading.trained(training, survey)
     reading.remarks.clear()  # all is read once more
     with Side(folder / "train", reading, tokenizers) as train, Side(folder / "valid", reading, tokenizers) as valid:
-        starts, seen = [], set[int]()
+        starts, hashes = [], set[int]()
         for corpus in training:
             starts.append(train.writer.count)
             for chunk in chunks(reading.rows(corpus)):
-                kept, held = split_held_out(chunk, survey.cutoff, seen, data.lowercase) if hold_out else (chunk, [])
-                train.take(kept, corpus.tag)
-                valid.take(held, corpus.tag)
-                train.counts["repeated"] += len(chunk) - len(kept) - len(held)
+                train_rows, held_out = (
+                    split_held_out(chunk, survey.cutoff, hashes, data.lowercase) if hold_out else (chunk, [])
+                )
+                train.take(train_rows, corpus.tag)
+                valid.take(held_out, corpus.tag)
+                train.counts["repeated"] += len(chunk) - len(train_rows) - len(held_out)
         for corpus in validation:
             for chunk in chunks(reading.rows(corpus)):
                 valid.take(chunk, corpus.tag)
@@ -185,8 +187,8 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     one = reading.what.removesuffix("s")
     for side, corpora, purpose in ((train, training, "train"), (valid, validation, "validate")):
         if corpora and not side.writer.count:
-            said = "; ".join([reading.summary(counts, manifest), *reading.remarks])
-            raise DataError(f"{names(corpora)}: no {one} is left to {purpose} on: {said}")
+            summary = "; ".join([reading.summary(counts, manifest), *reading.remarks])
+            raise DataError(f"{names(corpora)}: no {one} is left to {purpose} on: {summary}")
     shutil.rmtree(folder / "drawn", ignore_errors=True)
     tokenizers.save(folder / "tokenizer.json")
     rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
@@ -210,23 +212,23 @@ class Side:
 
     def take(self, rows: list[Pair], tag: str | None) -> None:
         """Encode rows, and write those that are kept."""
-        kept = self.reading.encode(rows, tag, self.tokenizers, self.counts)
-        self.writer.write(kept.sources, kept.targets, kept.links)
+        encoded = self.reading.encode(rows, tag, self.tokenizers, self.counts)
+        self.writer.write(encoded.sources, encoded.targets, encoded.links)
         if len(self.texts) < TEXTS:
-            self.texts = [*self.texts, *(row[:2] for row in kept.texts)][:TEXTS]
+            self.texts = [*self.texts, *(row[:2] for row in encoded.texts)][:TEXTS]
 
 
-def split_held_out(rows: list[Pair], cutoff: int, seen: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
+def split_held_out(rows: list[Pair], cutoff: int, hashes: set[int], lowercase: bool) -> tuple[list[Pair], list[Pair]]:
     """The pairs to train on, and those held out that were not seen before."""
-    kept, held = list[Pair](), list[Pair]()
+    training, held_out = list[Pair](), list[Pair]()
     for row in rows:
         h = hash_of(row[0], row[1], lowercase) if row[0] and row[1] else cutoff + 1
         if h > cutoff:
-            kept.append(row)
-        elif h not in seen:
-            seen.add(h)
-            held.append(row)
-    return kept, held
+            training.append(row)
+        elif h not in hashes:
+            hashes.add(h)
+            held_out.append(row)
+    return training, held_out
 
 
 def count_rows(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:

@@ -92,16 +92,16 @@ class Reading:
 
     def summary(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """One line about what was kept and dropped."""
-        said = f"{counts['pairs']:,} {self.what}" + self.beside(counts, manifest)
+        text = f"{counts['pairs']:,} {self.what}" + self.beside(counts, manifest)
         if dropped := self.dropped(counts, ""):
-            said += f"; dropped {dropped}"
+            text += f"; dropped {dropped}"
         if not counts["valid"]:
-            return f"{said}; none for validation"
+            return f"{text}; none for validation"
         if self.validation or self.data.builtin:
             lost = self.dropped(counts, "valid_")
-            return f"{said}; {counts['valid']:,} for validation" + (f" (dropped {lost})" if lost else "")
+            return f"{text}; {counts['valid']:,} for validation" + (f" (dropped {lost})" if lost else "")
         again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
-        return f"{said}; {counts['valid']:,} held out for validation{again} (by hash; give {self.files} to choose them)"
+        return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {self.files} to choose them)"
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """What else there is to say of those that were kept."""

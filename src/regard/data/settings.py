@@ -84,20 +84,20 @@ class CorpusSettings:
 
     def column(self, name: Literal["source_column", "target_column", "alignment_column"]) -> int:
         """The column of a TSV file, from 1."""
-        given = getattr(self, name)
-        if given is None:
+        value = getattr(self, name)
+        if value is None:
             return 1 if name == "source_column" else 2
-        number = int(given) if isinstance(given, int) or (given.isdecimal() and len(given) < 9) else 0
+        number = int(value) if isinstance(value, int) or (value.isdecimal() and len(value) < 9) else 0
         if not 1 <= number <= COLUMNS:
             raise ConfigError(
-                name, f"{shown(given)} given, expected a column number from 1 to {COLUMNS:,}, as the file is a TSV"
+                name, f"{shown(value)} given, expected a column number from 1 to {COLUMNS:,}, as the file is a TSV"
             )
         return number
 
     def key(self, name: Literal["source_column", "target_column", "alignment_column"]) -> str:
         """The key of a JSON object; dots lead into objects, as in translation.de."""
-        given = getattr(self, name)
-        return name.removesuffix("_column") if given is None else str(given)
+        value = getattr(self, name)
+        return name.removesuffix("_column") if value is None else str(value)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -169,9 +169,9 @@ class DataSettings:
         """Refuse a half pair of files, and two places for the same thing."""
         together(self.source, self.target, "source", "target")
         together(self.valid_source, self.valid_target, "valid_source", "valid_target")
-        given = [name for name in PLACES if getattr(self, name)]
-        if len(given) > 1:
-            raise ConfigError(given[1], f"given beside {given[0]}; give source and target, {', '.join(PLACES[1:])}")
+        names = [name for name in PLACES if getattr(self, name)]
+        if len(names) > 1:
+            raise ConfigError(names[1], f"given beside {names[0]}; give source and target, {', '.join(PLACES[1:])}")
         for name, needed in NEEDED.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise ConfigError(needed, f"missing, as {name} is given")
@@ -333,9 +333,9 @@ def together(first: str | None, second: str | None, first_name: str, second_name
         raise ConfigError(second_name, f"missing, as {first_name} is given")
 
 
-def cache_folder(given: str | None = None) -> Path:
+def cache_folder(folder: str | None = None) -> Path:
     """Where encoded corpora are kept: as given, else $REGARD_CACHE, $XDG_CACHE_HOME/regard or ~/.cache/regard."""
-    if given or os.environ.get("REGARD_CACHE"):
-        return Path(given or os.environ["REGARD_CACHE"]).expanduser()
+    if folder or os.environ.get("REGARD_CACHE"):
+        return Path(folder or os.environ["REGARD_CACHE"]).expanduser()
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "regard"

@@ -92,25 +92,25 @@ class Tokenizer:
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
-        known, words = self.known, {word for row in split for word in row}
-        missing = sorted(word for word in words if word not in known)
-        if len(known) + len(missing) > REMEMBERED:  # another thread may still read the old one
-            known, missing = {}, sorted(words)
-            self.known = known
-        found = dict(zip(missing, self.encode_threaded(missing), strict=True))
-        known.update((word, ids) for word, ids in found.items() if len(word) <= SHORT)
+        cache, words = self.known, {word for row in split for word in row}
+        missing = sorted(word for word in words if word not in cache)
+        if len(cache) + len(missing) > REMEMBERED:  # another thread may still read the old one
+            cache, missing = {}, sorted(words)
+            self.known = cache
+        encoded = dict(zip(missing, self.encode_threaded(missing), strict=True))
+        cache.update((word, ids) for word, ids in encoded.items() if len(word) <= SHORT)
         if any(len(word) > SHORT for word in missing):
-            known = {**known, **found}  # for this once
-        return [[i for word in row for i in known[word]] for row in split]
+            cache = {**cache, **encoded}  # for this once
+        return [[i for word in row for i in cache[word]] for row in split]
 
     def encode_threaded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, by the library, on several threads."""
-        found: list[list[int]] = []
+        ids: list[list[int]] = []
         for part in portions(texts):
-            given = [clean_text(text) for text in part]
-            encoded = call_library(REFUSED, self.library.encode_batch_fast, given, add_special_tokens=False)
-            found += ([i if i > END else UNKNOWN for i in each.ids] for each in encoded)
-        return found
+            cleaned = [clean_text(text) for text in part]
+            encoded = call_library(REFUSED, self.library.encode_batch_fast, cleaned, add_special_tokens=False)
+            ids += ([i if i > END else UNKNOWN for i in each.ids] for each in encoded)
+        return ids
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
         """The text of ids; padding, start and end say nothing, and unknown pieces are shown."""
@@ -133,19 +133,19 @@ class Tokenizer:
 
     def words(self, ids: Iterable[SupportsInt]) -> list[int | None]:
         """The word that each piece belongs to: its index in `decode(ids).split()`; None for padding, start and end."""
-        numbers, found = [*map(int, ids)], list[int | None]()
+        numbers, word_of = [*map(int, ids)], list[int | None]()
         word, filled, fresh = -1, True, True  # a word of marks alone is not one yet: the next mark is of the same
         for i, piece in zip(numbers, self.pieces(numbers), strict=True):
             if i <= END:
-                found.append(None)
+                word_of.append(None)
                 continue
             own = i in self.tags or self.kind == "word" or (self.kind == "wordpiece" and not piece.startswith("##"))
             starts = fresh or own or piece.startswith((MARK, BYTE_MARK))
             word += starts and filled
             filled = piece not in (MARK, BYTE_MARK) or (filled and not starts)
             fresh = i in self.tags  # what follows a tag begins a word, marked or not
-            found.append(word)
-        return found if filled else [None if each == word else each for each in found]
+            word_of.append(word)
+        return word_of if filled else [None if each == word else each for each in word_of]
 
     def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of every piece of the vocabulary: whether it begins a word, is a mark alone, is a tag."""
@@ -164,15 +164,15 @@ class Tokenizer:
         return json.dumps(self.content, ensure_ascii=False, sort_keys=False, separators=(",", ":"))
 
 
-def call_library(problem: str, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """What a function of the library gives; its panics, which are no `Exception` in Python, are a DataError too."""
     try:
-        return function(*given, **options)
+        return function(*arguments, **options)
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{problem}: {visible(said[:200])}") from None
+        message = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{problem}: {visible(message[:200])}") from None
 
 
 def clean_text(text: str) -> str:
@@ -285,7 +285,7 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
     ids |= {token["content"]: token["id"] for token in added}
     trade: dict[int, int] = {}
     for wanted, also in enumerate(ALSO):
-        name = next((name for known in (marked, ids) for name in also if name in known), None)
+        name = next((name for table in (marked, ids) for name in also if name in table), None)
         if name is None:
             raise DataError(
                 f"{place}: no {also[0]} in its vocabulary (nor {' or '.join(also[1:])}); expected a tokenizer with "

@@ -88,15 +88,15 @@ def check_ids(ids: Mapping[str, Any], place: str) -> None:
     long = next((piece for piece in ids if len(piece) > PIECE), None)
     if long is not None:
         raise DataError(f"{place}: a piece of {len(long):,} characters given, expected at most {PIECE:,}")
-    taken: set[int] = set()
+    used: set[int] = set()
     for piece, i in ids.items():
         if type(i) is not int or not 0 <= i < len(ids):
             raise DataError(
                 f"{place}: piece {short(piece)} has the id {short(i)}, expected 0 to {len(ids) - 1} without a gap"
             )
-        if i in taken:
+        if i in used:
             raise DataError(f"{place}: piece {short(piece)} has the id {i}, which another has too")
-        taken.add(i)
+        used.add(i)
 
 
 def short(value: Any) -> str:
@@ -131,7 +131,7 @@ def is_pair(merge: Any) -> bool:
 @cache
 def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Everything but the pieces, of every kind: the parts, and the model's options."""
-    found = []
+    variants = []
     pieces = json.loads(library.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)).to_str())["model"]
     pieces = {key: value for key, value in pieces.items() if key not in ("vocab", "merges")}
     unigram = {"type": "Unigram", "unk_id": 3, "byte_fallback": True}
@@ -147,8 +147,8 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
             if after is not None:
                 shell.decoder = after
             content = json.loads(shell.to_str())
-            found.append(({k: v for k, v in content.items() if k not in ("model", "added_tokens")}, model))
-    return found
+            variants.append(({k: v for k, v in content.items() if k not in ("model", "added_tokens")}, model))
+    return variants
 
 
 # ---- any other form
@@ -222,13 +222,13 @@ def longest_replacement(charsmap: Any, place: str) -> float:
 @cache
 def trial(tokenizer: str) -> str | None:
     """What is wrong with a tokenizer.json that is loaded and used in a process of its own; None if nothing is."""
-    given = {"tokenizer": tokenizer, "texts": [*PROBES, *probes(json.loads(tokenizer))]}
+    request = {"tokenizer": tokenizer, "texts": [*PROBES, *probes(json.loads(tokenizer))]}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
     try:
         done = subprocess.run(
             [sys.executable, "-P", str(Path(__file__).with_name("tokenizer_trial.py"))],
-            input=json.dumps(given).encode() + b"\n",
+            input=json.dumps(request).encode() + b"\n",
             capture_output=True,
             timeout=WALL,
             env=environment,
@@ -240,10 +240,14 @@ def trial(tokenizer: str) -> str | None:
         return f"no process to try it out in can be started: {error.strerror}"
     if done.returncode == 0:
         return None
-    said = done.stderr.decode(errors="replace").strip().splitlines()
+    messages = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode < 0:
         return "it crashes, or takes more memory or time than any tokenizer needs"
-    reason = said[-1].removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ") if said else "it fails"
+    reason = (
+        messages[-1].removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ")
+        if messages
+        else "it fails"
+    )
     return visible(reason[:200])
 
 

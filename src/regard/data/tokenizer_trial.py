@@ -24,12 +24,12 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import tokenizers
 
-    given = json.loads(sys.stdin.buffer.readline())
-    tokenizer = tokenizers.Tokenizer.from_str(given["tokenizer"])
+    request = json.loads(sys.stdin.buffer.readline())
+    tokenizer = tokenizers.Tokenizer.from_str(request["tokenizer"])
     tokenizer.encode_special_tokens = True
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    for text in given["texts"]:
+    for text in request["texts"]:
         start = time.perf_counter()
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         tokenizer.decode(ids, skip_special_tokens=False)

@@ -90,11 +90,11 @@ def draw(compared: Lineage) -> Figure:
     """One line a model, told apart by its mark too."""
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     axes = figure.add_subplot()
-    known = [i for i, count in enumerate(compared.counts) if count]
+    filled = [i for i, count in enumerate(compared.counts) if count]
     for (name, right), colour, mark in zip(compared.right.items(), COLOURS, MARKS, strict=True):
-        shares = [100 * right[i] / compared.counts[i] for i in known]
-        axes.plot(known, shares, color=colour, marker=mark, label=f"{name}: {MODELS[name]}")
-    axes.set_xticks(known, [f"{BINS[i][0]}–{BINS[i][1]}" if BINS[i][1] < 99 else f"{BINS[i][0]}+" for i in known])
+        shares = [100 * right[i] / compared.counts[i] for i in filled]
+        axes.plot(filled, shares, color=colour, marker=mark, label=f"{name}: {MODELS[name]}")
+    axes.set_xticks(filled, [f"{BINS[i][0]}–{BINS[i][1]}" if BINS[i][1] < 99 else f"{BINS[i][0]}+" for i in filled])
     axes.set(ylim=(0, 103), xlabel="source words", ylabel="translated exactly, %")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#d5d9e0", linewidth=0.6)

@@ -52,7 +52,7 @@ def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[G
 
     Links that cannot be read are left out where they are slips, and `say` is told of them; else they are refused.
     """
-    found, slips = list[Gold](), Slips(path)
+    gold, slips = list[Gold](), Slips(path)
     for chunk in read_chunks(path, say=say):
         for line in chunk:
             sure, possible, problem = set[Link](), set[Link](), None
@@ -64,20 +64,20 @@ def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[G
                     continue
                 sure |= one.sure
                 possible |= one.possible
-            found.append(Gold(frozenset(sure), frozenset(possible)))
+            gold.append(Gold(frozenset(sure), frozenset(possible)))
             if line.strip():
-                slips.add(len(found), problem)
-    if not found:
+                slips.add(len(gold), problem)
+    if not gold:
         raise DataError(f"{path}: empty, expected links such as 0-0 1-2, a line a sentence")
     slips.end(say, "it is left out")
-    return found
+    return gold
 
 
 def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], targets: Sequence[str]) -> list[str]:
     """What is said of links to words that a sentence does not have, where those are slips; else they are refused."""
     if len(gold) != len(sources):
         raise unequal_lines(str(path), len(gold), "the text", len(sources))
-    said, slips = list[str](), Slips(path)
+    lines, slips = list[str](), Slips(path)
     for number, (each, source, target) in enumerate(zip(gold, sources, targets, strict=True), 1):
         sizes = len(source.split()), len(target.split())
         wrong = [
@@ -88,16 +88,16 @@ def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], 
         ]
         if each.possible:
             slips.add(number, wrong[0] if wrong else None)
-    slips.end(said.append, "it counts as a link that was missed")
-    return said
+    slips.end(lines.append, "it counts as a link that was missed")
+    return lines
 
 
-def measure_links(found: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measurement]:
+def measure_links(alignments: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measurement]:
     """What a system's links count for, sentence by sentence: by the keys aer, precision, recall and f1."""
     rows = []
-    for links, each in zip(found, gold, strict=False):
-        said = set(links)
-        rows.append((len(said), len(each.sure), len(said & each.sure), len(said & each.possible)))
+    for links, each in zip(alignments, gold, strict=False):
+        predicted = set(links)
+        rows.append((len(predicted), len(each.sure), len(predicted & each.sure), len(predicted & each.possible)))
     if len(rows) != len(gold):
         raise ArgumentError(f"found: links of {len(rows):,} sentences given, expected those of {len(gold):,}")
     counts = np.array(rows, np.float64).reshape(-1, 4)
@@ -112,14 +112,14 @@ def measure_links(found: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict
 
 def error_rate(counts: Sequence[float]) -> float:
     """AER of |A|, |S|, |A ∩ S| and |A ∩ P|."""
-    said, sure, hit, allowed = counts
-    return 1 - (hit + allowed) / (said + sure) if said + sure else 0.0
+    predicted, sure, hit, allowed = counts
+    return 1 - (hit + allowed) / (predicted + sure) if predicted + sure else 0.0
 
 
 def precision(counts: Sequence[float]) -> float:
     """The share of links that are possible."""
-    said, _, _, allowed = counts
-    return allowed / said if said else 1.0
+    predicted, _, _, allowed = counts
+    return allowed / predicted if predicted else 1.0
 
 
 def recall(counts: Sequence[float]) -> float:

@@ -62,12 +62,12 @@ def measure_bleu_n(outputs: Sequence[str], references: Sequence[Reference], n: i
     if not 1 <= n <= MOST:
         raise ArgumentError(f"n: {n} given, expected 1 to {MOST}")
     rows = []
-    for said, given in tokenize_pairs(outputs, references):
-        nearest = min((abs(len(each) - len(said)), len(each)) for each in given)[1]
-        row = [len(said), nearest]
+    for output, captions in tokenize_pairs(outputs, references):
+        nearest = min((abs(len(each) - len(output)), len(each)) for each in captions)[1]
+        row = [len(output), nearest]
         for length in range(1, n + 1):
-            counts, most = count_ngrams(said, length), Counter[Words]()
-            for each in given:
+            counts, most = count_ngrams(output, length), Counter[Words]()
+            for each in captions:
                 most |= count_ngrams(each, length)
             row += [(counts & most).total(), counts.total()]
         rows.append(row)
@@ -89,8 +89,8 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
     """CIDEr-D of each caption, of which the corpus's is the mean."""
     pairs = tokenize_pairs(outputs, references)
     spoken = Counter[Words]()  # of how many pictures
-    for _, given in pairs:
-        spoken.update({gram for each in given for n in range(1, MOST + 1) for gram in count_ngrams(each, n)})
+    for _, captions in pairs:
+        spoken.update({gram for each in captions for n in range(1, MOST + 1) for gram in count_ngrams(each, n)})
     pictures = math.log(len(pairs)) if pairs else 0.0
 
     def weighed(text: Words, n: int) -> dict[Words, float]:
@@ -99,14 +99,14 @@ def measure_cider(outputs: Sequence[str], references: Sequence[Reference]) -> Me
         }
 
     rows = []
-    for said, given in pairs:
+    for output, captions in pairs:
         total = 0.0
         for n in range(1, MOST + 1):
-            mine = weighed(said, n)
-            for each in given:
-                lengths = math.exp(-((len(said) - len(each)) ** 2) / (2 * SIGMA**2))
+            mine = weighed(output, n)
+            for each in captions:
+                lengths = math.exp(-((len(output) - len(each)) ** 2) / (2 * SIGMA**2))
                 total += lengths * clipped_cosine(mine, weighed(each, n))
-        rows.append([10 * total / (MOST * len(given)), 1.0])
+        rows.append([10 * total / (MOST * len(captions)), 1.0])
     return Measurement(
         "CIDEr-D", array(rows, 2), mean, caption_signature(references, idf="references", pictures=str(len(pairs)))
     )
@@ -121,10 +121,10 @@ def clipped_cosine(one: dict[Words, float], other: dict[Words, float]) -> float:
 def measure_rouge(outputs: Sequence[str], references: Sequence[Reference]) -> Measurement:
     """ROUGE-L of each caption, of which the corpus's is the mean."""
     rows = []
-    for said, given in tokenize_pairs(outputs, references):
-        common = [longest_common_subsequence(said, each) for each in given]
-        precision = max(common) / max(1, len(said))
-        recall = max(each / max(1, len(text)) for each, text in zip(common, given, strict=True))
+    for output, captions in tokenize_pairs(outputs, references):
+        common = [longest_common_subsequence(output, each) for each in captions]
+        precision = max(common) / max(1, len(output))
+        recall = max(each / max(1, len(text)) for each, text in zip(common, captions, strict=True))
         score = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision) if precision and recall else 0.0
         rows.append([100 * score, 1.0])
     return Measurement("ROUGE-L", array(rows, 2), mean, caption_signature(references, beta=f"{BETA:g}"))
@@ -148,13 +148,15 @@ def count_ngrams(text: Words, n: int) -> Counter[Words]:
 
 def tokenize_pairs(outputs: Sequence[str], references: Sequence[Reference]) -> list[tuple[Words, list[Words]]]:
     """Outputs and their references in words."""
-    given = alternatives(references)
-    if len(outputs) != len(given):
-        raise ArgumentError(f"references: {len(given)} given for {len(outputs)} outputs, expected as many")
-    for i, each in enumerate(given):
+    captions = alternatives(references)
+    if len(outputs) != len(captions):
+        raise ArgumentError(f"references: {len(captions)} given for {len(outputs)} outputs, expected as many")
+    for i, each in enumerate(captions):
         if not each:
             raise ArgumentError(f"references: none given for output {i}, expected at least one")
-    return [(words(output), [words(each) for each in several]) for output, several in zip(outputs, given, strict=True)]
+    return [
+        (words(output), [words(each) for each in several]) for output, several in zip(outputs, captions, strict=True)
+    ]
 
 
 def caption_signature(references: Sequence[Reference], **facts: str) -> str:

@@ -62,9 +62,9 @@ class Evaluation:
 
     def counted(self) -> str:
         """How much was measured, in words."""
-        said = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
-        said += f" from {self.lines:,} lines" if self.lines != self.sentences else ""
-        return said + (f", {self.empty:,} of them with an empty source" if self.empty else "")
+        text = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
+        text += f" from {self.lines:,} lines" if self.lines != self.sentences else ""
+        return text + (f", {self.empty:,} of them with an empty source" if self.empty else "")
 
     def table(self) -> dict[str, Any]:
         """The same in types that JSON has."""
@@ -96,19 +96,21 @@ def evaluate(
     of_text = dict.fromkeys("bleu" if key == "lengths" else key for key in keys if key != "perplexity")
     if of_text and outputs is None:
         raise ArgumentError(f"outputs: none given, expected them for {', '.join(of_text)}")
-    measured = {
+    measurements = {
         key: measure(key, outputs or [], items.references, lowercase=lowercase, tokenize=tokenize) for key in of_text
     }
     scores = {}
     for key in keys:
         if key in METRICS:
-            scores[key] = measured[key].score()
+            scores[key] = measurements[key].score()
         elif key == "perplexity":
             scores[key] = perplexity(tokens, tokenizer)
     if "lengths" in keys and items.sources is None:
         raise ArgumentError("lengths: no sources given, expected them to know how long they are")
     lengths = (
-        score_by_length(measured["bleu"], items.sources) if "lengths" in keys and items.sources is not None else None
+        score_by_length(measurements["bleu"], items.sources)
+        if "lengths" in keys and items.sources is not None
+        else None
     )
     return Evaluation(scores, lengths, len(items), len(items.line_items), items.empty)
 
@@ -122,27 +124,32 @@ def measure_lengths(sources: Sequence[str]) -> tuple[list[int], str]:
 
 
 def score_by_length(
-    measured: Measurement, sources: Sequence[str], *, width: int | None = None, resamples: int = 1000, seed: int = SEED
+    measurement: Measurement,
+    sources: Sequence[str],
+    *,
+    width: int | None = None,
+    resamples: int = 1000,
+    seed: int = SEED,
 ) -> Lengths:
     """A score for each range of source lengths that has sentences; `width` is chosen by the lengths if not given.
 
     Ranges begin at multiples of the width, the last one is open, and empty sources stand alone.
     """
     lengths, unit = measure_lengths(sources)
-    found = np.array(lengths, dtype=np.int64)
+    counts = np.array(lengths, dtype=np.int64)
     usual = (
-        float(np.quantile(found, 0.98, method="higher")) if len(found) else 0.0
+        float(np.quantile(counts, 0.98, method="higher")) if len(counts) else 0.0
     )  # a few very long ones do not stretch the rest
     if width is None:
         width = next((step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500) if usual < step * ROWS), 1000)
     top = int(usual) // width  # the open range
-    which = np.where(found == 0, -1, np.minimum(found // width, top))
-    longer = len(found) > 0 and int(found.max()) >= (top + 1) * width
+    which = np.where(counts == 0, -1, np.minimum(counts // width, top))
+    longer = len(counts) > 0 and int(counts.max()) >= (top + 1) * width
     buckets = []
     for number in np.unique(which).tolist():
         chosen = np.flatnonzero(which == number)
-        spread = interval(resample([measured], resamples, seed, chosen)[0]) if len(chosen) >= FEW else None
+        spread = interval(resample([measurement], resamples, seed, chosen)[0]) if len(chosen) >= FEW else None
         first = 0 if number < 0 else max(1, number * width)
         last = 0 if number < 0 else None if number == top and longer else (number + 1) * width - 1
-        buckets.append(Bucket(first, last, len(chosen), measured.over(chosen), spread))
-    return Lengths(measured.name, unit, buckets, measured.score().value)
+        buckets.append(Bucket(first, last, len(chosen), measurement.over(chosen), spread))
+    return Lengths(measurement.name, unit, buckets, measurement.score().value)

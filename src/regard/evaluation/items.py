@@ -34,10 +34,10 @@ class Items:
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Each source ("" where there are none) with each of its references; not those without words."""
-        for i, given in enumerate(self.references):
+        for i, texts in enumerate(self.references):
             source = "" if self.sources is None else self.sources[i]
             if self.sources is None or source.strip():
-                yield from ((source, reference) for reference in given if reference.strip())
+                yield from ((source, reference) for reference in texts if reference.strip())
 
     def by_line(self, outputs: Sequence[str]) -> list[str]:
         """Outputs of items as lines that stand beside those of the files."""
@@ -50,10 +50,10 @@ class Items:
         """
         texts = read_texts(path, say)
         if len(texts) == len(self.line_items):
-            found: dict[int, str] = {}
+            outputs: dict[int, str] = {}
             for item, text in zip(self.line_items, texts, strict=True):
-                found.setdefault(item, text)
-            return [found[item] for item in range(len(self))]
+                outputs.setdefault(item, text)
+            return [outputs[item] for item in range(len(self))]
         if len(texts) == len(self):
             return texts
         count, expected = len(texts), f"as many in both{', or one an item' * (len(self) < len(self.line_items))}"
@@ -90,7 +90,7 @@ def read_items(
 
 def read_texts(path: str | Path, say: Say = ignore) -> list[str]:
     """The lines of a text file or a pipe; a DataError where there are none, or where it is no text."""
-    found = [line for chunk in read_chunks(path, say=say) for line in chunk]
-    if not found:
+    lines = [line for chunk in read_chunks(path, say=say) for line in chunk]
+    if not lines:
         raise DataError(f"{display_name(path)}: empty, expected a sentence a line")
-    return found
+    return lines

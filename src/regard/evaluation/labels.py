@@ -75,15 +75,15 @@ def measure_labels(outputs: Sequence[str], references: Sequence[str], labels: Se
     """Compare the labels of a system with the right ones; without `labels`, those that come are sorted."""
     if len(outputs) != len(references):
         raise ArgumentError(f"references: {len(references)} given for {len(outputs)} outputs, expected as many")
-    known = tuple(sorted({*outputs, *references})) if labels is None else tuple(labels)
-    number = {label: i for i, label in enumerate(known)}
-    confusion = np.zeros((len(known), len(known)), np.int64)
-    for name, given in (("outputs", outputs), ("references", references)):
-        for label in given:
+    names = tuple(sorted({*outputs, *references})) if labels is None else tuple(labels)
+    number = {label: i for i, label in enumerate(names)}
+    confusion = np.zeros((len(names), len(names)), np.int64)
+    for name, texts in (("outputs", outputs), ("references", references)):
+        for label in texts:
             if label not in number:
-                raise ArgumentError(f"{name}: {label!r} given, expected one of {', '.join(known)}")
+                raise ArgumentError(f"{name}: {label!r} given, expected one of {', '.join(names)}")
     np.add.at(confusion, ([number[label] for label in references], [number[label] for label in outputs]), 1)
-    return Labelling(known, confusion)
+    return Labelling(names, confusion)
 
 
 def shares(part: Any, whole: Any) -> np.ndarray:

@@ -102,12 +102,12 @@ def metric_names() -> tuple[str, ...]:
     return (*METRICS, "perplexity", "lengths")
 
 
-def choose_metrics(given: str, known: Sequence[str]) -> list[str]:
+def choose_metrics(text: str, available: Sequence[str]) -> list[str]:
     """Split a list with commas into keys; a key that is not known is an ArgumentError with what was meant."""
-    keys = [key.strip().lower().replace("-", "_") for key in given.split(",")]
+    keys = [key.strip().lower().replace("-", "_") for key in text.split(",")]
     for key in keys:
-        if key not in known:
-            raise ArgumentError(f"metrics: {key!r} given, no such metric{suggestion(key, known)}")
+        if key not in available:
+            raise ArgumentError(f"metrics: {key!r} given, no such metric{suggestion(key, available)}")
     return list(dict.fromkeys(keys))
 
 

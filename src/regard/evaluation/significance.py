@@ -67,25 +67,25 @@ def paired_bootstrap(
         raise ArgumentError(f"resamples: {resamples} given, expected at least 1")
     if [each.name for each in a] != [each.name for each in b]:
         raise ArgumentError(f"b: {[each.name for each in b]} given, expected as in a: {[each.name for each in a]}")
-    drawn = resample([*a, *b], resamples, seed)
-    found = []
+    samples = resample([*a, *b], resamples, seed)
+    comparisons = []
     for i, (first, second) in enumerate(zip(a, b, strict=True)):
-        differences = drawn[i + len(a)] - drawn[i]
+        differences = samples[i + len(a)] - samples[i]
         one, other = first.score(), second.score()
         low, high = interval(differences)
         p = p_value(differences, other.value - one.value)
-        found.append(Difference(one, other, float(differences.mean()), low, high, p, first.higher))
-    return found
+        comparisons.append(Difference(one, other, float(differences.mean()), low, high, p, first.higher))
+    return comparisons
 
 
 def resample(
-    measured: Sequence[Measurement], resamples: int, seed: int = SEED, among: Int[np.ndarray, "m"] | None = None
+    measurements: Sequence[Measurement], resamples: int, seed: int = SEED, among: Int[np.ndarray, "m"] | None = None
 ) -> list[Float[np.ndarray, "r"]]:
     """The values of several metrics on the same draws of their sentences; `among` limits what is drawn from."""
-    sizes = {len(each.rows) for each in measured}
+    sizes = {len(each.rows) for each in measurements}
     if len(sizes) > 1:
         raise ArgumentError(f"measured: {sorted(sizes)} sentences given, expected as many in all")
-    rows = [each.rows if among is None else each.rows[among] for each in measured]
+    rows = [each.rows if among is None else each.rows[among] for each in measurements]
     size = len(rows[0]) if rows else 0
     if not size:
         raise ArgumentError("measured: no sentences given, expected at least 1 to draw from")
@@ -100,7 +100,7 @@ def resample(
         often = np.bincount(draws.ravel(), minlength=(stop - start) * size).reshape(-1, size)
         sums[start:stop] = often.astype(np.float64) @ counts
     ends = np.cumsum([each.shape[1] for each in rows])[:-1]
-    return [each.values(part) for each, part in zip(measured, np.split(sums, ends, axis=1), strict=True)]
+    return [each.values(part) for each, part in zip(measurements, np.split(sums, ends, axis=1), strict=True)]
 
 
 def interval(values: Float[np.ndarray, "r"]) -> tuple[float, float]:
@@ -159,11 +159,11 @@ def find_contrasts(
     """The sentences in which A is better by the most chrF, and those in which B is, at most `count` of each."""
     one, other = (measure_chrf(each, references, lowercase=lowercase) for each in (a, b))
     first, second = one.values(one.rows), other.values(other.rows)
-    gain, given = second - first, alternatives(references)
+    gain, texts = second - first, alternatives(references)
 
     def contrast(i: int) -> Contrast:
         better = b[i] if gain[i] > 0 else a[i]
-        nearest = min(given[i], key=lambda text: edit_distance(better, text))
+        nearest = min(texts[i], key=lambda text: edit_distance(better, text))
         return Contrast(i + 1, sources[i], nearest, a[i], b[i], float(first[i]), float(second[i]))
 
     order = np.argsort(gain, kind="stable").tolist()

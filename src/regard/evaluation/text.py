@@ -96,8 +96,8 @@ def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Meas
 def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
     """Whether each output is one of its references."""
     rows = [
-        (float(normalise_text(output, lowercase) in {normalise_text(each, lowercase) for each in given}), 1.0)
-        for output, given in zip(outputs, alternatives(references), strict=True)
+        (float(normalise_text(output, lowercase) in {normalise_text(each, lowercase) for each in texts}), 1.0)
+        for output, texts in zip(outputs, alternatives(references), strict=True)
     ]
     signature = signature_of(references, case="lc" if lowercase else "mixed")
     return Measurement("exact match", _array(rows, 2), _share, signature, "share")
@@ -124,11 +124,11 @@ def measure_errors(
     Tokens stand between white space. The nearest reference takes the fewest edits, and is the longest of those.
     """
     rows = np.zeros((len(outputs), 2))
-    for i, (output, given) in enumerate(zip(outputs, alternatives(references), strict=True)):
+    for i, (output, texts) in enumerate(zip(outputs, alternatives(references), strict=True)):
         text = normalise_text(output, lowercase)
         ours = text.split() if unit == "token" else text
         nearest: list[tuple[int, int]] = []
-        for each in given:
+        for each in texts:
             text = normalise_text(each, lowercase)
             theirs = text.split() if unit == "token" else text
             nearest.append((edit_distance(ours, theirs), -len(theirs)))
@@ -172,18 +172,18 @@ def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
         symbol = one[low + row]
         where[symbol] = where.get(symbol, 0) | 1 << row
     every, last = (1 << height) - 1, 1 << (height - 1)
-    rises, falls, found = every, 0, height  # down the column; found: in its last row
+    rises, falls, distance = every, 0, height  # down the column; distance: in its last row
     for column in range(low, top):
         same = where.get(other[column], 0)
-        kept = (((same & rises) + rises) ^ rises) | same | falls  # no more than diagonally above
-        more, less = (falls | ~(kept | rises)) & every, kept & rises  # than to the left
+        diagonal = (((same & rises) + rises) ^ rises) | same | falls  # no more than diagonally above
+        more, less = (falls | ~(diagonal | rises)) & every, diagonal & rises  # than to the left
         if more & last:
-            found += 1
+            distance += 1
         elif less & last:
-            found -= 1
+            distance -= 1
         more, less = (more << 1) | 1, less << 1
-        rises, falls = (less | ~(kept | more)) & every, more & kept & every
-    return found
+        rises, falls = (less | ~(diagonal | more)) & every, more & diagonal & every
+    return distance
 
 
 def perplexity(tokens: Iterable[Sequence[float]], tokenizer: str = "") -> Score:
@@ -215,10 +215,10 @@ def _measure(
     name: str, metric: Any, outputs: Sequence[str], references: Sequence[Reference], *, higher: bool = True
 ) -> Measurement:
     """A sacreBLEU metric's sentence statistics, which are what its own significance tests resample."""
-    given = alternatives(references)
-    if len(outputs) != len(given):
-        raise ArgumentError(f"references: {len(given)} given for {len(outputs)} outputs, expected as many")
-    streams = list(itertools.zip_longest(*given)) or [()]  # sacreBLEU's way round: all first ones, all second ones
+    texts = alternatives(references)
+    if len(outputs) != len(texts):
+        raise ArgumentError(f"references: {len(texts)} given for {len(outputs)} outputs, expected as many")
+    streams = list(itertools.zip_longest(*texts)) or [()]  # sacreBLEU's way round: all first ones, all second ones
     rows = metric._extract_corpus_statistics(list(outputs), streams)
     width = len(rows[0]) if rows else 0
 

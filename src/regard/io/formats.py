@@ -88,18 +88,18 @@ def as_json_object(output: TextOutput) -> dict[str, Any]:
 def sample_line(output: TextOutput, scores: bool = False, as_json: bool = False) -> str:
     """A line of what a language model wrote; its score is its log-probability."""
     if as_json:
-        kept = {name: value for name, value in as_json_object(output).items() if name not in ("score", "alignment")}
-        return json_line(kept)
+        fields = {name: value for name, value in as_json_object(output).items() if name not in ("score", "alignment")}
+        return json_line(fields)
     return BREAKS.sub(" ", output.text) + (f"\t{output.log_prob:.4f}" if scores else "") + "\n"
 
 
 def caption_lines(picture: str, outputs: Sequence[TextOutput], scores: bool = False, as_json: bool = False) -> str:
     """The captions of a picture, a line each, behind its path where it has one; or one object."""
     if as_json:
-        kept = [
+        rows = [
             {name: value for name, value in as_json_object(output).items() if name != "alignment"} for output in outputs
         ]
-        return json_line({"picture": picture, "captions": kept})
+        return json_line({"picture": picture, "captions": rows})
     form, before = OutputFormat(scores), f"{BREAKS.sub(' ', picture)}\t" if picture else ""
     return "".join(f"{before}{form.line(output, chr(9))}\n" for output in outputs)
 
@@ -151,15 +151,15 @@ class LabelOutput(Protocol):
     def probabilities(self) -> dict[str, float]: ...
 
 
-def label_line(item: dict[str, str], found: LabelOutput | None, scores: bool, as_json: bool, place: str = "") -> str:
+def label_line(item: dict[str, str], output: LabelOutput | None, scores: bool, as_json: bool, place: str = "") -> str:
     """The label; behind a tab its probability. `item` is what JSON calls it; `place` stands before the label."""
     if as_json:
         row: dict[str, Any] = {**item, "label": None, "probability": None, "probabilities": None}
-        if found is not None:
-            each = {label: json_number(value) for label, value in found.probabilities.items()}
-            row |= {"label": found.label, "probability": json_number(found.probability), "probabilities": each}
+        if output is not None:
+            each = {label: json_number(value) for label, value in output.probabilities.items()}
+            row |= {"label": output.label, "probability": json_number(output.probability), "probabilities": each}
         return json_line(row)
     cells = [BREAKS.sub(" ", place)] if place else []
-    if found is not None:
-        cells += [BREAKS.sub(" ", found.label), *([f"{found.probability:.4f}"] if scores else [])]
+    if output is not None:
+        cells += [BREAKS.sub(" ", output.label), *([f"{output.probability:.4f}"] if scores else [])]
     return "\t".join(cells) + "\n"

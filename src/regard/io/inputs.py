@@ -71,16 +71,16 @@ class SourceLines:
     def blocks(self) -> Iterator[Block]:
         """All lines, in order."""
         first = 1
-        given = None if self.prefixes is None else chain.from_iterable(read_chunks(self.prefixes, say=self.say))
+        prefixes = None if self.prefixes is None else chain.from_iterable(read_chunks(self.prefixes, say=self.say))
         for lines in read_chunks(self.path, self.size, self.say):
             own = None if self.prefix is None else [self.prefix] * len(lines)
-            if given is not None:
-                own = list(islice(given, len(lines)))
+            if prefixes is not None:
+                own = list(islice(prefixes, len(lines)))
                 if len(own) < len(lines):  # of pipes nobody knew
                     raise self.unequal(f"at least {first - 1 + len(lines):,}", first - 1 + len(own))
             yield Block(first, lines, own)
             first += len(lines)
-        more = 0 if given is None else sum(1 for _ in given)
+        more = 0 if prefixes is None else sum(1 for _ in prefixes)
         if more:
             raise self.unequal(f"{first - 1:,}", first - 1 + more)
         check_unchanged(self.path, self.total, first - 1)
@@ -164,26 +164,26 @@ class DocumentLines:
             print("reading from the keyboard: a document a line, and Ctrl-D to end", file=sys.stderr)
 
     @classmethod
-    def of(cls, given: Sequence[str], warn: Callable[[str], None]) -> "DocumentLines":
+    def of(cls, arguments: Sequence[str], warn: Callable[[str], None]) -> "DocumentLines":
         """Those of the one file that a command was given, or of standard input."""
-        if len(given) > 1:
-            raise CommandError(f"{given[1]}: a second file given, expected one, with a document a line")
-        return cls(given[0] if given else "-", warn)
+        if len(arguments) > 1:
+            raise CommandError(f"{arguments[1]}: a second file given, expected one, with a document a line")
+        return cls(arguments[0] if arguments else "-", warn)
 
     def labelled(
         self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool
     ) -> Iterator[tuple[int, str]]:
         """How many lines were done, and what is to be written for them; one without words is an empty line."""
         for lines in read_chunks(self.path, DOCUMENTS, self.warn):
-            written = []
-            for text, found in zip(lines, classify(lines), strict=True):
+            lines_out = []
+            for text, output in zip(lines, classify(lines), strict=True):
                 self.done += 1
-                if found is None:
+                if output is None:
                     self.empty += 1
                     if self.empty <= NAMED:
                         self.warn(f"{display_name(self.path)}, line {self.done:,}: a document without words")
-                written.append(label_line({"text": text}, found, scores, as_json))
-            yield len(lines), "".join(written)
+                lines_out.append(label_line({"text": text}, output, scores, as_json))
+            yield len(lines), "".join(lines_out)
         check_unchanged(self.path, self.total, self.done)
         if self.empty:
             self.warn(f"{self.empty:,} of {self.done:,} documents have no words, and no label")

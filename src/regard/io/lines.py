@@ -182,14 +182,14 @@ def reason(error: zlib.error) -> str:
 def read_whole(path: str | Path) -> str:
     """The text of a file that is no lines, gzip or not."""
     check_file(path)
-    found = bytearray()
+    data = bytearray()
     try:
         with open(path, "rb") as stream:
             for block in decompress(stream):
-                found += block
-                if len(found) > WHOLE:
+                data += block
+                if len(data) > WHOLE:
                     raise DataError(f"{path}: more than {WHOLE >> 20:,} MiB, too large to be read as one text")
-        return found.removeprefix(UTF8_MARK).decode()
+        return data.removeprefix(UTF8_MARK).decode()
     except zlib.error as error:
         raise DataError(f"{path}: broken gzip: {reason(error)}") from None
     except OSError as error:

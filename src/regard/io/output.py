@@ -132,6 +132,6 @@ def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[C
 
     columns = BarColumn(), MofNCompleteColumn(), Pace(), TimeRemainingColumn()
     console = Console(stderr=True, highlight=False)
-    with Progress(*columns, console=console, redirect_stdout=False, speed_estimate_period=120) as shown:
-        task = shown.add_task("", total=total)
-        yield lambda lines: shown.advance(task, lines)
+    with Progress(*columns, console=console, redirect_stdout=False, speed_estimate_period=120) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda lines: progress.advance(task, lines)

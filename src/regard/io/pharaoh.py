@@ -41,11 +41,11 @@ def parse_marked_links(text: str) -> list[MarkedLink]:
     """The links of a line as a person marked them: sure or merely possible, with their text."""
     links = []
     for piece in text.split():
-        found = LINK.fullmatch(piece)
-        if not found:
-            shown = piece if len(piece) <= SHOWN else f"{piece[:SHOWN]}…"
-            raise DataError(f"{shown!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
-        links.append(MarkedLink((int(found[1]), int(found[3])), found[2] == "-", piece))
+        match = LINK.fullmatch(piece)
+        if not match:
+            excerpt = piece if len(piece) <= SHOWN else f"{piece[:SHOWN]}…"
+            raise DataError(f"{excerpt!r} given, expected source-target, such as 3-4, or 3?4 for a possible link")
+        links.append(MarkedLink((int(match[1]), int(match[3])), match[2] == "-", piece))
     return links
 
 

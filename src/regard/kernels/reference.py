@@ -50,14 +50,14 @@ def softmax(scores: Tensor, mask: Tensor | None, temperature: float | Tensor = 1
 
     Half precision is weighed in float32: a score of 1e4 is coarse in bfloat16, and the sum of many small weights too.
     """
-    given, scores = scores.dtype, widen(scores)
+    dtype, scores = scores.dtype, widen(scores)
     if temperature != 1.0:
         scores = scores / temperature
     if mask is None:
-        return torch.softmax(scores, dim=-1).to(given)
+        return torch.softmax(scores, dim=-1).to(dtype)
     # The lowest finite number, not -inf: a row without keys is then uniform, not NaN, and is zeroed below.
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
-    return weights.masked_fill(~mask, 0.0).to(given)
+    return weights.masked_fill(~mask, 0.0).to(dtype)
 
 
 def attend(call: Call) -> Tensor:

@@ -195,8 +195,8 @@ def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
     padded = [(1,) * (longest - len(shape)) + shape for shape in (first, *others)]
     sizes = [{size for size in one if size != 1} for one in zip(*padded, strict=True)]
     if any(len(size) > 1 for size in sizes):
-        given = ", ".join(str(list(shape)) for shape in (first, *others))
-        raise ShapeError(f"leading dimensions: {given} given, expected what broadcasts")
+        text = ", ".join(str(list(shape)) for shape in (first, *others))
+        raise ShapeError(f"leading dimensions: {text} given, expected what broadcasts")
     return tuple(size.pop() if size else 1 for size in sizes)
 
 

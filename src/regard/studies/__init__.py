@@ -117,9 +117,9 @@ def run(name: str, *, seed: int = 0, quick: bool = False, setting: Setting | Non
     return page.joined(function(study.training)(setting))
 
 
-def function(given: "Callable[..., typing.Any] | str") -> "Callable[..., typing.Any]":
+def function(target: "Callable[..., typing.Any] | str") -> "Callable[..., typing.Any]":
     """Import a function by its dotted name, or return it as it is."""
-    if not isinstance(given, str):
-        return given
-    module, _, name = given.rpartition(".")
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.rpartition(".")
     return typing.cast("Callable[..., typing.Any]", getattr(importlib.import_module(module), name))

@@ -26,8 +26,8 @@ COLUMNS = ["study", "claim", "source", "agrees", "does not agree", "measured on"
 
 def write_index(out: Path) -> Path:
     """Write index.md and index.html into the folder of the studies; return the Markdown file."""
-    found = read_results(out)
-    rows = [[f"[{each['name']}]({each['name']}/README.md)", *cells_of(each)] for each in found]
+    pages = read_results(out)
+    rows = [[f"[{each['name']}]({each['name']}/README.md)", *cells_of(each)] for each in pages]
     text = "\n\n".join([f"# {TITLE}", ABOUT, markdown_table(Table(TITLE, COLUMNS, rows))]) + "\n"
     markdown = write_whole(out / "index.md", text)
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
@@ -36,7 +36,7 @@ def write_index(out: Path) -> Path:
         f"<h1>{escape(TITLE)}</h1>",
         f"<p>{escape(ABOUT.replace('`', ''))}</p>",
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>',
-        *[html_row(each) for each in found],
+        *[html_row(each) for each in pages],
         "</tbody></table></div>",
     ]
     write_whole(out / "index.html", document(TITLE, body, STYLE))
@@ -45,15 +45,15 @@ def write_index(out: Path) -> Path:
 
 def read_results(out: Path) -> list[dict[str, Any]]:
     """What each study in the folder has found, in the order of the list of studies."""
-    found = {}
+    by_name = {}
     for path in out.glob("*/results.json"):
         try:
             results = json.loads(path.read_text(encoding="utf-8"))
-            found[str(results["name"])] = results
+            by_name[str(results["name"])] = results
         except (ValueError, KeyError, TypeError):
             raise DataError(f"{path}: not the results of a study; remove it, or run the study again") from None
     order = list(STUDIES)
-    return sorted(found.values(), key=lambda each: order.index(each["name"]) if each["name"] in order else len(order))
+    return sorted(by_name.values(), key=lambda each: order.index(each["name"]) if each["name"] in order else len(order))
 
 
 def cells_of(results: Mapping[str, Any]) -> list[str]:
@@ -67,8 +67,8 @@ def cells_of(results: Mapping[str, Any]) -> list[str]:
     where.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
     where += ["quick"] * bool(signed["quick"])
     counted = f"{len(agreeing)} of {len(verdicts)}"
-    known = STUDIES.get(results["name"])
-    claim = results["claim"] if known is None else known.claim
+    study = STUDIES.get(results["name"])
+    claim = results["claim"] if study is None else study.claim
     return [claim, results["source"], counted, "; ".join(differing) or "–", ", ".join(where)]
 
 

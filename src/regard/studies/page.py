@@ -83,8 +83,8 @@ class Signature:
 
     def command(self, name: str) -> str:
         """The command that does it again."""
-        drawn = f"--seeds {','.join(map(str, self.seeds))}" if self.seeds else f"--seed {self.seed}"
-        return f"regard study {name} {drawn}{' --quick' * self.quick}{' --data FOLDER' * bool(self.corpus)}"
+        seeds = f"--seeds {','.join(map(str, self.seeds))}" if self.seeds else f"--seed {self.seed}"
+        return f"regard study {name} {seeds}{' --quick' * self.quick}{' --data FOLDER' * bool(self.corpus)}"
 
     def __str__(self) -> str:
         parts = [f"regard {self.regard}", f"torch {self.torch}", f"Python {self.python}", self.device, self.dtype]

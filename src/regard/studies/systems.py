@@ -78,10 +78,10 @@ def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, se
 
 def group_by_name(systems: Sequence[TrainedSystem]) -> dict[str, list[TrainedSystem]]:
     """The systems of each name, one a seed, in order."""
-    found: dict[str, list[TrainedSystem]] = {}
+    groups: dict[str, list[TrainedSystem]] = {}
     for each in systems:
-        found.setdefault(each.name, []).append(each)
-    return found
+        groups.setdefault(each.name, []).append(each)
+    return groups
 
 
 def run_folder(study: str, name: str, seed: int, setting: Setting) -> Path:
@@ -93,14 +93,14 @@ def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setti
     """Train into a folder what is not there yet, and say before what is done."""
     whole = {**table, "training": {**table["training"], "seed": seed, "device": setting.device}}
     steps = read_settings(whole).training.steps
-    found = Checkpoints(folder).last() if folder.exists() else None
-    if found is not None:
+    checkpoint = Checkpoints(folder).last() if folder.exists() else None
+    if checkpoint is not None:
         check_same_settings(folder, whole)
-        if read_manifest(found)["step"] >= steps:
+        if read_manifest(checkpoint)["step"] >= steps:
             say(f"found in {folder}")
             return
-    say("training" if found is None else "training, from where it stopped")
-    result = start(whole, folder, resume=found is not None).result
+    say("training" if checkpoint is None else "training, from where it stopped")
+    result = start(whole, folder, resume=checkpoint is not None).result
     if result.why == "signal":
         raise CommandError(f"stopped; the same command goes on from {folder}")
 
@@ -121,10 +121,10 @@ def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int,
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // setting.jobs))
-    said: list[str] = []
+    messages: list[str] = []
     try:
-        train_into(run_folder(study, name, seed, setting), table, seed, setting, said.append)
-        return True, said[-1].replace("training", "trained")
+        train_into(run_folder(study, name, seed, setting), table, seed, setting, messages.append)
+        return True, messages[-1].replace("training", "trained")
     except RegardError as error:
         return False, str(error)
 

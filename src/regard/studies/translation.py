@@ -28,10 +28,10 @@ class TranslationFigures:
 
 def measure_translations(systems: Sequence[TrainedSystem], corpus: Pairs, beam: int = 5) -> TranslationFigures:
     """The figures of systems that differ in their seed."""
-    found = [measure_translator(each, corpus, beam) for each in systems]
+    figures = [measure_translator(each, corpus, beam) for each in systems]
     return TranslationFigures(
-        SeedStatistics(tuple(bleu for bleu, _ in found)),
-        SeedStatistics(tuple(perplexity for _, perplexity in found)),
+        SeedStatistics(tuple(bleu for bleu, _ in figures)),
+        SeedStatistics(tuple(perplexity for _, perplexity in figures)),
         over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
     )
@@ -52,5 +52,5 @@ def log_probs(run: Run, sources: Sequence[str], targets: Sequence[str]) -> tuple
     """The log-probability of every target, and how many tokens it has, its end among them."""
     encoded = [run.tokenizers.source.encode_batch(list(sources)), run.tokenizers.target.encode_batch(list(targets))]
     budget = BUDGET if run.device.type == "cuda" else BUDGET_CPU
-    found = score_pairs(run.model, *encoded, device=run.device, budget=budget)
-    return [each.log_prob for each in found], [len(each.tokens) for each in found]
+    scores = score_pairs(run.model, *encoded, device=run.device, budget=budget)
+    return [each.log_prob for each in scores], [len(each.tokens) for each in scores]

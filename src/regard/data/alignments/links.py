@@ -38,8 +38,8 @@ class Links:
     def part(self, first: int, last: int) -> "Links":
         """Those of the rows from `first` to before `last`."""
         inside = (self.row >= first) & (self.row < last)
-        kept = self.each(lambda tensor: tensor[inside])
-        return Links(kept.row - first, kept.target, kept.source, kept.weight)
+        links = self.each(lambda tensor: tensor[inside])
+        return Links(links.row - first, links.target, links.source, links.weight)
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "Links":
         """The same with every tensor moved."""
@@ -110,18 +110,18 @@ class Linking:
         indices: Int64[np.ndarray, " b"],
         sides: list[Int[np.ndarray, " _"]],
         lengths: Int64[np.ndarray, "b 2"],
-        kept: Bool[np.ndarray, " b"] | None = None,
+        rows: Bool[np.ndarray, " b"] | None = None,
     ) -> Links:
         """The links of pairs of a cache whose pieces are `sides`, end to end; only of the rows that are `kept`."""
         assert encoded.links is not None
         starts, ends = encoded.linked[indices], encoded.linked[indices + 1]
-        counts = ends - starts if kept is None else np.where(kept, ends - starts, 0)
+        counts = ends - starts if rows is None else np.where(rows, ends - starts, 0)
         row = np.repeat(np.arange(len(indices)), counts)
         at = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
         source, target = self.cuts(sides, lengths)
         made, weight = piece_links(encoded.links[at].astype(np.int64), row, source, target)
-        places = torch.from_numpy(made.T.copy())
-        return Links(places[0], places[1], places[2], torch.from_numpy(weight.astype(np.float32)))
+        index = torch.from_numpy(made.T.copy())
+        return Links(index[0], index[1], index[2], torch.from_numpy(weight.astype(np.float32)))
 
     def cuts(self, sides: list[Int[np.ndarray, " _"]], lengths: Int64[np.ndarray, "b 2"]) -> tuple[Cut, Cut]:
         """The words of both sides."""

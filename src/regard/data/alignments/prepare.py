@@ -48,17 +48,22 @@ class LinkedReader(Reading):
 
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> Rows:
         """The rows that are kept, with their links."""
-        kept = super().encode(rows, tag, tokenizers, counts)
+        encoded = super().encode(rows, tag, tokenizers, counts)
         before = int(tag is not None)
-        sources, targets = count_words(tokenizers.source, kept.sources), count_words(tokenizers.target, kept.targets)
+        sources, targets = (
+            count_words(tokenizers.source, encoded.sources),
+            count_words(tokenizers.target, encoded.targets),
+        )
         links = list[list[tuple[int, int]]]()
-        for (source_text, target_text, text), words in zip(kept.texts, zip(sources, targets, strict=True), strict=True):
+        for (source_text, target_text, text), words in zip(
+            encoded.texts, zip(sources, targets, strict=True), strict=True
+        ):
             right = words == (len(source_text.split()), len(target_text.split()))
-            found = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
-            counts["linked"] += bool(found and right)
-            counts["unlinked"] += bool(found and not right)
-            links.append(found if right else [])
-        return Rows(kept.texts, kept.sources, kept.targets, links)
+            pairs = [(source + before, target) for source, target in sorted(set(parse_pharaoh(text)))]
+            counts["linked"] += bool(pairs and right)
+            counts["unlinked"] += bool(pairs and not right)
+            links.append(pairs if right else [])
+        return Rows(encoded.texts, encoded.sources, encoded.targets, links)
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """How many have links, and how many lost theirs."""

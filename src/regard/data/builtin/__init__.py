@@ -129,10 +129,10 @@ def corpus(name: str) -> Corpus:
     """The code of a corpus."""
     if name not in CORPORA:
         raise ArgumentError(f"there is no built-in corpus {name!r}, {known(tuple(CORPORA), name)}")
-    found: Any = CORPORA[name].corpus
-    if isinstance(found, str):
-        found = importlib.import_module(found)
-    return found
+    value: Any = CORPORA[name].corpus
+    if isinstance(value, str):
+        value = importlib.import_module(value)
+    return value
 
 
 def known(names: tuple[str, ...], wrong: object) -> str:
@@ -151,25 +151,25 @@ def _split(code: int) -> Split:
 
 
 def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
-    seen: set[int] = set()
+    hashes: set[int] = set()
 
     def wanted(source: str) -> bool:
         code = _hash(source)
-        if code in seen or _split(code) != split:
+        if code in hashes or _split(code) != split:
             return False
-        seen.add(code)
+        hashes.add(code)
         return True
 
     if count == 0:
         return
-    given = waited = 0
+    yielded = waited = 0
     rest = module.every(wanted, options)
     patience = PATIENCE if rest is None else HASTE
     for example in module.draw(random.Random(seed).random, wanted, options):
         if example is not None:
             yield example
-            given, waited = given + 1, 0
-            if given == count:
+            yielded, waited = yielded + 1, 0
+            if yielded == count:
                 return
         elif (waited := waited + 1) > patience:
             break
@@ -177,8 +177,8 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
     for example in rest or ():
         if example is not None:
             yield example
-            given += 1
-            if given == count:
+            yielded += 1
+            if yielded == count:
                 return
     there = "there are" if rest is not None else f"{PATIENCE:,} draws in a row found no more than"
-    raise ArgumentError(f"{name}: {count:,} examples asked for, {there} {given:,} different ones for {split}")
+    raise ArgumentError(f"{name}: {count:,} examples asked for, {there} {yielded:,} different ones for {split}")

@@ -38,25 +38,25 @@ def spoken(date: datetime.date) -> Written:
     """nineteen ninety eight, nineteen oh five, two thousand and five, twenty ten."""
     century, rest = divmod(date.year, 100)
     if date.year // 10 == 200:
-        places = (0, 1) if rest else (0, 1, 2, 3)
-        found: Written = [("two", places), ("thousand", places)]
-        return found + ([("and", ()), (spell(rest, "en")[0][0], (2, 3))] if rest else [])
-    found = [(word, (0, 1)) for word, _ in spell(century, "en")]
+        digits = (0, 1) if rest else (0, 1, 2, 3)
+        words: Written = [("two", digits), ("thousand", digits)]
+        return words + ([("and", ()), (spell(rest, "en")[0][0], (2, 3))] if rest else [])
+    words = [(word, (0, 1)) for word, _ in spell(century, "en")]
     if rest == 0:
-        return [*found, ("hundred", (2, 3))]
+        return [*words, ("hundred", (2, 3))]
     if rest < 10:
-        return [*found, ("oh", (2,)), (spell(rest, "en")[0][0], (3,))]
-    return found + [(word, tuple(3 - place for place in reversed(places))) for word, places in spell(rest, "en")]
+        return [*words, ("oh", (2,)), (spell(rest, "en")[0][0], (3,))]
+    return words + [(word, tuple(3 - place for place in reversed(digits))) for word, digits in spell(rest, "en")]
 
 
 def ordinal(date: datetime.date) -> Written:
     return [(word, DAY) for word in ORDINALS[date.day - 1].split()]
 
 
-def figures(number: int, places: tuple[int, int]) -> Written:
+def figures(number: int, columns: tuple[int, int]) -> Written:
     """A day or a month in digits, without a leading zero."""
     digits = str(number)
-    return [(digit, (place,)) for digit, place in zip(digits, places[-len(digits) :], strict=True)]
+    return [(digit, (place,)) for digit, place in zip(digits, columns[-len(digits) :], strict=True)]
 
 
 def month(date: datetime.date) -> Written:
@@ -115,12 +115,12 @@ def make(date: datetime.date, form: str, wanted: Wanted, direction: str) -> Exam
     low, high = LIMITS.get(form, (1, 9999))
     if not low <= date.year <= high:
         return None
-    written = FORMS[form](date)
-    words, iso = " ".join([word for word, _ in written]), " ".join(date.isoformat())
+    form_words = FORMS[form](date)
+    words, iso = " ".join([word for word, _ in form_words]), " ".join(date.isoformat())
     if not wanted(words if direction == "to-iso" else iso):
         return None
     # Places count digits; in the ISO form a hyphen comes after the fourth and the sixth.
-    links = [(index, p + (p > 3) + (p > 5)) for index, (_, places) in enumerate(written) for p in places]
+    links = [(index, p + (p > 3) + (p > 5)) for index, (_, digits) in enumerate(form_words) for p in digits]
     if direction == "to-iso":
         return Example(words, iso, tuple(sorted(links)))
     return Example(iso, words, tuple(sorted((digit, word) for word, digit in links)))

@@ -51,25 +51,25 @@ def write(
     }
     sides = tuple(pair.split("-")) if has_pair(name) else ("source", "target")
     ends = [*sides, "align", *(f"{side}.heads" for side in sides if has_pair(name))]
-    written: Written = lines
+    as_lines: Written = lines
     if CORPORA[name].form == "documents":
-        ends, written = ["tsv", "align"], labelled
+        ends, as_lines = ["tsv", "align"], labelled
     if CORPORA[name].form == "pictures":
-        asked = options.get("question", "none") != "none"
-        ends, written = ["labels.tsv" if asked else "captions.tsv", "gold.jsonl"], album(folder / "images")
+        with_question = options.get("question", "none") != "none"
+        ends, as_lines = ["labels.tsv" if with_question else "captions.tsv", "gold.jsonl"], album(folder / "images")
     if not force:
         for split, end in itertools.product(streams, ends):
             if (path := folder / f"{split}.{end}").exists():
                 raise ArgumentError(f"{path} is there already; --force overwrites it")
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, streams, ends, written)
+    return _write(folder, streams, ends, as_lines)
 
 
 def _write(
     folder: Path,
     streams: Mapping[Split, Iterator[Example]],
     ends: list[str],
-    written: Written,
+    as_lines: Written,
 ) -> Iterator[tuple[Path, int]]:
     for split, examples in streams.items():
         paths = [folder / f"{split}.{end}" for end in ends]
@@ -77,7 +77,7 @@ def _write(
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(replacing(path)) for path in paths]
             for example in examples:
-                for file, line in zip(files, written(f"{split}-{count:06d}", example), strict=False):
+                for file, line in zip(files, as_lines(f"{split}-{count:06d}", example), strict=False):
                     file.write(f"{line}\n".encode())
                 count += 1
         for path in paths:

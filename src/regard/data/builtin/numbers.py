@@ -41,7 +41,7 @@ def make(number: int, wanted: Wanted, options: Options) -> Example | None:
     if not wanted(words if forth else figures):
         return None
     last = len(digits) - 1
-    links = [(index, last - place) for index, (_, places) in enumerate(spelt) for place in places if place <= last]
+    links = [(index, last - place) for index, (_, columns) in enumerate(spelt) for place in columns if place <= last]
     if forth:
         return Example(words, figures, tuple(sorted(links)))
     return Example(figures, words, tuple(sorted((digit, word) for word, digit in links)))

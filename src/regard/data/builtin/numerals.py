@@ -37,70 +37,70 @@ FRENCH_TENS = listed("- - vingt trente quarante cinquante soixante")
 
 def english(number: int, shift: int, last: bool, led: bool) -> Spelt:
     """Below a thousand; `led` says that a larger part came before, so that what is below a hundred takes and."""
-    found: Spelt = []
+    words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
-        found += [(ENGLISH[hundreds], (shift + 2,)), ("hundred", (shift + 2,))]
+        words += [(ENGLISH[hundreds], (shift + 2,)), ("hundred", (shift + 2,))]
     if rest and (hundreds or led):
-        found.append(("and", ()))
+        words.append(("and", ()))
     if rest >= 20:
-        found.append((ENGLISH_TENS[rest // 10], (shift + 1,)))
+        words.append((ENGLISH_TENS[rest // 10], (shift + 1,)))
         if rest % 10:
-            found.append((ENGLISH[rest % 10], (shift,)))
+            words.append((ENGLISH[rest % 10], (shift,)))
     elif rest:
-        found.append((ENGLISH[rest], (shift,) if rest < 10 else (shift, shift + 1)))
-    return found
+        words.append((ENGLISH[rest], (shift,) if rest < 10 else (shift, shift + 1)))
+    return words
 
 
 def german(number: int, shift: int, last: bool, led: bool) -> Spelt:
     """Below a thousand: units before tens; one is eins at the end, ein before what it counts."""
-    found: Spelt = []
+    words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
-        found += [("ein" if hundreds == 1 else GERMAN[hundreds], (shift + 2,)), ("hundert", (shift + 2,))]
+        words += [("ein" if hundreds == 1 else GERMAN[hundreds], (shift + 2,)), ("hundert", (shift + 2,))]
     if rest >= 20:
         if rest % 10:
-            found += [("ein" if rest % 10 == 1 else GERMAN[rest % 10], (shift,)), ("und", ())]
-        found.append((GERMAN_TENS[rest // 10], (shift + 1,)))
+            words += [("ein" if rest % 10 == 1 else GERMAN[rest % 10], (shift,)), ("und", ())]
+        words.append((GERMAN_TENS[rest // 10], (shift + 1,)))
     elif rest == 1 and not last:
-        found.append(("ein", (shift,)))
+        words.append(("ein", (shift,)))
     elif rest:
-        found.append((GERMAN[rest], (shift,) if rest < 10 else (shift, shift + 1)))
-    return found
+        words.append((GERMAN[rest], (shift,) if rest < 10 else (shift, shift + 1)))
+    return words
 
 
 def french(number: int, shift: int, last: bool, led: bool) -> Spelt:
     """Below a thousand; `last` lets vingts and cents take their s, which mille after them takes away."""
-    found: Spelt = []
+    words: Spelt = []
     hundreds, rest = divmod(number, 100)
     if hundreds:
         if hundreds > 1:
-            found.append((FRENCH[hundreds], (shift + 2,)))
-        found.append(("cents" if hundreds > 1 and not rest and last else "cent", (shift + 2,)))
+            words.append((FRENCH[hundreds], (shift + 2,)))
+        words.append(("cents" if hundreds > 1 and not rest and last else "cent", (shift + 2,)))
     tens, units = divmod(rest, 10)
     if rest < 20:
         if rest:
-            places = (shift,) if rest < 10 else (shift, shift + 1)
-            found += [(word, places) for word in FRENCH[rest].split("_")]
+            digits = (shift,) if rest < 10 else (shift, shift + 1)
+            words += [(word, digits) for word in FRENCH[rest].split("_")]
     elif tens < 7:
-        found.append((FRENCH_TENS[tens], (shift + 1,)))
+        words.append((FRENCH_TENS[tens], (shift + 1,)))
         if units == 1:
-            found.append(("et", ()))
+            words.append(("et", ()))
         if units:
-            found.append((FRENCH[units], (shift,)))
+            words.append((FRENCH[units], (shift,)))
     else:
         odd = tens % 2 == 1  # soixante-dix and quatre-vingt-dix count on to nineteen
         if tens < 8:
-            found.append(("soixante", (shift + 1,)))
+            words.append(("soixante", (shift + 1,)))
             if rest == 71:
-                found.append(("et", ()))
+                words.append(("et", ()))
         else:
-            found += [("quatre", (shift + 1,)), ("vingts" if rest == 80 and last else "vingt", (shift + 1,))]
+            words += [("quatre", (shift + 1,)), ("vingts" if rest == 80 and last else "vingt", (shift + 1,))]
         if odd:
-            found += [(word, (shift, shift + 1)) for word in FRENCH[10 + units].split("_")]
+            words += [(word, (shift, shift + 1)) for word in FRENCH[10 + units].split("_")]
         elif units:
-            found.append((FRENCH[units], (shift,)))
-    return found
+            words.append((FRENCH[units], (shift,)))
+    return words
 
 
 LANGUAGES: dict[str, tuple[Callable[[int, int, bool, bool], Spelt], str]] = {
@@ -116,25 +116,25 @@ def spell(number: int, language: str) -> Spelt:
     if number == 0:
         return [(zero, (0,))]
     millions, thousands, ones = number // 1_000_000, number // 1000 % 1000, number % 1000
-    found: Spelt = []
+    words: Spelt = []
     if millions:
         if language == "de":
-            found += [("eine", (6,))] if millions == 1 else feminine(small(millions, 6, True, False))
-            found.append(("Million" if millions == 1 else "Millionen", (6,)))
+            words += [("eine", (6,))] if millions == 1 else feminine(small(millions, 6, True, False))
+            words.append(("Million" if millions == 1 else "Millionen", (6,)))
         else:
-            found += small(millions, 6, True, False)
+            words += small(millions, 6, True, False)
             plural = language == "fr" and millions > 1
-            found.append(("millions" if plural else "million", (6,)))
+            words.append(("millions" if plural else "million", (6,)))
     if thousands:
         if language != "fr" or thousands > 1:
-            found += small(thousands, 3, False, bool(millions) and thousands < 100 and not ones)
-        found.append(({"en": "thousand", "de": "tausend", "fr": "mille"}[language], (3,)))
+            words += small(thousands, 3, False, bool(millions) and thousands < 100 and not ones)
+        words.append(({"en": "thousand", "de": "tausend", "fr": "mille"}[language], (3,)))
     if ones:
-        found += small(ones, 0, True, bool(found))
-    return found
+        words += small(ones, 0, True, bool(words))
+    return words
 
 
 def feminine(spelt: Spelt) -> Spelt:
     """German counts millions in the feminine: zwei hundert eine Millionen."""
-    word, places = spelt[-1]
-    return [*spelt[:-1], ("eine" if word == "eins" else word, places)]
+    word, digits = spelt[-1]
+    return [*spelt[:-1], ("eine" if word == "eins" else word, digits)]

@@ -68,10 +68,10 @@ class Topic:
     told: tuple[str, ...]
 
 
-def topic(told: str, *nouns: tuple[str, Words]) -> Topic:
+def topic(names: str, *nouns: tuple[str, Words]) -> Topic:
     """A topic of lines and of nouns with commas between them."""
     each = tuple((noun, words) for listed, words in nouns for noun in listed.split(", "))
-    return Topic(each, (*lines(told), *lines(ALWAYS)))
+    return Topic(each, (*lines(names), *lines(ALWAYS)))
 
 
 def lines(text: str) -> tuple[str, ...]:
@@ -262,8 +262,8 @@ class Drawer:
         own = words if words is ANY or self.random() < 0.7 else ANY
         word = self.chosen(own[1 - label if denied else label])
         first, slot, rest = SLOT.split(self.chosen(FRAMES))
-        said = slot.split("|")[0 if denied else 1]
-        core = f"{first}{said + '* ' if said else ''}{rest}".replace("{n}", noun).replace("{w}", f"{word}*")
+        form = slot.split("|")[0 if denied else 1]
+        core = f"{first}{form + '* ' if form else ''}{rest}".replace("{n}", noun).replace("{w}", f"{word}*")
         before = f"{self.chosen(BEFORE)} " if self.random() < 0.25 else ""
         after = f" {self.chosen(AFTER)}" if self.random() < 0.25 else ""
         return self.filled(f"{before}{core}{after} .")

@@ -109,11 +109,11 @@ def load_pictures(
     indices = np.asarray(indices, np.int64)
     lengths = np.asarray(encoded.lengths[indices]).astype(np.int64)
     starts = np.asarray(encoded.offsets[indices])
-    places = np.asarray(encoded.tokens[starts]).astype(np.int64)
+    rows = np.asarray(encoded.tokens[starts]).astype(np.int64)
     targets = np.asarray(encoded.tokens[expand_ranges(starts + 1, lengths[:, 1])]).astype(np.int64)
-    pixels = crop_and_flip(prepared.pictures[places], places, data, seed, epoch) if train else None
+    pixels = crop_and_flip(prepared.pictures[rows], rows, data, seed, epoch) if train else None
     if pixels is None:
-        pixels = crop_middle(prepared.pictures[places], data.image_size)
+        pixels = crop_middle(prepared.pictures[rows], data.image_size)
     images = torch.from_numpy(pixels)
     none = torch.zeros(0, dtype=torch.long)
     if prepared.labels:
@@ -153,19 +153,19 @@ def crop_middle(pixels: UInt8[np.ndarray, "b 3 s s"], size: int) -> UInt8[np.nda
 
 
 def crop_and_flip(
-    pixels: UInt8[np.ndarray, "b 3 s s"], places: Int64[np.ndarray, " b"], data: DataSettings, seed: int, epoch: int
+    pixels: UInt8[np.ndarray, "b 3 s s"], indices: Int64[np.ndarray, " b"], data: DataSettings, seed: int, epoch: int
 ) -> UInt8[np.ndarray, "b 3 h w"]:
     """Every picture, cut at a place of its own and perhaps mirrored."""
     if not data.flip and not data.crop:
         return crop_middle(pixels, data.image_size)
     size = data.image_size
     key = mix_bits(mix_bits(mix_bits(seed) + np.uint64(epoch)) + np.uint64(1))
-    drawn = mix_bits(places.astype(np.uint64) + key)
+    bits = mix_bits(indices.astype(np.uint64) + key)
     room = np.uint64(pixels.shape[-1] - size + 1)
-    top, left = mix_bits(drawn + np.uint64(1)) % room, mix_bits(drawn + np.uint64(2)) % room
-    mirrored = (drawn & np.uint64(1)).astype(bool) & data.flip
-    found = np.empty((len(pixels), 3, size, size), np.uint8)
+    top, left = mix_bits(bits + np.uint64(1)) % room, mix_bits(bits + np.uint64(2)) % room
+    mirrored = (bits & np.uint64(1)).astype(bool) & data.flip
+    crops = np.empty((len(pixels), 3, size, size), np.uint8)
     for i, (y, x) in enumerate(zip(top.tolist(), left.tolist(), strict=True)):
         part = pixels[i, :, y : y + size, x : x + size]
-        found[i] = part[..., ::-1] if mirrored[i] else part
-    return found
+        crops[i] = part[..., ::-1] if mirrored[i] else part
+    return crops

@@ -59,8 +59,8 @@ class Pixels:
 
     def __getitem__(self, indices: Int[np.ndarray, " b"] | Sequence[int]) -> UInt8[np.ndarray, "b 3 s s"]:
         """Some of the pictures, copied."""
-        found: np.ndarray = self.array[np.asarray(indices, np.int64)]
-        return found
+        pixels: np.ndarray = self.array[np.asarray(indices, np.int64)]
+        return pixels
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process maps the same file."""
@@ -75,9 +75,9 @@ class Picture(NamedTuple):
     problem: str = ""
 
 
-def keep(home: Path, asked: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
+def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable[Picture]], say: Say) -> Pixels:
     """The pictures from the cache, or put into it: `asked` is all that they hang on."""
-    key = hashlib.sha256(json.dumps([cache.FORMAT, side, asked]).encode()).hexdigest()[:32]
+    key = hashlib.sha256(json.dumps([cache.FORMAT, side, request]).encode()).hexdigest()[:32]
     link = home / f"pictures-{key}"
     if (there := cache.follow(link)).exists():
         problem = cache.damage(there)
@@ -122,8 +122,8 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
         done += 1
     rest = (time.monotonic() - started) * (len(pieces) - done)
     if workers > 1 and rest > WORTH:
-        for found in elsewhere(pieces[done:], workers):
-            yield from found
+        for decoded in elsewhere(pieces[done:], workers):
+            yield from decoded
             done += 1
     for piece in pieces[done:]:
         yield from decode_piece(*piece)
@@ -140,24 +140,24 @@ def elsewhere(pieces: Sequence[tuple[str, list[str], int]], workers: int) -> Ite
         with ProcessPoolExecutor(min(workers, len(pieces)), context) as pool:
             waiting = [pool.submit(decode_piece, *piece) for piece in pieces[: 2 * workers]]
             for i in range(len(pieces)):  # a few ahead, so that what is decoded does not fill the memory
-                found = waiting.pop(0).result()
+                result = waiting.pop(0).result()
                 if i + 2 * workers < len(pieces):
                     waiting.append(pool.submit(decode_piece, *pieces[i + 2 * workers]))
-                yield found
+                yield result
     except BrokenProcessPool:  # killed for its memory, or a script that cannot be imported by another process
         return
 
 
 def decode_piece(folder: str, names: Sequence[str], side: int) -> list[Picture]:
     """Some pictures, one after the other."""
-    found = []
+    rows = []
     for name in names:
         try:
-            found.append(Picture(name, read_picture(os.path.join(folder, name), side)))
+            rows.append(Picture(name, read_picture(os.path.join(folder, name), side)))
         except DataError as error:
             # Without the folder: the same pictures elsewhere are the same corpus.
-            found.append(Picture(name, None, str(error).removeprefix(os.path.join(folder, ""))))
-    return found
+            rows.append(Picture(name, None, str(error).removeprefix(os.path.join(folder, ""))))
+    return rows
 
 
 def cores() -> int:

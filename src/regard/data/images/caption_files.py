@@ -59,11 +59,11 @@ def read_captions(path: str | Path, say: Say = ignore) -> Captions:
     first = next((line for line in lines(path) if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
         return read_karpathy(path, say)
-    found = Captions()
+    captions = Captions()
     for picture, caption in columns(path, 1, 2, say=say):
         if picture.strip():
-            found.add(NUMBERED.sub("", picture.strip()), caption)
-    return found
+            captions.add(NUMBERED.sub("", picture.strip()), caption)
+    return captions
 
 
 def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
@@ -75,7 +75,7 @@ def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list):
         raise DataError(f'{path}: no list under "images", expected Karpathy\'s JSON')
-    found, bad, first = Captions(), 0, ""
+    collection, bad, first = Captions(), 0, ""
     for i, image in enumerate(images):
         try:
             name, split, captions = one_of_karpathy(image)
@@ -83,14 +83,14 @@ def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
             bad, first = bad + 1, first or f"images[{i}]: {error}"
             continue
         if split is not None:
-            found.splits[name] = split
+            collection.splits[name] = split
         for caption in captions:
-            found.add(name, caption)
+            collection.add(name, caption)
     if bad and bad == len(images):
         raise DataError(f"{path}, {first}")
     if bad:
         say(f"{path}: {bad:,} of {len(images):,} pictures cannot be read and are left out; the first is {first}")
-    return found
+    return collection
 
 
 def one_of_karpathy(image: Any) -> tuple[str, str | None, list[str]]:
@@ -120,7 +120,7 @@ def text(row: Any, key: str, place: str = "") -> str:
 
 def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
     """A file of picture, tab, label; a picture with none or with two is left out, and `say` is told."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     bad: dict[str, str] = {}  # what is wrong with a picture's label
     for number, (picture, label) in enumerate(columns(path, 1, 2, say=say), 1):
         picture, label = picture.strip(), label.strip()
@@ -128,13 +128,13 @@ def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
             continue
         if not label:
             bad.setdefault(picture, f"line {number:,}: {picture} has no label")
-        elif found.setdefault(picture, label) != label:
-            bad.setdefault(picture, f'line {number:,}: {picture} is "{label}", and "{found[picture]}" further up')
-    if bad and not found.keys() - bad.keys():
+        elif labels.setdefault(picture, label) != label:
+            bad.setdefault(picture, f'line {number:,}: {picture} is "{label}", and "{labels[picture]}" further up')
+    if bad and not labels.keys() - bad.keys():
         raise DataError(f"{path}, {next(iter(bad.values()))}")
     if bad:
         say(f"{path}: {len(bad):,} pictures without one label are left out; the first is {next(iter(bad.values()))}")
-    return {picture: label for picture, label in found.items() if picture not in bad}
+    return {picture: label for picture, label in labels.items() if picture not in bad}
 
 
 def read_list(path: str | Path, say: Say = ignore) -> set[str]:
@@ -158,10 +158,10 @@ def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFil
         what = "not a folder" if os.path.lexists(folder) else "no such folder"
         raise DataError(f"{folder}: {what}, expected a folder of pictures")
     lost: list[str] = []
-    found = dict(walk(str(folder), lost))
+    files = dict(walk(str(folder), lost))
     if lost:
         say(f"left out in {folder}: {len(lost):,} ({list_names(lost, joined='; ')})")
-    return {name: found[name] for name in sorted(found)}
+    return {name: files[name] for name in sorted(files)}
 
 
 def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
@@ -170,8 +170,8 @@ def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
     while waiting:
         within, above = waiting.pop()
         try:
-            known = os.stat(os.path.join(folder, within))
-            here = (known.st_dev, known.st_ino)
+            status = os.stat(os.path.join(folder, within))
+            here = (status.st_dev, status.st_ino)
             if here in above:  # a link leads back to where it is
                 continue
             with os.scandir(os.path.join(folder, within)) as listed:
@@ -188,8 +188,8 @@ def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
                 if entry.is_dir():
                     waiting.append((name, above | {here}))
                 elif pictured and entry.is_file():
-                    known = entry.stat()
-                    yield name, PictureFile(known.st_size, known.st_mtime_ns)
+                    status = entry.stat()
+                    yield name, PictureFile(status.st_size, status.st_mtime_ns)
                 elif pictured:
                     there = os.path.exists(os.path.join(folder, name))
                     lost.append(f"{name}: {'a pipe or a device' if there else 'a link that leads nowhere'}")
@@ -199,16 +199,16 @@ def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
 
 def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
     """Picture files as they are named, and in the place of a folder all that are in it, sorted."""
-    found = list[str]()
+    names = list[str]()
     for path in paths:
         if not os.path.isdir(path):
-            found.append(path)
+            names.append(path)
             continue
         inside = [os.path.join(path, name) for name in list_pictures(path, say)]
         if not inside:
             raise DataError(f"{path}: no pictures in it ({', '.join(ENDINGS)})")
-        found += inside
-    return found
+        names += inside
+    return names
 
 
 def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:

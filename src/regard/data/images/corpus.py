@@ -47,9 +47,9 @@ class Rows:
 
     def lose(self, name: str, pictures: Iterable[str], what: str) -> None:
         """Count pictures that cannot be used, and name the first few."""
-        if gone := sorted(pictures):
-            self.counts[name] += len(gone)
-            self.notes.append(f"pictures {what}: {len(gone):,} ({list_names(gone)})")
+        if missing := sorted(pictures):
+            self.counts[name] += len(missing)
+            self.notes.append(f"pictures {what}: {len(missing):,} ({list_names(missing)})")
 
 
 def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
@@ -71,8 +71,8 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
         raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
     rows.counts["blank"] = captions.blank + also.blank
     every, missing = match_files(captions.captions, rows.files)
-    others, gone = match_files(also.captions, rows.files)
-    rows.lose("missing", missing | gone, "that are not there, left out")
+    others, lost = match_files(also.captions, rows.files)
+    rows.lose("missing", missing | lost, "that are not there, left out")
     rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, left out")
     if data.valid_captions:
         rows.lose("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
@@ -152,9 +152,9 @@ def hold_out(rows: Rows, data: DataSettings) -> None:
             "give data.valid_list or set data.held_out = 0"
         )
     hashes = {row.picture: hashlib.blake2b(os.fsencode(row.picture), digest_size=8).digest() for row in rows.train}
-    held = set(sorted(hashes, key=lambda name: (hashes[name], name))[:count])
-    rows.valid = [row for row in rows.train if row.picture in held]
-    rows.train = [row for row in rows.train if row.picture not in held]
+    held_out = set(sorted(hashes, key=lambda name: (hashes[name], name))[:count])
+    rows.valid = [row for row in rows.train if row.picture in held_out]
+    rows.train = [row for row in rows.train if row.picture not in held_out]
 
 
 def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:

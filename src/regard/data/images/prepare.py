@@ -56,10 +56,10 @@ def prepare_images(
         source: object = [*builtin_text.fingerprint(data), data.held_out, data.held_out_most]
         pixels = keep(home, source, side, lambda: generate_pictures(data, side), say)
     else:
-        found = read(data, task, labelled)
-        used = [row.picture for row in (*found.train, *found.valid)]
-        source = [found.train, found.valid]
-        known_by = [[name, *found.files[name]] for name in used]
+        corpus = read(data, task, labelled)
+        used = [row.picture for row in (*corpus.train, *corpus.valid)]
+        source = [corpus.train, corpus.valid]
+        known_by = [[name, *corpus.files[name]] for name in used]
         pixels = keep(home, known_by, side, lambda: decode(str(data.images), used, side, data.workers), say)
     facts = {
         "format": cache.FORMAT,
@@ -76,15 +76,15 @@ def prepare_images(
         if problem is None:
             return opened(there, pixels, say, ", from the cache")
         say(f"The cache {chosen} is damaged ({problem}); it is built again.")
-    rows = generate_rows(data) if data.builtin else readable(found, pixels)
+    rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
     if rows.hold_out:  # of those that can be read
         hold_out(rows, data)
     with cache.workplace(home) as folder:
         built = build(folder, rows, pixels, data, settings, labelled, tokenizers, labels)
         cache.seal(folder, **built)
         # Named after the tokenizer and the labels themselves, so that a run that goes on with them finds the same.
-        known = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
-        final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, known, labelled)
+        loaded_tokenizers = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
+        final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, loaded_tokenizers, labelled)
         cache.publish(folder, final)
     if chosen != final:
         cache.lead(chosen, final)
@@ -152,11 +152,11 @@ def build(
     labels: Sequence[str] | None,
 ) -> dict[str, object]:
     """Encode everything into a folder; what the manifest should say of it."""
-    known: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
     encode: Callable[[list[Row], str], tuple[list[Row], list[list[int]]]]
     if labelled:
-        known = tuple(labels or sorted({row.texts[0] for row in rows.train}))
-        encode = lambda part, which: encode_labels(part, known, rows, which)  # noqa: E731
+        class_names = tuple(labels or sorted({row.texts[0] for row in rows.train}))
+        encode = lambda part, which: encode_labels(part, class_names, rows, which)  # noqa: E731
     else:
         if tokenizers is None:
             texts = sample([text for row in rows.train for text in row.texts])
@@ -166,23 +166,23 @@ def build(
         tokenizers.save(folder / "tokenizer.json")
     place, counts = {name: i for i, name in enumerate(pixels.names)}, rows.counts
     for which, part in (("train", rows.train), ("valid", rows.valid)):
-        kept, targets = encode(part, which)
+        encoded, targets = encode(part, which)
         writer = Writer(folder / which)
-        writer.write([[place[row.picture]] for row in kept], targets)
+        writer.write([[place[row.picture]] for row in encoded], targets)
         writer.close()
-        counts["pairs" if which == "train" else "valid"] = len(kept)
-        counts[f"{which}_texts"] = sum(len(row.texts) for row in kept)
+        counts["pairs" if which == "train" else "valid"] = len(encoded)
+        counts[f"{which}_texts"] = sum(len(row.texts) for row in encoded)
         if which == "valid":
-            lines = "".join(json.dumps(row) + "\n" for row in kept)
+            lines = "".join(json.dumps(row) + "\n" for row in encoded)
             (folder / "valid.jsonl").write_text(lines, encoding="utf-8", newline="\n")
-        if not kept and (part or which == "train"):
+        if not encoded and (part or which == "train"):
             purpose = "train" if which == "train" else "validate"
             raise DataError(f"{data.images or data.builtin}: no picture is left to {purpose} on{because(rows)}")
     return {
         "counts": dict(counts),
-        "labels": list(known),
+        "labels": list(class_names),
         "notes": rows.notes,
-        "summary": summary(rows, counts, data, len(known)),
+        "summary": summary(rows, counts, data, len(class_names)),
     }
 
 
@@ -192,7 +192,7 @@ def captioned(
     """Pictures with the tokens of all their captions, END between them; captions that are too long are counted."""
     before = "" if which == "train" else "valid_"
     flat = iter(tokenizers.target.encode_batch([text for row in part for text in row.texts]))
-    kept, targets = list[Row](), list[list[int]]()
+    used, targets = list[Row](), list[list[int]]()
     for row in part:
         encoded = [(text, next(flat)) for text in row.texts]
         fits = [(text, ids) for text, ids in encoded if 0 < len(ids) <= longest]
@@ -201,25 +201,25 @@ def captioned(
         if not fits:
             rows.counts[f"{before}wordless"] += 1
             continue
-        kept.append(Row(row.picture, [text for text, _ in fits]))
+        used.append(Row(row.picture, [text for text, _ in fits]))
         joined = fits[0][1][:]
         for _, ids in fits[1:]:
             joined += [END, *ids]
         targets.append(joined)
-    return kept, targets
+    return used, targets
 
 
 def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str) -> tuple[list[Row], list[list[int]]]:
     """Pictures with the number of their label; those of a label that is not known are counted and named."""
     index = {label: i for i, label in enumerate(labels)}
     strange = {row.texts[0] for row in part} - index.keys()
-    kept = [row for row in part if row.texts[0] in index]
+    used = [row for row in part if row.texts[0] in index]
     if strange:
-        lost = len(part) - len(kept)
+        lost = len(part) - len(used)
         rows.counts["unknown" if which == "train" else "valid_unknown"] = lost
         where = "is not known" if which == "train" else "none to train on has"
         rows.notes.append(f"pictures with a label that {where}, left out: {lost:,} ({list_names(strange)})")
-    return kept, [[index[row.texts[0]]] for row in kept]
+    return used, [[index[row.texts[0]]] for row in used]
 
 
 def sample(texts: list[str]) -> list[str]:

@@ -37,14 +37,14 @@ def attend(call: Call) -> Tensor:
 
     vector = call.vector if call.vector.ndim == 2 else call.vector[None]
     inputs = (call.query, call.keys, call.values, call.vector)
-    kept = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    save = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
     serve: Callable[..., tuple[Tensor, ...]] = compute
     if torch.compiler.is_compiling():
         serve = additive
-    elif kept:
+    elif save:
         serve = Eager.apply
     tensors = (flat(call.query), flat(call.keys), flat(call.values), vector)
-    context = serve(*tensors, *limit_arguments(call, batch), call.temperature, kept)[0]
+    context = serve(*tensors, *limit_arguments(call, batch), call.temperature, save)[0]
     return context.reshape(*batch, *context.shape[-2:])
 
 
@@ -95,7 +95,7 @@ def compute(
     radius: int,
     mask: Tensor | None,
     temperature: float,
-    kept: bool,
+    save: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """[r n h], [r m h], [r m dv] and [a h] -> contexts [r n dv]; and, where kept, scores and their log-sum-exp."""
     (rows, n, _), (m, dv) = query.shape, values.shape[-2:]
@@ -105,16 +105,16 @@ def compute(
         return context.zero_(), none, none.clone()
     inner = 1 if mask is None else mask.shape[1]
     group = math.lcm(vector.shape[0], inner)  # a row's head and mask are found by its place among so many
-    step = rows if kept else rows_at_once(rows, 4 * n_pad * m_pad, group)
+    step = rows if save else rows_at_once(rows, 4 * n_pad * m_pad, group)
     scored, lse = (query.new_empty(size, dtype=torch.float32) for size in ((step, n_pad, m_pad), (step, n_pad)))
     for first in range(0, rows, step):
         part = slice(first, first + step)
         some = [None if x is None else x[part] for x in (lengths, causal, centre)]
-        shown = None if mask is None else mask[first // inner : (first + step) // inner]
-        given = (some[0], some[1], start, some[2], middle, radius, shown)
-        partial = score(query[part], keys[part], vector, scored, given, temperature)
-        weigh(scored, partial, values[part], context[part], lse, given[:-1])
-    if kept:
+        rows_mask = None if mask is None else mask[first // inner : (first + step) // inner]
+        limits = (some[0], some[1], start, some[2], middle, radius, rows_mask)
+        partial = score(query[part], keys[part], vector, scored, limits, temperature)
+        weigh(scored, partial, values[part], context[part], lse, limits[:-1])
+    if save:
         return context, scored, lse
     return context, none, none.clone()
 
@@ -123,10 +123,10 @@ additive = torch.library.custom_op("regard::additive_attention", mutates_args=()
 
 
 @additive.register_fake
-def _(query, keys, values, vector, lengths, causal, start, centre, middle, radius, mask, temperature, kept):  # type: ignore[no-untyped-def]
+def _(query, keys, values, vector, lengths, causal, start, centre, middle, radius, mask, temperature, save):  # type: ignore[no-untyped-def]
     rows, n, m = query.shape[0], query.shape[1], keys.shape[1]
     context = values.new_empty(rows, n, values.shape[-1])
-    if kept and context.numel() and m:
+    if save and context.numel() and m:
         shapes: tuple[tuple[int, ...], ...] = ((rows, padded(n), padded(m)), (rows, padded(n)))
     else:
         shapes = ((0,), (0,))
@@ -152,11 +152,11 @@ def compute_backward(
     lse: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, keys, values and vector."""
-    given = (lengths, causal, start, centre, middle, radius, mask)
+    limits = (lengths, causal, start, centre, middle, radius, mask)
     if scored.numel() == 0:
         return torch.zeros_like(query), torch.zeros_like(keys), torch.zeros_like(values), torch.zeros_like(vector)
-    g, turned, d_values = weights_backward(grad, values, context, scored, lse, given[:-1], temperature)
-    d_query, d_keys, d_vector = scores_backward(g, turned, query, keys, vector, given[:-1])
+    g, turned, d_values = weights_backward(grad, values, context, scored, lse, limits[:-1], temperature)
+    d_query, d_keys, d_vector = scores_backward(g, turned, query, keys, vector, limits[:-1])
     return d_query, d_keys, d_values, d_vector
 
 
@@ -181,11 +181,11 @@ def gradients(ctx, grad, backward):  # type: ignore[no-untyped-def]
     start, middle, radius, temperature = ctx.numbers
     if grad is None:
         return (None,) * 13
-    found = backward(
+    grads = backward(
         grad, query, keys, values, vector, lengths, causal, start, centre, middle, radius, mask, temperature,
         context, scored, lse,
     )  # fmt: skip
-    return *found, *(None,) * 9
+    return *grads, *(None,) * 9
 
 
 def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]
@@ -268,7 +268,7 @@ def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> 
     return out, most
 
 
-def score(query, keys, vector, out, given, temperature):  # type: ignore[no-untyped-def]
+def score(query, keys, vector, out, limits, temperature):  # type: ignore[no-untyped-def]
     """All scores that anybody may look at, into `out` [r n m], padded; and each tile's part of the log-sum-exp."""
     from regard.kernels.additive.triton_kernels import forward
 
@@ -287,12 +287,12 @@ def score(query, keys, vector, out, given, temperature):  # type: ignore[no-unty
         forward.scores[grid](
             a, b, inverse.view(torch.int64), cost, top, most_q, most_k, out, *partial, again, query, keys, vector,
             n, m, h, n_pad, m_pad, h_pad, heads, *query.stride(), *keys.stride(), vector.stride(0), temperature,
-            **all_limits(*given), **TILE, HB=min(256, block), BLOCK=BLOCK, RESCUE=rescue,
+            **all_limits(*limits), **TILE, HB=min(256, block), BLOCK=BLOCK, RESCUE=rescue,
         )  # fmt: skip
     return partial
 
 
-def weigh(scored, partial, values, out, lse, given) -> None:  # type: ignore[no-untyped-def]
+def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no-untyped-def]
     """Contexts and the log-sum-exp of every query's scores."""
     from regard.kernels.additive.triton_kernels import forward
 
@@ -302,11 +302,11 @@ def weigh(scored, partial, values, out, lse, given) -> None:  # type: ignore[no-
     wide = min(SUM["BV"], max(16, 1 << (dv - 1).bit_length()))
     forward.sum_values[(n_pad // BLOCK, -(-dv // wide), rows)](
         scored, *partial, high, low, out, lse, n, m, dv, n_pad, m_pad, *high.stride(),
-        **structured_limits(*given), SPLIT=split, BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
+        **structured_limits(*limits), SPLIT=split, BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
     )  # fmt: skip
 
 
-def weights_backward(grad, values, context, scored, lse, given, temperature):  # type: ignore[no-untyped-def]
+def weights_backward(grad, values, context, scored, lse, limits, temperature):  # type: ignore[no-untyped-def]
     """The gradient of the scores, [r n m] and [r m n], and of the values."""
     from regard.kernels.additive.triton_kernels import backward
 
@@ -320,7 +320,7 @@ def weights_backward(grad, values, context, scored, lse, given, temperature):  #
     g, turned = lse.new_empty(rows, n_pad, m_pad), lse.new_empty(rows, m_pad, n_pad)
     d_values = values.new_empty(values.shape)
     (value, low_value, split), (do, low_do, _) = split_float32(values), split_float32(grad)
-    limited = structured_limits(*given)
+    limited = structured_limits(*limits)
     backward.score_gradients[(m_pad // BLOCK, n_pad // BLOCK, rows)](
         scored, lse, delta, value, low_value, do, low_do, g, turned, n, m, dv, n_pad, m_pad,
         *value.stride(), *do.stride(), temperature,
@@ -334,14 +334,14 @@ def weights_backward(grad, values, context, scored, lse, given, temperature):  #
     return g, turned, d_values
 
 
-def scores_backward(g, turned, query, keys, vector, given):  # type: ignore[no-untyped-def]
+def scores_backward(g, turned, query, keys, vector, limits):  # type: ignore[no-untyped-def]
     """The gradients of query, keys and vector from the scores'."""
     from regard.kernels.additive.triton_kernels import backward
 
     rows, (heads, h) = query.shape[0], vector.shape
     h_pad = -(-h // 4) * 4
     sides = [(x, *exponentials(x, None, heads, False)) for x in (query, keys)]
-    found = []
+    grads = []
     own, wide = SWEEP["OR"] * SWEEP["OT"], 2 * SWEEP["DR"] * SWEEP["DT"]
     for turn, gradient in enumerate((g, turned)):
         (x, e_x, most_x), (y, e_y, most_y) = sides if turn == 0 else reversed(sides)
@@ -354,9 +354,9 @@ def scores_backward(g, turned, query, keys, vector, given):  # type: ignore[no-u
             backward.sweep[grid](
                 e_x, e_y, most_x, most_y, gradient.view(torch.int64), out, part, again, x, y, vector,
                 n, m, h, n_pad, m_pad, h_pad, heads, *x.stride(), *y.stride(), vector.stride(0),
-                **structured_limits(*given), KEYS=turn == 1, VECTOR=turn == 1, BLOCK=BLOCK, **SWEEP, RESCUE=rescue,
+                **structured_limits(*limits), KEYS=turn == 1, VECTOR=turn == 1, BLOCK=BLOCK, **SWEEP, RESCUE=rescue,
             )  # fmt: skip
-        found.append(out)
+        grads.append(out)
     assert part is not None
     d_vector = part[..., :h].unflatten(0, (-1, heads)).sum((0, 2)).to(vector.dtype)
-    return found[0], found[1], d_vector
+    return grads[0], grads[1], d_vector

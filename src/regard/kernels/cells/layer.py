@@ -42,17 +42,17 @@ class Layer(torch.autograd.Function):
         recurrent = recurrent.to(half)
         turned = recurrent.mT
         hidden = new(k, n + 1, b, d)
-        kept = new(k, n + 1, b, d, dtype=torch.float32)  # an LSTM's cells, or a GRU's states
+        states = new(k, n + 1, b, d, dtype=torch.float32)  # an LSTM's cells, or a GRU's states
         gates, summed, out = new(k, n, b, 4 * d), new(k, b, g), new(b, n, k, d)
-        hidden[:, 0], kept[:, 0] = 0, 0
+        hidden[:, 0], states[:, 0] = 0, 0
         for t in range(n):
             torch.bmm(hidden[:, t], turned, out=summed)
-            step = kept[:, t], kept[:, t + 1], gates[:, t], hidden[:, t + 1], t, out, lengths
+            step = states[:, t], states[:, t + 1], gates[:, t], hidden[:, t + 1], t, out, lengths
             if g == 4 * d:
                 triton.lstm(projected, summed, *step)
             else:
                 triton.gru(projected, summed, bias, *step)
-        ctx.save_for_backward(recurrent, lengths, hidden, kept, gates)
+        ctx.save_for_backward(recurrent, lengths, hidden, states, gates)
         return out.flatten(2)
 
     @staticmethod
@@ -60,19 +60,19 @@ class Layer(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from regard.kernels.cells import triton
 
-        recurrent, lengths, hidden, kept, gates = ctx.saved_tensors
+        recurrent, lengths, hidden, states, gates = ctx.saved_tensors
         (k, n, b, _), (_, g, d) = gates.shape, recurrent.shape
-        given = (grad if grad.stride(-1) == 1 else grad.contiguous()).unflatten(2, (k, d))
+        d_output = (grad if grad.stride(-1) == 1 else grad.contiguous()).unflatten(2, (k, d))
         new = gates.new_empty
         d_projected, d_gates, carried = new(b, n, k, g), new(k, n, b, g), new(k, b, d)
-        by = kept.new_zeros(k, b, d)  # the gradient that passes from step to step beside the product
+        by = states.new_zeros(k, b, d)  # the gradient that passes from step to step beside the product
         for t in range(n - 1, -1, -1):
             later, into = None if t == n - 1 else carried, d_gates[:, t]
             if g == 4 * d:
-                cells = kept[:, t], kept[:, t + 1]
-                triton.lstm_backward(gates[:, t], *cells, given, later, by, into, t, d_projected, lengths)
+                cells = states[:, t], states[:, t + 1]
+                triton.lstm_backward(gates[:, t], *cells, d_output, later, by, into, t, d_projected, lengths)
             else:
-                triton.gru_backward(gates[:, t], kept[:, t], given, later, by, into, d_projected, t, lengths)
+                triton.gru_backward(gates[:, t], states[:, t], d_output, later, by, into, d_projected, t, lengths)
             if t:  # what comes before the first step is zero, and has no use for a gradient
                 torch.bmm(d_gates[:, t], recurrent, out=carried)
         flat = d_gates.flatten(1, 2)

@@ -190,8 +190,8 @@ class OneTileAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: Settings, *tensors: Tensor | None) -> Tensor:
         """`tensors`: offsets, those of keys, lengths and seed, and then what has a gradient."""
-        where, given = tensors[:4], cast(tuple[Tensor, ...], tensors[4:])
-        query, keys, values = split_projections(given, how)
+        where, projections = tensors[:4], cast(tuple[Tensor, ...], tensors[4:])
+        query, keys, values = split_projections(projections, how)
         context = query.new_empty(query.shape)
         tiles = FORWARD if where[0] is None else FORWARD_PACKED
         launch(forward_kernel, tiles, (query, keys, values, context), where, how)
@@ -201,22 +201,26 @@ class OneTileAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        where, given, how = ctx.saved_tensors[:4], ctx.saved_tensors[4:], ctx.how
-        grads = [torch.empty_like(x) for x in given]
+        where, projections, how = ctx.saved_tensors[:4], ctx.saved_tensors[4:], ctx.how
+        grads = [torch.empty_like(x) for x in projections]
         grad = with_unit_stride(grad)
         grad = grad.unflatten(1, (how.heads, -1)) if how.parts else grad
         tiles = BACKWARD if where[0] is None else BACKWARD_PACKED
         launch(
-            backward_kernel, tiles, (*split_projections(given, how), grad, *split_projections(grads, how)), where, how
+            backward_kernel,
+            tiles,
+            (*split_projections(projections, how), grad, *split_projections(grads, how)),
+            where,
+            how,
         )
         return *(None,) * 5, *grads
 
 
-def split_projections(given: Sequence[Tensor], how: Settings) -> list[Tensor]:
+def split_projections(projections: Sequence[Tensor], how: Settings) -> list[Tensor]:
     """Query, keys and values, with an axis of heads."""
     if not how.parts:
-        return list(given)
-    pairs = zip(given, how.parts, strict=True)
+        return list(projections)
+    pairs = zip(projections, how.parts, strict=True)
     return [part for x, parts in pairs for part in x.unflatten(1, (parts, how.heads, -1)).unbind(1)]
 
 
@@ -283,17 +287,19 @@ def check(query: Tensor, width: int, longest: int) -> None:
         raise DtypeError(f"query: {query.dtype} given, expected float16 or bfloat16")
 
 
-def run(how: Settings, given: Sequence[Tensor], seed: Tensor | None, *where: Tensor | None) -> Tensor:
+def run(how: Settings, projections: Sequence[Tensor], seed: Tensor | None, *where: Tensor | None) -> Tensor:
     """The contexts; `where` is offsets, those of keys, and lengths."""
-    query = given[0]
+    query = projections[0]
     width = query.shape[-1]
     if how.parts:
-        for x, parts in zip(given, how.parts, strict=True):
+        for x, parts in zip(projections, how.parts, strict=True):
             if x.shape[1] != width // how.parts[0] * parts or x.shape[1] % (parts * how.heads):
                 raise ShapeError(f"{list(x.shape)} given, expected a width of {parts} × {how.heads} heads")
         width //= how.parts[0] * how.heads
     check(query, width, how.longest)
     if how.dropout and seed is None:
         seed = torch.randint(1 << 62, (1,), device=query.device)
-    context: Tensor = OneTileAttention.apply(how, *where, seed if how.dropout else None, *map(with_unit_stride, given))
+    context: Tensor = OneTileAttention.apply(
+        how, *where, seed if how.dropout else None, *map(with_unit_stride, projections)
+    )
     return context

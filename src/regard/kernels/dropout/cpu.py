@@ -33,48 +33,48 @@ def numbers(keep: Tensor, like: Tensor) -> Tensor:
 
 
 class Dropout(torch.autograd.Function):
-    """x ∘ keep / kept."""
+    """x ∘ keep / P(keep)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Tensor, kept: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
         ctx.save_for_backward(keep)
-        ctx.kept = kept
-        return numbers(keep, x).mul_(x).mul_(1 / kept)
+        ctx.keep_probability = keep_probability
+        return numbers(keep, x).mul_(x).mul_(1 / keep_probability)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (keep,) = ctx.saved_tensors
-        return numbers(keep, grad).mul_(grad).mul_(1 / ctx.kept), None, None
+        return numbers(keep, grad).mul_(grad).mul_(1 / ctx.keep_probability), None, None
 
 
 class DropoutAdd(torch.autograd.Function):
-    """x + y ∘ keep / kept."""
+    """x + y ∘ keep / P(keep)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, keep: Tensor, kept: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
         ctx.save_for_backward(keep)
-        ctx.kept = kept
+        ctx.keep_probability = keep_probability
         mask = numbers(keep, y)
-        return torch.addcmul(x, y, mask, value=1 / kept, out=mask)
+        return torch.addcmul(x, y, mask, value=1 / keep_probability, out=mask)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         (keep,) = ctx.saved_tensors
-        dropped = numbers(keep, grad).mul_(grad).mul_(1 / ctx.kept) if ctx.needs_input_grad[1] else None
+        dropped = numbers(keep, grad).mul_(grad).mul_(1 / ctx.keep_probability) if ctx.needs_input_grad[1] else None
         return grad, dropped, None, None
 
 
 class ReluDropout(torch.autograd.Function):
-    """relu(x) ∘ keep / kept. Where the result is positive the gradient passes, and nowhere else."""
+    """relu(x) ∘ keep / P(keep). Where the result is positive the gradient passes, and nowhere else."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Tensor, kept: float) -> Tensor:
-        result = numbers(keep, x).mul_(x).mul_(1 / kept).relu_()
+    def forward(ctx: Any, x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
+        result = numbers(keep, x).mul_(x).mul_(1 / keep_probability).relu_()
         ctx.save_for_backward(result)
-        ctx.kept = kept
+        ctx.keep_probability = keep_probability
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (result,) = ctx.saved_tensors
-        return torch.ops.aten.threshold_backward(grad, result, 0).mul_(1 / ctx.kept), None, None
+        return torch.ops.aten.threshold_backward(grad, result, 0).mul_(1 / ctx.keep_probability), None, None

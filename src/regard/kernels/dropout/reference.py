@@ -6,16 +6,16 @@ from torch import Tensor
 __all__ = ["dropout_add", "dropout", "relu_dropout"]
 
 
-def dropout(x: Tensor, keep: Tensor, kept: float) -> Tensor:
+def dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
     """Some numbers of x set to zero; the others scaled, so that the expectation stays."""
-    return torch.where(keep, x / kept, 0.0)
+    return torch.where(keep, x / keep_probability, 0.0)
 
 
-def dropout_add(x: Tensor, y: Tensor, keep: Tensor, kept: float) -> Tensor:
+def dropout_add(x: Tensor, y: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
     """A residual: x + dropout(y)."""
-    return x + dropout(y, keep, kept)
+    return x + dropout(y, keep, keep_probability)
 
 
-def relu_dropout(x: Tensor, keep: Tensor, kept: float) -> Tensor:
+def relu_dropout(x: Tensor, keep: Tensor, keep_probability: float) -> Tensor:
     """dropout(relu(x))."""
-    return dropout(x.relu(), keep, kept)
+    return dropout(x.relu(), keep, keep_probability)

@@ -46,8 +46,8 @@ def pack_weights() -> Iterator[None]:
 
 def has_onednn() -> bool:
     """Whether torch has oneDNN's product of a packed weight, and may use it."""
-    found = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
-    return bool(found) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    available = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    return bool(available) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def linear(

@@ -15,14 +15,14 @@ def residual(
     y: Tensor,
     bias: Tensor | None,
     keep: Tensor | None,
-    kept: float,
+    keep_probability: float,
     norm_weight: Tensor | None,
     norm_bias: Tensor | None,
     eps: float,
 ) -> tuple[Tensor, Tensor | None]:
     """[t d] each -> the sum in x's dtype, and its norm (Ba et al. 2016, arXiv:1607.06450) where that has a weight."""
     y = y if bias is None else y + bias
-    y = y if keep is None else reference.dropout(y, keep, kept)
+    y = y if keep is None else reference.dropout(y, keep, keep_probability)
     together = (x + y).to(x.dtype)
     if norm_weight is None:
         return together, None

@@ -110,7 +110,7 @@ class Residual(torch.autograd.Function):
         like = together if together is not None else d_sum
         assert like is not None
         alike = p == 0.0 and narrow == like.dtype  # then one tensor serves x and y
-        asked = [
+        needed = [
             bias is not None and ctx.needs_input_grad[2],
             d_normed is not None and weight is not None,
             d_normed is not None and shift is not None,
@@ -121,8 +121,8 @@ class Residual(torch.autograd.Function):
         d_y = d_x if alike else torch.empty_like(like, dtype=narrow)
         tile, warps = across(width, 4)
         share, shares = share_rows(rows, warps, processors(like.device))
-        partial = like.new_empty((shares, sum(asked), width), dtype=torch.float32)
-        if d_normed is not None or not alike or asked[0]:
+        partial = like.new_empty((shares, sum(needed), width), dtype=torch.float32)
+        if d_normed is not None or not alike or needed[0]:
             backward[(shares,)](
                 d_sum,
                 d_normed,
@@ -144,14 +144,14 @@ class Residual(torch.autograd.Function):
                 NORM=d_normed is not None,
                 DROP=p > 0.0,
                 ALIKE=alike,
-                BIAS=asked[0],
-                SHIFT=asked[2],
-                SUMS=sum(asked),
+                BIAS=needed[0],
+                SHIFT=needed[2],
+                SUMS=sum(needed),
                 num_warps=warps,
             )
-        sums = iter(total(partial).unbind() if any(asked) else ())
+        sums = iter(total(partial).unbind() if any(needed) else ())
         d_bias, d_weight, d_shift = (
-            next(sums).to(of.dtype) if ask else None for ask, of in zip(asked, (bias, weight, shift), strict=True)
+            next(sums).to(of.dtype) if ask else None for ask, of in zip(needed, (bias, weight, shift), strict=True)
         )
         return d_x, d_y, d_bias, None, d_weight, d_shift, None, None, None
 

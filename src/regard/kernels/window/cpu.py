@@ -53,8 +53,8 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
     """The call with one leading dimension, and every limit given a row each."""
 
     def rows(x: Tensor, tail: int) -> Tensor:  # [*b …] -> [r …]
-        kept = x.shape[x.ndim - tail :]
-        return x.expand((*batch, *kept)).reshape(math.prod(batch), *kept)
+        trailing = x.shape[x.ndim - tail :]
+        return x.expand((*batch, *trailing)).reshape(math.prod(batch), *trailing)
 
     def start(value: int | Tensor) -> int | Tensor:
         return rows(value, 0) if isinstance(value, Tensor) else value

@@ -37,11 +37,11 @@ def attend(call: Call) -> Tensor:
         return value.expand(batch).reshape(rows).contiguous()
 
     tensors = (call.query, call.keys, call.values, window.centre, call.vector)
-    kept = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
     serve: Callable[..., tuple[Tensor, ...]] = compute
     if torch.compiler.is_compiling():
         serve = predicted
-    elif kept:
+    elif save:
         serve = Eager.apply
     context = serve(
         *(flat(x) for x in tensors[:3]),
@@ -53,7 +53,7 @@ def attend(call: Call) -> Tensor:
         window.radius,
         0.0 if window.sigma is None else 0.5 / window.sigma**2,
         (1.0 if call.vector is not None else call.scale) / call.temperature,
-        kept,
+        save,
     )[0]
     return context.reshape(*batch, *context.shape[-2:])
 
@@ -70,7 +70,7 @@ def compute(
     radius: int,
     spread: float,
     scale: float,
-    kept: bool,
+    save: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """[r n d], [r m d], [r m dv], centres [r n] and perhaps [a d] -> contexts [r n dv]; what backward needs, if kept.
 
@@ -80,7 +80,7 @@ def compute(
 
     (rows, n, d), (m, dv) = query.shape, values.shape[-2:]
     context = values.new_empty(rows, n, dv)
-    plain, places = saved(query, radius, kept)
+    plain, places = saved(query, radius, save)
     if context.numel() == 0 or m == 0:
         return context.zero_(), plain.zero_(), places.zero_()
     triton_kernels.attend[(n, rows)](
@@ -89,13 +89,13 @@ def compute(
         n, m, d, dv, 1 if vector is None else vector.shape[0], wide(radius), radius, scale, spread,
         *query.stride(), *keys.stride(), *values.stride(), 0 if vector is None else vector.stride(0),
         LENGTHS=lengths is not None, CAUSAL=2 if causal is not None else 0 if start == NONE else 1,
-        GAUSSIAN=spread > 0, ADDITIVE=vector is not None, KEPT=kept, **blocks(radius), num_warps=4,
+        GAUSSIAN=spread > 0, ADDITIVE=vector is not None, KEPT=save, **blocks(radius), num_warps=4,
     )  # fmt: skip
     return context, plain, places
 
 
-def saved(query: Tensor, radius: int, kept: bool) -> tuple[Tensor, Tensor]:
-    rows, n = query.shape[:2] if kept else (0, 0)
+def saved(query: Tensor, radius: int, save: bool) -> tuple[Tensor, Tensor]:
+    rows, n = query.shape[:2] if save else (0, 0)
     plain = query.new_empty((rows, n, wide(radius)), dtype=torch.float32)
     return plain, query.new_empty((rows, n, 2), dtype=torch.int32)
 
@@ -104,8 +104,8 @@ predicted = torch.library.custom_op("regard::predicted_window", mutates_args=())
 
 
 @predicted.register_fake
-def _(query, keys, values, centre, vector, lengths, causal, start, radius, spread, scale, kept):  # type: ignore[no-untyped-def]
-    return values.new_empty(*query.shape[:2], values.shape[-1]), *saved(query, radius, kept)
+def _(query, keys, values, centre, vector, lengths, causal, start, radius, spread, scale, save):  # type: ignore[no-untyped-def]
+    return values.new_empty(*query.shape[:2], values.shape[-1]), *saved(query, radius, save)
 
 
 def compute_backward(
@@ -180,8 +180,8 @@ predicted_backward = torch.library.custom_op("regard::predicted_window_backward"
 
 @predicted_backward.register_fake
 def _(grad, query, keys, values, centre, vector, *others):  # type: ignore[no-untyped-def]
-    found = (x.new_empty(x.shape) for x in (query, keys, values, centre))
-    return *found, query.new_empty(0) if vector is None else vector.new_empty(vector.shape)
+    grads = (x.new_empty(x.shape) for x in (query, keys, values, centre))
+    return *grads, query.new_empty(0) if vector is None else vector.new_empty(vector.shape)
 
 
 def keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
@@ -195,10 +195,10 @@ def gradients(ctx, grad, backward):  # type: ignore[no-untyped-def]
     if grad is None:
         return (None,) * 12
     *inputs, plain, places = ctx.saved_tensors
-    found = list(backward(grad, *inputs, *ctx.numbers, plain, places))
+    grads = list(backward(grad, *inputs, *ctx.numbers, plain, places))
     if inputs[-1] is None:
-        found[-1] = None
-    return *found, *(None,) * 7
+        grads[-1] = None
+    return *grads, *(None,) * 7
 
 
 def differentiate(ctx, grad, *unused):  # type: ignore[no-untyped-def]

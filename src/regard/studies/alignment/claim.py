@@ -99,14 +99,14 @@ def run(setting: Setting) -> Page:
     corpus, aligned = choose_texts(setting)
     with signed_training(setting, corpus.name) as clock:
         made = tables(setting, corpus)
-        found = {
+        figures = {
             name: measure_systems(systems, corpus, aligned)
             for name, systems in group_by_name(train_all("alignment", made, setting)).items()
         }
         signature = clock.signature()
     even = diagonal_error(aligned)
     training = made["transformer"]["training"]
-    judged = Findings(found, even)
+    judged = Findings(figures, even)
     return Page(
         name="alignment",
         title="What attention aligns",
@@ -119,17 +119,17 @@ def run(setting: Setting) -> Page:
             "linked with the source word that has most of its weight. A step's weights may be of the word that it "
             "writes, or of the word that it reads, which the step before wrote: both are measured. BLEU and "
             f"perplexity of a piece are of {len(corpus.sources):,} test sentences, translated greedily.",
-            f"{len(found)} systems of the same width ({made['transformer']['model']['size']}), "
+            f"{len(figures)} systems of the same width ({made['transformer']['model']['size']}), "
             f"{training['steps']:,} updates of {training['batch_tokens']:,} tokens each. A Transformer "
             "is read by the mean of the heads of its last layer but one of more than three, else of its last; or by "
             "the head, or the layer's mean, that is best on one half of the pairs, measured on the other half.",
         ],
         tables=[
-            mechanism_table(found, even),
-            *(by_layer(found["transformer"].readings, offset) for offset in (0, 1)),
-            step_table(found),
+            mechanism_table(figures, even),
+            *(by_layer(figures["transformer"].readings, offset) for offset in (0, 1)),
+            step_table(figures),
         ],
-        plots=[heat_map(found["transformer"].readings), curves(found, even)],
+        plots=[heat_map(figures["transformer"].readings), curves(figures, even)],
         verdicts=verdicts(judged),
         caveats=caveats(aligned, setting),
         signature=signature,
@@ -139,7 +139,7 @@ def run(setting: Setting) -> Page:
 def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
     """What is to be borne in mind."""
     words, linked, least = best_single_links(aligned)
-    said = [
+    remarks = [
         f"Every target word is linked once. People, or the grammar, linked {100 * linked / words:.0f} % of them: a "
         f"lower AER than {least:.1f} % cannot be had so.",
         "A head that is picked from the tables by the same pairs looks better than it is: what is best of all is "
@@ -147,14 +147,14 @@ def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
         "first sentences.",
     ]
     if len(setting.seeds) > 1:
-        said.append("The heads' tables are of the first seed.")
+        remarks.append("The heads' tables are of the first seed.")
     else:
-        said.append("One seed: what another would change is not known.")
+        remarks.append("One seed: what another would change is not known.")
     if setting.jobs > 1:
-        said.append("Systems were trained side by side: their seconds are of a machine that was shared.")
+        remarks.append("Systems were trained side by side: their seconds are of a machine that was shared.")
     if setting.corpora is not None:
         return [
-            *said,
+            *remarks,
             "The systems have read 200,000 pairs a few times, and those of the papers millions of pairs: "
             "alignments that come late in training, a Transformer's most of all, are not seen here.",
             f"{len(aligned.sources)} short sentences: a point or two of AER are within chance. The published figures "
@@ -162,4 +162,4 @@ def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
             "34 to 39 and the Berkeley aligner 32 on that of RWTH. Statistical aligners join both directions, and here "
             "is one.",
         ]
-    return [*said, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
+    return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]

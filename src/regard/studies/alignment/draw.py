@@ -22,9 +22,9 @@ COLOURS = {
 WORDS = {0: "the word written", 1: "the word read"}
 
 
-def mechanism_table(found: Mapping[str, SystemFigures], diagonal: float) -> Table:
+def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Table:
     """A row a system."""
-    several = any(len(each.bleu.values) > 1 for each in found.values())
+    several = any(len(each.bleu.values) > 1 for each in figures.values())
 
     def cell(value: SeedStatistics, style: str = ".1f") -> Cell:
         return value.as_text(style) if several else value.mean
@@ -39,7 +39,7 @@ def mechanism_table(found: Mapping[str, SystemFigures], diagonal: float) -> Tabl
             cell(each.perplexity, ".2f"),
             cell(each.seconds, ".0f"),
         ]
-        for name, each in found.items()
+        for name, each in figures.items()
     ]
     rows.append(["along the diagonal", f"{diagonal:.1f}" if several else diagonal, *[None] * 5])
     return Table(
@@ -71,17 +71,17 @@ def by_layer(readings: Sequence[Reading], offset: int) -> Table:
     )
 
 
-def step_table(found: Mapping[str, SystemFigures]) -> Table:
+def step_table(figures: Mapping[str, SystemFigures]) -> Table:
     """A row a checkpoint."""
-    steps = [point[0] for point in next(iter(found.values())).curve]
+    steps = [point[0] for point in next(iter(figures.values())).curve]
     rows: list[list[Cell]] = []
     for number, step in enumerate(steps):
-        rows.append([f"{step:,}", *(value for each in found.values() for value in each.curve[number][1:])])
+        rows.append([f"{step:,}", *(value for each in figures.values() for value in each.curve[number][1:])])
     return Table(
         caption="As training goes on: BLEU, and AER of the word written or read, whichever is lower, %",
-        columns=["step", *(f"{LABELS[name]}: {what}" for name in found for what in ("BLEU", "AER"))],
+        columns=["step", *(f"{LABELS[name]}: {what}" for name in figures for what in ("BLEU", "AER"))],
         rows=rows,
-        formats=["", *[".1f"] * (2 * len(found))],
+        formats=["", *[".1f"] * (2 * len(figures))],
     )
 
 
@@ -113,10 +113,10 @@ def heat_map(readings: Sequence[Reading]) -> Plot:
     )
 
 
-def curves(found: Mapping[str, SystemFigures], diagonal: float) -> Plot:
+def curves(figures: Mapping[str, SystemFigures], diagonal: float) -> Plot:
     """BLEU and AER by training step."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %"], height=3.2)
-    for name, each in found.items():
+    for name, each in figures.items():
         steps = [point[0] for point in each.curve]
         for panel, place in zip(axes, (1, 2), strict=True):
             values = [point[place] for point in each.curve]

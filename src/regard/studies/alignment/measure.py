@@ -71,15 +71,15 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
     grown: list[Curve] = []
     for each in systems:
         pieces = EncodedPairs.of(each.run, aligned)
-        found = pieces.read(each.run)
+        by_head = pieces.read(each.run)
         halves = pieces.read(each.run, slice(0, None, 2)), pieces.read(each.run, slice(1, None, 2))
         plain = {
             one.offset: one.aer
-            for one in found
+            for one in by_head
             if one.head is None and one.view == each.run.aligning.alignment_attention
         }
         rates.append((100 * plain[0], 100 * plain[1], 100 * held_out(*halves)))
-        readings.append(found)
+        readings.append(by_head)
         grown.append(curve(each, pieces))
     written, read_, chosen = (SeedStatistics(values) for values in zip(*rates, strict=True))
     return SystemFigures(
@@ -112,8 +112,10 @@ def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
         name = f"step-{step:06d}"
         if record["kind"] == "valid" and (run.folder / "checkpoints" / name).is_dir():
             then = load(run.folder, checkpoint=name, device=run.device.type)
-            found = pieces.read(then)
-            plain = [each.aer for each in found if each.head is None and each.view == then.aligning.alignment_attention]
+            by_head = pieces.read(then)
+            plain = [
+                each.aer for each in by_head if each.head is None and each.view == then.aligning.alignment_attention
+            ]
             points.append((step, float(record["bleu"]), 100 * min(plain)))
     return points
 
@@ -129,19 +131,19 @@ def average_curves(grown: Sequence[Curve]) -> Curve:
 
 def diagonal_error(aligned: AlignedPairs) -> float:
     """AER, %, of links along the diagonal: what is known without looking."""
-    found = []
+    links = []
     for source, target in zip(aligned.sources, aligned.targets, strict=True):
         m, n = len(source.split()), len(target.split())
-        found.append([(min(m - 1, (2 * i + 1) * m // (2 * n)), i) for i in range(n)])
-    return 100 * measure_links(found, aligned.gold)["aer"].score().value
+        links.append([(min(m - 1, (2 * i + 1) * m // (2 * n)), i) for i in range(n)])
+    return 100 * measure_links(links, aligned.gold)["aer"].score().value
 
 
 def best_single_links(aligned: AlignedPairs) -> tuple[int, int, float]:
     """Target words, those of them that are linked, and the lowest AER, %, that one link a target word can have."""
-    found, words, linked = [], 0, 0
+    links, words, linked = [], 0, 0
     for target, gold in zip(aligned.targets, aligned.gold, strict=True):
         best = {i: (j, i) for j, i in [*sorted(gold.possible), *sorted(gold.sure)]}  # a sure one before a possible one
         count = len(target.split())
         words, linked = words + count, linked + sum(i in best for i in range(count))
-        found.append([best.get(i, (-1, i)) for i in range(count)])
-    return words, linked, 100 * measure_links(found, aligned.gold)["aer"].score().value
+        links.append([best.get(i, (-1, i)) for i in range(count)])
+    return words, linked, 100 * measure_links(links, aligned.gold)["aer"].score().value

@@ -91,7 +91,7 @@ def run(setting: Setting) -> Page:
     with signed(seed=setting.seeds[0], quick=setting.quick, dtype="float32", setting=setting) as clock:
         systems = group_by_name(train_all("convnet", tables(setting.quick), setting))
         each = {name: [measure_system(system, tests) for system in several] for name, several in systems.items()}
-        found = {
+        results = {
             name: {key: SeedStatistics(tuple(one[key] for one in figures)) for key in figures[0]}
             for name, figures in each.items()
         }
@@ -111,9 +111,9 @@ def run(setting: Setting) -> Page:
             "Who counts how many shapes are large is right in 75 % (all where the second and the third are of one "
             "size, half where they are not), and never more without telling the second from the third.",
         ],
-        tables=[accuracy_table(found), distance_table(found, tests), looks_table(looks)],
-        plots=[accuracy_plot(found, looks)],
-        verdicts=verdicts(found, looks),
+        tables=[accuracy_table(results), distance_table(results, tests), looks_table(looks)],
+        plots=[accuracy_plot(results, looks)],
+        verdicts=verdicts(results, looks),
         caveats=[
             "Norms are those of single places, and the places are added up at the end: nothing else than the layer "
             "carries word across the picture, beyond the reach of the convolutions.",
@@ -131,19 +131,19 @@ def run(setting: Setting) -> Page:
     )
 
 
-def describe_gain(found: Mapping[str, Figures]) -> str:
+def describe_gain(figures: Mapping[str, Figures]) -> str:
     """What the layer is worth at either distance, for which it does not matter that far shapes are mostly small."""
-    if "none" not in found:
+    if "none" not in figures:
         return ""
     near, far = (
-        found["attention"][f"distance-{i}"].mean - found["none"][f"distance-{i}"].mean for i in (0, len(BINS) - 1)
+        figures["attention"][f"distance-{i}"].mean - figures["none"][f"distance-{i}"].mean for i in (0, len(BINS) - 1)
     )
     return f"; that is {show(near, '.1f')} and {show(far, '.1f')} points more than without it"
 
 
-def verdicts(found: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdict]:
+def verdicts(results: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdict]:
     """By accuracy, in points; ten are what the layer is to be worth."""
-    right = {name: figures["accuracy"] for name, figures in found.items()}
+    right = {name: figures["accuracy"] for name, figures in results.items()}
 
     def evidence(*names: str) -> str:
         return ", ".join(f"{SYSTEMS[name]} {right[name].as_text()} %" for name in names)
@@ -152,8 +152,8 @@ def verdicts(found: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdic
         more = right["attention"].mean - right[other].mean
         return more > max(POINTS, right["attention"].deviation, right[other].deviation)
 
-    near, far = (found["attention"][f"distance-{i}"] for i in (0, len(BINS) - 1))
-    gamma = found["attention"]["gamma"]
+    near, far = (results["attention"][f"distance-{i}"] for i in (0, len(BINS) - 1))
+    gamma = results["attention"]["gamma"]
     return [
         Verdict(
             "self-attention answers what needs two distant places",
@@ -163,12 +163,12 @@ def verdicts(found: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdic
         *(
             Verdict(claim, worth(name), evidence("attention", name))
             for name, claim in CONTROLS.items()
-            if name in found
+            if name in results
         ),
         Verdict(
             "with the layer it makes no difference how far apart the two are",
             right["attention"].mean - COUNTED > POINTS and near.mean - far.mean < 5,
-            f"nearest {near.as_text()} %, furthest {far.as_text()} %{describe_gain(found)}",
+            f"nearest {near.as_text()} %, furthest {far.as_text()} %{describe_gain(results)}",
         ),
         Verdict(
             "the network learns to use the layer: γ grows from 0",

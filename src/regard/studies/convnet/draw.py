@@ -22,7 +22,7 @@ COLOURS = {"attention": plot.BLUE, "none": plot.GREY, "wider": plot.ORANGE, "dee
 Figures = Mapping[str, SeedStatistics]
 
 
-def accuracy_table(found: Mapping[str, Figures]) -> Table:
+def accuracy_table(results: Mapping[str, Figures]) -> Table:
     """How many are right, and with what."""
     return Table(
         caption="Answered right, %",
@@ -37,12 +37,12 @@ def accuracy_table(found: Mapping[str, Figures]) -> Table:
                 figures["gamma"].as_text(".2f") if name == "attention" else None,
                 figures["seconds"].as_text(".0f"),
             ]
-            for name, figures in found.items()
+            for name, figures in results.items()
         ],
     )
 
 
-def distance_table(found: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
+def distance_table(results: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
     """By how far apart the two shapes are."""
     from regard.studies.convnet.measure import distance
 
@@ -54,7 +54,7 @@ def distance_table(found: Mapping[str, Figures], tests: Sequence[Pictured]) -> T
             ["scenes", *map(str, counts)],
             *(
                 [SYSTEMS[name], *(figures[f"distance-{i}"].as_text() for i in range(len(BINS)))]
-                for name, figures in found.items()
+                for name, figures in results.items()
             ),
         ],
     )
@@ -76,11 +76,11 @@ def span(limits: tuple[int, int]) -> str:
     return f"{low}–{high - 1}" if high <= 100 else f"{low} and more"
 
 
-def accuracy_plot(found: Mapping[str, Figures], looks: ShapeAttention) -> Plot:
+def accuracy_plot(results: Mapping[str, Figures], looks: ShapeAttention) -> Plot:
     """Accuracy by distance, and who looks at whom."""
     figure, (left, right) = plot.panels(2, titles=["Answered right, %", "The ringed shape looks at, %"], height=3.0)
     at = range(len(BINS))
-    for name, figures in found.items():
+    for name, figures in results.items():
         each = [figures[f"distance-{i}"] for i in at]
         left.errorbar(
             at,

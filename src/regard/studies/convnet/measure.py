@@ -75,9 +75,9 @@ def shape_places(test: Pictured, grid: tuple[int, int]) -> Tensor:
 
 def attention_between(weights: Float[Tensor, "m m"], on: Tensor) -> np.ndarray:
     """The mean of a shape's places of what they give to the places of each, and of none."""
-    given = weights @ on.float().T
-    found: np.ndarray = torch.stack([given[shape].mean(0) for shape in on[:-1]]).double().numpy()
-    return found
+    shares = weights @ on.float().T
+    means: np.ndarray = torch.stack([shares[shape].mean(0) for shape in on[:-1]]).double().numpy()
+    return means
 
 
 def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str, float]:
@@ -114,10 +114,10 @@ def receptive_field(model: ConvNetModel) -> int:
     """How many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of its
     own steps.
     """
-    seen, step = 3, 2  # the stem
+    size, step = 3, 2  # the stem
     for stage in range(model.config.stages):
         for block in range(model.config.blocks):
-            seen += 2 * step
+            size += 2 * step
             step *= 2 if stage and not block else 1
-            seen += 2 * step
-    return seen
+            size += 2 * step
+    return size

@@ -35,12 +35,14 @@ class Gallery:
 def scenes(count: int, tests: int, *, side: int, shapes: int = 3) -> Gallery:
     """Drawn scenes."""
     stream = generate("scenes", tests, split="test", seed=0, size=side, shapes=shapes)
-    found = [cast(Pictured, each) for each in stream]
+    pictures = [cast(Pictured, each) for each in stream]
     data: dict[str, Any] = {"builtin": "scenes", "count": count, "image_size": side}
     if shapes != 3:
         data["builtin_options"] = [f"shapes={shapes}"]
-    pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in found]
-    return Gallery(f"drawn scenes of up to {shapes} shapes", data, pixels, [[each.target] for each in found], found)
+    pixels = [np.ascontiguousarray(each.picture().transpose(2, 0, 1)) for each in pictures]
+    return Gallery(
+        f"drawn scenes of up to {shapes} shapes", data, pixels, [[each.target] for each in pictures], pictures
+    )
 
 
 def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
@@ -53,9 +55,9 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
     data: dict[str, Any] = {"images": str(images), "captions": str(captions), **lists}
     data |= {"image_size": side, "lowercase": True, "flip": True, "crop": 0.15}
     wanted = read_list(find_file(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
-    known = {name: each for name, each in read_captions(captions).captions.items() if name in wanted}
-    pixels = [read_for(DataSettings(**data), images / name) for name in known]
-    return Gallery("Flickr8k, official split", data, pixels, list(known.values()))
+    captions_of = {name: each for name, each in read_captions(captions).captions.items() if name in wanted}
+    pixels = [read_for(DataSettings(**data), images / name) for name in captions_of]
+    return Gallery("Flickr8k, official split", data, pixels, list(captions_of.values()))
 
 
 def unpack(archive: Path, folder: Path) -> None:

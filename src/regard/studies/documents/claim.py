@@ -38,12 +38,12 @@ def choose_tasks(setting: Setting) -> dict[str, Reviews]:
 
 def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration for each task and system: all of a task the same but for how words become a document."""
-    found = {}
+    configs = {}
     for task, reviews in tasks.items():
         steps = 600 if reviews.real else 900 if quick else 3000
         widths = (64, 128, 128) if reviews.real else (16, 32, 32) if quick else (32, 64, 64)
         for name, options in SYSTEMS.items():
-            found[f"{task}-{name}"] = {
+            configs[f"{task}-{name}"] = {
                 "task": "classify",
                 **reviews.tables,
                 "model": {
@@ -64,7 +64,7 @@ def tables(tasks: Mapping[str, Reviews], quick: bool) -> dict[str, dict[str, Any
                     "metric": "accuracy",
                 },
             }
-    return found
+    return configs
 
 
 def run(setting: Setting) -> Page:
@@ -73,10 +73,10 @@ def run(setting: Setting) -> Page:
     real = setting.corpora is not None
     with signed_training(setting, "IMDB") as clock:
         systems = group_by_name(train_all("documents", tables(tasks, setting.quick), setting))
-        found: dict[str, dict[str, ClassifierFigures]] = {}
+        figures: dict[str, dict[str, ClassifierFigures]] = {}
         for task, reviews in tasks.items():
             encode = encode_once(reviews)
-            found[task] = {name: measure_classifiers(systems[f"{task}-{name}"], reviews, encode) for name in SYSTEMS}
+            figures[task] = {name: measure_classifiers(systems[f"{task}-{name}"], reviews, encode) for name in SYSTEMS}
         signature = clock.signature()
     first = next(iter(tasks.values()))
     by_chance = None if first.deciding is None else chance_rates(first)
@@ -94,42 +94,42 @@ def run(setting: Setting) -> Page:
             "A difference is told with two standard errors, of documents and of seeds; below that it counts as none.",
         ],
         tables=[
-            accuracy_table(tasks, found),
-            *(length_table(reviews, found[task]) for task, reviews in tasks.items()),
-            *(pointed_table(reviews, found[task]) for task, reviews in tasks.items() if reviews.deciding is not None),
+            accuracy_table(tasks, figures),
+            *(length_table(reviews, figures[task]) for task, reviews in tasks.items()),
+            *(pointed_table(reviews, figures[task]) for task, reviews in tasks.items() if reviews.deciding is not None),
         ],
-        plots=[accuracy_plot(tasks, found)],
-        verdicts=verdicts(found, by_chance),
+        plots=[accuracy_plot(tasks, figures)],
+        verdicts=verdicts(figures, by_chance),
         caveats=caveats(real, len(setting.seeds)),
         signature=signature,
     )
 
 
-def accuracy_difference(found: Mapping[str, ClassifierFigures], one: str, other: str) -> MeanDifference:
+def accuracy_difference(figures: Mapping[str, ClassifierFigures], one: str, other: str) -> MeanDifference:
     """How much more is right, in points."""
-    return mean_difference(100.0 * found[one].right, 100.0 * found[other].right)
+    return mean_difference(100.0 * figures[one].right, 100.0 * figures[other].right)
 
 
 def verdicts(
-    found: Mapping[str, Mapping[str, ClassifierFigures]], by_chance: tuple[float, float] | None = None
+    figures: Mapping[str, Mapping[str, ClassifierFigures]], by_chance: tuple[float, float] | None = None
 ) -> list[Verdict]:
     """Attention against each of the others, on every task, as the paper has it of its six; and what it points at."""
 
     def compared(claim: str, other: str) -> Verdict:
-        differences = {task: accuracy_difference(systems, "attention", other) for task, systems in found.items()}
-        said = [
+        differences = {task: accuracy_difference(systems, "attention", other) for task, systems in figures.items()}
+        texts = [
             f"{systems['attention'].accuracy.as_text()} against {systems[other].accuracy.as_text()} % are right"
-            f"{f' ({task})' * (len(found) > 1)}: {differences[task].as_text()} points"
-            for task, systems in found.items()
+            f"{f' ({task})' * (len(figures) > 1)}: {differences[task].as_text()} points"
+            for task, systems in figures.items()
         ]
-        return Verdict(claim, all(each.more for each in differences.values()), "; ".join(said))
+        return Verdict(claim, all(each.more for each in differences.values()), "; ".join(texts))
 
     made = [
         compared("words and sentences that are weighed tell more than their mean", "mean"),
         compared("words and sentences that are weighed tell more than their maximum", "max"),
         compared("attention on two levels tells more than on one, over all words at once", "flat"),
     ]
-    for systems in found.values():
+    for systems in figures.values():
         pointed = systems["attention"].pointing
         if pointed is not None and by_chance is not None:
             pairs = list(zip(pointed, by_chance, strict=True))
@@ -149,24 +149,24 @@ def verdicts(
 
 def caveats(real: bool, seeds: int) -> list[str]:
     """What is not as in the paper."""
-    found = [
+    remarks = [
         "One level has fewer parameters than two, as it has no second GRU; most parameters are the words' vectors.",
         "The seconds are those of trainings side by side with others on the machine, and compare little.",
     ]
     if real:
-        found = [
+        remarks = [
             "The paper's IMDB is another: 348,000 reviews with ten classes. Here are 25,000 for training, half of them "
             "for and half against, without a neutral one.",
             "Words are pieces of a vocabulary that is learned beside the model; the paper begins with word2vec.",
-            *found,
+            *remarks,
         ]
     else:
-        found = [
+        remarks = [
             "Built-in reviews are made by a grammar: at most three sentences decide, and all of these agree.",
             "Reviews of up to 12 sentences, which were tried first, did not tell attention (95.9 % right) and mean "
             "(95.6) apart, with one seed and 1,000 documents; these here have more.",
-            *found,
+            *remarks,
         ]
     if seeds == 1:
-        found.append("One seed: what another one would change is not in the standard errors.")
-    return found
+        remarks.append("One seed: what another one would change is not in the standard errors.")
+    return remarks

@@ -17,10 +17,10 @@ NAMES = {
     "flat": "one level, attention",
 }
 COLOURS = {"mean": plot.ORANGE, "max": plot.PINK, "attention": plot.BLUE, "flat": plot.GREEN}
-Found = Mapping[str, Mapping[str, ClassifierFigures]]  # by task, then by system
+FiguresByTask = Mapping[str, Mapping[str, ClassifierFigures]]  # by task, then by system
 
 
-def accuracy_table(tasks: Mapping[str, Reviews], found: Found) -> Table:
+def accuracy_table(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Table:
     rows: list[list[Cell]] = [
         [
             *([reviews.name] if len(tasks) > 1 else []),
@@ -31,7 +31,7 @@ def accuracy_table(tasks: Mapping[str, Reviews], found: Found) -> Table:
             each.seconds.mean,
         ]
         for task, reviews in tasks.items()
-        for name, each in found[task].items()
+        for name, each in figures[task].items()
     ]
     columns = [
         *["task"] * (len(tasks) > 1),
@@ -44,10 +44,10 @@ def accuracy_table(tasks: Mapping[str, Reviews], found: Found) -> Table:
     return Table("What is right of the test set", columns, rows, [""] * (len(columns) - 2) + [",d", ".0f"])
 
 
-def length_table(reviews: Reviews, found: Mapping[str, ClassifierFigures]) -> Table:
+def length_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> Table:
     groups = length_quarters(reviews.words)
     rows: list[list[Cell]] = [
-        [NAMES[name], *(each.within(chosen).mean for _, chosen in groups)] for name, each in found.items()
+        [NAMES[name], *(each.within(chosen).mean for _, chosen in groups)] for name, each in figures.items()
     ]
     return Table(
         f"Accuracy, %, by words of the document, a quarter of the test each: {reviews.name}",
@@ -57,11 +57,11 @@ def length_table(reviews: Reviews, found: Mapping[str, ClassifierFigures]) -> Ta
     )
 
 
-def pointed_table(reviews: Reviews, found: Mapping[str, ClassifierFigures]) -> Table:
+def pointed_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> Table:
     """Of built-in reviews, which say what decides."""
     rows: list[list[Cell]] = [
         [NAMES[name], each.pointing.sentence.as_text(), each.pointing.word.as_text()]
-        for name, each in found.items()
+        for name, each in figures.items()
         if each.pointing is not None
     ]
     sentence, word = chance_rates(reviews)
@@ -72,16 +72,16 @@ def pointed_table(reviews: Reviews, found: Mapping[str, ClassifierFigures]) -> T
     )
 
 
-def accuracy_plot(tasks: Mapping[str, Reviews], found: Found) -> Plot:
+def accuracy_plot(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Plot:
     titles = [reviews.name[0].upper() + reviews.name[1:] for reviews in tasks.values()]
     figure, axes = plot.panels(len(tasks), titles=titles, height=3.2, width=7.2 if len(tasks) > 1 else 4.8)
     for panel, (task, reviews) in zip(axes, tasks.items(), strict=True):
         groups = length_quarters(reviews.words)
-        places = range(len(groups))
-        for shift, (name, each) in enumerate(found[task].items()):
+        positions = range(len(groups))
+        for shift, (name, each) in enumerate(figures[task].items()):
             own = [each.within(chosen) for _, chosen in groups]
             panel.errorbar(
-                [place + 0.06 * (shift - 1.5) for place in places],
+                [place + 0.06 * (shift - 1.5) for place in positions],
                 [spread.mean for spread in own],
                 [spread.deviation for spread in own],
                 color=COLOURS[name],
@@ -91,7 +91,7 @@ def accuracy_plot(tasks: Mapping[str, Reviews], found: Found) -> Plot:
                 elinewidth=1.0,
                 label=NAMES[name],
             )
-        panel.set_xticks(places, [name for name, _ in groups])
+        panel.set_xticks(positions, [name for name, _ in groups])
         panel.set_xlabel("words of the document")
         low, high = panel.get_ylim()
         panel.set_ylim(low - 0.4 * (high - low), high)  # room for the legend

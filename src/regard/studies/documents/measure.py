@@ -57,38 +57,38 @@ class ClassifierFigures:
 
 def encode_once(reviews: Reviews) -> Encode:
     """The test's tokens; systems of one corpus share a tokenizer, and thousands of reviews are encoded once."""
-    known: dict[str, Sequence[Sequence[int]]] = {}
+    encoded: dict[str, Sequence[Sequence[int]]] = {}
 
     def encode(system: TrainedSystem) -> Sequence[Sequence[int]]:
         tokenizers = system.run.tokenizers
-        if tokenizers.hash not in known:
-            known[tokenizers.hash] = encode_documents(reviews.texts, tokenizers.source, system.run.settings.data)[0]
-        return known[tokenizers.hash]
+        if tokenizers.hash not in encoded:
+            encoded[tokenizers.hash] = encode_documents(reviews.texts, tokenizers.source, system.run.settings.data)[0]
+        return encoded[tokenizers.hash]
 
     return encode
 
 
 def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, encode: Encode) -> ClassifierFigures:
     """What the seeds of a system make of the test."""
-    right, f1, found = [], [], []
+    right, f1, rates = [], [], []
     for each in systems:
         reads = KINDS[each.run.settings.kind].reads
         # On a GPU a batch takes about as long as its longest document, however many stand beside it.
         budget = 8 * LABEL_BUDGET if each.run.device.type == "cuda" else LABEL_BUDGET
         scores = label_in_batches(each.run.model, encode(each), reads, each.run.device, budget)
-        said = [each.run.labels[i] for i in scores.argmax(1).tolist()]
-        right.append([one == other for one, other in zip(said, reviews.labels, strict=True)])
-        f1.append(100 * measure_labels(said, reviews.labels).macro_f1)
+        predictions = [each.run.labels[i] for i in scores.argmax(1).tolist()]
+        right.append([one == other for one, other in zip(predictions, reviews.labels, strict=True)])
+        f1.append(100 * measure_labels(predictions, reviews.labels).macro_f1)
         if reviews.deciding is not None and getattr(each.run.model.config, "attention", False):
             run = each.run
             weights = weigh(run.model, run.tokenizers.source, run.settings.data, reviews.texts)
-            found.append(measure_pointing(weights, reviews.deciding))
+            rates.append(measure_pointing(weights, reviews.deciding))
     return ClassifierFigures(
         np.array(right),
         SeedStatistics(tuple(f1)),
         over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
-        PointingRates(*(SeedStatistics(values) for values in zip(*found, strict=True))) if found else None,
+        PointingRates(*(SeedStatistics(values) for values in zip(*rates, strict=True))) if rates else None,
     )
 
 
@@ -111,10 +111,10 @@ def chance_rates(reviews: Reviews) -> tuple[float, float]:
     assert reviews.deciding is not None
     sentences, words = [], []
     for text, own in zip(reviews.texts, reviews.deciding, strict=True):
-        said = text.split()
-        of = np.cumsum([0, *(word == "." for word in said[:-1])])  # the sentence of each word
+        tokens = text.split()
+        of = np.cumsum([0, *(word == "." for word in tokens[:-1])])  # the sentence of each word
         sentences.append(len({int(of[word]) for word in own}) / (of[-1] + 1))
-        words.append(len(own) / len(said))
+        words.append(len(own) / len(tokens))
     return 100 * float(np.mean(sentences)), 100 * float(np.mean(words))
 
 

@@ -29,10 +29,10 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration a system: all the same but for cell and kind."""
     real = "source" in pairs.tables["data"]
     steps, size, tokens = (900, 128, 1024) if quick else (1800, 512, 16_384) if real else (5000, 256, 4096)
-    found = {}
+    configs = {}
     for cell in CELLS:
         for kind in KINDS:
-            found[f"{kind}-{cell}"] = {
+            configs[f"{kind}-{cell}"] = {
                 **pairs.tables,
                 "model": {"kind": kind, "cell": cell, "size": size, "embedding": size, "dropout": 0.1 * real}
                 | ({"hidden": size, "maxout": size // 2} if kind == "rnnsearch" else {}),
@@ -48,7 +48,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
                     "metric": "loss",
                 },
             }
-    return found
+    return configs
 
 
 def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
@@ -56,10 +56,10 @@ def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
     if setting.corpora is None:
         counts = (30_000, 400) if setting.quick else (200_000, 2000)
         return phrasebook(*counts, longest=LONGEST), Lengths(BINS, len(BINS))
-    found = europarl(setting, "de", "en")
+    pairs = europarl(setting, "de", "en")
     sources, references = paragraphs(setting, "de", "en")
-    tables = {**found.tables, "data": {**found.tables["data"], "longest": PIECES}}
-    whole = Pairs(found.name, tables, found.sources + sources, found.references + references, found.lowercase)
+    tables = {**pairs.tables, "data": {**pairs.tables["data"], "longest": PIECES}}
+    whole = Pairs(pairs.name, tables, pairs.sources + sources, pairs.references + references, pairs.lowercase)
     return whole, Lengths(EUROPARL, 5)
 
 
@@ -69,7 +69,7 @@ def run(setting: Setting) -> Page:
     real = setting.corpora is not None
     with signed_training(setting, pairs.name) as clock:
         systems = group_by_name(train_all("fixed-context", tables(pairs, setting.quick), setting))
-        found = {name: [translate_tests(each, pairs, lengths) for each in some] for name, some in systems.items()}
+        figures = {name: [translate_tests(each, pairs, lengths) for each in some] for name, some in systems.items()}
         signature = clock.signature()
     updates = next(iter(systems.values()))[0].step
     return Page(
@@ -84,9 +84,9 @@ def run(setting: Setting) -> Page:
             + f" Trained on sentences of at most {PIECES} pieces, about sixty words; longer ones are whole paragraphs."
             * real,
         ],
-        tables=[bleu_table(found, lengths), exact_table(found, counts(pairs, lengths), lengths)],
-        plots=[length_plot(found, counts(pairs, lengths), lengths)],
-        verdicts=verdicts(found, lengths),
+        tables=[bleu_table(figures, lengths), exact_table(figures, counts(pairs, lengths), lengths)],
+        plots=[length_plot(figures, counts(pairs, lengths), lengths)],
+        verdicts=verdicts(figures, lengths),
         caveats=[
             *(
                 ["200,000 pairs and minutes of training: the papers had 12 million sentences and days."]
@@ -96,16 +96,16 @@ def run(setting: Setting) -> Page:
                 ]
             ),
             "Equal updates are not equal time: a system with attention takes longer for each.",
-            *untrained_systems(found),
+            *untrained_systems(figures),
         ],
         signature=signature,
     )
 
 
-def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
+def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
     """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
     last = lengths.seen - 1
-    scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in found.items()}
+    scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in figures.items()}
     ends = {name: over_seeds(each, lambda bleu: bleu[last]) for name, each in scores.items()}
     lost = {
         name: over_seeds(each, lambda bleu: 100 * (1 - bleu[last] / max(bleu[0], 1e-9)))
@@ -154,9 +154,9 @@ def verdicts(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[V
     return made
 
 
-def untrained_systems(found: Mapping[str, Sequence[Figures]]) -> list[str]:
+def untrained_systems(figures: Mapping[str, Sequence[Figures]]) -> list[str]:
     """Systems of which nothing can be said: what has hardly learned to translate short sentences has little to lose."""
-    few = {name: mean(each, "bleu")[0] for name, each in found.items()}
+    few = {name: mean(each, "bleu")[0] for name, each in figures.items()}
     evidence = [f"{label_of(name)} (BLEU {score:.1f})" for name, score in few.items() if score < NOTHING]
     return [
         f"Has hardly learned to translate short sentences, so that it has little to lose: {', '.join(evidence)}."

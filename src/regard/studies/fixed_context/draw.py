@@ -20,25 +20,25 @@ def label_of(name: str) -> str:
     return f"{CELLS[cell]}, {KINDS[kind]}"
 
 
-def rows_of(found: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
-    return [[label_of(name), *mean(each, key)] for name, each in found.items()]
+def rows_of(figures: Mapping[str, Sequence[Figures]], key: str) -> list[list[Cell]]:
+    return [[label_of(name), *mean(each, key)] for name, each in figures.items()]
 
 
-def exact_table(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
+def exact_table(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Table:
     return Table(
         caption="Translated exactly, %, by source words",
         columns=["system", *map(span, lengths.limits), "all"],
-        rows=[["sentences", *counted, sum(counted)], *rows_of(found, "exact")],
+        rows=[["sentences", *counted, sum(counted)], *rows_of(figures, "exact")],
         formats=["", *[",.0f"] * (len(counted) + 1)],
     )
 
 
-def bleu_table(found: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Table:
-    rows = rows_of(found, "bleu")
+def bleu_table(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> Table:
+    rows = rows_of(figures, "bleu")
     return Table(
         caption="BLEU, by source words",
         columns=["system", *map(span, lengths.limits), "all", "seconds of training"],
-        rows=[[*row, mean(each, "seconds")[0]] for row, each in zip(rows, found.values(), strict=True)],
+        rows=[[*row, mean(each, "seconds")[0]] for row, each in zip(rows, figures.values(), strict=True)],
         formats=["", *[".1f"] * (len(lengths.limits) + 1), ".0f"],
     )
 
@@ -48,17 +48,17 @@ def span(limits: tuple[int, int]) -> str:
     return f"{low}–{LONGEST if limits == BINS[-1] else high}"
 
 
-def length_plot(found: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
+def length_plot(figures: Mapping[str, Sequence[Figures]], counted: Sequence[int], lengths: Lengths) -> Plot:
     figure, axes = plot.panels(2, titles=["With a fixed context", "With attention"], height=3.2)
-    known = [i for i, count in enumerate(counted) if count]
-    top = max(value for each in found.values() for value in mean(each, "bleu"))
+    filled = [i for i, count in enumerate(counted) if count]
+    top = max(value for each in figures.values() for value in mean(each, "bleu"))
     for panel, kind in zip(axes, KINDS, strict=True):
         for cell in CELLS:
-            values = mean(found[f"{kind}-{cell}"], "bleu")
+            values = mean(figures[f"{kind}-{cell}"], "bleu")
             panel.plot(
-                known, [values[i] for i in known], color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell]
+                filled, [values[i] for i in filled], color=COLOURS[cell], marker="o", markersize=4, label=CELLS[cell]
             )
-        panel.set_xticks(known, [span(lengths.limits[i]) for i in known], rotation=30 * (len(known) > 5))
+        panel.set_xticks(filled, [span(lengths.limits[i]) for i in filled], rotation=30 * (len(filled) > 5))
         panel.set_ylim(0, 1.06 * top)
         panel.set_xlabel("source words")
     axes[0].set_ylabel("BLEU")

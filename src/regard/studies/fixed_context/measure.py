@@ -52,6 +52,6 @@ def share(right: Sequence[bool]) -> float:
     return sum(right) / len(right) if right else 0.0
 
 
-def mean(found: Sequence[Figures], key: str) -> list[float]:
+def mean(figures: Sequence[Figures], key: str) -> list[float]:
     """The mean over seeds."""
-    return [statistics.fmean(values) for values in zip(*(each[key] for each in found), strict=True)]
+    return [statistics.fmean(values) for values in zip(*(each[key] for each in figures), strict=True)]

@@ -124,8 +124,8 @@ def norms(network: Network, x: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
 
 def observe(build: Callable[[int], Network], length: int, seeds: int) -> Curve:
     """Several networks of a kind, each with its own input."""
-    found = torch.stack([norms(build(WIDTH), torch.randn(length, WIDTH)) for _ in range(seeds)])
-    low, middle, high = found.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0)
+    samples = torch.stack([norms(build(WIDTH), torch.randn(length, WIDTH)) for _ in range(seeds)])
+    low, middle, high = samples.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=0)
     return Curve(low.tolist(), middle.tolist(), high.tolist(), decay_factor(middle))
 
 
@@ -143,6 +143,6 @@ def explained_by_line(middle: list[float]) -> float:
 
 
 def log_norms(middle: list[float]) -> tuple[Tensor, Tensor]:
-    kept = [(step, math.log(value)) for step, value in enumerate(middle) if step >= NEAR and value > 1e-200]
-    both = torch.tensor(kept, dtype=torch.float64)
+    points = [(step, math.log(value)) for step, value in enumerate(middle) if step >= NEAR and value > 1e-200]
+    both = torch.tensor(points, dtype=torch.float64)
     return both[:, 0], both[:, 1]

@@ -60,11 +60,11 @@ def run(setting: Setting) -> Page:
     corpus = english_german(setting, 300)
     with signed_training(setting, corpus.name) as clock:
         systems = group_by_name(train_all("heads", tables(setting, corpus), setting))
-        found = {}
+        figures = {}
         for name, each in systems.items():
-            found[name] = measure_translations(each, corpus)
-            setting.say(f"{label_of(name)}: BLEU {found[name].bleu.as_text()}")
-        silenced = [ablate_heads(each.run, corpus) for each in systems[ablated_system(found)]]
+            figures[name] = measure_translations(each, corpus)
+            setting.say(f"{label_of(name)}: BLEU {figures[name].bleu.as_text()}")
+        silenced = [ablate_heads(each.run, corpus) for each in systems[ablated_system(figures)]]
         signature = clock.signature()
     step = next(iter(systems.values()))[0].step
     words = statistics.fmean(len(source.split()) for source in corpus.sources)
@@ -80,15 +80,15 @@ def run(setting: Setting) -> Page:
             f"of their references. Systems with the same data, rates and number of updates ({step:,}), which differ in "
             "the number of heads, in d_k, the width of a head's queries and keys, or in that each head sees a slice of "
             "the input.",
-            f"Then, of the system with {label_of(ablated_system(found))}, each head silenced in turn: zeros in the "
+            f"Then, of the system with {label_of(ablated_system(figures))}, each head silenced in turn: zeros in the "
             "place of "
             "what it gives, and how much log-probability a token of the references loses. Last, more and more heads "
             "together, in the order of what each loses by itself: the order is found on half of the sentences, the "
             "loss measured on the other half.",
         ],
-        tables=[heads_table(found), ablation_table(silenced)],
-        plots=[heads_plot(found), ablation_plot(silenced)],
-        verdicts=[*verdicts(found), *ablation_verdicts(silenced)],
+        tables=[heads_table(figures), ablation_table(silenced)],
+        plots=[heads_plot(figures), ablation_plot(silenced)],
+        verdicts=[*verdicts(figures), *ablation_verdicts(silenced)],
         caveats=[
             "The paper's systems are 512 wide with 6 layers, trained on 4.5 million pairs for 100,000 updates, and "
             "the differences that it reports are of one run each.",
@@ -105,27 +105,27 @@ def run(setting: Setting) -> Page:
     )
 
 
-def ablated_system(found: Mapping[str, object]) -> str:
+def ablated_system(figures: Mapping[str, object]) -> str:
     """The system whose heads are silenced: as many heads as the paper's, or as there are."""
-    return "heads-8" if "heads-8" in found else "heads-4"
+    return "heads-8" if "heads-8" in figures else "heads-4"
 
 
-def verdicts(found: Mapping[str, TranslationFigures]) -> list[Verdict]:
+def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
     """By BLEU, as the paper; a difference counts where it is beyond chance."""
-    counted = {name: each.bleu for name, each in found.items() if name.startswith("heads-")}
-    least = margin([each.bleu for each in found.values()])
+    counted = {name: each.bleu for name, each in figures.items() if name.startswith("heads-")}
+    least = margin([each.bleu for each in figures.values()])
     one, most = (pick(counted, key=count_heads) for pick in (min, max))
     best = max(counted, key=lambda name: counted[name].mean)
-    deep = min((name for name in found if name.startswith("depth-")), key=count_heads)
-    sliced = next(name for name in found if name.startswith("input-"))
+    deep = min((name for name in figures if name.startswith("depth-")), key=count_heads)
+    sliced = next(name for name in figures if name.startswith("input-"))
     whole = f"heads-{count_heads(sliced)}"
 
     def evidence(*names: str) -> str:
-        parts = [f"{label_of(name)} {found[name].bleu.as_text()}" for name in names]
+        parts = [f"{label_of(name)} {figures[name].bleu.as_text()}" for name in names]
         return f"BLEU: {', '.join(parts)}; beyond chance from {show(least, '.2f')}"
 
     def better(name: str, other: str) -> bool:
-        return found[name].bleu.mean - found[other].bleu.mean > least
+        return figures[name].bleu.mean - figures[other].bleu.mean > least
 
     return [
         Verdict("one head is worse than the best number of heads", better(best, one), evidence(one, best)),

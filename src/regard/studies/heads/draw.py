@@ -26,7 +26,7 @@ def label_of(name: str) -> str:
     return f"d_k = {number}" if kind == "depth" else f"{number} heads, sliced input"
 
 
-def heads_table(found: Mapping[str, TranslationFigures]) -> Table:
+def heads_table(figures: Mapping[str, TranslationFigures]) -> Table:
     """Every system."""
     rows: list[list[Cell]] = [
         [
@@ -37,7 +37,7 @@ def heads_table(found: Mapping[str, TranslationFigures]) -> Table:
             each.seconds.mean,
             PAPER.get(name),
         ]
-        for name, each in found.items()
+        for name, each in figures.items()
     ]
     return Table(
         caption="Heads, their width, and what they see",
@@ -64,11 +64,11 @@ def loss_by_kind(silenced: Sequence[AblationLoss]) -> dict[str, SeedStatistics]:
 
 def layers_of(each: AblationLoss, kind: str) -> dict[int, list[float]]:
     """The losses of an attention's heads, by layer from 1."""
-    found: dict[int, list[float]] = {}
+    by_layer: dict[int, list[float]] = {}
     for head, loss in each.heads.items():
         if attention_kind(head) == kind:
-            found.setdefault(int(head.module.split(".")[2]) + 1, []).append(loss)
-    return found
+            by_layer.setdefault(int(head.module.split(".")[2]) + 1, []).append(loss)
+    return by_layer
 
 
 def ablation_table(silenced: Sequence[AblationLoss]) -> Table:
@@ -87,22 +87,22 @@ def ablation_table(silenced: Sequence[AblationLoss]) -> Table:
     )
 
 
-def heads_plot(found: Mapping[str, TranslationFigures]) -> Plot:
+def heads_plot(figures: Mapping[str, TranslationFigures]) -> Plot:
     """BLEU against the number of heads, and against d_k."""
     figure, (left, right) = plot.panels(2, titles=["Heads, with h · d_k kept", "d_k, with 4 heads"], height=3.1)
-    width = {name: int(name.split("-")[1]) for name in found}
-    counts = [name for name in found if name.startswith("heads-")]
-    depths = [name for name in found if name.startswith("depth-")]
+    width = {name: int(name.split("-")[1]) for name in figures}
+    counts = [name for name in figures if name.startswith("heads-")]
+    depths = [name for name in figures if name.startswith("depth-")]
     for axes, names, colour in ((left, counts, plot.BLUE), (right, depths, plot.GREEN)):
         for name in names:
-            values = found[name].bleu.values
+            values = figures[name].bleu.values
             axes.plot([width[name]] * len(values), values, "o", color=colour, ms=4, alpha=0.5)
-        axes.plot([width[name] for name in names], [found[name].bleu.mean for name in names], color=colour, lw=1.6)
+        axes.plot([width[name] for name in names], [figures[name].bleu.mean for name in names], color=colour, lw=1.6)
         axes.set_xscale("log", base=2)
         axes.set_xticks([width[name] for name in names], [str(width[name]) for name in names])
-    sliced = next(name for name in found if name.startswith("input-"))
-    left.plot(width[sliced], found[sliced].bleu.mean, "s", color=plot.RED, ms=5, label="sliced input")
-    right.axhline(found["heads-4"].bleu.mean, color=FAINT, lw=1, linestyle=(0, (2, 2)), label="d_k = size / 4")
+    sliced = next(name for name in figures if name.startswith("input-"))
+    left.plot(width[sliced], figures[sliced].bleu.mean, "s", color=plot.RED, ms=5, label="sliced input")
+    right.axhline(figures["heads-4"].bleu.mean, color=FAINT, lw=1, linestyle=(0, (2, 2)), label="d_k = size / 4")
     left.set(xlabel="heads", ylabel="BLEU")
     right.set(xlabel="d_k")
     for axes in (left, right):
@@ -124,8 +124,8 @@ def ablation_plot(silenced: Sequence[AblationLoss]) -> Plot:
         ((loss, attention_kind(head)) for each in silenced for head, loss in each.heads.items()), reverse=True
     )
     for kind, title in KINDS.items():
-        places = [place for place, (_, own) in enumerate(ranked, 1) if own == kind]
-        left.plot(places, [ranked[place - 1][0] for place in places], "o", color=COLOURS[kind], ms=3, label=title)
+        positions = [place for place, (_, own) in enumerate(ranked, 1) if own == kind]
+        left.plot(positions, [ranked[place - 1][0] for place in positions], "o", color=COLOURS[kind], ms=3, label=title)
     for each in silenced:
         shares = [0.0, *each.shares]
         right.plot([100 * share for share in shares], [0.0, *each.shares.values()], "o-", color=plot.BLUE, ms=3, lw=1.4)

@@ -82,7 +82,7 @@ def choose_corpora(setting: Setting) -> Corpora:
 
 def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration for each corpus and system: all of a corpus the same but for looking back, and the width."""
-    found = {}
+    configs = {}
     tabled = {name: corpus.tables for each in corpora for name, corpus in each.items()}
     for name, corpus in tabled.items():
         budget = (QUICK if quick else BUDGETS)[name]
@@ -102,7 +102,7 @@ def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
             "lstmn": {**model, "intra": True},
         }
         for system, options in systems.items():
-            found[f"{name}-{system}"] = {
+            configs[f"{name}-{system}"] = {
                 "task": job,
                 **corpus,
                 "model": options,
@@ -118,7 +118,7 @@ def tables(corpora: Corpora, quick: bool) -> dict[str, dict[str, Any]]:
                     "metric": "accuracy" if job == "classify" else "loss",
                 },
             }
-    return found
+    return configs
 
 
 def run(setting: Setting) -> Page:
@@ -127,7 +127,7 @@ def run(setting: Setting) -> Page:
     real = setting.corpora is not None
     with signed_training(setting, "Multi30k, Europarl") as clock:
         systems = group_by_name(train_all("intra", tables(corpora, setting.quick), setting))
-        found = {
+        figures = {
             name: {each: measure_likelihood(systems[f"{name}-{each}"], corpus) for each in ("lstm", "wide", "lstmn")}
             for name, corpus in corpora.sentences.items()
         }
@@ -168,55 +168,55 @@ def run(setting: Setting) -> Page:
             "difference is told with two standard errors, of the test and of seeds; below that it counts as none.",
         ],
         tables=[
-            perplexity_table(corpora.sentences, found),
-            *(place_table(corpora.sentences[name], each) for name, each in found.items()),
+            perplexity_table(corpora.sentences, figures),
+            *(place_table(corpora.sentences[name], each) for name, each in figures.items()),
             *(course_table(corpora.sentences[name], each) for name, each in courses.items()),
             distance_table(corpora.sentences, back),
             *(accuracy_table(corpora.reviews[name].name, each) for name, each in labelled.items()),
         ],
-        plots=[perplexity_plot(corpora.sentences, found)],
-        verdicts=verdicts(found, labelled),
+        plots=[perplexity_plot(corpora.sentences, figures)],
+        verdicts=verdicts(figures, labelled),
         caveats=caveats(real, len(setting.seeds)),
         signature=signature,
     )
 
 
 def verdicts(
-    found: Mapping[str, Mapping[str, Likelihood]], labelled: Mapping[str, Mapping[str, ClassifierFigures]]
+    figures: Mapping[str, Mapping[str, Likelihood]], labelled: Mapping[str, Mapping[str, ClassifierFigures]]
 ) -> list[Verdict]:
     """The LSTMN against both LSTMs, as a language model and as a classifier, and where in a sentence it gains."""
 
     def predicted(claim: str, other: str) -> Verdict:
-        gains = {name: systems["lstmn"].gain(systems[other]) for name, systems in found.items()}
-        said = [
+        gains = {name: systems["lstmn"].gain(systems[other]) for name, systems in figures.items()}
+        texts = [
             f"{SAID.get(name, name)} {systems['lstmn'].perplexity().as_text('.2f')} against "
             f"{systems[other].perplexity().as_text('.2f')} ({percent(gains[name])})"
-            for name, systems in found.items()
+            for name, systems in figures.items()
         ]
-        return Verdict(claim, all(gain.more for gain in gains.values()), "perplexity: " + "; ".join(said))
+        return Verdict(claim, all(gain.more for gain in gains.values()), "perplexity: " + "; ".join(texts))
 
     def right(claim: str, other: str) -> Verdict:
         differences = {
             name: mean_difference(100.0 * systems["lstmn"].right, 100.0 * systems[other].right)
             for name, systems in labelled.items()
         }
-        said = [
+        texts = [
             f"{SAID.get(name, name)} {systems['lstmn'].accuracy.as_text()} against "
             f"{systems[other].accuracy.as_text()} % "
             f"({differences[name].as_text()} points)"
             for name, systems in labelled.items()
         ]
-        return Verdict(claim, all(each.more for each in differences.values()), "right: " + "; ".join(said))
+        return Verdict(claim, all(each.more for each in differences.values()), "right: " + "; ".join(texts))
 
     ends = {
         name: [systems["lstmn"].gain(systems["lstm"], part) for part in (slice(EARLY), slice(EARLY, None))]
-        for name, systems in found.items()
+        for name, systems in figures.items()
     }
     more = {
         name: MeanDifference(late.mean - early.mean, (late.error**2 + early.error**2) ** 0.5)
         for name, (early, late) in ends.items()
     }
-    said = [
+    texts = [
         f"{SAID.get(name, name)} {percent(early)} up to the tenth token, {percent(late)} after it"
         for name, (early, late) in ends.items()
     ]
@@ -226,7 +226,7 @@ def verdicts(
         Verdict(
             "looking back helps late in a sentence more than early",
             all(each.more for each in more.values()),
-            "perplexity: " + "; ".join(said),
+            "perplexity: " + "; ".join(texts),
         ),
     ]
     if labelled:
@@ -240,7 +240,7 @@ def verdicts(
 def caveats(real: bool, seeds: int) -> list[str]:
     """What is not as in the paper, and what was tried."""
     if real:
-        found = [
+        remarks = [
             "The paper's language model is one of the Penn Treebank, which is not free; captions of Multi30k are "
             "shorter and plainer than its sentences, those of Europarl are not.",
             "Training is short, about one epoch of Europarl and seven of Multi30k; the tables by updates say whether "
@@ -250,16 +250,16 @@ def caveats(real: bool, seeds: int) -> list[str]:
             "Europarl no other was tried.",
         ]
     else:
-        found = [
+        remarks = [
             "Both corpora are made by grammars, and are regular.",
             "Training is short, and the LSTMN comes nearer with more of it: in the quick form of the language model, "
             "with one seed, the LSTM has 11.7 and the LSTMN 14.1 after 600 updates, 8.1 and 8.5 after 2,500.",
         ]
-    found += [
+    remarks += [
         "The wider LSTM spends part of its parameters on the readout, which grows with the width of a state.",
         "Equal updates are not equal time: looking back at every step takes longer. The seconds are those of trainings "
         "side by side with others on the machine, and compare little.",
     ]
     if seeds == 1:
-        found.append("One seed: what another one would change is not in the standard errors.")
-    return found
+        remarks.append("One seed: what another one would change is not in the standard errors.")
+    return remarks

@@ -24,10 +24,10 @@ __all__ = [
 
 NAMES = {"lstm": "LSTM", "wide": "LSTM, wider", "lstmn": "LSTMN"}
 COLOURS = {"wide": plot.ORANGE, "lstmn": plot.BLUE}
-Found = Mapping[str, Mapping[str, Likelihood]]  # by corpus, then by system
+LikelihoodByCorpus = Mapping[str, Mapping[str, Likelihood]]  # by corpus, then by system
 
 
-def perplexity_table(corpora: Mapping[str, Sentences], found: Found) -> Table:
+def perplexity_table(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpus) -> Table:
     rows: list[list[Cell]] = [
         [
             corpora[corpus].name,
@@ -37,7 +37,7 @@ def perplexity_table(corpora: Mapping[str, Sentences], found: Found) -> Table:
             each.parameters,
             each.seconds.mean,
         ]
-        for corpus, systems in found.items()
+        for corpus, systems in figures.items()
         for name, each in systems.items()
     ]
     columns = ["corpus", "system", "perplexity of a token", "of a word", "parameters", "seconds of training"]
@@ -45,19 +45,19 @@ def perplexity_table(corpora: Mapping[str, Sentences], found: Found) -> Table:
 
 
 def place_table(corpus: Sentences, systems: Mapping[str, Likelihood]) -> Table:
-    known = next(iter(systems.values())).known
+    filled = next(iter(systems.values())).known
     rows: list[list[Cell]] = []
     for name, each in systems.items():
         own = each.nll.mean(1).sum(1) / np.maximum(each.tokens.sum(1), 1)
-        rows.append([NAMES[name], *(float(np.exp(own[group])) for group in known)])
-    columns = ["system", *(span(group) for group in known)]
-    return Table(f"Perplexity by place in the sentence: {corpus.name}", columns, rows, ["", *[".2f"] * len(known)])
+        rows.append([NAMES[name], *(float(np.exp(own[group])) for group in filled)])
+    columns = ["system", *(span(group) for group in filled)]
+    return Table(f"Perplexity by place in the sentence: {corpus.name}", columns, rows, ["", *[".2f"] * len(filled)])
 
 
-def distance_table(corpora: Mapping[str, Sentences], found: Mapping[str, Sequence[Sequence[float]]]) -> Table:
+def distance_table(corpora: Mapping[str, Sentences], figures: Mapping[str, Sequence[Sequence[float]]]) -> Table:
     """Of each corpus how far back the LSTMN looks, and how far it would if it weighed all states alike."""
     rows: list[list[Cell]] = []
-    for corpus, (own, even) in found.items():
+    for corpus, (own, even) in figures.items():
         rows += [[corpora[corpus].name, "LSTMN", *own], [corpora[corpus].name, "evenly", *even]]
     columns = [
         "corpus",
@@ -89,18 +89,18 @@ def accuracy_table(corpus: str, systems: Mapping[str, ClassifierFigures]) -> Tab
     return Table(f"Classifiers: what is right of the test set, {corpus}", columns, rows, ["", "", "", ",d", ".0f"])
 
 
-def perplexity_plot(corpora: Mapping[str, Sentences], found: Found) -> Plot:
-    titles = [corpora[corpus].name.rsplit(",", 1)[0] for corpus in found]
+def perplexity_plot(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpus) -> Plot:
+    titles = [corpora[corpus].name.rsplit(",", 1)[0] for corpus in figures]
     titles = [title[0].upper() + title[1:] for title in titles]
-    figure, axes = plot.panels(len(found), titles=titles, height=3.2, width=7.2 if len(found) > 1 else 4.8)
-    for panel, systems in zip(axes, found.values(), strict=True):
-        known = systems["lstm"].known
-        places = range(len(known))
+    figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.2 if len(figures) > 1 else 4.8)
+    for panel, systems in zip(axes, figures.values(), strict=True):
+        filled = systems["lstm"].known
+        positions = range(len(filled))
         panel.axhline(0, color=FAINT, linewidth=1.0)
         for shift, (name, colour) in enumerate(COLOURS.items()):
-            gains = [systems[name].gain(systems["lstm"], group) for group in known]
+            gains = [systems[name].gain(systems["lstm"], group) for group in filled]
             panel.errorbar(
-                [place + 0.08 * (shift - 0.5) for place in places],
+                [place + 0.08 * (shift - 0.5) for place in positions],
                 [100 * (1 - np.exp(-gain.mean)) for gain in gains],
                 [200 * gain.error for gain in gains],
                 color=colour,
@@ -110,7 +110,7 @@ def perplexity_plot(corpora: Mapping[str, Sentences], found: Found) -> Plot:
                 elinewidth=1.0,
                 label=NAMES[name],
             )
-        panel.set_xticks(places, [span(group) for group in known])
+        panel.set_xticks(positions, [span(group) for group in filled])
         panel.set_xlabel("place in the sentence, in tokens")
         low, high = panel.get_ylim()
         panel.set_ylim(low - 0.2 * (high - low), high)  # room for the legend

@@ -85,10 +85,10 @@ def percent(gain: MeanDifference) -> str:
 def measure_likelihood(systems: Sequence[TrainedSystem], corpus: Sentences) -> Likelihood:
     """What the seeds of a system make of the test."""
     scored = [[row.tokens for row in each.run.score(corpus.texts)] for each in systems]
-    found = [sum_by_place(rows) for rows in scored]
+    sums = [sum_by_place(rows) for rows in scored]
     return Likelihood(
-        np.stack([nll for nll, _ in found], 1),
-        found[0][1],
+        np.stack([nll for nll, _ in sums], 1),
+        sums[0][1],
         np.array(corpus.words, float),
         over_seeds(systems, lambda each: each.seconds),
         systems[0].parameters,
@@ -140,15 +140,15 @@ def attention_distances(systems: Sequence[TrainedSystem], corpus: Sentences) -> 
 @torch.no_grad()
 def weights_of(system: TrainedSystem, corpus: Sentences) -> list[Float[np.ndarray, "_ _"]]:
     """The weights of the first long texts: a row a step, a column a state, in the order in which they were written."""
-    run, found = system.run, list[np.ndarray]()
+    run, weights = system.run, list[np.ndarray]()
     for ids in run.tokenizers.target.encode_batch(corpus.texts):
-        if len(ids) > LATE and len(found) < TEXTS:
+        if len(ids) > LATE and len(weights) < TEXTS:
             read = Tokens.of(*(torch.tensor(each, device=run.device) for each in ([[START, *ids]], [len(ids) + 1])))
             with watch(run.model) as looks:
                 run.model.decode(run.model.encode(read), read)
                 (look,) = (looks[name] for name in looks)
-                found.append(look.weights[0].float().cpu().numpy())
-    return found
+                weights.append(look.weights[0].float().cpu().numpy())
+    return weights
 
 
 def shares(weights: Iterable[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, " p"]:

@@ -89,8 +89,8 @@ def choose_texts(setting: Setting) -> tuple[Pairs, AlignedPairs]:
 def limit_length(corpus: Pairs, words: int, count: int) -> Pairs:
     """The corpus with the first test pairs of which neither side has more words."""
     both = zip(corpus.sources, corpus.references, strict=True)
-    kept = [pair for pair in both if max(len(text.split()) for text in pair) <= words][:count]
-    sources, references = [pair[0] for pair in kept], [pair[1] for pair in kept]
+    pairs = [pair for pair in both if max(len(text.split()) for text in pair) <= words][:count]
+    sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     return Pairs(corpus.name, corpus.tables, sources, references, corpus.lowercase)
 
 
@@ -107,7 +107,7 @@ def run(setting: Setting) -> Page:
     with signed_training(setting, corpus.name) as clock:
         made = tables(setting, corpus)
         systems = group_by_name(train_all("luong-table", made, setting))
-        found = {name: measure_systems(each, corpus, aligned) for name, each in systems.items()}
+        figures = {name: measure_systems(each, corpus, aligned) for name, each in systems.items()}
         device = next(iter(systems.values()))[0].run.device
         cost = measure_cost(device, quick=setting.quick)
         signature = clock.signature()
@@ -121,7 +121,7 @@ def run(setting: Setting) -> Page:
         source="Luong, Pham and Manning 2015, tables 1, 4 and 6, sections 3 and 5 (arXiv:1508.04025)",
         measured=[
             f"{corpus.name}: {len(corpus.sources):,} test sentences, translated greedily, and {len(aligned.sources):,} "
-            f"pairs with gold links. {len(found)} systems of one LSTM layer, {model['size']} wide, the source read "
+            f"pairs with gold links. {len(figures)} systems of one LSTM layer, {model['size']} wide, the source read "
             f"backwards, windows of ±{model['radius']} pieces; {steps:,} updates of "
             f"{first['training']['batch_tokens']:,} tokens each, the same rates.",
             "Perplexity is that of a piece of a word. AER is of the links of the largest weights, the translation "
@@ -130,9 +130,9 @@ def run(setting: Setting) -> Page:
             f"{POINTS} BLEU, {100 * SHARE:g} % of a perplexity and {ERRORS:g} point of AER on, and beyond the "
             "deviations of the seeds where there are several.",
         ],
-        tables=[system_table(found), paper_table(), cost_table(cost)],
-        plots=[quality_plot(found), cost_plot(cost)],
-        verdicts=[*verdicts(found), *cost_verdicts(cost)],
+        tables=[system_table(figures), paper_table(), cost_table(cost)],
+        plots=[quality_plot(figures), cost_plot(cost)],
+        verdicts=[*verdicts(figures), *cost_verdicts(cost)],
         caveats=caveats(corpus, setting),
         signature=signature,
     )
@@ -142,7 +142,7 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
     """What is not as in the paper."""
     words = sum(len(text.split()) for text in corpus.sources) / max(1, len(corpus.sources))
     jobs = setting.jobs
-    said = [
+    remarks = [
         "The paper has four layers of 1,000, and twelve passes over 4.5 million pairs with SGD; here it is one layer, "
         "fewer and shorter sentences, and a short training with Adam.",
         f"The test's sentences have {words:.0f} words on average, hardly more than a window holds: what windows are "
@@ -153,16 +153,16 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
         + (f"; {jobs} systems at a time shared the machine, with each other and with other work." if jobs > 1 else "."),
     ]
     if len(setting.seeds) == 1:
-        said.append("One seed: what another would change is not known.")
+        remarks.append("One seed: what another would change is not known.")
     if setting.corpora is not None:
-        return [*said, f"German to English, the paper's other direction; sentences of up to {WORDS} words."]
-    return [*said, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
+        return [*remarks, f"German to English, the paper's other direction; sentences of up to {WORDS} words."]
+    return [*remarks, "The phrasebook's sentences are made by a grammar: short, regular, and easy to align."]
 
 
 def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> Figures:
     """What a system's seeds come to."""
-    written, read = zip(*(error_rates(each, aligned) for each in systems), strict=True)
-    rates = {"written": SeedStatistics(written), "read": SeedStatistics(read)}
+    errors, read = zip(*(error_rates(each, aligned) for each in systems), strict=True)
+    rates = {"written": SeedStatistics(errors), "read": SeedStatistics(read)}
     return {
         "perplexity": over_seeds(systems, lambda each: perplexity(each.run, corpus)),
         "bleu": over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),

@@ -40,23 +40,22 @@ PAPER: dict[str, tuple[str, float | None, int | None]] = {
 COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN, "unfed": plot.GREY}
 
 
-def list_figures(found: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
+def list_figures(figures: Mapping[str, Figures], names: Sequence[str], key: str, style: str = ".1f") -> str:
     """A figure of several systems, in words."""
-    return ", ".join(f"{LABELS[name]} {found[name][key].as_text(style)}" for name in names)
+    return ", ".join(f"{LABELS[name]} {figures[name][key].as_text(style)}" for name in names)
 
 
-def best_of(found: Mapping[str, Figures], names: Sequence[str]) -> str:
+def best_of(figures: Mapping[str, Figures], names: Sequence[str]) -> str:
     """The lowest perplexity and the highest BLEU of several systems, in words."""
-    sure = min(names, key=lambda name: found[name]["perplexity"].mean)
-    good = max(names, key=lambda name: found[name]["bleu"].mean)
-    return (
-        f"perplexity, {list_figures(found, [sure], 'perplexity', '.2f')}; BLEU, {list_figures(found, [good], 'bleu')}"
-    )
+    sure = min(names, key=lambda name: figures[name]["perplexity"].mean)
+    good = max(names, key=lambda name: figures[name]["bleu"].mean)
+    perplexity, bleu = list_figures(figures, [sure], "perplexity", ".2f"), list_figures(figures, [good], "bleu")
+    return f"perplexity, {perplexity}; BLEU, {bleu}"
 
 
-def system_table(found: Mapping[str, Figures]) -> Table:
+def system_table(figures: Mapping[str, Figures]) -> Table:
     """What was measured."""
-    several = any(len(spread.values) > 1 for each in found.values() for spread in each.values())
+    several = any(len(spread.values) > 1 for each in figures.values() for spread in each.values())
 
     def cell(value: SeedStatistics, style: str) -> Cell:
         return value.as_text(style) if several else value.mean
@@ -66,7 +65,7 @@ def system_table(found: Mapping[str, Figures]) -> Table:
         caption="Every system: perplexity, BLEU, and AER of the word a step writes and of the word it reads, %",
         columns=["attention", "perplexity", "BLEU", "AER, written", "AER, read", "seconds of training"],
         rows=[
-            [LABELS[name], *(cell(each[key], style) for key, style in styles.items())] for name, each in found.items()
+            [LABELS[name], *(cell(each[key], style) for key, style in styles.items())] for name, each in figures.items()
         ],
         formats=["", *styles.values()],
     )
@@ -84,13 +83,13 @@ def paper_table() -> Table:
     )
 
 
-def quality_plot(found: Mapping[str, Figures]) -> Plot:
+def quality_plot(figures: Mapping[str, Figures]) -> Plot:
     """BLEU and AER of every system, a bar each."""
     figure, axes = plot.panels(2, titles=["BLEU", "AER, %: ● written, ○ read"], height=3.8)
-    names = list(found)[::-1]
+    names = list(figures)[::-1]
     for place, name in enumerate(names):
         colour = COLOURS[next(key for key in COLOURS if name.startswith(key))]
-        each = found[name]
+        each = figures[name]
         axes[0].plot(each["bleu"].values, [place] * len(each["bleu"].values), "o", color=colour, markersize=6)
         for key, face in (("written", colour), ("read", "none")):
             values = each[key].values

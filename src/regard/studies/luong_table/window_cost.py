@@ -67,8 +67,8 @@ def measure_cost(device: torch.device, *, quick: bool) -> Cost:
     with torch.no_grad():
         for length in lengths:
             states = torch.randn(rows, length, width, device=device)
-            for span, found in seconds.items():
-                found.append(time_attention(layer(span, width).to(device), states, rounds))
+            for span, times in seconds.items():
+                times.append(time_attention(layer(span, width).to(device), states, rounds))
     return Cost(lengths, width, rows, device.type, counted, seconds)
 
 
@@ -148,8 +148,8 @@ def cost_plot(cost: Cost) -> Plot:
         panel.set_xticks(list(cost.lengths), [str(n) for n in cost.lengths])
         low, high = panel.get_ylim()
         marks = [digit * 10.0**power for power in range(-3, 8) for digit in (1, 2, 5)]
-        shown = [mark for mark in marks if low <= mark <= high]
-        panel.set_yticks(shown, [f"{mark:,g}" if mark < 1 else f"{mark:,.0f}" for mark in shown])
+        visible = [mark for mark in marks if low <= mark <= high]
+        panel.set_yticks(visible, [f"{mark:,g}" if mark < 1 else f"{mark:,.0f}" for mark in visible])
         panel.set_yticks([], minor=True)
         panel.set_xlabel("annotations, and as many queries")
     plot.legend(axes[1])

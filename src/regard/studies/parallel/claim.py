@@ -77,8 +77,8 @@ def _verdicts(
     lengths: Sequence[int],
 ) -> list[Verdict]:
     exact = {name: [FORMULAS[name][1](n, WIDTH) for n in COUNTED] for name in counted}
-    apart = {name: max(abs(a / b - 1) for a, b in zip(counted[name], exact[name], strict=True)) for name in counted}
-    near = {name: value for name, value in apart.items() if name != "window"}
+    deviation = {name: max(abs(a / b - 1) for a, b in zip(counted[name], exact[name], strict=True)) for name in counted}
+    near = {name: value for name, value in deviation.items() if name != "window"}
     growth = {name: counted[name][-1] / counted[name][-2] for name in counted}
     short = COUNTED[0]
     return [
@@ -113,7 +113,7 @@ def _verdicts(
         ),
         Verdict(
             "the last word is one layer from the first in self-attention, and n steps, n/⌊k/2⌋ or n/r layers elsewhere",
-            all(found == [PATHS[name][1](n) for n in (16, 32)] for name, found in paths.items()),
+            all(measured_lengths == [PATHS[name][1](n) for n in (16, 32)] for name, measured_lengths in paths.items()),
             ", ".join(f"{name} {each[-1]}" for name, each in paths.items()) + " at n = 32",
         ),
         Verdict(

@@ -43,9 +43,9 @@ COLOURS = {
 }
 
 
-def quality_table(found: Mapping[str, "EncoderFigures"]) -> Table:
+def quality_table(figures: Mapping[str, "EncoderFigures"]) -> Table:
     """What each system came to, and what it cost."""
-    quarters = len(next(iter(found.values())).bleu)
+    quarters = len(next(iter(figures.values())).bleu)
     parts = [f"after {number}/{quarters}" for number in range(1, quarters)]
     return Table(
         caption="BLEU of the validation set by the share of the updates and of the test set, and what they cost",
@@ -64,7 +64,7 @@ def quality_table(found: Mapping[str, "EncoderFigures"]) -> Table:
                 each.parameters / 1e6,
                 each.of_encoder / 1e6 if each.of_encoder else None,
             ]
-            for name, each in found.items()
+            for name, each in figures.items()
         ],
         formats=["", *[""] * (quarters + 1), "", ".2f", ".1f", ".2f", ".2f"],
         note="RNNsearch has no Transformer's decoder: a system of its own, recurrent as a whole.",
@@ -83,12 +83,12 @@ def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> 
 
 
 def curve_plot(
-    found: Mapping[str, "EncoderFigures"], times: Milliseconds, lengths: Sequence[int], on_gpu: bool
+    figures: Mapping[str, "EncoderFigures"], times: Milliseconds, lengths: Sequence[int], on_gpu: bool
 ) -> Plot:
     """Quality against time, and time against length."""
     titles = ["BLEU (validation) against seconds of updates", "Milliseconds of the encoder"]
     figure, (quality, encoder) = plot.panels(2, titles=titles, height=3.4)
-    for name, each in found.items():
+    for name, each in figures.items():
         means = [spread.mean for spread in each.bleu]
         style = {"color": COLOURS[name], "marker": "o", "markersize": 3.5, "label": LABELS[name]}
         quality.plot(each.seconds, means, **style)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def path_table(paths: dict[str, list[int]]) -> Table:
     return Table(
         caption="From the last position to the first: layers, or steps of a recurrence",
         columns=["layer", "expected", "n = 16", "n = 32"],
-        rows=[[name, PATHS[name][0], *found] for name, found in paths.items()],
+        rows=[[name, PATHS[name][0], *lengths] for name, lengths in paths.items()],
         formats=["", "", "d", "d"],
         note="The convolution is not dilated; dilated ones need about log n layers.",
     )
@@ -136,16 +136,16 @@ def time_table(seconds: dict[str, list[float]], lengths: Sequence[int]) -> Table
     return Table(
         caption=f"Milliseconds of a forward pass, one thread, width {WIDTH}",
         columns=["layer", *(f"n = {n}" for n in lengths)],
-        rows=[[name, *(each * 1e3 for each in found)] for name, found in seconds.items()],
+        rows=[[name, *(each * 1e3 for each in times)] for name, times in seconds.items()],
         formats=["", *[".3f"] * len(lengths)],
     )
 
 
 def time_plot(seconds: dict[str, list[float]], lengths: Sequence[int]) -> Plot:
     figure, (axes,) = plot.panels(1, titles=["Milliseconds of a forward pass"], height=3.6)
-    for name, found in seconds.items():
+    for name, times in seconds.items():
         axes.plot(
-            lengths, [each * 1e3 for each in found], color=LAYER_COLOURS[name], marker="o", markersize=3, label=name
+            lengths, [each * 1e3 for each in times], color=LAYER_COLOURS[name], marker="o", markersize=3, label=name
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

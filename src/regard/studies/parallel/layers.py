@@ -160,7 +160,7 @@ def time_layers(
         "recurrent": nn.RNN(width, width, batch_first=True),
         "self-attention": fused,
     }
-    found: dict[str, list[float]] = {name: [] for name in layers}
+    timings: dict[str, list[float]] = {name: [] for name in layers}
     with torch.no_grad():
         for n in lengths:
             x = torch.randn(n, width)
@@ -172,8 +172,8 @@ def time_layers(
                     if number:  # the first one pays for allocation
                         seconds[name].append(time.perf_counter() - began)
             for name, times in seconds.items():
-                found[name].append(statistics.median(times))
-    return found
+                timings[name].append(statistics.median(times))
+    return timings
 
 
 def fused(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

@@ -66,12 +66,12 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
     for _ in range(TURNS):
         for name, ours in made.items():
             rates[name].append(ours.rate(ROUNDS)[0])
-    found = {}
+    times = {}
     for name, ours in made.items():
         plans = ours.task.plans
         tokens = sum(map(ours.task.count, range(len(plans)))) / len(plans)
-        found[name] = 1e3 * tokens / statistics.median(rates[name])
-    return found
+        times[name] = 1e3 * tokens / statistics.median(rates[name])
+    return times
 
 
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -81,8 +81,8 @@ def records(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 def median_pace(steps: Sequence[Mapping[str, Any]]) -> float:
     """Milliseconds of an update, the median between two records: most have no validation in between."""
-    apart = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairwise(steps)]
-    return 1e3 * statistics.median(apart or [steps[-1]["seconds"] / steps[-1]["step"]])
+    paces = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairwise(steps)]
+    return 1e3 * statistics.median(paces or [steps[-1]["seconds"] / steps[-1]["step"]])
 
 
 def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
@@ -108,7 +108,7 @@ def time_encoders(
     """Of reading random words: on a GPU the same number at every length, elsewhere one sentence on one thread."""
     device = next(next(iter(models.values())).parameters()).device
     cuda = device.type == "cuda"
-    found: dict[str, list[float]] = {name: [] for name in models}
+    timings: dict[str, list[float]] = {name: [] for name in models}
     with one_thread():
         for n in lengths:
             rows = max(1, TOKENS // n) if cuda else 1
@@ -121,8 +121,8 @@ def time_encoders(
                     if number > 1:  # the first ones compile, allocate and warm up
                         times[name].append(seconds)
             for name, each in times.items():
-                found[name].append(1e3 * statistics.median(each))
-    return found
+                timings[name].append(1e3 * statistics.median(each))
+    return timings
 
 
 def read_once(model: Model, source: Tokens, cuda: bool) -> float:
@@ -177,16 +177,16 @@ class SeedFigures:
 
 def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
     """What the training has written down of every quarter, and the BLEU of the test set, which is written beside it."""
-    kept = system.run.folder / "tested.json"
-    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    if known.get("step") != system.step or known.get("sentences") != len(pairs.sources):
+    file = system.run.folder / "tested.json"
+    record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if record.get("step") != system.step or record.get("sentences") != len(pairs.sources):
         last = load(system.run.folder, checkpoint="last", device=system.run.device.type)
         bleu = pairs.bleu(last.translate(pairs.sources, beam=1))
-        known = {"step": system.step, "sentences": len(pairs.sources), "bleu": bleu}
-        write_whole(kept, json.dumps(known) + "\n")
+        record = {"step": system.step, "sentences": len(pairs.sources), "bleu": bleu}
+        write_whole(file, json.dumps(record) + "\n")
     quarters = records(system.run.folder, "valid")
     losses = [math.exp(each["loss"]) for each in quarters]
-    return SeedFigures(known["bleu"], [each["bleu"] for each in quarters], losses)
+    return SeedFigures(record["bleu"], [each["bleu"] for each in quarters], losses)
 
 
 def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: float) -> EncoderFigures:
@@ -200,7 +200,7 @@ def average_seeds(first: TrainedSystem, seeds: Sequence[SeedFigures], pace: floa
     return EncoderFigures(test, bleu, perplexity, pace, first.step, sum(sizes.values()), of_encoder)
 
 
-def seconds_to_reach(found: EncoderFigures, bleu: float) -> float | None:
+def seconds_to_reach(figures: EncoderFigures, bleu: float) -> float | None:
     """Seconds of training until a quarter's mean BLEU is at least this."""
-    quarters = zip(found.seconds, found.bleu, strict=True)
+    quarters = zip(figures.seconds, figures.bleu, strict=True)
     return next((seconds for seconds, each in quarters if each.mean >= bleu), None)

@@ -62,18 +62,18 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
     shape = {"size": 64, "heads": 4, "layers": 2, "hidden": 256} if quick else {"preset": "small"}
     model = {"kind": "transformer", **shape, "dropout": 0.3 if real else 0.0, "tied": "all"}
     model |= {"attention_dropout": 0.1 if real else 0.0}
-    found: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
     for mixing in MIXED:
         reach = {"reach": REACH[mixing]} if mixing in REACH else {}
-        found[mixing] = {**pairs.tables, "model": {**model, "mixing": mixing, **reach}, "training": training}
+        configs[mixing] = {**pairs.tables, "model": {**model, "mixing": mixing, **reach}, "training": training}
     widths = {"size": 64, "embedding": 64, "hidden": 64, "maxout": 32} if quick else {"preset": "base"}
     recurrent = {"kind": "rnnsearch", **widths, "dropout": 0.5 if real else 0.0}
-    found["rnnsearch"] = {
+    configs["rnnsearch"] = {
         **pairs.tables,
         "model": recurrent,
         "training": {**training, "rate": 3e-3 if quick else 1e-3, "warmup": steps // 6},
     }
-    return found
+    return configs
 
 
 def run(setting: Setting) -> Part:
@@ -89,13 +89,13 @@ def run(setting: Setting) -> Part:
         times = time_encoders(models, lengths, firsts["attention"].run.tokenizers.source.size)
         on_gpu = firsts["attention"].run.device.type == "cuda"
         signature = clock.signature()
-    found = {name: average_seeds(firsts[name], seeds[name], pace[name]) for name in systems}
+    figures = {name: average_seeds(firsts[name], seeds[name], pace[name]) for name in systems}
     width = firsts["attention"].run.settings.model.size  # type: ignore[attr-defined]
     return Part(
-        measured=describe_training(pairs, found, on_gpu, width),
-        tables=[quality_table(found), encoder_table(times, lengths, on_gpu)],
-        plots=[curve_plot(found, times, lengths, on_gpu)],
-        verdicts=verdicts(found, times, lengths, width, on_gpu),
+        measured=describe_training(pairs, figures, on_gpu, width),
+        tables=[quality_table(figures), encoder_table(times, lengths, on_gpu)],
+        plots=[curve_plot(figures, times, lengths, on_gpu)],
+        verdicts=verdicts(figures, times, lengths, width, on_gpu),
         caveats=[
             "The decoder attends to the source and to itself in all of the first four: what an encoder does not "
             "relate, it can still find.",
@@ -119,9 +119,9 @@ def run(setting: Setting) -> Part:
     )
 
 
-def describe_training(pairs: Pairs, found: Mapping[str, EncoderFigures], on_gpu: bool, width: int) -> list[str]:
+def describe_training(pairs: Pairs, figures: Mapping[str, EncoderFigures], on_gpu: bool, width: int) -> list[str]:
     """What was done."""
-    steps = found["attention"].steps
+    steps = figures["attention"].steps
     timed = (
         "An update is timed after the training, systems in turns, on the training's batches, captured as graphs"
         if on_gpu
@@ -138,14 +138,14 @@ def describe_training(pairs: Pairs, found: Mapping[str, EncoderFigures], on_gpu:
 
 
 def verdicts(
-    found: Mapping[str, EncoderFigures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
+    figures: Mapping[str, EncoderFigures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
 ) -> list[Verdict]:
     """What the paper says of its table, and of training time."""
-    final = {name: each.test for name, each in found.items()}
+    final = {name: each.test for name, each in figures.items()}
     bleus = "; ".join(f"{LABELS[name]} {each.as_text()}" for name, each in final.items() if name != "rnnsearch")
-    best = max(each.mean for each in found["rnnsearch"].bleu)
-    needed = seconds_to_reach(found["rnnsearch"], best)
-    took = seconds_to_reach(found["attention"], best)
+    best = max(each.mean for each in figures["rnnsearch"].bleu)
+    needed = seconds_to_reach(figures["rnnsearch"], best)
+    took = seconds_to_reach(figures["attention"], best)
     assert needed is not None
     short = [n for n in lengths if n < width]
     at = {name: dict(zip(lengths, each, strict=True)) for name, each in times.items()}
@@ -160,7 +160,7 @@ def verdicts(
             f"of the validation set RNNsearch has BLEU {show(best, '.1f')} after {show(needed, '.1f')} s of updates; "
             + "the Transformer "
             + ("does not reach that" if took is None else f"has no less after {show(took, '.1f')} s")
-            + f", and {found['attention'].bleu[-1].as_text()} at its end",
+            + f", and {figures['attention'].bleu[-1].as_text()} at its end",
         ),
         Verdict(
             "in the same encoder, self-attention translates no worse than a convolution or a recurrence",
@@ -174,8 +174,8 @@ def verdicts(
         ),
         Verdict(
             "an update takes longer with a recurrence in the place of self-attention",
-            found["recurrence"].pace > found["attention"].pace,
-            ", ".join(f"{LABELS[name]} {show(each.pace, '.2f')} ms" for name, each in found.items()),
+            figures["recurrence"].pace > figures["attention"].pace,
+            ", ".join(f"{LABELS[name]} {show(each.pace, '.2f')} ms" for name, each in figures.items()),
         ),
         Verdict(
             "self-attention reads faster than a recurrence while sentences are shorter than vectors are wide",

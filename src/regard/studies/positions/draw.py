@@ -54,7 +54,7 @@ STYLES: dict[str, tuple[str, str]] = {
 }
 
 
-def positions_table(found: Mapping[str, TranslationFigures]) -> Table:
+def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
     """What the translators do."""
     rows: list[list[Cell]] = [
         [
@@ -64,7 +64,7 @@ def positions_table(found: Mapping[str, TranslationFigures]) -> Table:
             each.parameters / 1e6,
             each.seconds.mean,
         ]
-        for name, each in found.items()
+        for name, each in figures.items()
     ]
     return Table(
         caption="Trained: translation by how positions are told",
@@ -101,15 +101,15 @@ def further_table(copied: Mapping[str, Mapping[float, "LengthFigures"]], most: i
 
 
 def further_plot(
-    found: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int
+    figures: Mapping[str, TranslationFigures], copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int
 ) -> Plot:
     """BLEU of each, and how far each copies."""
     titles = ["Translation", f"Copying, trained up to {most}"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.3)
-    for row, (name, each) in enumerate(found.items()):
+    for row, (name, each) in enumerate(figures.items()):
         colour, mark = STYLES[name]
         left.plot(each.bleu.values, [row] * len(each.bleu.values), mark, color=colour, ms=5)
-    left.set_yticks(range(len(found)), labels=[LABELS[name] for name in found])
+    left.set_yticks(range(len(figures)), labels=[LABELS[name] for name in figures])
     left.invert_yaxis()
     left.set_xlabel("BLEU")
     for name, by_length in copied.items():
@@ -164,9 +164,9 @@ def error_plot(blind: dict[str, list[float]], seeing: dict[str, list[float]]) ->
     for row, name in enumerate(names):
         errors = blind.get(name) or seeing[name]
         colour = plot.BLUE if name in blind else plot.RED
-        shown = [max(error, 1e-18) for error in errors]
-        axes.plot([min(shown), max(shown)], [row, row], color=colour, lw=1.2, alpha=0.5)
-        axes.plot(median(shown), row, "o" if name in blind else "s", color=colour, ms=5)
+        visible = [max(error, 1e-18) for error in errors]
+        axes.plot([min(visible), max(visible)], [row, row], color=colour, lw=1.2, alpha=0.5)
+        axes.plot(median(visible), row, "o" if name in blind else "s", color=colour, ms=5)
     axes.axhline(len(blind) - 0.5, color=FAINT, lw=0.6)
     axes.text(1e-8, len(blind) - 0.7, "nothing tells positions apart", fontsize=8, color=FAINT, ha="center")
     axes.text(1e-8, len(blind) - 0.1, "something does", fontsize=8, color=FAINT, ha="center")

@@ -57,8 +57,8 @@ class LengthFigures:
 
 def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -> LengthFigures:
     """What systems that differ in their seed make of sequences."""
-    found = [measure_copies(each.run, tests) for each in systems]
-    return LengthFigures(*(SeedStatistics(values) for values in zip(*found, strict=True)))
+    figures = [measure_copies(each.run, tests) for each in systems]
+    return LengthFigures(*(SeedStatistics(values) for values in zip(*figures, strict=True)))
 
 
 def measure_copies(run: Run, tests: Sequence[Example]) -> tuple[float, float, float]:

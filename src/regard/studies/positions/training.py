@@ -62,9 +62,9 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
         "metric": "bleu" if real else "exact",
         "keep": 1,
     }
-    found: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
     for name, options in ENCODINGS.items():
-        found[name] = {**corpus.tables, "model": whole | options, "training": training | step_settings(steps)}
+        configs[name] = {**corpus.tables, "model": whole | options, "training": training | step_settings(steps)}
     copying = {
         "builtin": "copy",
         "count": 30_000 if quick else 100_000,
@@ -73,8 +73,8 @@ def tables(setting: Setting, corpus: Pairs) -> dict[str, dict[str, Any]]:
     learning = training | step_settings(500 if quick else 1500) | {"metric": "exact", "smoothing": 0.0}
     learning |= {"rate": 2e-3, "batch_tokens": 1024 if quick else 8192}
     for name in FURTHER if quick else ENCODINGS:
-        found[f"copy-{name}"] = {"data": copying, "model": model | ENCODINGS[name], "training": learning}
-    return found
+        configs[f"copy-{name}"] = {"data": copying, "model": model | ENCODINGS[name], "training": learning}
+    return configs
 
 
 def step_settings(steps: int) -> dict[str, Any]:
@@ -93,15 +93,15 @@ def run(setting: Setting) -> Part:
     tests = {times: sequences(setting, times) for times in TIMES}
     with signed_training(setting, corpus.name) as clock:
         systems = group_by_name(train_all("positions", tables(setting, corpus), setting))
-        found, copied = {}, {}
+        figures, copied = {}, {}
         for name, each in systems.items():
             if name.startswith("copy-"):
                 copied[name.removeprefix("copy-")] = {
                     times: measure_length(each, examples) for times, examples in tests.items()
                 }
             else:
-                found[name] = measure_translations(each, corpus)
-                setting.say(f"{name}: BLEU {found[name].bleu.as_text()}")
+                figures[name] = measure_translations(each, corpus)
+                setting.say(f"{name}: BLEU {figures[name].bleu.as_text()}")
         signature = clock.signature()
     most, count = longest(setting), len(tests[1.0])
     return Part(
@@ -113,9 +113,9 @@ def run(setting: Setting) -> Part:
             "the share of symbols that are right before the first mistake, written greedily; the share of sequences "
             "that are right as a whole; and the perplexity a symbol of the true output.",
         ],
-        tables=[positions_table(found), further_table(copied, most)],
-        plots=[further_plot(found, copied, most)],
-        verdicts=[*verdicts(found), *further_verdicts(copied)],
+        tables=[positions_table(figures), further_table(copied, most)],
+        plots=[further_plot(figures, copied, most)],
+        verdicts=[*verdicts(figures), *further_verdicts(copied)],
         caveats=[
             "The decoder's causal mask tells it where it is in part, even without positions: what comes first has "
             "fewer to look at.",
@@ -139,16 +139,16 @@ def sequences(setting: Setting, times: float) -> list[Example]:
     return list(generate("copy", 100 if setting.quick else 200, split="test", seed=0, **options))
 
 
-def verdicts(found: Mapping[str, TranslationFigures]) -> list[Verdict]:
+def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
     """By BLEU; a difference counts where it is beyond chance."""
-    least = margin([each.bleu for each in found.values()])
-    bleu = {name: each.bleu for name, each in found.items()}
+    least = margin([each.bleu for each in figures.values()])
+    bleu = {name: each.bleu for name, each in figures.items()}
     told_least = f"beyond chance from {show(least, '.2f')}"
 
     def evidence(*names: str) -> str:
         return f"BLEU: {'; '.join(f'{LABELS[name]} {bleu[name].as_text()}' for name in names)}; {told_least}"
 
-    def apart(name: str, other: str) -> float:
+    def difference(name: str, other: str) -> float:
         return abs(bleu[name].mean - bleu[other].mean)
 
     worst = min((name for name in bleu if name != "none"), key=lambda name: bleu[name].mean)
@@ -161,12 +161,12 @@ def verdicts(found: Mapping[str, TranslationFigures]) -> list[Verdict]:
         ),
         Verdict(
             "learned and sinusoidal positions do nearly the same",
-            apart("learned", "sinusoidal") <= max(least, FLOOR),
+            difference("learned", "sinusoidal") <= max(least, FLOOR),
             evidence("learned", "sinusoidal"),
         ),
         Verdict(
             "added and concatenated positions do nearly the same",
-            all(apart(*each) <= max(least, FLOOR) for each in joins),
+            all(difference(*each) <= max(least, FLOOR) for each in joins),
             evidence(*(name for each in joins for name in each)),
         ),
     ]

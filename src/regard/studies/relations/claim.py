@@ -73,8 +73,8 @@ def run(setting: Setting) -> Page:
         courses = [course(each, halves) for each in systems]
         exact = SeedStatistics(tuple(exact_share(each.run, halves[1]) for each in systems))
         signature = clock.signature()
-    found = {side: judge_heads([[each[side] for each in seed] for seed in courses]) for side in SIDES}
-    encoder = found["encoder"]
+    figures = {side: judge_heads([[each[side] for each in seed] for seed in courses]) for side in SIDES}
+    encoder = figures["encoder"]
     return Page(
         name="relations",
         title="Self-attention finds what a word depends on",
@@ -92,10 +92,10 @@ def run(setting: Setting) -> Page:
         ],
         tables=[
             relation_table("encoder, English", encoder),
-            relation_table("decoder, German", found["decoder"]),
-            training_table(found, systems[0].step, QUARTERS),
+            relation_table("decoder, German", figures["decoder"]),
+            training_table(figures, systems[0].step, QUARTERS),
         ],
-        plots=[relation_plot(encoder, found["decoder"], systems[0].step, QUARTERS)],
+        plots=[relation_plot(encoder, figures["decoder"], systems[0].step, QUARTERS)],
         verdicts=verdicts(encoder),
         caveats=[
             "A grammar made the sentences: their relations are more regular than those of a treebank, and many stand "
@@ -110,19 +110,19 @@ def run(setting: Setting) -> Page:
     )
 
 
-def verdicts(found: RelationFigures) -> list[Verdict]:
+def verdicts(figures: RelationFigures) -> list[Verdict]:
     """Of the encoder, which sees all words."""
-    gains = {group: found.trained[group].mean - found.distance[group].share for group in found.relations}
+    gains = {group: figures.trained[group].mean - figures.distance[group].share for group in figures.relations}
     ahead = sorted((group for group, gain in gains.items() if gain > CLEARLY), key=lambda group: -gains[group])
-    by_relation, single = found.course[-1], found.single
-    untrained, first = found.course[0], found.course[1]
-    apart = margin(found.course, floor=ONE_SEED)
+    by_relation, single = figures.course[-1], figures.single
+    untrained, first = figures.course[0], figures.course[1]
+    difference = margin(figures.course, floor=ONE_SEED)
 
     def evidence(group: str) -> str:
-        best = found.distance[group]
-        return f"{group} {found.trained[group].as_text('.0f')} % ({best.which}: {show(best.share, '.0f')} %)"
+        best = figures.distance[group]
+        return f"{group} {figures.trained[group].as_text('.0f')} % ({best.which}: {show(best.share, '.0f')} %)"
 
-    far = found.trained.get(FAR)
+    far = figures.trained.get(FAR)
     return [
         Verdict(
             "certain heads find a relation clearly better than any fixed distance does",
@@ -132,7 +132,7 @@ def verdicts(found: RelationFigures) -> list[Verdict]:
         ),
         Verdict(
             "no single head does well overall: the best is not much better than a fixed distance",
-            found.trained[ALL].mean - found.distance[ALL].share < CLEARLY,
+            figures.trained[ALL].mean - figures.distance[ALL].share < CLEARLY,
             f"{evidence(ALL)}; mean over the relations: the one best head {single.as_text('.0f')} %, a head for each "
             f"{by_relation.as_text('.0f')} %",
         ),
@@ -144,12 +144,12 @@ def verdicts(found: RelationFigures) -> list[Verdict]:
         ),
         Verdict(
             "the share grows with the training",
-            by_relation.mean - first.mean > apart and first.mean - untrained.mean > apart,
-            "before it and at every quarter: " + ", ".join(f"{each.as_text('.0f')} %" for each in found.course),
+            by_relation.mean - first.mean > difference and first.mean - untrained.mean > difference,
+            "before it and at every quarter: " + ", ".join(f"{each.as_text('.0f')} %" for each in figures.course),
         ),
         Verdict(
             "heads look at distant words, too: those whose head is three or more away",
-            far is not None and far.mean - found.distance[FAR].share > CLEARLY,
+            far is not None and far.mean - figures.distance[FAR].share > CLEARLY,
             "there are too few" if far is None else evidence(FAR),
         ),
     ]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["relation_plot", "relation_table", "training_table"]
 
 
-def relation_table(where: str, found: "RelationFigures") -> Table:
+def relation_table(where: str, figures: "RelationFigures") -> Table:
     """By relation: the best head beside the best fixed distance and the best head before the training."""
     return Table(
         caption=f"Words whose most attended word is their grammatical head, %: {where}",
@@ -28,27 +28,27 @@ def relation_table(where: str, found: "RelationFigures") -> Table:
         rows=[
             [
                 group,
-                found.words[group],
-                int(found.distance[group].which),
-                found.distance[group].share,
-                found.which[group],
-                found.trained[group].as_text(".1f"),
-                found.untrained[group].as_text(".1f"),
+                figures.words[group],
+                int(figures.distance[group].which),
+                figures.distance[group].share,
+                figures.which[group],
+                figures.trained[group].as_text(".1f"),
+                figures.untrained[group].as_text(".1f"),
             ]
-            for group in found.groups
+            for group in figures.groups
         ],
         formats=["", ",d", "+d", ".1f", "", "", ""],
         note="A head is told as layer.head, both from 1, of the first seed; untrained has a best head of its own.",
     )
 
 
-def training_table(found: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
+def training_table(figures: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
     """How the shares came about."""
     at = [steps * number // quarters for number in range(quarters + 1)]
     return Table(
         caption="Mean over the relations of their best heads, %, by the number of updates",
         columns=["side", *(f"{step:,}" for step in at), "one head for all"],
-        rows=[[side, *(each.as_text() for each in one.course), one.single.as_text()] for side, one in found.items()],
+        rows=[[side, *(each.as_text() for each in one.course), one.single.as_text()] for side, one in figures.items()],
         formats=[""] * (quarters + 3),
     )
 
@@ -62,7 +62,7 @@ def relation_plot(encoder: "RelationFigures", decoder: "RelationFigures", steps:
         bars.plot(
             [encoder.distance[group].share, encoder.trained[group].mean], [number] * 2, color=plot.GREY, linewidth=0.8
         )
-    places = range(len(groups))
+    positions = range(len(groups))
     marks = {
         "best fixed distance": ([encoder.distance[group].share for group in groups], plot.GREY, "|"),
         "best head, untrained": ([encoder.untrained[group].mean for group in groups], plot.ORANGE, "x"),
@@ -70,8 +70,8 @@ def relation_plot(encoder: "RelationFigures", decoder: "RelationFigures", steps:
     }
     for label, (values, colour, mark) in marks.items():
         size = 9 if mark == "|" else 5
-        bars.plot(values, places, color=colour, marker=mark, markersize=size, linestyle="", label=label)
-    bars.set_yticks(list(places), groups)
+        bars.plot(values, positions, color=colour, marker=mark, markersize=size, linestyle="", label=label)
+    bars.set_yticks(list(positions), groups)
     bars.set_xlim(0, 103)
     plot.legend(bars, loc="upper center", bbox_to_anchor=(0.3, -0.08))
     at = [steps * number // quarters for number in range(quarters + 1)]

@@ -78,21 +78,21 @@ class Best:
 def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]:
     """Words that have a head to look at, that head, and the groups that the word is in."""
     names = name_relations(example)[side == "decoder"]
-    found = []
+    groups = []
     for word, head in head_links(side, example):
         more = [ALL, *([FAR] if abs(word - head) >= DISTANT else [])]
         relation = names[word]
-        found.append((word, head, more if relation is None else [*more, relation]))
-    return found
+        groups.append((word, head, more if relation is None else [*more, relation]))
+    return groups
 
 
 def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> dict[str, Counts]:
     """By side: what every head of its self-attention, and every fixed distance, is right of."""
-    known = {side: [group_words(side, example) for example in examples] for side in SIDES}
+    groups = {side: [group_words(side, example) for example in examples] for side in SIDES}
     heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in SIDES}
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
     for part in watch_batches(model, tokenizers, pairs):
-        tables = {side: arrays([known[side][number] for number in part.pairs], size_of(part, side)) for side in SIDES}
+        tables = {side: arrays([groups[side][number] for number in part.pairs], size_of(part, side)) for side in SIDES}
         for view in part.looks:
             side = view.split(".")[0]
             if side not in SIDES or view in model.cross_attentions:
@@ -100,7 +100,7 @@ def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> 
             for number, right in enumerate(right_of(part, view, side, *tables[side])):
                 key = view, number
                 heads[side][key] = heads[side].get(key, torch.zeros(len(GROUPS))) + right
-    return {side: count_right(known[side], heads[side]) for side in SIDES}
+    return {side: count_right(groups[side], heads[side]) for side in SIDES}
 
 
 def size_of(part: WatchedBatch, side: str) -> int:
@@ -108,11 +108,11 @@ def size_of(part: WatchedBatch, side: str) -> int:
 
 
 def arrays(
-    known: Sequence[list[tuple[int, int, list[str]]]], size: int
+    relations: Sequence[list[tuple[int, int, list[str]]]], size: int
 ) -> tuple[Int[Tensor, "b i"], Float[Tensor, "b i l"]]:
     """The head of each word, and whether it is in each group; a word without one is in none."""
-    at, inside = torch.zeros(len(known), size, dtype=torch.long), torch.zeros(len(known), size, len(GROUPS))
-    for row, words in enumerate(known):
+    at, inside = torch.zeros(len(relations), size, dtype=torch.long), torch.zeros(len(relations), size, len(GROUPS))
+    for row, words in enumerate(relations):
         for word, head, groups in words:
             at[row, word] = head
             for group in groups:
@@ -127,17 +127,19 @@ def right_of(
     weights = part.weights(view)
     rows = (part.rows(1) if side == "decoder" else part.source)[:, : weights.shape[2]]
     size = size_of(part, side)
-    found = pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], (size, size)))
-    index = at.to(found.device)[:, None, :, None].expand(*found.shape[:3], 1)
-    right = found.gather(-1, index)[..., 0].float()
+    links = pick_links(merge_batch(weights, rows, rows[:, : weights.shape[3]], (size, size)))
+    index = at.to(links.device)[:, None, :, None].expand(*links.shape[:3], 1)
+    right = links.gather(-1, index)[..., 0].float()
     return torch.einsum("bhi,bil->hl", right, inside.to(right.device)).cpu()
 
 
-def count_right(known: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tuple[str, int], Tensor]) -> Counts:
+def count_right(
+    relations: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tuple[str, int], Tensor]
+) -> Counts:
     """As plain numbers, with the fixed distances beside the heads."""
     words = dict.fromkeys(GROUPS, 0)
     distances: dict[int, dict[str, int]] = {}
-    for example in known:
+    for example in relations:
         for word, head, groups in example:
             for group in groups:
                 words[group] += 1
@@ -196,14 +198,14 @@ Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chose
 
 def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
     """What the heads are right of before the training, and at every checkpoint."""
-    run, found = system.run, []
+    run, counts = system.run, []
     trainer = run.settings.training
     torch.manual_seed(trainer.seed)
-    found.append(count_halves(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
+    counts.append(count_halves(build_model(run.settings, run.tokenizers).to(run.device).eval(), run, halves))
     for folder in Checkpoints(run.folder).steps():
         load_weights(Prediction(run.model), read_checkpoint(folder, trainer=False).model, str(folder))
-        found.append(count_halves(run.model, run, halves))
-    return found
+        counts.append(count_halves(run.model, run, halves))
+    return counts
 
 
 def count_halves(model: Any, run: Run, halves: Halves) -> Counted:

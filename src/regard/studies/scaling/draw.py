@@ -34,23 +34,23 @@ def split_name(name: str) -> tuple[str, int]:
     return score, int(width)
 
 
-def sort_systems(found: Mapping[str, "ScalingFigures"]) -> list[str]:
+def sort_systems(figures: Mapping[str, "ScalingFigures"]) -> list[str]:
     """By width, then by score."""
-    return sorted(found, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
+    return sorted(figures, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
 
 
-def figures_table(found: Mapping[str, "ScalingFigures"]) -> Table:
+def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
     """What the trained systems do."""
     rows: list[list[Cell]] = [
         [
             split_name(name)[1],
             NAMES[split_name(name)[0]],
-            found[name].made.bleu.as_text(),
-            found[name].made.perplexity.as_text(".2f"),
-            found[name].made.parameters / 1e6,
-            found[name].made.seconds.mean,
+            figures[name].made.bleu.as_text(),
+            figures[name].made.perplexity.as_text(".2f"),
+            figures[name].made.parameters / 1e6,
+            figures[name].made.seconds.mean,
         ]
-        for name in sort_systems(found)
+        for name in sort_systems(figures)
     ]
     return Table(
         caption="Trained: one head of width d_k",
@@ -60,19 +60,19 @@ def figures_table(found: Mapping[str, "ScalingFigures"]) -> Table:
     )
 
 
-def start_table(found: Mapping[str, "ScalingFigures"]) -> Table:
+def start_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
     """The softmax before and after training."""
     rows: list[list[Cell]] = [
         [
             split_name(name)[1],
             NAMES[split_name(name)[0]],
             *(
-                found[name].spread(when, figure).mean
+                figures[name].spread(when, figure).mean
                 for when in ("before", "after")
                 for figure in ("entropy", "jacobian", "gradient")
             ),
         ]
-        for name in sort_systems(found)
+        for name in sort_systems(figures)
     ]
     return Table(
         caption="Its softmax before training, and after it",
@@ -84,23 +84,23 @@ def start_table(found: Mapping[str, "ScalingFigures"]) -> Table:
     )
 
 
-def trained_plot(found: Mapping[str, "ScalingFigures"]) -> Plot:
+def trained_plot(figures: Mapping[str, "ScalingFigures"]) -> Plot:
     """BLEU and entropy against the width."""
     titles = ["BLEU after training", "Entropy of the weights"]
     figure, (left, right) = plot.panels(2, titles=titles, height=3.1)
     for score, (colour, mark) in STYLES.items():
-        names = [name for name in sort_systems(found) if split_name(name)[0] == score]
+        names = [name for name in sort_systems(figures) if split_name(name)[0] == score]
         widths = [split_name(name)[1] for name in names]
         for name in names:
-            values = found[name].made.bleu.values
+            values = figures[name].made.bleu.values
             left.plot([split_name(name)[1]] * len(values), values, mark, color=colour, ms=4, alpha=0.5)
-        left.plot(widths, [found[name].made.bleu.mean for name in names], color=colour, lw=1.6, label=NAMES[score])
+        left.plot(widths, [figures[name].made.bleu.mean for name in names], color=colour, lw=1.6, label=NAMES[score])
         for when, style in (("before", (0, (2, 2))), ("after", "-")):
-            means = [100 * found[name].spread(when, "entropy").mean for name in names]
+            means = [100 * figures[name].spread(when, "entropy").mean for name in names]
             right.plot(widths, means, mark, color=colour, ms=4, lw=1.4, linestyle=style)
     for axes in (left, right):
         axes.set_xscale("log", base=2)
-        axes.set_xticks(sorted({split_name(name)[1] for name in found}))
+        axes.set_xticks(sorted({split_name(name)[1] for name in figures}))
         axes.xaxis.set_major_formatter("{x:.0f}")
         axes.set_xlabel("d_k")
     right.set_ylim(0, 103)
@@ -178,12 +178,12 @@ def gradient_plot(raw: dict[int, Scores], scaled: dict[int, Scores]) -> Plot:
     figure, (axes,) = plot.panels(1, titles=["Norm of the softmax's Jacobian"], height=3.2)
     widths = list(raw)
     floor = 1e-12
-    for seen, colour, mark, label in ((raw, plot.RED, "o", "q·k"), (scaled, plot.BLUE, "s", "q·k/√d")):
-        low, middle, high = ([max(seen[d].jacobian[i], floor) for d in widths] for i in range(3))
+    for norms, colour, mark, label in ((raw, plot.RED, "o", "q·k"), (scaled, plot.BLUE, "s", "q·k/√d")):
+        low, middle, high = ([max(norms[d].jacobian[i], floor) for d in widths] for i in range(3))
         plot.band(axes, widths, low, high, colour)
         axes.plot(widths, middle, f"{mark}-", color=colour, ms=4, lw=1.6, label=f"{label}, median and quartiles")
-        if seen is raw:
-            mean = [seen[d].average for d in widths]
+        if norms is raw:
+            mean = [norms[d].average for d in widths]
             axes.plot(widths, mean, color=colour, lw=1.2, linestyle=(0, (2, 2)), label=f"{label}, mean")
     axes.set(xscale="log", yscale="log", xlabel="width d")
     axes.set_xscale("log", base=2)

@@ -183,13 +183,13 @@ def sharpness(weights: Tensor, causal: bool) -> list[tuple[Tensor, Tensor]]:
     """The entropy of each query's weights and the norm of its Jacobian, of queries with more than one key to see."""
     weights = weights.flatten(0, -3)  # rows and heads
     n, m = weights.shape[-2:]
-    seen = [min(i + 1, m) for i in range(n)] if causal else [m] * n
+    counts = [min(i + 1, m) for i in range(n)] if causal else [m] * n
     return [
         (
             torch.special.entr(weights[:, i, :count]).sum(-1) / math.log(count),
             jacobian_norm(weights[:, i, :count]),
         )
-        for i, count in enumerate(seen)
+        for i, count in enumerate(counts)
         if count > 1
     ]
 
@@ -199,8 +199,8 @@ def gradient_norm(model: Model, pairs: Sequence[tuple[list[int], list[int]]], de
     source, target = tokens_of(pairs, device)
     ids = collate(pairs).to(device).target[:, 1:]
     logits = model.output(model.decode(model.encode(source), target)[0])
-    kept = torch.arange(ids.shape[1], device=ids.device) < target.lengths[:, None]
-    loss = F.cross_entropy(logits[kept].float(), ids[kept])
+    real = torch.arange(ids.shape[1], device=ids.device) < target.lengths[:, None]
+    loss = F.cross_entropy(logits[real].float(), ids[real])
     projections = [heads for block in model.modules() if isinstance(block, Block) for heads in attentions(block)]
     gradients = torch.autograd.grad(loss, [heads.projection.weight for heads in projections])
     rows = [each[: heads.query_size] for each, heads in zip(gradients, projections, strict=True)]

@@ -55,11 +55,11 @@ def run(setting: Setting) -> Part:
     corpus = english_german(setting, 200)
     with signed_training(setting, corpus.name) as clock:
         systems = group_by_name(train_all("scaling", tables(setting, corpus), setting))
-        found = {}
+        figures = {}
         for name, each in systems.items():
             before, after = zip(*(before_and_after(one, corpus) for one in each), strict=True)
-            found[name] = ScalingFigures(measure_translations(each, corpus, beam=1), before, after)
-            setting.say(f"{name}: BLEU {found[name].made.bleu.as_text()}")
+            figures[name] = ScalingFigures(measure_translations(each, corpus, beam=1), before, after)
+            setting.say(f"{name}: BLEU {figures[name].made.bleu.as_text()}")
         signature = clock.signature()
     step = next(iter(systems.values()))[0].step
     return Part(
@@ -70,9 +70,9 @@ def run(setting: Setting) -> Part:
             "and after training: the entropy of the weights (as a share of the logarithm of the number of keys), the "
             "median norm of the softmax's Jacobian, and the norm of the gradient of the query projections.",
         ],
-        tables=[figures_table(found), start_table(found)],
-        plots=[trained_plot(found)],
-        verdicts=verdicts(found),
+        tables=[figures_table(figures), start_table(figures)],
+        plots=[trained_plot(figures)],
+        verdicts=verdicts(figures),
         caveats=[
             "Queries and keys start from Glorot and Bengio's matrices on normed inputs, with less than unit variance: "
             "an unscaled product of width d_k has a deviation below √d_k, and a model can learn to make it smaller.",
@@ -86,12 +86,12 @@ def run(setting: Setting) -> Part:
     )
 
 
-def verdicts(found: Mapping[str, ScalingFigures]) -> list[Verdict]:
+def verdicts(figures: Mapping[str, ScalingFigures]) -> list[Verdict]:
     """By BLEU; a difference counts where it is beyond chance."""
-    widths = sorted(int(name.split("-")[1]) for name in found if name.startswith("scaled-"))
+    widths = sorted(int(name.split("-")[1]) for name in figures if name.startswith("scaled-"))
     few, many = widths[0], widths[-1]
-    least = margin([each.made.bleu for each in found.values()])
-    bleu = {name: each.made.bleu for name, each in found.items()}
+    least = margin([each.made.bleu for each in figures.values()])
+    bleu = {name: each.made.bleu for name, each in figures.items()}
 
     def evidence(width: int, *names: str, same: bool = False) -> str:
         parts = ", ".join(f"{name} {bleu[f'{name}-{width}'].as_text()}" for name in names)
@@ -101,15 +101,15 @@ def verdicts(found: Mapping[str, ScalingFigures]) -> list[Verdict]:
     def ahead(width: int, name: str) -> float:
         return bleu[f"{name}-{width}"].mean - bleu[f"dot-{width}"].mean
 
-    entropy = {name: found[f"{name}-{many}"].spread("before", "entropy") for name in ("scaled", "dot")}
+    entropy = {name: figures[f"{name}-{many}"].spread("before", "entropy") for name in ("scaled", "dot")}
 
     def share(when: str, figure: str) -> SeedStatistics:  # of what it is with scaling
-        both = zip(*(found[f"{name}-{many}"].spread(when, figure).values for name in ("dot", "scaled")), strict=True)
+        both = zip(*(figures[f"{name}-{many}"].spread(when, figure).values for name in ("dot", "scaled")), strict=True)
         return SeedStatistics(tuple(dot / max(scaled, 1e-30) for dot, scaled in both))
 
     jacobian, gradient, last = share("before", "jacobian"), share("before", "gradient"), share("after", "jacobian")
-    after = {name: found[f"{name}-{many}"].spread("after", "entropy") for name in ("scaled", "dot")}
-    apart = [abs(each["scaled"].mean - each["dot"].mean) for each in (entropy, after)]
+    after = {name: figures[f"{name}-{many}"].spread("after", "entropy") for name in ("scaled", "dot")}
+    differences = [abs(each["scaled"].mean - each["dot"].mean) for each in (entropy, after)]
     return [
         Verdict(
             "for small d_k, additive scores and unscaled dot products do alike",
@@ -151,8 +151,8 @@ def verdicts(found: Mapping[str, ScalingFigures]) -> list[Verdict]:
         ),
         Verdict(
             "training brings the entropies with and without scaling together",
-            apart[1] < apart[0] / 2,
-            f"the entropies at d_k = {many} are {show(apart[0], '.0%')} apart before training, "
-            f"{show(apart[1], '.0%')} after it",
+            differences[1] < differences[0] / 2,
+            f"the entropies at d_k = {many} are {show(differences[0], '.0%')} apart before training, "
+            f"{show(differences[1], '.0%')} after it",
         ),
     ]

@@ -33,7 +33,7 @@ def gallery_of(setting: Setting) -> Gallery:
 
 def tables(gallery: Gallery, quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration a system: all the same but for the attention, and for soft attention's penalty."""
-    found = {}
+    configs = {}
     for name in SYSTEMS:
         if gallery.drawn and name == "free":
             continue  # scenes have fewer words than places: there soft attention is without the penalty anyway
@@ -41,8 +41,8 @@ def tables(gallery: Gallery, quick: bool) -> dict[str, dict[str, Any]]:
         table = on_scenes(quick) if gallery.drawn else on_photographs()
         table["model"]["attention"] = attention
         table["model"]["penalty"] = 0.0 if gallery.drawn or name == "free" else 1.0
-        found[name] = {"task": "caption", "data": dict(gallery.data), **table}
-    return found
+        configs[name] = {"task": "caption", "data": dict(gallery.data), **table}
+    return configs
 
 
 def on_scenes(quick: bool) -> dict[str, dict[str, Any]]:
@@ -102,12 +102,12 @@ def run(setting: Setting) -> Page:
     gallery = gallery_of(setting)
     with signed_training(setting, gallery.name) as clock:
         systems = train_all("soft-hard", tables(gallery, setting.quick), setting)
-        found = {name: measure_systems(several, gallery) for name, several in group_by_name(systems).items()}
+        figures = {name: measure_systems(several, gallery) for name, several in group_by_name(systems).items()}
         signature = clock.signature()
-    return page_of(found, gallery.name, len(gallery.pixels), systems[0].step, signature)
+    return page_of(figures, gallery.name, len(gallery.pixels), systems[0].step, signature)
 
 
-def page_of(found: Mapping[str, Figures], gallery: str, pictures: int, steps: int, signature: Signature) -> Page:
+def page_of(figures: Mapping[str, Figures], gallery: str, pictures: int, steps: int, signature: Signature) -> Page:
     """The page of what was found; a signature with a corpus is that of photographs."""
     real = bool(signature.corpus)
     return Page(
@@ -123,10 +123,10 @@ def page_of(found: Mapping[str, Figures], gallery: str, pictures: int, steps: in
             "How far a look is spread was measured while the pictures' own captions were read, word by word. Where one "
             "place is taken, the spread is that of the probabilities; the place is the likeliest.",
         ],
-        tables=[scores_table(found), looks_table(found), *([published_table()] if real else [])],
-        plots=[scores_plot(found)],
-        verdicts=verdicts(found),
-        caveats=caveats(found, real, steps),
+        tables=[scores_table(figures), looks_table(figures), *([published_table()] if real else [])],
+        plots=[scores_plot(figures)],
+        verdicts=verdicts(figures),
+        caveats=caveats(figures, real, steps),
         signature=signature,
     )
 
@@ -137,9 +137,9 @@ def is_better(one: SeedStatistics, other: SeedStatistics) -> bool:
     return one.mean - other.mean > max(margin, one.deviation, other.deviation)
 
 
-def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
+def verdicts(results: Mapping[str, Figures]) -> list[Verdict]:
     """By BLEU-4, as the paper's last column; a difference within that of seeds is none."""
-    bleu = {name: figures["bleu-4"] for name, figures in found.items()}
+    bleu = {name: figures["bleu-4"] for name, figures in results.items()}
 
     def evidence(*names: str) -> str:
         return "BLEU-4: " + ", ".join(f"{SYSTEMS[name]} {bleu[name].as_text()}" for name in names)
@@ -170,46 +170,46 @@ def verdicts(found: Mapping[str, Figures]) -> list[Verdict]:
                 evidence("soft", "free"),
             )
         )
-    if "grounded" in found["soft"]:
-        judged.append(grounding_verdict(found))
+    if "grounded" in results["soft"]:
+        judged.append(grounding_verdict(results))
     return judged
 
 
-def grounding_verdict(found: Mapping[str, Figures]) -> Verdict:
+def grounding_verdict(results: Mapping[str, Figures]) -> Verdict:
     """On scenes."""
-    seen = {name: figures["grounded"] for name, figures in found.items() if "grounded" in figures}
-    chance = found["soft"]["chance"].mean
-    each = ", ".join(f"{SYSTEMS[name]} {share.as_text('.0f')} %" for name, share in seen.items())
+    shares = {name: figures["grounded"] for name, figures in results.items() if "grounded" in figures}
+    chance = results["soft"]["chance"].mean
+    each = ", ".join(f"{SYSTEMS[name]} {share.as_text('.0f')} %" for name, share in shares.items())
     return Verdict(
         "words look at what they speak of",
-        all(share.mean > 2 * chance for share in seen.values()),
+        all(share.mean > 2 * chance for share in shares.values()),
         f"of words that speak of a shape look at it: {each}; {chance:.0f} % by chance",
     )
 
 
-def caveats(found: Mapping[str, Figures], real: bool, steps: int) -> list[str]:
+def caveats(figures: Mapping[str, Figures], real: bool, steps: int) -> list[str]:
     """What the figures do not say."""
-    said = [
+    remarks = [
         "A departure from the paper in hard attention: no place is drawn in the first batches, and half of the "
         "captions take the mean over all places in place of a draw. Straight through, all are drawn from the first "
         "batch on.",
     ]
-    if len(found["soft"]["bleu-4"].values) == 1:
-        said.append(
+    if len(figures["soft"]["bleu-4"].values) == 1:
+        remarks.append(
             f"One seed: a difference of less than {ALONE} BLEU-4 is taken as luck, twice the deviation between seeds."
             + f" (Until the photographs were measured {MARGIN} was; by that, soft and hard are better than none.)"
             * real
         )
-    entropy, most = found["soft"]["entropy"].mean, math.log(found["soft"]["places"].mean)
+    entropy, most = figures["soft"]["entropy"].mean, math.log(figures["soft"]["places"].mean)
     if entropy > 0.98 * most:
-        said.append(
+        remarks.append(
             f"Soft attention looks at all places nearly alike ({entropy:.2f} of at most {most:.2f} nats): what a word "
             "sees is little else than the mean of the grid, as without attention."
         )
     if not real:
-        return [*said, "Drawn scenes are regular, and their captions have one form: easier than photographs."]
+        return [*remarks, "Drawn scenes are regular, and their captions have one form: easier than photographs."]
     return [
-        *said,
+        *remarks,
         f"Pictures of 96 pixels and an encoder from scratch, {steps:,} updates: the paper has a VGG that ImageNet "
         "taught, pictures of 224 pixels and 14 × 14 places where 6 × 6 are here. All figures are lower than its. With "
         "2,000 updates three seeds had 15.2 ± 0.4 with soft attention and 14.3 ± 0.7 without.",

@@ -29,30 +29,30 @@ Figures = Mapping[str, SeedStatistics]
 SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": "BLEU-4", "cider": "CIDEr-D"}
 
 
-def scores_table(found: Mapping[str, Figures]) -> Table:
+def scores_table(results: Mapping[str, Figures]) -> Table:
     """How good the captions are, and how long it took."""
-    with_exact = any(figures["exact"].mean > 1 for figures in found.values())
+    with_exact = any(figures["exact"].mean > 1 for figures in results.values())
     columns = ["attention", *SCORES.values(), *["exact, %"] * with_exact, "seconds of training"]
     rows: list[list[Cell]] = []
-    for name, figures in found.items():
+    for name, figures in results.items():
         row: list[Cell] = [SYSTEMS[name], *(figures[key].as_text(".2f" if key == "cider" else ".1f") for key in SCORES)]
         row += [figures["exact"].as_text()] * with_exact
         rows.append([*row, figures["seconds"].as_text(".0f")])
     return Table(caption="How good the captions are, and what they cost", columns=columns, rows=rows)
 
 
-def looks_table(found: Mapping[str, Figures]) -> Table:
+def looks_table(results: Mapping[str, Figures]) -> Table:
     """How far looks are spread, and how often they are right."""
-    looking = {name: figures for name, figures in found.items() if "entropy" in figures}
-    places = next(iter(looking.values()))["places"].mean
-    known = "grounded" in next(iter(looking.values()))
-    columns = ["attention", "entropy, nats", "largest weight, %", *["on the shape it speaks of, %"] * known]
+    looking = {name: figures for name, figures in results.items() if "entropy" in figures}
+    cells = next(iter(looking.values()))["places"].mean
+    grounded = "grounded" in next(iter(looking.values()))
+    columns = ["attention", "entropy, nats", "largest weight, %", *["on the shape it speaks of, %"] * grounded]
     rows: list[list[Cell]] = []
     for name, figures in looking.items():
         row: list[Cell] = [SYSTEMS[name], figures["entropy"].as_text(".2f"), figures["largest"].as_text(".0f")]
-        rows.append([*row, *([figures["grounded"].as_text()] if known else [])])
-    chance = [f"{next(iter(looking.values()))['chance'].mean:.1f}"] if known else []
-    rows.append([f"{places:.0f} places alike", f"{math.log(places):.2f}", f"{100 / places:.0f}", *chance])
+        rows.append([*row, *([figures["grounded"].as_text()] if grounded else [])])
+    chance = [f"{next(iter(looking.values()))['chance'].mean:.1f}"] if grounded else []
+    rows.append([f"{cells:.0f} places alike", f"{math.log(cells):.2f}", f"{100 / cells:.0f}", *chance])
     return Table(caption="Where words look", columns=columns, rows=rows)
 
 
@@ -66,30 +66,30 @@ def published_table() -> Table:
     )
 
 
-def scores_plot(found: Mapping[str, Figures]) -> Plot:
+def scores_plot(results: Mapping[str, Figures]) -> Plot:
     """BLEU-4 beside how far looks are spread."""
     figure, (left, right) = plot.panels(2, titles=["BLEU-4", "Entropy of the weights, nats"], height=2.6)
-    names = list(found)
+    names = list(results)
     for i, name in enumerate(names):
-        one = found[name]["bleu-4"]
+        one = results[name]["bleu-4"]
         left.barh(i, one.mean, xerr=one.deviation or None, color=COLOURS[name], height=0.6, ecolor=INK)
-        if "entropy" in found[name]:
-            spread = found[name]["entropy"]
+        if "entropy" in results[name]:
+            spread = results[name]["entropy"]
             right.barh(i, spread.mean, xerr=spread.deviation or None, color=COLOURS[name], height=0.6, ecolor=INK)
     for axes in (left, right):
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
     left.set_yticks(range(len(names)), [SYSTEMS[name] for name in names])
     right.set_yticks([])
-    means = [found[name]["bleu-4"].mean for name in names]
+    means = [results[name]["bleu-4"].mean for name in names]
     left.set_xlim(0, max(1.0, 1.1 * max(means)))
-    places = next(figures["places"].mean for figures in found.values() if "places" in figures)
-    right.set_xlim(0, 1.05 * math.log(places))
-    right.axvline(math.log(places), color=plot.GREY, linewidth=0.8, linestyle="--")
-    right.text(math.log(places), -0.45, "all alike ", ha="right", va="top", fontsize=8, color=plot.GREY)
+    cells = next(figures["places"].mean for figures in results.values() if "places" in figures)
+    right.set_xlim(0, 1.05 * math.log(cells))
+    right.axvline(math.log(cells), color=plot.GREY, linewidth=0.8, linestyle="--")
+    right.text(math.log(cells), -0.45, "all alike ", ha="right", va="top", fontsize=8, color=plot.GREY)
     return Plot(
         "scores",
         figure,
-        f"BLEU-4 of each system, and how far its looks are spread over the {places:.0f} places of the grid.",
+        f"BLEU-4 of each system, and how far its looks are spread over the {cells:.0f} places of the grid.",
         "Bars, one a system: BLEU-4 on the left, the entropy of the attention weights on the right.",
     )

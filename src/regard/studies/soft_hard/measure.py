@@ -31,21 +31,21 @@ def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figur
 def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
     """What a system says, and where it looks."""
     run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
-    found = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
+    figures = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
     if not run.model.cross_attentions:
-        return found
-    tokenizer, texts = run.tokenizers.target, [given[0] for given in gallery.references]
+        return figures
+    tokenizer, texts = run.tokenizers.target, [captions[0] for captions in gallery.references]
     spread = concentration(run.model, tokenizer, pixels, texts)
-    found |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.places)}
+    figures |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.places)}
     if gallery.drawn:
-        seen = grounding(run.model, tokenizer, gallery.drawn)
-        found |= {"grounded": 100 * seen.share, "chance": 100 * seen.chance}
-    return found
+        pointing = grounding(run.model, tokenizer, gallery.drawn)
+        figures |= {"grounded": 100 * pointing.share, "chance": 100 * pointing.chance}
+    return figures
 
 
 def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """BLEU of one to four words, CIDEr-D, and how many are right to the letter."""
-    given = [tuple(each) for each in references]
-    found = {f"bleu-{n}": measure_bleu_n(outputs, given, n).score().value for n in range(1, 5)}
-    found["cider"] = measure_cider(outputs, given).score().value
-    return found | {"exact": 100 * exact(outputs, given)}
+    captions = [tuple(each) for each in references]
+    figures = {f"bleu-{n}": measure_bleu_n(outputs, captions, n).score().value for n in range(1, 5)}
+    figures["cider"] = measure_cider(outputs, captions).score().value
+    return figures | {"exact": 100 * exact(outputs, captions)}

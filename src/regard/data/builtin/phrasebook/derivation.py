@@ -63,8 +63,8 @@ def search(wanted: Sequence[str], tries: int) -> Sentence | None:
             sentence = Grammar(pool, tape, rich=0.5).sentence()
         except IndexError:  # a choice among none: the pool has no such word
             continue
-        said = [word.form for word in english.speak(sentence)]
-        far = distance(said, wanted)
+        words = [word.form for word in english.speak(sentence)]
+        far = distance(words, wanted)
         if far == 0:
             return sentence
         if far <= nearest:

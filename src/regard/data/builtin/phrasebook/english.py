@@ -227,9 +227,9 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
         preposition = Word(verb.english.preposition, bits * PREPOSITION)
         out.append(preposition)
         if thing is not None:
-            held = noun_phrase(out, thing)
-            preposition.head = held
-            below.append(held)
+            noun = noun_phrase(out, thing)
+            preposition.head = noun
+            below.append(noun)
         else:
             below.append(preposition)
     else:

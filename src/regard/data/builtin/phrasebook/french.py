@@ -224,23 +224,23 @@ def clitics(out: list[Word], clause: Clause, below: list[Word]) -> NounPhrase | 
     verb = clause.verb
     if verb is None:
         return None
-    said: list[tuple[int, Word]] = []
+    pronouns: list[tuple[int, Word]] = []
     direct = None
     if verb.french.reflexive:
-        said.append((0, Word(REFLEXIVE[clause.subject.person], clause.bits * VERB)))
+        pronouns.append((0, Word(REFLEXIVE[clause.subject.person], clause.bits * VERB)))
     thing, recipient = clause.object, clause.recipient
     if thing is not None and thing.kind == Kind.PRONOUN:
         if verb.french.link == "":
             direct = thing
-            said.append((1 if thing.person == 2 or thing.owner == 5 else 0, Word(DIRECT[thing.owner], thing.bits)))
+            pronouns.append((1 if thing.person == 2 or thing.owner == 5 else 0, Word(DIRECT[thing.owner], thing.bits)))
         elif verb.french.link == "à":
-            said.append((2, Word(INDIRECT[thing.owner], thing.bits)))
+            pronouns.append((2, Word(INDIRECT[thing.owner], thing.bits)))
     if recipient is not None and recipient.kind == Kind.PRONOUN:
         third = recipient.owner in (2, 3, 5)
-        said.append((2 if third else 0, Word(INDIRECT[recipient.owner], recipient.bits)))
-    if len(said) == 2 and said[0][0] > said[1][0]:  # me le, but le lui
-        said.reverse()
-    for _, word in said:
+        pronouns.append((2 if third else 0, Word(INDIRECT[recipient.owner], recipient.bits)))
+    if len(pronouns) == 2 and pronouns[0][0] > pronouns[1][0]:  # me le, but le lui
+        pronouns.reverse()
+    for _, word in pronouns:
         out.append(word)
         below.append(word)
     return direct

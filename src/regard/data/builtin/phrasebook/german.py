@@ -223,10 +223,10 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
         if not first:
             out.append(finite)
         if subject.kind != Kind.GAP:
-            said = noun_phrase(out, subject, 0)
-            below.append(said)
+            subject_words = noun_phrase(out, subject, 0)
+            below.append(subject_words)
             if subject.relative is not None:
-                relative(out, subject, said, closes=False)
+                relative(out, subject, subject_words, closes=False)
         if first and order != LAST:
             out.append(finite)
 

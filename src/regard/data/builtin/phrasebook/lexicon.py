@@ -170,7 +170,7 @@ def adjective(english: str, german: str, french: str, kinds: str) -> Adjective:
 
 
 def pieces(text: str) -> tuple[Piece, ...]:
-    found = []
+    result = []
     words = text.split()
     starred = any("*" in word for word in words)
     for index, word in enumerate(words):
@@ -178,8 +178,8 @@ def pieces(text: str) -> tuple[Piece, ...]:
         head = form.endswith("*") if starred else index == len(words) - 1
         links = sum(1 << int(digit) for digit in numbers) if numbers else 0b111
         for part in (parts := form.rstrip("*").split("_")):
-            found.append(Piece(part, links, head and part is parts[-1]))
-    return tuple(found)
+            result.append(Piece(part, links, head and part is parts[-1]))
+    return tuple(result)
 
 
 def phrase(english: str, german: str, french: str) -> Phrase:
@@ -209,14 +209,14 @@ INCLUDES = {  # a class of objects may take in others
 @functools.cache
 def sections() -> dict[str, list[list[str]]]:
     """The tables of words.txt, each a list of rows of columns."""
-    found: dict[str, list[list[str]]] = {}
+    table: dict[str, list[list[str]]] = {}
     text = importlib.resources.files(__package__).joinpath("words.txt").read_text(encoding="utf-8")
     for line in text.splitlines()[1:]:
         if line.startswith("["):
-            rows = found[line.strip("[]")] = []
+            rows = table[line.strip("[]")] = []
         elif line:
             rows.append([cell.strip() for cell in line.split("|")])
-    return found
+    return table
 
 
 def profession(english: str, german: str, french: str) -> Profession:

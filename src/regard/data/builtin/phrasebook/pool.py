@@ -55,7 +55,7 @@ class Pool:
         adjectives = self.chosen_adjectives("adjectives")
         feelings = self.chosen_adjectives("feelings")
         self.adjectives: dict[str, list[Adjective]] = {
-            kind: found for kind in kinds if (found := [a for a in adjectives if kind in a.kinds])
+            kind: matching for kind in kinds if (matching := [a for a in adjectives if kind in a.kinds])
         }
         self.passing = {a for a in (*adjectives, *feelings) if a.english[0] in PASSING}
         self.feelings = [a for a in (*adjectives, *feelings) if a in self.passing and "person" in a.kinds]
@@ -124,9 +124,9 @@ class Pool:
         return bool(verb.german.preposition) or verb.french.link.startswith("+")
 
     def chosen_verbs(self, section: str) -> list[Verb]:
-        found = [lexicon.verb(*row) for row in lexicon.sections()[section]]
+        verbs = [lexicon.verb(*row) for row in lexicon.sections()[section]]
         return [
-            v for v in found if self.has(*v.english[:4]) and (not v.english.particle or self.has(v.english.particle))
+            v for v in verbs if self.has(*v.english[:4]) and (not v.english.particle or self.has(v.english.particle))
         ]
 
     def chosen_adjectives(self, section: str) -> list[Adjective]:
@@ -139,5 +139,5 @@ class Pool:
         return [index for index, form in enumerate(forms.split()) if self.has(form)]
 
     def phrases(self, *sections: str) -> list[Phrase]:
-        found = [lexicon.phrase(*row) for section in sections for row in lexicon.sections()[section]]
-        return [p for p in found if all(piece.form == "#" or self.has(piece.form) for piece in p.english)]
+        all_phrases = [lexicon.phrase(*row) for section in sections for row in lexicon.sections()[section]]
+        return [p for p in all_phrases if all(piece.form == "#" or self.has(piece.form) for piece in p.english)]

@@ -84,12 +84,12 @@ def ring(shape: Shape, side: int, rows: slice, columns: slice) -> Float32[np.nda
 
 def window(shape: Shape, side: int) -> tuple[slice, slice, Float32[np.ndarray, "h 1"], Float32[np.ndarray, "1 w"]]:
     """The rows and columns that a shape may touch, and the middles of their pixels, seen from its centre."""
-    found = []
+    corners = []
     for at in (shape.y, shape.x):
         centre, reach = at * side / 100, shape.reach * side / 100
         low, high = max(0, math.floor(centre - reach)), min(side, math.ceil(centre + reach) + 1)
-        found.append((slice(low, high), np.arange(low, high, dtype=np.float32) + np.float32(0.5 - centre)))
-    return found[0][0], found[1][0], found[0][1][:, None], found[1][1][None, :]
+        corners.append((slice(low, high), np.arange(low, high, dtype=np.float32) + np.float32(0.5 - centre)))
+    return corners[0][0], corners[1][0], corners[0][1][:, None], corners[1][1][None, :]
 
 
 @functools.cache

@@ -43,16 +43,16 @@ def for_question(random: Random, question: str, most: int) -> Scene | None:
     What is asked of the second, its size, kind or colour, is drawn for all alike; kinds and colours so that no two of
     the shapes without a ring have the same. All of them are far from the ring: where a shape stands tells nothing.
     """
-    asked, shared = ASKED[question]
+    attribute, shared = ASKED[question]
     common = choice(random, VALUES[shared])
     others = [value for value in VALUES[shared] if value != common]
     looks, used = list[tuple[str, str, str]](), set[str]()
     for i in range(3 + int(random() * most)):
         look = {name: choice(random, values) for name, values in VALUES.items()}
         look[shared] = common if i < 2 else choice(random, others)
-        if asked != "size" and i > 0:
-            look[asked] = choice(random, [value for value in VALUES[asked] if value not in used])
-            used.add(look[asked])
+        if attribute != "size" and i > 0:
+            look[attribute] = choice(random, [value for value in VALUES[attribute] if value not in used])
+            used.add(look[attribute])
         looks.append((look["size"], look["colour"], look["kind"]))
     ringed = placed(random, looks[0], (0, 100), (0, 100), True)
     shapes = fill(random, [ringed], looks[1:], lambda one, other: other is not ringed or far(one, other))
@@ -71,16 +71,16 @@ def fill(
     fits: Callable[[Shape, Shape], bool],
 ) -> list[Shape] | None:
     """The shapes and further ones, each in a place that fits all before; None where there is no room."""
-    found = list(shapes)
+    arranged = list(shapes)
     for look in looks:
         for _ in range(TRIES):
             shape = placed(random, look, (0, 100), (0, 100))
-            if all(clear_of(shape, each) and fits(shape, each) for each in found):
-                found.append(shape)
+            if all(clear_of(shape, each) and fits(shape, each) for each in arranged):
+                arranged.append(shape)
                 break
         else:
             return None
-    return found
+    return arranged
 
 
 def placed(

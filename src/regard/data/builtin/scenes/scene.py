@@ -42,8 +42,8 @@ class Scene(NamedTuple):
     @property
     def description(self) -> str:
         """The scene in words and numbers: equal for equal scenes, and all that the drawing hangs on."""
-        asked = "" if self.question == "none" else f"{self.question} : "
-        return asked + " , ".join(" ".join(shape.words) for shape in self.shapes)
+        prefix = "" if self.question == "none" else f"{self.question} : "
+        return prefix + " , ".join(" ".join(shape.words) for shape in self.shapes)
 
 
 def relation(one: Shape, other: Shape) -> Relation | None:

@@ -60,11 +60,11 @@ def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[i
     for shape in scene.shapes:
         starts.append(at)
         at += len(shape.words) + 1  # a comma
-    found = []
+    pairs = []
     for j, (word, i) in enumerate(zip(words, speaks_of, strict=True)):
         if i != NOBODY:
-            found.append((starts[i] + attributes(scene.shapes[i]).index(word), j))
-    return tuple(sorted(found))
+            pairs.append((starts[i] + attributes(scene.shapes[i]).index(word), j))
+    return tuple(sorted(pairs))
 
 
 def attributes(shape: Shape) -> list[str]:

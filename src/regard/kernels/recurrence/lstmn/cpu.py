@@ -77,13 +77,13 @@ def read_tapes(
     values: Float[Tensor, "r m dd"],
     length: Int[Tensor, " r"],
     vector: Float[Tensor, " h"],
-    known: tuple[int, int],
+    bounds: tuple[int, int],
 ) -> Float[Tensor, "r dd"]:
     """What one step reads of tapes in a cache; `known` are the fewest and the most entries of a row.
 
     It has no gradient, and is all that an attention does for a step of a search.
     """
-    least, most = known
+    least, most = bounds
     if most == 0:
         return values.new_zeros(len(values), values.shape[-1])
     keys, values = keys[:, :most].transpose(0, 1), values[:, :most].transpose(0, 1)  # as they lie on a CPU

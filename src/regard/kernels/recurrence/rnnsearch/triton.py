@@ -105,7 +105,7 @@ class Recurrence(torch.autograd.Function):
         d_states, d_contexts, d_weights = (
             x if x is None or x.stride(-1) == 1 else x.contiguous() for x in (d_states, d_contexts, d_weights)
         )
-        given = None if d_states is None else d_states[:, :, None]
+        d_output = None if d_states is None else d_states[:, :, None]
         new = gates.new_empty
         into, d_queries, d_read, back = new(n, b, 4 * d), new(n, b, h), new(n, b, dv), new(b, d + dv)
         d_projected = into if g == 4 * d else new(n, b, g)
@@ -115,9 +115,9 @@ class Recurrence(torch.autograd.Function):
             later = None if i == n - 1 else back[None, :, :d]
             before, after = cells[i : i + 1], cells[i + 1 : i + 2]
             if g == 4 * d:
-                triton.lstm_backward(gates[i : i + 1], before, after, given, later, by, into[i : i + 1], i)
+                triton.lstm_backward(gates[i : i + 1], before, after, d_output, later, by, into[i : i + 1], i)
             else:
-                triton.gru_backward(gates[i : i + 1], before, given, later, by, into[i : i + 1], words, i)
+                triton.gru_backward(gates[i : i + 1], before, d_output, later, by, into[i : i + 1], words, i)
             torch.mm(into[i], both, out=back)
             few_queries_gradients.step_gradients(
                 queries[i],
