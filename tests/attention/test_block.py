@@ -63,3 +63,30 @@ def test_a_block_with_cross_attention_equals_the_loop(norm):
 def test_the_hidden_layer_is_four_times_as_wide_by_default():
     """Vaswani et al., section 3.3: 2048 for 512."""
     assert 24 in {part.out_features for part in Block(6, 2).modules() if isinstance(part, nn.Linear)}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post", "none"])
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("feed_forward", [True, False])
+def test_what_stands_beside_attention_can_be_taken_away(norm, residual, feed_forward):
+    """Each switch alone and together with the others, part by part by its definition, with cross-attention."""
+    options = {"norm": norm, "residual": residual, "feed_forward": feed_forward}
+    block = scrambled(Block(6, 2, hidden=9, cross=True, **options))
+    x, memory = normal(2, 3, 6), normal(2, 5, 6)
+    assert sum(isinstance(part, nn.LayerNorm) for part in block.modules()) == (
+        0 if norm == "none" else 2 + feed_forward
+    )
+    parts = [
+        (lambda y: heads_by_loop(block.attention, y, heads=2, span=oracles.causal()).context, block.attention_norm),
+        (lambda y: heads_by_loop(block.cross, y, memory, heads=2).context, block.cross_norm),
+    ]
+    if feed_forward:
+        feed = feed_forward_of(block)
+        parts.append((lambda y: oracles.per_vector(feed, y), block.feed_norm))
+    expected = x
+    for part, module in parts:
+        f = oracles.layer_norm(module.weight, module.bias, module.eps) if norm != "none" else lambda y: y
+        made = part(oracles.per_vector(f, expected) if norm == "pre" else expected)
+        made = expected + made if residual else made
+        expected = oracles.per_vector(f, made) if norm == "post" else made
+    agree(block(x, memory, span=Causal()), expected, [x, memory, *block.parameters()])

@@ -189,3 +189,13 @@ def test_steps_do_not_grow_a_graph():
     for _ in range(3):
         decoder.step(torch.randn(2, 1, 8), state)
     assert not state.row["past.0"].keys.requires_grad
+
+
+@pytest.mark.parametrize("options", [{"norm": "none"}, {"residual": False}, {"feed_forward": False}])
+def test_a_bare_stack_steps_as_it_reads(options):
+    """Without norm, residual or feed-forward nets, decoding step by step equals all steps at once."""
+    decoder = scrambled(Decoder(8, 2, 2, hidden=12, **options)).eval()
+    x, memory = normal(2, 4, 8), normal(2, 5, 8)
+    state = decoder.start(memory, 4)
+    steps = [decoder.step(x[:, i : i + 1], state) for i in range(4)]
+    agree(torch.cat(steps, 1), decoder(x, memory))

@@ -65,6 +65,14 @@ def foreign_extension():
 
 
 WIDTHS = {
+    "one query alone": Bad(lambda: Attention(Dot())(x(5), x(6, 5)), ShapeError, ("query", "[5]", "query[None]")),
+    "one key alone": Bad(lambda: Attention(Dot())(x(3, 5), x(5)), ShapeError, ("keys", "[5]", "keys[None]")),
+    "one query alone beside prepared keys": Bad(
+        lambda: (lambda attention: attention(x(5), attention.prepare(x(6, 5))))(Attention(Dot())),
+        ShapeError,
+        ("query", "[5]", "query[None]"),
+    ),
+    "one query alone in heads": Bad(lambda: Heads(6, heads=2)(x(6), x(4, 6)), ShapeError, ("x", "[6]", "x[None]")),
     "dot": Bad(lambda: Attention(Dot())(x(3, 5), x(6, 4)), ShapeError, ("query", "keys", "5", "4")),
     "general query": Bad(lambda: Attention(General(5, 3))(x(3, 4), x(6, 3)), ShapeError, ("query", "4", "5")),
     "general keys": Bad(lambda: Attention(General(5, 3))(x(3, 5), x(6, 7)), ShapeError, ("keys", "7", "3")),

@@ -16,7 +16,7 @@ from regard.attention.positions import Rotary
 from regard.attention.score import Additive, Cosine, Dot, General, Score
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive
 from regard.attention.weighting import Hard
-from regard.errors import ArgumentError
+from regard.errors import ArgumentError, ShapeError
 
 
 def matrix(module, size):
@@ -69,6 +69,46 @@ def test_sizes_are_free(options):
     assert expected.context.shape == x.shape
     for _, actual in each_backend(module, x, memory):
         agree(actual, expected.context, [x, memory, *module.parameters()])
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_size": 5}, {"query_size": 9, "value_size": 3}, {"split": "input"}])
+def test_values_of_their_own(options):
+    """MultiHead(Q, K, V) as the paper writes it: weights from Q and K, contexts from V, in every way to ask."""
+    module, lead = scrambled(Heads(6, 1 if "memory_size" in options else 3, **options)), leading()
+    width, m = options.get("memory_size", 6), number(1, 6)
+    x, keys, values = normal(*lead, number(1, 4), 6), normal(*lead, m, width), normal(*lead, m, width)
+
+    def split(tensor):
+        return tensor.unflatten(-1, (module.heads, -1)).transpose(-3, -2)
+
+    q, k, v = split(module.query(x)), split(module.key(keys)), split(module.value(values))
+    weights = (q @ k.mT / math.sqrt(module.width)).softmax(-1)
+    expected = (weights @ v).transpose(-3, -2).flatten(-2)
+    expected = expected if module.output is None else module.output(expected)
+    leaves = [x, keys, values, *module.parameters()]
+    for _, actual in each_backend(module, x, keys, values):
+        agree(actual, expected, leaves)
+    agree(module.look(x, keys, values).weights, weights)
+    agree(module.look(x, keys, values=values).context, expected)
+    agree(module(x, module.prepare(keys, values=values)), expected, leaves)
+    agree(module(x, keys, keys), module(x, keys))
+
+
+def test_values_of_their_own_under_a_span_and_positions():
+    module, x, values = scrambled(Heads(8, 2, rotary=Rotary(4))), normal(2, 5, 8), normal(2, 5, 8)
+    agree(module(x, x, values, Causal(), 3)[:, 0], module(x[:, :1], x[:, :1], values[:, :1], start=3)[:, 0])
+    agree(module(x, None, values, span=Causal(), start=3), module(x, x, values, Causal(), 3))
+    agree(module(x, None, x, Causal(), 3), module(x, None, Causal(), start=3))  # a span in their place
+
+
+def test_values_that_do_not_fit_are_refused():
+    module, x = Heads(6, 2), torch.randn(4, 6)
+    with pytest.raises(ShapeError, match=r"values: 3 given, expected one a key, 4"):
+        module(x, x, torch.randn(3, 6))
+    with pytest.raises(ArgumentError, match=r"values: given beside a prepared memory.*`prepare`"):
+        module(x, module.prepare(x), x)
+    with pytest.raises(ArgumentError, match=r"values: Causal\(.*\) given beside span=Lengths"):
+        module(x, x, Causal(), Lengths(torch.tensor(2)))
 
 
 def test_the_scale_is_the_root_of_a_heads_width():

@@ -12,7 +12,7 @@ from regard.attention import score, span, weighting
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-OTHERS = {"three-parts", "slips"}  # about no single mechanism
+OTHERS = {"three-parts", "slips", "glossary"}  # about no single mechanism
 MECHANISMS = [path for path in PAGES if path.parent.name == "attention" and path.stem not in OTHERS]
 # A text block right behind a Python block is what that one prints.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n*```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)

@@ -18,6 +18,7 @@ from regard.attention.checks import (
     check_dropout,
     check_parameters,
     check_positive,
+    check_rows,
     check_shapes,
     check_type,
 )
@@ -89,8 +90,7 @@ class Attention(Attentive):
 
     def prepare(self, keys: Float[Tensor, "*bk m dk"], values: Float[Tensor, "*bv m dv"] | None = None) -> Prepared:
         """The keys projected, once for all queries to come. Accepted wherever keys are."""
-        if keys.ndim < 2:
-            raise ShapeError(f"keys: {list(keys.shape)} given, expected [*b m dk]")
+        check_rows(keys=keys)
         if self.score.key_size is not None and keys.shape[-1] != self.score.key_size:
             name = type(self.score).__name__
             raise ShapeError(f"keys: width {keys.shape[-1]} given, {name} expects {self.score.key_size}")
@@ -178,9 +178,7 @@ class Attention(Attentive):
             if values is not None:
                 prepared = Prepared(keys.keys, values, self, keys.length)
         else:
-            for name, tensor in (("query", query), ("keys", keys)):
-                if tensor.ndim < 2:
-                    raise ShapeError(f"{name}: {list(tensor.shape)} given, expected at least two dimensions")
+            check_rows(query=query, keys=keys)
             key_width = keys.shape[-1]
             prepared = None
         self.score.check(query.shape[-1], key_width)

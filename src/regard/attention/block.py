@@ -1,7 +1,8 @@
 """A block: self-attention, residual, layer norm, feed-forward; with cross-attention, a decoder's; and a stack of them.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 3.1. `norm="post"` is the paper's LayerNorm(x + f(x)); `norm="pre"` is
-x + f(LayerNorm(x)), which trains without a warm-up (arXiv:2002.04745).
+x + f(LayerNorm(x)), which trains without a warm-up (arXiv:2002.04745). What stands beside attention can be taken away
+and studied: `norm="none"`, `residual=False`, `feed_forward=False`.
 """
 
 # b batch · n positions of x · m positions of memory · d width
@@ -19,12 +20,12 @@ from regard.attention.score import Score
 from regard.attention.span import Span, Start
 from regard.attention.watch import has_forward_hooks
 from regard.errors import ArgumentError
-from regard.kernels.dropout import dropout_add, relu_dropout
+from regard.kernels.dropout import dropout, dropout_add, relu_dropout
 from regard.kernels.linear import Linear
 
 __all__ = ["Block", "MixingBlock", "Norm", "ReLUDropout", "Residual", "Split", "Stack"]
 
-Norm = Literal["pre", "post"]
+Norm = Literal["pre", "post", "none"]
 Split = Literal["projection", "input"]
 
 
@@ -33,8 +34,9 @@ class Residual(nn.Module):
 
     norm: Norm
     dropout: float
+    has_residual: bool = True
 
-    def residual(self, x: Tensor, part: Callable[[Tensor], Tensor], norm: nn.LayerNorm) -> Tensor:
+    def residual(self, x: Tensor, part: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
         """One part with its residual and its norm, before or after."""
         if self.norm == "pre":
             return self.add_residual(x, part(norm(x)))
@@ -42,8 +44,9 @@ class Residual(nn.Module):
         return normed
 
     def add_residual(self, x: Tensor, y: Tensor) -> Tensor:
-        """The residual: x + y, some of y dropped in training."""
-        return dropout_add(x, y, self.dropout if self.training else 0.0)
+        """The residual: x + y, some of y dropped in training; without residuals y alone."""
+        p = self.dropout if self.training else 0.0
+        return dropout_add(x, y, p) if self.has_residual else dropout(y, p)
 
 
 class Block(Residual):
@@ -52,6 +55,7 @@ class Block(Residual):
     `hidden` is the feed-forward net's width, by default 4 × size. Dropout falls on each part's output, before the
     residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after the ReLU.
     `depth` is the width of a head's queries and keys (by default size / heads); `score` and `split` are those of Heads.
+    Without `residual` a part's output stands alone; without `feed_forward` a block ends with its attention.
     """
 
     def __init__(
@@ -70,10 +74,12 @@ class Block(Residual):
         depth: int | None = None,
         score: Callable[[int], Score] | None = None,
         split: Split = "projection",
+        residual: bool = True,
+        feed_forward: bool = True,
     ):
         super().__init__()
         check_norm(norm)
-        self.norm = norm
+        self.norm, self.has_residual = norm, residual
         self.dropout = check_dropout(dropout)
         size, heads = check_positive(size=size, heads=heads)
         hidden = 4 * size if hidden is None else check_positive(hidden=hidden)[0]
@@ -81,11 +87,11 @@ class Block(Residual):
         options: dict[str, Any] = {"dropout": attention_dropout, "score": score, "split": split}
         options["query_size"] = None if depth is None else heads * depth
         self.attention = Heads(size, heads, **options, rotary=Rotary(depth or size // heads) if rotary else None)
-        self.attention_norm = nn.LayerNorm(size)
+        self.attention_norm = make_norm(norm, size)
         self.cross = Heads(size, heads, **options, memory_size=memory_size) if cross else None
-        self.cross_norm = nn.LayerNorm(size) if cross else None
-        self.feed = nn.Sequential(Linear(size, hidden), ReLUDropout(feed_dropout), Linear(hidden, size))
-        self.feed_norm = nn.LayerNorm(size)
+        self.cross_norm = make_norm(norm, size) if cross else None
+        self.feed = make_feed_forward(size, hidden, feed_dropout) if feed_forward else None
+        self.feed_norm = make_norm(norm, size) if feed_forward else None
 
     def forward(
         self,
@@ -128,7 +134,10 @@ class Block(Residual):
         if self.cross is not None:
             assert self.cross_norm is not None
             x = self.residual(x, look_at_memory, self.cross_norm)
-        return self.residual(x, self.feed, self.feed_norm)
+        if self.feed is not None:
+            assert self.feed_norm is not None
+            x = self.residual(x, self.feed, self.feed_norm)
+        return x
 
 
 class MixingBlock(Residual):
@@ -146,26 +155,41 @@ class MixingBlock(Residual):
         norm: Norm = "pre",
         dropout: float = 0.0,
         feed_dropout: float = 0.0,
+        residual: bool = True,
+        feed_forward: bool = True,
     ):
         super().__init__()
         check_norm(norm)
-        self.norm, self.dropout = norm, check_dropout(dropout)
+        self.norm, self.dropout, self.has_residual = norm, check_dropout(dropout), residual
         hidden = 4 * size if hidden is None else check_positive(hidden=hidden)[0]
-        self.mixing, self.mixing_norm = mixing, nn.LayerNorm(size)
-        self.feed = nn.Sequential(Linear(size, hidden), ReLUDropout(feed_dropout), Linear(hidden, size))
-        self.feed_norm = nn.LayerNorm(size)
+        self.mixing, self.mixing_norm = mixing, make_norm(norm, size)
+        self.feed = make_feed_forward(size, hidden, feed_dropout) if feed_forward else None
+        self.feed_norm = make_norm(norm, size) if feed_forward else None
 
     def forward(
         self, x: Float[Tensor, "*b n d"], *, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
         """x, having met the words that the mixing brings together; of a span it heeds padding and packing."""
         x = self.residual(x, lambda y: self.mixing(y, span), self.mixing_norm)
-        return self.residual(x, self.feed, self.feed_norm)
+        if self.feed is not None:
+            assert self.feed_norm is not None
+            x = self.residual(x, self.feed, self.feed_norm)
+        return x
 
 
 def check_norm(norm: str) -> None:
-    if norm not in ("pre", "post"):
-        raise ArgumentError(f"norm: {norm!r} given, expected 'pre' or 'post'")
+    if norm not in ("pre", "post", "none"):
+        raise ArgumentError(f"norm: {norm!r} given, expected 'pre', 'post' or 'none'")
+
+
+def make_norm(norm: Norm, size: int) -> nn.Module:
+    """A layer norm, or nothing in its place."""
+    return nn.Identity() if norm == "none" else nn.LayerNorm(size)
+
+
+def make_feed_forward(size: int, hidden: int, dropout: float) -> nn.Sequential:
+    """max(0, x W₁ + b₁) W₂ + b₂."""
+    return nn.Sequential(Linear(size, hidden), ReLUDropout(dropout), Linear(hidden, size))
 
 
 class ReLUDropout(nn.ReLU):

@@ -43,8 +43,11 @@ class Encoder(Stack):
         score: Callable[[int], Score] | None = None,
         split: Split = "projection",
         mixing: Callable[[], nn.Module] | None = None,
+        residual: bool = True,
+        feed_forward: bool = True,
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "feed_dropout": feed_dropout}
+        options |= {"residual": residual, "feed_forward": feed_forward}
         if mixing is not None:
             blocks: list[nn.Module] = [MixingBlock(size, mixing(), hidden, **options) for _ in range(layers)]
         else:
@@ -83,8 +86,11 @@ class Decoder(Stack):
         depth: int | None = None,
         score: Callable[[int], Score] | None = None,
         split: Split = "projection",
+        residual: bool = True,
+        feed_forward: bool = True,
     ):
         options: dict[str, Any] = {"norm": norm, "dropout": dropout, "attention_dropout": attention_dropout}
+        options |= {"residual": residual, "feed_forward": feed_forward}
         options |= {"feed_dropout": feed_dropout, "rotary": rotary, "depth": depth, "score": score, "split": split}
         options |= {"cross": True, "memory_size": memory_size}
         super().__init__(size, layers, norm, [Block(size, heads, hidden, **options) for _ in range(layers)])

@@ -15,6 +15,7 @@ __all__ = [
     "check_parameters",
     "check_positive",
     "check_radius",
+    "check_rows",
     "check_shapes",
     "check_start",
     "check_type",
@@ -86,11 +87,17 @@ def check_parameters(module: nn.Module, **tensors: Tensor) -> None:
             raise DtypeError(f"{name}: {tensor.dtype} given, expected {like.dtype}, the dtype of the module")
 
 
+def check_rows(**tensors: Tensor) -> None:
+    """Rows of vectors, not a vector: one query alone is a row of its own."""
+    for name, tensor in tensors.items():
+        if tensor.ndim < 2:
+            alone = f"; of one vector alone give {name}[None]" if tensor.ndim == 1 else ""
+            raise ShapeError(f"{name}: {list(tensor.shape)} given, expected at least two dimensions{alone}")
+
+
 def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
     """At least one key, a value for each, and leading dimensions that broadcast."""
-    for name, tensor in (("query", query), ("keys", keys), ("values", values)):
-        if tensor.ndim < 2:
-            raise ShapeError(f"{name}: {list(tensor.shape)} given, expected at least two dimensions")
+    check_rows(query=query, keys=keys, values=values)
     if keys.shape[-2] == 0:
         raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (padding is said with Lengths)")
     if values.shape[-2] != keys.shape[-2]:

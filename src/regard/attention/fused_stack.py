@@ -87,7 +87,8 @@ def is_known_block(block: nn.Module) -> bool:
     else:
         return False
     return (
-        type(feed) is nn.Sequential
+        block.has_residual
+        and type(feed) is nn.Sequential
         and [type(part) for part in feed] == [Linear, ReLUDropout, Linear]
         and all(norm is None or (type(norm) is nn.LayerNorm and norm.elementwise_affine) for norm in norms)
         and all(parameter.dtype == torch.float32 for parameter in block.parameters())
@@ -150,11 +151,12 @@ def build_parts(
     """The parts of a block, in order; a memory is handed on from block to block."""
     dropout = block.dropout if block.training else 0.0
     if isinstance(block, MixingBlock):
-        yield Part(mixing_work(block.mixing, span), None, block.mixing_norm, dropout)
+        yield Part(mixing_work(block.mixing, span), None, layer_norm(block.mixing_norm), dropout)
     else:
         yield from attention_parts(block, span, memory, across, seeds, dropout)
+    assert block.feed is not None
     outer: Any = block.feed[2]
-    yield Part(feed_forward_work(block.feed, seeds), outer.bias, block.feed_norm, dropout)
+    yield Part(feed_forward_work(block.feed, seeds), outer.bias, layer_norm(block.feed_norm), dropout)
 
 
 def attention_parts(
@@ -167,11 +169,19 @@ def attention_parts(
 ) -> Iterator[Part]:
     """The attentions of a block: to itself and, where it has one, to the memory."""
     itself: Any = block.attention.output
-    yield Part(self_attention_work(block.attention, span, seeds), itself.bias, block.attention_norm, dropout)
+    yield Part(
+        self_attention_work(block.attention, span, seeds), itself.bias, layer_norm(block.attention_norm), dropout
+    )
     if block.cross is not None:
-        assert block.cross_norm is not None
         output: Any = block.cross.output
-        yield Part(cross_attention_work(block.cross, memory, across, seeds), output.bias, block.cross_norm, dropout)
+        norm = layer_norm(block.cross_norm)
+        yield Part(cross_attention_work(block.cross, memory, across, seeds), output.bias, norm, dropout)
+
+
+def layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
+    """A part's norm, which `is_known_block` found to be one."""
+    assert isinstance(norm, nn.LayerNorm)
+    return norm
 
 
 def mixing_work(mixing: nn.Module, span: Span | None) -> Work:

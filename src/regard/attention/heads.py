@@ -6,7 +6,7 @@ $\mathrm{head}_h = \mathrm{Attention}(x W^Q_h, m W^K_h, m W^V_h)$, then $[\mathr
 # b batch · a heads · n queries · m keys · d width of a head
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -17,8 +17,9 @@ from regard.attention.beam_index_cache import BeamIndexCache
 from regard.attention.cache import Cache, Prepared, SharedBeamCache, empty_cache
 from regard.attention.checks import check_alike, check_parameters, check_positive
 from regard.attention.look import Attentive, Look
+from regard.attention.per_head_score import join_scores
 from regard.attention.positions import Rotary, position_index
-from regard.attention.score import Dot, Score, compare_from
+from regard.attention.score import Dot, Score
 from regard.attention.span import Mask, Span, Start
 from regard.attention.weighting import Weighting
 from regard.errors import ArgumentError, ShapeError
@@ -104,15 +105,18 @@ class Heads(Attentive):
         self,
         x: Float[Tensor, "*b n size"],
         memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
+        values: Float[Tensor, "*bv m width"] | Span | None = None,
         span: Span | None = None,
         start: Start = 0,
     ) -> Float[Tensor, "*b n out"]:
-        """Queries from x, keys and values from memory; without memory, or with x itself, self-attention.
+        """MultiHead(Q, K, V): queries from x, keys from memory, values from `values` or else from memory too.
 
+        Without memory, or with x itself, self-attention. Where there are no values, a span may stand in their place.
         `start` is the index of the first query where positions are rotary, and in self-attention of the first key too;
         another memory's keys count from 0, and prepared ones from the start they were prepared with.
         """
-        projected_query, prepared = self.project_inputs(x, memory, span, start)
+        values, span = in_third_place(values, span)
+        projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.merge_heads(self.attention.attend_projected(projected_query, prepared, x, span, heads=True))
 
     def follow(
@@ -177,11 +181,13 @@ class Heads(Attentive):
         self,
         x: Float[Tensor, "*b n size"],
         memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
+        values: Float[Tensor, "*bv m width"] | Span | None = None,
         span: Span | None = None,
         start: Start = 0,
     ) -> Look:
         """Attend, and return every stage; weights are [*b heads n m], the context is the output."""
-        projected_query, prepared = self.project_inputs(x, memory, span, start)
+        values, span = in_third_place(values, span)
+        projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         look = self.attention.look_projected(projected_query, prepared, x, span, heads=True)
         return replace(look, context=self.merge_heads(look.context), how=f"{self.heads} heads · {look.how}")
 
@@ -189,18 +195,29 @@ class Heads(Attentive):
         self,
         x: Float[Tensor, "*b n size"],
         memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
+        values: Float[Tensor, "*bv m width"] | Span | None = None,
         span: Span | None = None,
         start: Start = 0,
     ) -> str:
         """The name of the backend that would serve this call."""
-        projected_query, prepared = self.project_inputs(x, memory, span, start)
+        values, span = in_third_place(values, span)
+        projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.attention.backend_projected(projected_query, prepared, x, span, heads=True)
 
-    def prepare(self, memory: Float[Tensor, "*b m width"], start: Start = 0, span: Span | None = None) -> Prepared:
+    def prepare(
+        self,
+        memory: Float[Tensor, "*b m width"],
+        start: Start = 0,
+        span: Span | None = None,
+        values: Float[Tensor, "*bv m width"] | None = None,
+    ) -> Prepared:
         """Keys and values, projected and split into heads, once for all queries to come."""
         check_width("memory", memory, self.memory_size)
+        if values is not None:
+            check_values(values, memory, self.memory_size)
+            keys, values = self.key(memory), self.value(values)
         # Rows of one matrix that lie side by side are one product.
-        if self.projection is not None and is_original(self.key) and is_original(self.value):
+        elif self.projection is not None and is_original(self.key) and is_original(self.value):
             whole, deep = self.projection, self.query_size
             bias = None if whole.bias is None else whole.bias[deep:]
             keys, values = apply_linear(memory, whole.weight[deep:], bias).split((deep, self.value_size), dim=-1)
@@ -230,7 +247,7 @@ class Heads(Attentive):
         return self.attention.draws
 
     def project_inputs(
-        self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start
+        self, x: Tensor, memory: Tensor | Prepared | None, span: Span | None, start: Start, values: Tensor | None = None
     ) -> tuple[Tensor, Prepared]:
         """Projected queries with a head axis, and prepared keys."""
         check_width("x", x, self.size)
@@ -238,8 +255,10 @@ class Heads(Attentive):
         if isinstance(memory, Prepared):
             memory.check_owner(self, "memory")
             check_alike(x=x, memory=memory.keys)
+            if values is not None:
+                raise ArgumentError("values: given beside a prepared memory, which has its own; give them to `prepare`")
             return self.project_query(self.query(x), start, span), unshare_past(memory)
-        if memory is None or memory is x:
+        if values is None and (memory is None or memory is x):
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
             if self.projection is not None and all(map(is_original, (self.query, self.key, self.value))):
@@ -251,11 +270,15 @@ class Heads(Attentive):
             query, keys = self.split_heads(query, table), self.split_heads(keys, table)
             query, keys = self.attention.score.ask(query), self.attention.score.project(keys)
             return query, Prepared(keys, self.split_heads(values), self)
+        itself = memory is None or memory is x
+        memory = x if memory is None else memory
         check_width("memory", memory, self.memory_size)
-        check_alike(x=x, memory=memory)
+        check_alike(x=x, memory=memory, values=memory if values is None else values)
         if memory.shape[-2] == 0:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
-        return self.project_query(self.query(x), start, span), self.prepare(memory, 0, span)
+        return self.project_query(self.query(x), start, span), self.prepare(
+            memory, start if itself else 0, span, values
+        )
 
     def project_query(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
         """[*b n D_Q] -> [*b a n p], as the score takes it."""
@@ -318,78 +341,6 @@ class SlicedProjection(nn.Module):
         return projected if self.bias is None else projected + self.bias
 
 
-class PerHead(Score, delegates=True):
-    """One score a head, with parameters of its own; heads are the last leading dimension."""
-
-    def __init__(self, scores: list[Score]):
-        super().__init__()
-        for score in scores:
-            if not isinstance(score, Score):
-                raise ArgumentError(f"score: a factory of {type(score).__name__} given, expected one of Score")
-        if len({score_kind(score) for score in scores}) > 1:
-            raise ArgumentError(
-                "score: a factory of scores that differ in kind given, expected the same kind for all heads"
-            )
-        self.scores = nn.ModuleList(scores)
-
-    @property
-    def head_scores(self) -> list[Score]:
-        """The heads' scores."""
-        return cast(list[Score], list(self.scores))
-
-    @property
-    def first_score(self) -> Score:
-        """The first head's score; all have its form."""
-        return self.head_scores[0]
-
-    @property
-    def fused_form(self) -> str:
-        """The form of each head's score."""
-        return self.first_score.fused_form
-
-    def ask(self, query: Float[Tensor, "*b a n d"]) -> Float[Tensor, "*b a n p"]:
-        return torch.stack([score.ask(q) for score, q in zip(self.head_scores, query.unbind(-3), strict=True)], dim=-3)
-
-    def project(self, keys: Float[Tensor, "*b a m d"]) -> Float[Tensor, "*b a m p"]:
-        return torch.stack(
-            [score.project(k) for score, k in zip(self.head_scores, keys.unbind(-3), strict=True)], dim=-3
-        )
-
-    def compare(
-        self, projected_query: Float[Tensor, "*bq n p"], projected_keys: Float[Tensor, "*bk m _"], first: int = 0
-    ) -> Float[Tensor, "*b n m"]:
-        pairs = zip(self.head_scores, projected_query.unbind(-3), projected_keys.unbind(-3), strict=True)
-        return torch.stack([compare_from(score, q, k, first) for score, q, k in pairs], dim=-3)
-
-    def check(self, query_width: int, key_width: int | None) -> None:
-        for score in self.head_scores:
-            score.check(query_width, key_width)
-
-    def scale(self, width: int) -> float:
-        return self.first_score.scale(width)
-
-    def projected_size(self, key_size: int) -> int:
-        return self.first_score.projected_size(key_size)
-
-    @property
-    def vector(self) -> Tensor | None:
-        vectors = [score.vector for score in self.head_scores if score.vector is not None]
-        return torch.stack(vectors) if vectors else None
-
-
-def score_kind(score: Score) -> tuple[str, float]:
-    """The form of a score, and its scale where a kernel would be told it."""
-    return score.fused_form, score.scale(64) if score.fused_form == "bilinear" else 1.0
-
-
-def join_scores(scores: list[Score]) -> Score:
-    """The heads' scores as one; dot products have no parameters, and one of them serves all heads."""
-    dots = [score for score in scores if type(score) is Dot and score.fused_form == "bilinear"]
-    if len(dots) == len(scores) and len({dot.scaled for dot in dots}) == 1:
-        return dots[0]
-    return PerHead(scores)
-
-
 def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
     """A projection with the starting values that Transformers are trained from."""
     module = Linear(size, out, bias=bias)
@@ -411,7 +362,27 @@ def is_original(part: nn.Module) -> bool:
     return len(part._backward_hooks) == 0 and len(part._backward_pre_hooks) == 0
 
 
+def in_third_place(values: Tensor | Span | None, span: Span | None) -> tuple[Tensor | None, Span | None]:
+    """Values and span of a call: a span may stand where values do, as it did before there were any."""
+    if not isinstance(values, Span):
+        return values, span
+    if span is not None:
+        raise ArgumentError(f"values: {values!r} given beside span={span!r}, expected a tensor; join spans with &")
+    return None, values
+
+
+def check_values(values: Tensor, memory: Tensor, size: int) -> None:
+    """Refuse values that are not one a key, of the memory's width."""
+    check_width("values", values, size)
+    if values.shape[-2] != memory.shape[-2]:
+        raise ShapeError(f"values: {values.shape[-2]} given, expected one a key, {memory.shape[-2]}")
+
+
 def check_width(name: str, x: Tensor, size: int) -> None:
     """Refuse what is not [*b n size]."""
+    if x.ndim == 1:
+        raise ShapeError(
+            f"{name}: {list(x.shape)} given, expected [*b n {size}]; of one vector alone give {name}[None]"
+        )
     if x.ndim < 2 or x.shape[-1] != size:
         raise ShapeError(f"{name}: {list(x.shape)} given, expected width {size}: [*b n {size}]")

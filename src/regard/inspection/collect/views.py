@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads, PerHead
+from regard.attention.heads import Heads
 from regard.attention.look import Look
+from regard.attention.per_head_score import PerHead
 from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.weighting import Weighting

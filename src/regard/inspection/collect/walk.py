@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from regard.attention.attention import Attention
 from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads, PerHead
+from regard.attention.heads import Heads, in_third_place
 from regard.attention.look import Look
+from regard.attention.per_head_score import PerHead
 from regard.attention.score import Additive, Cosine, General, Location, Score
 from regard.attention.span import join
 from regard.attention.watch import CallRecord
@@ -143,9 +144,10 @@ def count_queries(module: nn.Module, record: CallRecord) -> int:
 def resolve_call(module: nn.Module, record: CallRecord) -> ResolvedCall:
     """A noted call with the tensors that the attention itself works with."""
     if isinstance(module, Heads):
-        given = dict(zip(("x", "memory", "span", "start"), record.args, strict=False)) | record.kwargs
-        x, span = given["x"], given.get("span")
-        projected_query, prepared = module.project_inputs(x, given.get("memory"), span, given.get("start", 0))
+        given = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs
+        x, (values, span) = given["x"], in_third_place(given.get("values"), given.get("span"))
+        start = given.get("start", 0)
+        projected_query, prepared = module.project_inputs(x, given.get("memory"), span, start, values)
         inner = module.attention
         call = inner.resolve_call(projected_query, prepared, x, join(inner.span, span), heads=True)
         look = inner.dense_look(call, span)

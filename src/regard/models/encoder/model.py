@@ -42,6 +42,8 @@ class EncoderModel(Model):
             feed_dropout=config.dropout,
             attention_dropout=config.attention_dropout,
             rotary=config.positions == "rotary",
+            residual=config.residual,
+            feed_forward=config.feed_forward,
         )
         self.readout = Linear(config.size, target)
         initialise(self)

@@ -26,7 +26,11 @@ class TransformerConfig(ModelConfig):
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
     join: Literal["add", "concatenate"] = option("add", "how sinusoidal and learned positions meet the embeddings")
     length: int = option(1024, "positions that learned ones know", least=1, most=LONGEST)
-    norm: Literal["pre", "post"] = option("pre", "layer norm before each part, or after its residual (the paper)")
+    norm: Literal["pre", "post", "none"] = option(
+        "pre", "layer norm before each part, or after its residual (the paper), or none"
+    )
+    residual: bool = option(True, "each part's input is added to its output; false: it is not")
+    feed_forward: bool = option(True, "blocks have a feed-forward net behind their attention; false: they do not")
     tied: Literal["none", "output", "all"] = option(
         "output", "the output projection is the target's embedding; all: the source's too (needs a joint tokenizer)"
     )

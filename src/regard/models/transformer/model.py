@@ -52,6 +52,8 @@ class TransformerModel(Model):
             "depth": config.depth,
             "score": make_score(config),
             "split": config.split,
+            "residual": config.residual,
+            "feed_forward": config.feed_forward,
         }
         layers = config.layers if config.decoder_layers is None else config.decoder_layers
         self.encoder = Encoder(
