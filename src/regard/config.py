@@ -159,7 +159,7 @@ def check_text(text: str, path: str) -> None:
 
 
 def wanted(hint: Any) -> str:
-    """What a person would call a type."""
+    """Name a type in plain words, for messages."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return choices(arguments)
@@ -193,7 +193,7 @@ def shown(value: Any) -> str:
 
 
 def as_toml(value: Any, deep: int) -> str:
-    """Of a long value no more than its beginning is looked at, and of nested ones the outer."""
+    """Write a value as TOML, cut short: of a long value only its beginning, of nested ones only the outer."""
     if value is None:
         return "null"  # as JSON has it; TOML has none
     if isinstance(value, bool):

@@ -119,7 +119,7 @@ def remove_if_left(path: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """For `open(…, opener=no_link)`: a file of our own, and not one that a link of its name leads to."""
+    """Open a file for `open(…, opener=no_link)`: our own, and not one that a link of its name leads to."""
     return os.open(path, flags | NO_LINK, 0o666)
 
 
@@ -233,7 +233,7 @@ def open_lock(path: Path) -> tuple[BinaryIO, bool]:
 
 
 def same_file(file: BinaryIO, path: Path) -> bool:
-    """Whether an open file still has this name."""
+    """Return whether an open file still has this name."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:

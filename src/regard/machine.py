@@ -1,4 +1,4 @@
-"""What this machine has: its memory, and the device that `auto` stands for. Nothing here imports torch at the top.
+"""The machine: its memory, and the device that `auto` stands for. Nothing here imports torch at the top.
 
 Apple's GPU, `mps`, is taken on the plain path in float32: it has no float64, no CUDA graphs and none of our kernels.
 """
@@ -53,7 +53,7 @@ def auto_device() -> str:
 
 
 def wide_dtype(device: "torch.device") -> "torch.dtype":
-    """What sums are kept in on a device: float64, and float32 on Apple's GPU, which has no wider one."""
+    """Return the type that sums have on a device: float64, and float32 on Apple's GPU, which has no wider one."""
     import torch
 
     return torch.float32 if device.type == "mps" else torch.float64

@@ -38,7 +38,7 @@ KEYS = re.compile(r"[\n=,\[\]{}]")  # what a key stands between
 
 
 class Unreadable(ValueError):
-    """What is wrong with a file, to be put behind its name."""
+    """A problem with a file, to be put behind its name."""
 
 
 Refusal = Callable[[str], RegardError]  # an error class, or what makes one of a sentence

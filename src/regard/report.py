@@ -120,7 +120,7 @@ def report(out: Path, started: Started) -> Path:
 
 
 def picture_of(run: Run, task: RunTask) -> LookPicture | None:
-    """What the best checkpoint looks at, in an example of the validation; None where it looks at nothing."""
+    """Draw what the best checkpoint looks at in an example of the validation; None where it looks at nothing."""
     from regard.inspection.collect.from_run import exhibit_of
     from regard.inspection.draw.picture import picture
 

@@ -154,7 +154,7 @@ class Attention(Attentive):
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
-        """Whether a training forward draws keys at random."""
+        """Return whether a training forward draws keys at random."""
         return self.weighting.draws and self.weighting.training
 
     def resolve_query(self, query: Tensor | None) -> Tensor:
@@ -368,7 +368,7 @@ class Attention(Attentive):
 
 
 def shapes(query: Tensor, keys: Tensor, values: Tensor) -> dict[str, tuple[int, ...]]:
-    """What `explain` says of a call's inputs, after the projections."""
+    """Return the shapes of a call's inputs, after the projections, for `explain`."""
     return {"query": tuple(query.shape), "keys": tuple(keys.shape), "values": tuple(values.shape)}
 
 
@@ -378,5 +378,5 @@ def describe_part(part: object) -> str:
 
 
 def is_causal_from_zero(part: Span) -> bool:
-    """Whether a span is the one that kernels know beside Packed sequences as they lie."""
+    """Return whether a span is the one that kernels know beside Packed sequences as they lie."""
     return is_plain(part, Causal) and isinstance(part, Causal) and isinstance(part.start, int) and part.start == 0

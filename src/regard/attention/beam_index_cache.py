@@ -39,13 +39,13 @@ class BeamIndexCache(Cache):
 
     @property
     def index_table(self) -> Int[Tensor, "r t"]:
-        """Where every position lies."""
+        """Return the row in which every position lies."""
         assert self.row_index is not None
         return self.row_index
 
     @property
     def serves_kernel(self) -> bool:
-        """Whether a kernel reads it as it lies."""
+        """Return whether a kernel reads it as it lies."""
         return available(self.keys) and max(self.keys.shape[-1], self.values.shape[-1]) <= 256
 
     def extend(self, new: Prepared) -> None:

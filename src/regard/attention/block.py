@@ -30,7 +30,7 @@ Split = Literal["projection", "input"]
 
 
 class Residual(nn.Module):
-    """What all blocks do: each part has its residual, its norm and its dropout."""
+    """The part that all blocks share: each sub-layer has its residual, its norm and its dropout."""
 
     norm: Norm
     dropout: float

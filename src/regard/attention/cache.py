@@ -89,7 +89,9 @@ class Cache(Prepared):
         return int(self.length.min()), int(self.length.max())
 
     def contents(self) -> Prepared:
-        """What is in it, without the room behind; where that is not known on the host, all of it."""
+        """Return the keys and values in the cache, without the room behind; where that is not known on the host, all of
+        it.
+        """
         bounds = self.length_range()
         if bounds is None or 0 in bounds:
             return self
@@ -254,7 +256,7 @@ class SharedBeamCache(Cache):
         )
 
     def contents(self) -> Prepared:
-        """What is in it, of all rows together."""
+        """Return the keys and values in the cache, of all rows together."""
         return Prepared(self.keys[..., : self.used, :], self.values[..., : self.used, :], self.owner)
 
     def visible_slots(self) -> Bool[Tensor, "s r slots"]:

@@ -1,4 +1,4 @@
-"""What arguments must be. Each check names the argument, what came and what was expected."""
+"""Checks of arguments. Each names the argument, what came and what was expected."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -96,7 +96,7 @@ def check_rows(**tensors: Tensor) -> None:
 
 
 def check_shapes(query: Tensor, keys: Tensor, values: Tensor) -> None:
-    """At least one key, a value for each, and leading dimensions that broadcast."""
+    """Check for at least one key, a value for each, and leading dimensions that broadcast."""
     check_rows(query=query, keys=keys, values=values)
     if keys.shape[-2] == 0:
         raise ShapeError(f"keys: {list(keys.shape)} given, expected at least one key (padding is said with Lengths)")

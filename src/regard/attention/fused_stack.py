@@ -49,7 +49,9 @@ class Part(NamedTuple):
 def serves(
     stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None
 ) -> bool:
-    """Whether a call of the stack is served here: half precision, short sequences end to end, and nobody listening."""
+    """Return whether a call of the stack is served here: half precision, short sequences end to end, and nobody
+    listening.
+    """
     return (
         x.is_cuda
         and x.ndim == 2
@@ -65,7 +67,7 @@ def serves(
 
 
 def is_short_packed(span: Span | None, windows: bool = False) -> bool:
-    """Whether sequences lie end to end, short enough, under nothing but a causal mask from the first on.
+    """Return whether sequences lie end to end, short enough, under nothing but a causal mask from the first on.
 
     With `windows`, one around each word may stand in its place.
     """
@@ -76,7 +78,7 @@ def is_short_packed(span: Span | None, windows: bool = False) -> bool:
 
 
 def is_known_block(block: nn.Module) -> bool:
-    """Whether a block is still made of the parts that it was made of, all of which are known here."""
+    """Return whether a block is still made of the parts that it was made of, all of which are known here."""
     norms: tuple[nn.Module | None, ...]
     if type(block) is MixingBlock:
         feed, norms = block.feed, (block.mixing_norm, block.feed_norm)
@@ -96,7 +98,7 @@ def is_known_block(block: nn.Module) -> bool:
 
 
 def is_known_heads(heads: nn.Module) -> bool:
-    """Whether these are heads of scaled dot products under a softmax, with a projection that is one matrix."""
+    """Return whether these are heads of scaled dot products under a softmax, with a projection that is one matrix."""
     if type(heads) is not Heads or type(heads.projection) is not Linear or type(heads.output) is not Linear:
         return False
     inner = heads.attention
@@ -115,7 +117,7 @@ def is_known_heads(heads: nn.Module) -> bool:
 
 
 def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None, across: Span | None = None) -> Tensor:
-    """What the stack makes of x [t d], and of a memory [u d]."""
+    """Run the stack on x [t d], and on a memory [u d]."""
     from regard.kernels.dropout.triton import draw_seed
 
     half = torch.get_autocast_dtype("cuda")
@@ -185,7 +187,7 @@ def layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
 
 
 def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
-    """What stands in the place of attention, whatever it is, under the autocast that is off around it."""
+    """Build the work of what stands in the place of attention, under the autocast that is off around it."""
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast("cuda", x.dtype):
@@ -236,7 +238,7 @@ def cross_attention_work(heads: Heads, memory: list[Tensor], across: Span | None
 
 
 def softmax_options(heads: Heads, seeds: Iterator[Tensor]) -> dict[str, Any]:
-    """How scores become weights."""
+    """Return the options by which scores become weights."""
     inner = heads.attention
     dropout = inner.dropout if inner.training else 0.0
     scale = inner.score.scale(heads.width) / inner.weighting.temperature

@@ -46,7 +46,7 @@ class GridSelfAttention(Attentive):
         return self.add_to_map(x, self.attention(*self.project(self.flatten_batch(x))))
 
     def look(self, x: Float[Tensor, "*b c h w"]) -> Look:
-        """What each place looked at: weights [*b h w h w]."""
+        """Return what each place looked at: weights [*b h w h w]."""
         query, keys, values = self.project(self.flatten_batch(x))
         look = self.attention.look(query, keys, values)
         grid = x.shape[-2:]
@@ -108,7 +108,7 @@ class GridAttention(Attentive):
         features: Float[Tensor, "*bf c h w"] | Prepared,
         span: Span | None = None,
     ) -> Look:
-        """What each query looked at: scores and weights [*b n h w]."""
+        """Return what each query looked at: scores and weights [*b n h w]."""
         look = self.attention.look(query, flatten_grid(features), span=span)
         grid = features.shape[-2:] if isinstance(features, Tensor) else cast(GridPrepared, features).grid
         return replace(
@@ -117,7 +117,7 @@ class GridAttention(Attentive):
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
-        """Whether a training forward draws places at random."""
+        """Return whether a training forward draws places at random."""
         return self.attention.draws
 
 

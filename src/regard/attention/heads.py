@@ -165,7 +165,7 @@ class Heads(Attentive):
         return self.merge_heads(context).view(len(projected_query), 1, -1)
 
     def serves_step(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
-        """Whether one kernel writes the step's key and value and looks at all of them, where they lie."""
+        """Return whether one kernel writes the step's key and value and looks at all of them, where they lie."""
         return (
             past.serves_kernel
             and projected_query.dtype == past.keys.dtype
@@ -243,7 +243,7 @@ class Heads(Attentive):
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
-        """Whether a training forward draws keys at random."""
+        """Return whether a training forward draws keys at random."""
         return self.attention.draws
 
     def project_inputs(
@@ -351,12 +351,12 @@ def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
 
 
 def unshare_past(memory: Prepared) -> Prepared:
-    """What a row looks at, in the row itself."""
+    """Copy what a row looks at into the row itself."""
     return memory.contents() if isinstance(memory, BeamIndexCache) else memory
 
 
 def is_original(part: nn.Module) -> bool:
-    """Whether this is still the part that was made here (not one put in its place), and no one listens to it."""
+    """Return whether this is still the part that was made here (not one put in its place), and no one listens to it."""
     if not isinstance(part, ProjectionRows) or len(part._forward_hooks) > 0 or len(part._forward_pre_hooks) > 0:
         return False
     return len(part._backward_hooks) == 0 and len(part._backward_pre_hooks) == 0

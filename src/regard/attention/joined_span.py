@@ -13,7 +13,7 @@ __all__ = ["Joined", "JoinedModule", "Span", "is_plain", "join", "narrow_limits"
 
 
 class Span:
-    """Where a query may look.
+    """A limit on where a query may look.
 
     One of your own overrides `narrow` and answers with `reach.with_mask(…)`, `with_bias(…)` or `with_gate(…)`.
     """
@@ -99,7 +99,7 @@ def narrow_limits(span: Span, limits: SpanLimits, query: Tensor) -> SpanLimits:
 
 
 def is_plain(span: Span, kind: type[Span]) -> bool:
-    """Whether a span is of this kind and narrows as it does: a subclass may have a way of its own."""
+    """Return whether a span is of this kind and narrows as it does: a subclass may have a way of its own."""
     return isinstance(span, kind) and type(span).narrow is kind.narrow
 
 

@@ -26,7 +26,7 @@ class Attentive(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was seen. Tensors keep their graph: a loss on the weights trains what made them."""
+    """A record of what was looked at. Tensors keep their graph: a loss on the weights trains what made them."""
 
     context: Float[Tensor, "..."]  # c [*b n dv]
     scores: Float[Tensor, "..."]  # e [*b n m], as the score gave them, before span and weighting

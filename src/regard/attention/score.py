@@ -26,7 +26,7 @@ __all__ = ["Additive", "Cosine", "Dot", "General", "Location", "Score", "check_l
 
 
 class Score(nn.Module):
-    """How well each query fits each key.
+    """A measure of how well each query fits each key.
 
     A score of your own overrides `compare`, and `ask` and `project` where the query and the keys are transformed first;
     it is computed as it is written. One that says `form = "bilinear"` needs no `compare`: it is the product of what
@@ -82,7 +82,7 @@ class Score(nn.Module):
         return dot.scores(projected_query, projected_keys, self.scale(projected_query.shape[-1]))
 
     def scale(self, width: int) -> float:
-        """What a bilinear product is multiplied with: a number, or a tensor if it is learned."""
+        """Return the factor of a bilinear product: a number, or a tensor if it is learned."""
         return 1.0
 
     def projected_size(self, key_size: int) -> int:

@@ -223,7 +223,7 @@ class Packed(Span):
 
     @property
     def layout(self) -> Layout:
-        """What a kernel needs to know."""
+        """Return the layout that a kernel needs to know."""
         return Layout(self.offsets, self.key_offsets, self.longest, self.longest_key)
 
     @property

@@ -1,4 +1,4 @@
-"""What a decoder keeps between steps: caches and other tensors, a row for each sentence or for each hypothesis."""
+"""The state of a decoder between steps: caches and other tensors, a row for each sentence or for each hypothesis."""
 
 # s sentences · r rows, one a hypothesis · n queries · m keys · d width
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ __all__ = ["State", "buffers", "spread_cache"]
 
 @dataclass(eq=False)
 class State:
-    """What a decoder keeps between steps: some of it a sentence, some of it a hypothesis.
+    """The state of a decoder between steps: some of it a sentence, some of it a hypothesis.
 
     `rows` hypotheses of each sentence lie side by side, so that they share what is kept of their sentence: a memory is
     projected once, and a beam's queries look at it together. Every part is a tensor or a Prepared whose first dimension

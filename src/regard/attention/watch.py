@@ -225,7 +225,7 @@ def tensors_in(values: list[Any]) -> Iterator[Tensor]:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody listens to a module or to a part of it, so that a fast path must not pass it by."""
+    """Return whether somebody listens to a module or to a part of it, so that a fast path must not pass it by."""
     return _has_any_global_hook() or any(
         part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
         for part in module.modules()
@@ -233,5 +233,5 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 def has_forward_hooks(module: nn.Module) -> bool:
-    """Whether somebody listens to the forward of the module itself, as `watch` does."""
+    """Return whether somebody listens to the forward of the module itself, as `watch` does."""
     return len(module._forward_hooks) > 0 or len(module._forward_pre_hooks) > 0

@@ -70,7 +70,7 @@ class Weighting(nn.Module):
 
 
 def weigh_checked(weighting: Weighting, scores: Tensor, mask: Tensor | None) -> Weighed:
-    """What a weighting returns, refused where it is no Weighed."""
+    """Call a weighting, and refuse a result that is no Weighed."""
     weighed: object = weighting.weigh(scores, mask)
     if not isinstance(weighed, Weighed):
         name, actual = type(weighting).__name__, type(weighed).__name__

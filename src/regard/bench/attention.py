@@ -1,4 +1,4 @@
-"""What attention costs: heads beside torch's own, additive scores beside the plain expression, windows, watching."""
+"""Benchmarks of attention: heads beside torch's own, additive scores beside the plain expression, windows, watching."""
 
 # b batch · n queries · m keys
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def train_chunked() -> None:
 
 
 def train_plain() -> None:
-    """The same by the plain expression."""
+    """Run one pass forward and backward by the plain expression."""
     with use_backend("dense"):
         train_chunked()
 

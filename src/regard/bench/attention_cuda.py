@@ -1,4 +1,5 @@
-"""What attention costs on a GPU: additive attention beside the plain expression, eager and compiled; short sequences.
+"""Benchmarks of attention on a GPU: additive attention beside the plain expression, eager and compiled; short
+sequences.
 
 Additive: B 32, N = M = 512, hidden 256, values 256, the size at which public code has no fused kernel. Short sequences:
 B 256, 16 heads of 64, N 64, where translation lives. Times are the card's, by its own clock, of captured graphs, as
@@ -133,7 +134,7 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
 
 
 def served(sides: Sides) -> str:
-    """Which backend it is."""
+    """Name the backend that serves this call."""
     return sides.attention.backend_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None)
 
 

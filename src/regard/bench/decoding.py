@@ -1,4 +1,4 @@
-"""What a translation costs: Regard's search beside Transformers', JoeyNMT's and CTranslate2's.
+"""Benchmarks of translation: Regard's search beside Transformers', JoeyNMT's and CTranslate2's.
 
 Batches of 64 sources, and exactly 15 tokens for each, the last of which is Regard's END: it is forbidden before, and
 forced there, so that all systems take the same number of steps. The Transformers (post-norm, as Marian is) have one and
@@ -194,7 +194,7 @@ def same_outputs(
 
 
 def count_different(model: Model, inputs: Tokens, mine: Outputs, theirs: Outputs, beam: int) -> int:
-    """How many outputs differ by more than a tie: at the token where greedy ones part, or of beams as a whole."""
+    """Count the outputs that differ by more than a tie: at the token where greedy ones part, or of beams as a whole."""
     rows = [i for i, (one, other) in enumerate(zip(mine, theirs, strict=True)) if one != other]
     if not rows:
         return 0

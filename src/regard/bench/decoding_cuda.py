@@ -1,4 +1,4 @@
-"""What a translation costs on a GPU: Regard's replayed search beside Transformers', JoeyNMT's and CTranslate2's.
+"""Benchmarks of translation on a GPU: Regard's replayed search beside Transformers', JoeyNMT's and CTranslate2's.
 
 Sources of 25 tokens, 28 tokens for each, END forbidden before the last and forced there, so that every system takes the
 same number of steps. Before anything is timed, results are compared in float32: greedy outputs with those of the peers,
@@ -146,7 +146,7 @@ class Cast(Decoder):
         self.other, self.prepare, self.tokens = other, other.prepare, other.tokens  # type: ignore[method-assign]
 
     def __call__(self, inputs: Any, beam: int) -> Any:
-        """The same in bfloat16."""
+        """Decode under autocast to bfloat16."""
         with torch.autocast("cuda", torch.bfloat16):
             return self.other(inputs, beam)
 
@@ -172,7 +172,7 @@ def beside(
     beam: int,
     mine: float,
 ) -> Iterator[Result]:
-    """The same weights in every peer that is installed."""
+    """Time every installed peer with the same weights."""
     for peer in PEERS:
         if importlib.util.find_spec(peer.package) is None:
             yield Result(what, text, f"{peer.name.split(',')[0]} is not installed", None, "none", False)

@@ -85,7 +85,9 @@ class Decoder:
         return batch
 
     def __call__(self, inputs: Any, beam: int) -> Any:
-        """What is timed: from prepared sources to the system's own outputs. A beam of 1 is greedy."""
+        """Decode prepared sources into the system's own outputs, which is the part that is timed. A beam of 1 is
+        greedy.
+        """
         raise NotImplementedError
 
     def tokens(self, outputs: Any, inputs: Any) -> Outputs:
@@ -105,7 +107,7 @@ class RegardDecoder(Decoder):
         return Tokens.of(batch.source, batch.source_lengths)
 
     def __call__(self, inputs: Tokens, beam: int) -> Any:
-        """No penalty on length, which is the same for all."""
+        """Search without a length penalty, as all outputs have the same length."""
         options = Options(beam=beam, length_penalty=0.0, shortest=self.length, longest=self.length)
         return search(self.model, inputs, options)
 
@@ -114,7 +116,9 @@ class RegardDecoder(Decoder):
         return [[*result.outputs[0].tokens, END] for result in outputs]
 
     def without_end(self, inputs: Tokens, beam: int) -> Outputs:
-        """What the others should find: the likeliest outputs of a token a step, no END weighed."""
+        """Return the outputs that peers should give: the likeliest ones of a token a step, with END left out of the
+        score.
+        """
         options = Options(beam=beam, nbest=beam, length_penalty=0.0, shortest=self.steps, longest=self.steps)
         hypotheses = [[output.tokens for output in each.outputs] for each in search(self.model, inputs, options)]
         likely = log_probs(self.model, inputs, hypotheses)
@@ -157,7 +161,7 @@ class MarianDecoder(Decoder):
         return {"input_ids": batch.source, "attention_mask": there.long()}
 
     def __call__(self, inputs: dict[str, Tensor], beam: int) -> Tensor:
-        """Its greedy search has no length penalty to be told of."""
+        """Generate with Transformers; its greedy search takes no length penalty."""
         options = self.options if beam > 1 else {k: v for k, v in self.options.items() if k != "length_penalty"}
         return self.net.generate(**inputs, num_beams=beam, **options)
 
@@ -223,13 +227,13 @@ class JoeyDecoder(Decoder):
         return made, made.sort_by_src_length()
 
     def __call__(self, inputs: Any, beam: int) -> Any:
-        """Its greedy search for a beam of 1."""
+        """Search with JoeyNMT, by its greedy search for a beam of 1."""
         return self.search(
             self.learner.net, inputs[0], self.steps, beam, 0.0, min_output_length=self.steps, return_prob="none"
         )[0]
 
     def tokens(self, outputs: Any, inputs: Any) -> Outputs:
-        """In the order of the batch."""
+        """Return the outputs' tokens in the order of the batch."""
         return [outputs[i].tolist() for i in inputs[1]]
 
 
@@ -383,7 +387,7 @@ def parts(heads: Heads) -> list[tuple[Tensor, Tensor]]:
 
 
 def table(embedding: Any, length: int) -> Float[Tensor, "n d"]:
-    """What the first positions add to an embedding."""
+    """Return the vectors that the first positions add to an embedding."""
     return embedding.positions(embedding.tokens.weight.new_zeros(1, length, embedding.tokens.embedding_dim))[0]
 
 

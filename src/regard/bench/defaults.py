@@ -33,7 +33,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """What is trained and how it is judged."""
+    """A corpus, what is trained on it, and how the result is judged."""
 
     metric: str  # BLEU, exact, accuracy or CIDEr
     shipped: str | None = None  # the configuration that it is compared with
@@ -150,7 +150,7 @@ def make(out: Path) -> None:
 
 
 def unique(one: Callable[[], tuple[str, str]], count: int) -> Pairs:
-    """So many different pairs, in the order they were drawn."""
+    """Draw pairs until `count` different ones are there, in the order they were drawn."""
     pairs: dict[tuple[str, str], None] = {}
     while len(pairs) < count:
         pairs[one()] = None

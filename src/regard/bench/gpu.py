@@ -9,7 +9,7 @@ __all__ = ["ceilings", "time_call"]
 
 
 def ceilings() -> tuple[float, float]:
-    """What the card can do: TFLOP/s of a large product in bf16, and TB/s of a copy, read and written."""
+    """Measure what the card can do: TFLOP/s of a large product in bf16, and TB/s of a copy, read and written."""
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)

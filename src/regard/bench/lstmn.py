@@ -1,4 +1,4 @@
-"""What looking back costs: a layer of the LSTMN beside nn.LSTMCell, step by step and over a sentence, in float32."""
+"""Benchmarks of the LSTMN: one of its layers beside nn.LSTMCell, step by step and over a sentence, in float32."""
 
 # b rows · n steps · e width of an input · d of a state
 from collections.abc import Callable, Iterator

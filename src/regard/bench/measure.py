@@ -1,4 +1,4 @@
-"""How time and memory are measured: interleaved rounds, medians, and a process of its own for memory."""
+"""Measuring of time and memory: interleaved rounds, medians, and a process of its own for memory."""
 
 import json
 import multiprocessing
@@ -133,7 +133,7 @@ def resident(name: str) -> int:
 
 
 def signature(device: str, threads: int) -> dict[str, str | int]:
-    """What somebody else needs to know about a figure."""
+    """Return what another person needs to know to compare a figure: versions, device, threads."""
     name = torch.cuda.get_device_name() if device == "cuda" else processor()
     peers = {peer: metadata.version(peer) for peer in PEERS if peer in sys.modules or peer in elsewhere}
     return {

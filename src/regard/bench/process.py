@@ -50,7 +50,7 @@ class DecoderProcess:
         self.answer()  # it is there
 
     def timed(self, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
-        """The same, over there, when all others have come to rest."""
+        """Time the decoder in the other process, when all others are idle."""
         time.sleep(REST)
         with contextlib.suppress(OSError):  # it is gone: `answer` says so
             self.pipe.send((batches, beam))
@@ -58,7 +58,7 @@ class DecoderProcess:
         return seconds, outputs
 
     def answer(self) -> Any:
-        """What the other process says."""
+        """Receive the other process's answer."""
         try:
             problem, answer = self.pipe.recv()
         except (EOFError, OSError):

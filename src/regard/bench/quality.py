@@ -127,7 +127,7 @@ def test_set(line: Line, data: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def command(name: str, seed: int, out: Path, minutes: float | None = None) -> list[str]:
-    """What trains a line of the table."""
+    """Build the command that trains a line of the table."""
     line, limit = LINES[name], () if minutes is None else (f"training.minutes={minutes}",)
     settings = [part for each in (*line.settings, f"training.seed={seed}", *limit) for part in ("--set", each)]
     return ["regard", "train", f"configs/{line.config}.toml", *settings, "--out", str(out)]

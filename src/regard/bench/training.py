@@ -1,4 +1,4 @@
-"""What a training step costs: Regard's Transformer and RNNsearch beside torch's, Marian and JoeyNMT.
+"""Benchmarks of a training step: Regard's Transformer and RNNsearch beside torch's, Marian and JoeyNMT.
 
 A step is forward, label-smoothed loss, backward, clipping and AdamW, in float32. Every system has the same optimiser
 (torch's, fused), so that the models are compared. Each steps once a round, one after the other; compared are the real

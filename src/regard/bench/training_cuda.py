@@ -1,4 +1,4 @@
-"""What a training step costs on a GPU: Regard's own loop, packed and replayed, beside Marian and JoeyNMT.
+"""Benchmarks of a training step on a GPU: Regard's own loop, packed and replayed, beside Marian and JoeyNMT.
 
 A Transformer base (Vaswani et al. 2017, table 3) and RNNsearch, bf16 with weights in float32, about 25,000 target
 tokens a batch. Regard's updates are those of `training.loop`, with all that they do: loading, clipping, skipping, sums.
@@ -95,7 +95,7 @@ class PairTask(Task):
         return collate(some) if self.form is None else pad_up(collate(some))
 
     def few_shapes(self, half: bool) -> None:
-        """As a translation task does."""
+        """Limit batches to few shapes, as a translation task does."""
         self.form = "packed" if half and self.model.packs else "padded"
 
     def move(self, batch: Any, device: torch.device) -> Any:
@@ -201,7 +201,7 @@ class RegardLoop:
 def peer_rate(
     make: Callable[[Sizes], Learner], sizes: Sizes, batches: list[Batch], rounds: int, compiled: bool = False
 ) -> tuple[float, float, float]:
-    """The same of a peer."""
+    """Measure a peer's tokens a second, with its first and last loss."""
     torch.manual_seed(0)
     learner = make(sizes).cuda().train()
     call: Any = torch.compile(learner) if compiled else learner
@@ -228,7 +228,9 @@ def peer_rate(
 
 
 def in_time(sizes: Sizes, batches: list[Batch], rounds: int) -> tuple[float, float, float] | str:
-    """The same of Marian compiled, in a process of its own, as compiling cannot be told to stop; or why not."""
+    """Measure compiled Marian in a process of its own, as compiling cannot be interrupted; or say why it was not
+    measured.
+    """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=compiled_rate, args=(sizes, batches * 8, rounds, sender))

@@ -32,7 +32,7 @@ __all__ = ["JoeyRNN", "JoeyTransformer", "Learner", "MarianLearner", "RegardLear
 
 @dataclass(frozen=True)
 class Sizes:
-    """What all models of a comparison share."""
+    """Sizes that all models of a comparison share."""
 
     vocabulary: int = 8000
     size: int = 256

@@ -32,14 +32,14 @@ ROUNDS = 6
 
 
 class Position(NamedTuple):
-    """Where the stream of batches stands."""
+    """A position in the stream of batches."""
 
     epoch: int = 0
     batch: int = 0
 
 
 class Order:
-    """Which pairs go together, and when."""
+    """The order of pairs: which go into one window, and when."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Order:
 
 
 def fill(longer: Int64[np.ndarray, " w"], budget: int, rows: int | None) -> list[int]:
-    """Where to cut pairs, sorted by their longer side, so that rows × longest stays within the budget."""
+    """Find where to cut pairs, sorted by their longer side, so that rows × longest stays within the budget."""
     count, start, cuts = len(longer), 0, [0]
     while start < count:
         most = max(1, min(budget // int(longer[start]), rows or budget, count - start))
@@ -159,7 +159,7 @@ def mix_bits(numbers: UInt64[np.ndarray, " w"] | int) -> UInt64[np.ndarray, " _"
 
 
 def permute(positions: UInt64[np.ndarray, " w"], count: int, key: UInt64[np.ndarray, " 1"]) -> UInt64[np.ndarray, " w"]:
-    """Where a pseudo-random permutation of 0 … count - 1 takes each place.
+    """Map positions by a pseudo-random permutation of 0 … count - 1.
 
     A Feistel network over pairs (left, right) of about √count numbers each, walked again by what falls outside.
     """
@@ -219,15 +219,15 @@ class Batch:
         )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """The same on a device."""
+        """Return a copy on a device."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
-        """The same in memory that a device can copy from by itself."""
+        """Return a copy in pinned memory, from which a device copies by itself."""
         return self.each(Tensor.pin_memory)
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
-        """The same with every tensor moved."""
+        """Return a copy with `move` applied to every tensor."""
         return Batch(
             move(self.source),
             move(self.source_lengths),

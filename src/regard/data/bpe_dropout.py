@@ -34,7 +34,7 @@ class BpeDropout:
     def pair(
         self, source: Iterable[int], target: Iterable[int], *, epoch: int, index: int
     ) -> tuple[list[int], list[int]]:
-        """The same texts in other pieces."""
+        """Return both texts cut anew into other pieces."""
         draws = Draws(self.probability, random.Random(f"{self.seed} {epoch} {index}"))
         return self.source.again(source, draws), self.target.again(target, draws)
 
@@ -55,13 +55,13 @@ class Draws:
         return math.floor(count) if count < math.inf else count  # of a probability of nearly nothing
 
     def keep(self, most: int) -> int:
-        """How many of the next `most` are kept before one is left out; the one left out is not asked for yet."""
+        """Count how many of the next `most` merges stay before one is dropped; the dropped one is not drawn yet."""
         count = int(min(most, self.kept))
         self.kept -= count
         return count
 
     def drop(self) -> bool:
-        """Whether the next is left out."""
+        """Return whether the next is left out."""
         if self.keep(1):
             return False
         self.kept = self.gap()

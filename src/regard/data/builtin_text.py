@@ -45,5 +45,5 @@ def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid
 
 
 def fingerprint(data: DataSettings) -> list[object]:
-    """What is generated, and by which edition of the corpora."""
+    """Identify what is generated, and by which edition of the corpora."""
     return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), edition_of(str(data.builtin))]

@@ -207,7 +207,7 @@ def follow(name: Path) -> Path:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a cache, if anything: a size, a heading, or, up to 4 GiB in all, a checksum."""
+    """Describe what is wrong with a cache, if anything: a size, a heading, or, up to 4 GiB in all, a checksum."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:

@@ -30,7 +30,7 @@ def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = ignore) 
 
 
 def linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str, str, str]]:
-    """The same with the text of each pair's word links; empty where the corpus has none."""
+    """Read pairs with the text of each pair's word links; empty where the corpus has none."""
     if corpus.alignment_column is not None:
         for source, target, links in rows(corpus, links=True, say=say):
             yield source.strip(), target.strip(), links
@@ -87,7 +87,7 @@ class Unreadable:
         self.first = self.first or f"line {number:,}: {problem}"
 
     def say(self, say: Say) -> None:
-        """Once, where there is something to say; a file of nothing else is refused."""
+        """Report the lines that could not be read, once; a file of nothing else is refused."""
         if self.count and not self.good:
             raise DataError(f"{self.path}, {self.first}")
         if self.count == 1:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from regard.data import cache, sentence_split
+from regard.data import sentence_split
 from regard.data.builtin import generate
 from regard.data.corpus import pairs
 from regard.data.first_pass import FirstPass, names, run_first_pass
@@ -89,7 +89,7 @@ class Labelled(Reading):
             "documents": self.data.document_tokens,
             "labels": self.labels,
             "sentences": self.data.sentence_mark if self.own is None else self.known_by(self.own),
-            "rules": cache.digest(str(sentence_split.__file__)),
+            "rules": sentence_split.EDITION,
         }
 
     def known_by(self, splitter: Splitter) -> str:
@@ -102,7 +102,7 @@ class Labelled(Reading):
         return hashlib.sha256(json.dumps([list(self.split(text)) for text in texts]).encode()).hexdigest()
 
     def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
-        """Which labels there are, beside the rest."""
+        """Collect the labels, beside what the first pass finds."""
         if self.labels is not None and not hold_out and not tokenizer:
             return FirstPass()
         survey = run_first_pass(
@@ -158,7 +158,9 @@ class Labelled(Reading):
 
 
 def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitter:
-    """How a text is split: as a person says, else at `data.sentence_mark`, else after full stops; and at <br />."""
+    """Choose how a text is split: by a person's own function, else at `data.sentence_mark`, else after full stops; and
+    at <br />.
+    """
     mark = data.sentence_mark
 
     def parts(text: str) -> Sequence[str]:

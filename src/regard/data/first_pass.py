@@ -21,7 +21,7 @@ MOST_LABELS = 10_000
 
 @dataclass
 class FirstPass:
-    """What the pass finds."""
+    """The results of the first pass."""
 
     pairs: int = 0
     blank: int = 0

@@ -56,22 +56,22 @@ class PackedBatch:
 
     @property
     def target(self) -> Int32[Tensor, " t"]:
-        """What the decoder reads: START first, without the END."""
+        """The tokens that the decoder reads: START first, without the END."""
         return self.parts()[1]
 
     @property
     def expected(self) -> Int32[Tensor, " t"]:
-        """What follows each target token; -1 where nothing counts."""
+        """The token that follows each target token; -1 where nothing counts."""
         return self.parts()[2]
 
     @property
     def source_offsets(self) -> Int32[Tensor, " r1"]:
-        """Where each sentence's source begins, and where the last one's ends."""
+        """The offset at which each sentence's source begins, and the end of the last one."""
         return self.parts()[3]
 
     @property
     def target_offsets(self) -> Int32[Tensor, " r1"]:
-        """Where each sentence's target begins, and where the last one's ends."""
+        """The offset at which each sentence's target begins, and the end of the last one."""
         return self.parts()[4]
 
     def halves(self) -> tuple["PackedBatch", "PackedBatch"]:
@@ -93,15 +93,15 @@ class PackedBatch:
         return pack(cut[0], cut[1][inside], lengths, 1)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedBatch":
-        """The same on a device."""
+        """Return a copy on a device."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "PackedBatch":
-        """The same in memory that a device can copy from by itself."""
+        """Return a copy in pinned memory, from which a device copies by itself."""
         return self.each(Tensor.pin_memory)
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "PackedBatch":
-        """The same with its numbers moved."""
+        """Return a copy with `move` applied to its numbers."""
         return PackedBatch(move(self.numbers), self.sizes, self.rows, self.longest, self.tokens, self.real)
 
 
@@ -135,7 +135,7 @@ def pack(sources: np.ndarray, targets: np.ndarray, lengths: Int64[np.ndarray, "b
 
 
 def step_of(budget: int) -> int:
-    """What counts of tokens are rounded up to multiples of: a power of two, about a part of the budget."""
+    """Choose the multiple that counts of tokens are rounded up to: a power of two, about a part of the budget."""
     return max(16, 1 << max(0, (budget // PARTS).bit_length() - 1))
 
 

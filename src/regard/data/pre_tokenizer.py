@@ -1,4 +1,5 @@
-"""How text is normalised and cut before a vocabulary meets it, as the `tokenizers` library runs it.
+"""Normalisation and pre-tokenization: how text is cut before a vocabulary meets it, as the `tokenizers` library runs
+it.
 
 The mark "▁" stands before the first piece of every word, as in SentencePiece (Kudo and Richardson 2018,
 arXiv:1808.06226).
@@ -40,12 +41,12 @@ def unmarked(prepended: bool) -> decoders.Decoder:
 
 
 def words() -> pre_tokenizers.PreTokenizer:
-    """What stands between spaces."""
+    """Build a pre-tokenizer that splits at spaces."""
     return pre_tokenizers.Split(" ", behavior="removed")
 
 
 def separable(content: dict[str, Any]) -> bool:
-    """Whether the words of a text become pieces one by one: so with all that is made here, but characters."""
+    """Return whether the words of a text become pieces one by one: so with all that is made here, but characters."""
     parts = content.get("normalizer"), content.get("pre_tokenizer")
     return any(parts == own for own in separable_parts())
 

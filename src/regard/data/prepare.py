@@ -1,4 +1,4 @@
-"""From settings to encoded training and validation pairs, once; afterwards from the cache.
+"""Preparation of texts: from settings to encoded training and validation pairs, once; afterwards from the cache.
 
 Files are read twice: a survey counts pairs, chooses those held out, and draws the sample that the tokenizer is trained
 on; then everything is encoded, chunk by chunk. No more than the sample (20 million characters) is held at a time.
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a model is trained on."""
+    """The encoded corpus that a model is trained on."""
 
     tokenizers: Tokenizers | Any  # None for pictures with labels, which have no texts
     train: Encoded
@@ -68,7 +68,7 @@ def prepare(
 
 
 def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> Prepared:
-    """The same for any reading."""
+    """Prepare the corpus of any `Reading`, from the cache where it is there."""
     data, settings = reading.data, reading.settings
     data.require()
     if tokenizers is None and settings.given:
@@ -139,7 +139,7 @@ def cache_key(reading: Reading, tokenizers: Tokenizers | None, sources: Mapping[
 
 
 def fingerprints(reading: Reading) -> dict[str, object]:
-    """What is known of the files that a reading reads, or of the corpus that is drawn."""
+    """Identify the files that a reading reads, or the corpus that is drawn."""
     return {
         "training": [fingerprint(corpus) for corpus in reading.training],
         "validation": [fingerprint(corpus) for corpus in reading.validation],
@@ -232,7 +232,7 @@ def split_held_out(rows: list[Pair], cutoff: int, hashes: set[int], lowercase: b
 
 
 def count_rows(train: Side, valid: Side, hold_out: bool) -> dict[str, int]:
-    """What became of all rows; what is dropped of those held out is counted with the rest of their corpus."""
+    """Count what became of all rows; what is dropped of those held out is counted with the rest of their corpus."""
     dropped = train.counts + valid.counts if hold_out else train.counts
     mine = valid.counts if not hold_out else Counter[str]()
     counts = {"pairs": train.writer.count, "valid": valid.writer.count, "repeated": train.counts["repeated"]}

@@ -1,4 +1,4 @@
-"""How the rows of a corpus become encoded pairs: a `Reading`, of which the plain one has two texts a row.
+"""The way from the rows of a corpus to encoded pairs: a `Reading`, of which the plain one has two texts a row.
 
 `data.documents` has one of labelled documents, `data.alignments.prepare` one of texts with links between words.
 """
@@ -24,7 +24,7 @@ Pair = tuple[str, ...]  # source and target, and what else a reading has of a ro
 
 
 class Reading:
-    """How the rows of a corpus become encoded pairs: here, two texts."""
+    """The way from the rows of a corpus to encoded pairs: here, two texts."""
 
     what = "pairs"
     linked = False  # whether links between words are kept beside the pairs
@@ -45,7 +45,7 @@ class Reading:
         return pairs(corpus, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:
-        """What the encoded rows hang on beside the files, the tokenizer and the usual settings."""
+        """Return what the encoded rows hang on beside the files, the tokenizer and the usual settings."""
         return {}
 
     def survey(self, training: Sequence[CorpusSettings], *, hold_out: bool, tokenizer: bool) -> FirstPass:
@@ -87,7 +87,7 @@ class Reading:
         return Rows(real, sources, targets).only(fits)
 
     def manifest(self) -> dict[str, Any]:
-        """What is to be kept beside the counts."""
+        """Return what the cache's manifest keeps beside the counts."""
         return {}
 
     def summary(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
@@ -104,11 +104,11 @@ class Reading:
         return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {self.files} to choose them)"
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """What else there is to say of those that were kept."""
+        """Describe what else is worth saying of the pairs that stayed."""
         return ""
 
     def dropped(self, counts: Mapping[str, int], which: str) -> str:
-        """How many were dropped, and why."""
+        """Describe how many were dropped, and why."""
         kinds = self.reasons.items()
         return ", ".join(f"{counts[which + name]:,} {words}" for name, words in kinds if counts.get(which + name))
 

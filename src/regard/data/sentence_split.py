@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["Piece", "cut", "pieces", "sentences"]
+__all__ = ["EDITION", "Piece", "cut", "pieces", "sentences"]
+
+# Part of the cache key of documents: to be changed whenever `sentences` cuts any text differently. The first edition is
+# the SHA-256 of the file that wrote the first caches, so that those stay valid.
+EDITION = "fb7fa5c09d346e2bc50be0ba6fde982f41766df67bb3ff584cfcd8c1f4585eb0"
 
 Count = Callable[[str], int]  # the tokens of a text
 
@@ -44,18 +48,18 @@ class Piece(NamedTuple):
 
 def sentences(text: str) -> list[Piece]:
     """The sentences of a text, without the white space between them."""
-    found, start = [], 0
+    bounds, start = [], 0
     for end in END.finditer(text):
         if end.end() < len(text) and ends(text, start, end):
             opens = end["alone"] and text.count(end["alone"][-1], start, end.start()) % 2 == 0
             stop = end.start("alone") if opens else end.end()
-            found.append((start, stop))
+            bounds.append((start, stop))
             start = stop
-    return [piece for each in [*found, (start, len(text))] if (piece := stripped(text, *each)).text]
+    return [piece for each in [*bounds, (start, len(text))] if (piece := stripped(text, *each)).text]
 
 
 def ends(text: str, start: int, end: re.Match[str]) -> bool:
-    """Whether a sentence that began at `start` ends with this full stop, and not only a word."""
+    """Return whether a sentence that began at `start` ends with this full stop, and not only a word."""
     mark, following = end[0], NEXT.match(text, end.end())
     if mark[0] in "。！？":
         return True
@@ -78,10 +82,10 @@ def ends(text: str, start: int, end: re.Match[str]) -> bool:
 
 def pieces(text: str, count: Count, limit: int) -> list[Piece]:
     """The sentences of a text, and those of more than `limit` tokens in pieces that fit."""
-    found: list[Piece] = []
+    parts: list[Piece] = []
     for sentence in sentences(text):
-        found += [sentence] if count(sentence.text) <= limit else fitting(text, sentence, count, limit)
-    return found
+        parts += [sentence] if count(sentence.text) <= limit else fitting(text, sentence, count, limit)
+    return parts
 
 
 def fitting(text: str, sentence: Piece, count: Count, limit: int) -> Iterator[Piece]:
@@ -105,7 +109,7 @@ def cut(text: str, count: Count, limit: int) -> str:
 
 
 def head(text: str, count: Count, limit: int) -> int:
-    """How many characters, up to the end of a word, make `limit` tokens at most; of a longer word a part, one at least.
+    """Count the characters, up to the end of a word, that make `limit` tokens at most; a part of a longer word.
 
     A word has at least one token, so that no more than `limit` of them are looked at.
     """

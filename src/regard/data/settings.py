@@ -1,4 +1,4 @@
-"""What can be set about data: where it comes from, and how it becomes tokens. Imports no torch."""
+"""The settings of data: where it comes from, and how it becomes tokens. Imports no torch."""
 
 import math
 import os
@@ -79,7 +79,7 @@ class CorpusSettings:
 
     @property
     def linked(self) -> bool:
-        """Whether word links stand beside its pairs."""
+        """Return whether word links stand beside its pairs."""
         return self.alignment is not None or self.alignment_column is not None
 
     def column(self, name: Literal["source_column", "target_column", "alignment_column"]) -> int:
@@ -107,7 +107,7 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Where pairs, documents or pictures come from, which are kept, and where they are cached."""
+    """The source of pairs, documents or pictures, which of them are used, and where they are cached."""
 
     source: str | None = option(None, "text file of source sentences, one a line, gzip or not")
     target: str | None = option(None, "text file of their translations, line by line")
@@ -202,7 +202,7 @@ class DataSettings:
 
     @property
     def linked(self) -> bool:
-        """Whether word links stand beside the training pairs."""
+        """Return whether word links stand beside the training pairs."""
         return self.alignment is not None or any(corpus.linked for corpus in self.training)
 
     def require(self) -> None:
@@ -220,7 +220,7 @@ class DataSettings:
 
     @property
     def reads(self) -> Reads | None:
-        """What there is to be read: sentences, documents or pictures; None where no data is named."""
+        """The kind of data that is named: sentences, documents or pictures; None where none is."""
         if self.builtin:
             return CORPORA[self.builtin].form if self.builtin in CORPORA else "text"
         return "documents" if self.documents else "pictures" if self.images else "text" if self.training else None
@@ -253,7 +253,7 @@ class DataSettings:
         return (CorpusSettings(self.valid_source, self.valid_target),) if self.valid_source is not None else self.valid
 
     def held_out_count(self, examples: int) -> int:
-        """How many of so many examples are held out."""
+        """Return how many of `examples` are held out."""
         if not self.held_out:
             return 0
         wanted = min(0.1 * examples, 5 * math.sqrt(examples)) if self.held_out == "auto" else self.held_out * examples
@@ -279,7 +279,7 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """How text becomes tokens: trained on the corpus, or read from a file."""
+    """The tokenizer: trained on the corpus, or read from a file."""
 
     kind: Literal["bpe", "unigram", "word", "character", "auto"] = option(
         "bpe", "what the pieces are; auto: on each side characters of single words, words where they are few, else bpe"
@@ -334,7 +334,7 @@ def together(first: str | None, second: str | None, first_name: str, second_name
 
 
 def cache_folder(folder: str | None = None) -> Path:
-    """Where encoded corpora are kept: as given, else $REGARD_CACHE, $XDG_CACHE_HOME/regard or ~/.cache/regard."""
+    """Return the folder of encoded corpora: as given, else $REGARD_CACHE, $XDG_CACHE_HOME/regard or ~/.cache/regard."""
     if folder or os.environ.get("REGARD_CACHE"):
         return Path(folder or os.environ["REGARD_CACHE"]).expanduser()
     home = os.environ.get("XDG_CACHE_HOME")

@@ -23,14 +23,14 @@ BLOCKS: tuple[tuple[int, int], ...] = (
 
 
 def unspaced(character: str) -> bool:
-    """Whether a character is of a script without spaces between words."""
+    """Return whether a character is of a script without spaces between words."""
     code = ord(character)
     return code >= BLOCKS[0][0] and any(first <= code <= last for first, last in BLOCKS)
 
 
 @dataclass(frozen=True)
 class TextProfile:
-    """What the lines of one side look like."""
+    """A profile of the lines of one side."""
 
     words: float  # of a line, between spaces: the median
     characters: float  # of a line, without spaces: the median

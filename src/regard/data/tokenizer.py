@@ -148,7 +148,7 @@ class Tokenizer:
         return word_of if filled else [None if each == word else each for each in word_of]
 
     def beginnings(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of every piece of the vocabulary: whether it begins a word, is a mark alone, is a tag."""
+        """Three flags for every piece of the vocabulary: it begins a word, is a mark alone, is a tag."""
         pieces = self.pieces(range(self.library.get_vocab_size()))
         own = self.kind == "word"
         parts = self.kind == "wordpiece"
@@ -165,7 +165,7 @@ class Tokenizer:
 
 
 def call_library(problem: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a function of the library gives; its panics, which are no `Exception` in Python, are a DataError too."""
+    """Call a function of the library; its panics, which are no `Exception` in Python, become a DataError too."""
     try:
         return function(*arguments, **options)
     except BaseException as error:
@@ -197,7 +197,7 @@ def portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def kind_of(model: dict[str, Any]) -> str:
-    """What a tokenizer.json's model is called here."""
+    """Name the model of a tokenizer.json in Regard's words."""
     kind = str(model.get("type", "BPE"))
     if kind == "BPE" and not model.get("merges"):
         return "character"

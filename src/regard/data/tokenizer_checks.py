@@ -51,7 +51,7 @@ def check_form(content: Mapping[str, Any], place: str) -> None:
 
 
 def loaded_part(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given to the library: no more than is used."""
+    """Return the part of a tokenizer.json that the library is given: no more than is used."""
     return {**content, "truncation": None, "padding": None, "post_processor": None}
 
 
@@ -109,7 +109,7 @@ def short(value: Any) -> str:
 
 
 def written_here(content: Mapping[str, Any]) -> bool:
-    """Whether a file is of the form that `regard.data.vocabulary` writes, but for its pieces."""
+    """Return whether a file is of the form that `regard.data.vocabulary` writes, but for its pieces."""
     model = {key: value for key, value in content["model"].items() if key not in ("vocab", "merges")}
     merges = content["model"].get("merges", [])
     parts = {key: value for key, value in content.items() if key not in ("model", "added_tokens")}
@@ -193,7 +193,7 @@ def components(part: Any, place: str, key: str, depth: int = 0) -> Iterator[dict
 
 
 def growth_of(part: Mapping[str, Any], place: str) -> float:
-    """How many times longer a part can make a text."""
+    """Bound how many times longer a part can make a text."""
     kind, pattern = str(part.get("type")), part.get("pattern")
     if kind == "Precompiled":
         return longest_replacement(part.get("precompiled_charsmap"), place)
@@ -210,7 +210,7 @@ def growth_of(part: Mapping[str, Any], place: str) -> float:
 
 
 def longest_replacement(charsmap: Any, place: str) -> float:
-    """Of SentencePiece's table of characters: the longest text that it puts for anything."""
+    """Find the longest text that SentencePiece's table of characters puts for anything."""
     try:
         table = base64.b64decode(charsmap or "", validate=True)
     except (TypeError, ValueError, binascii.Error):
@@ -221,7 +221,7 @@ def longest_replacement(charsmap: Any, place: str) -> float:
 
 @cache
 def trial(tokenizer: str) -> str | None:
-    """What is wrong with a tokenizer.json that is loaded and used in a process of its own; None if nothing is."""
+    """Load and use a tokenizer.json in a process of its own; describe what is wrong with it, or return None."""
     request = {"tokenizer": tokenizer, "texts": [*PROBES, *probes(json.loads(tokenizer))]}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}

@@ -30,7 +30,7 @@ Kind = Literal["bpe", "unigram", "word", "character", "auto"]
 
 
 def automatic_size(words: int, characters: int = 0) -> int:
-    """How many pieces suit a corpus: the power of two nearest to 48 √(different words), from 512 to 32,768.
+    """Choose a vocabulary size for a corpus: the power of two nearest to 48 √(different words), from 512 to 32,768.
 
     500 words: 1,024. 30,000 (29,000 image captions in two languages): 8,192. 150,000 (200,000 talks' sentences):
     16,384. From 235,000: 32,768. Scripts with many characters get at least twice as many pieces as characters, so far
@@ -194,7 +194,7 @@ def suitable_kind(texts: Sequence[str]) -> Kind:
 
 
 def different_words(texts: Sequence[str]) -> int:
-    """How many different words there are; in a script without spaces, every character counts as one."""
+    """Count the different words; in a script without spaces, every character counts as one."""
     words = {word for text in texts for word in text.split()}
     split = {word for word in words if any(map(unspaced, word))}
     return len(words - split) + len({character for word in split for character in word})

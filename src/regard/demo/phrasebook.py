@@ -24,7 +24,7 @@ DRAWN = 10
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What the demonstration found."""
+    """The results of the demonstration."""
 
     run: Run
     exact: float  # the share of the test sentences

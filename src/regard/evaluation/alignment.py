@@ -74,7 +74,7 @@ def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[G
 
 
 def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], targets: Sequence[str]) -> list[str]:
-    """What is said of links to words that a sentence does not have, where those are slips; else they are refused."""
+    """Warn of links to words that a sentence does not have, where those are slips; else refuse them."""
     if len(gold) != len(sources):
         raise unequal_lines(str(path), len(gold), "the text", len(sources))
     lines, slips = list[str](), Slips(path)
@@ -93,7 +93,7 @@ def check_links(path: str | Path, gold: Sequence[Gold], sources: Sequence[str], 
 
 
 def measure_links(alignments: Iterable[Iterable[Link]], gold: Sequence[Gold]) -> dict[str, Measurement]:
-    """What a system's links count for, sentence by sentence: by the keys aer, precision, recall and f1."""
+    """Measure a system's links, sentence by sentence: by the keys aer, precision, recall and f1."""
     rows = []
     for links, each in zip(alignments, gold, strict=False):
         predicted = set(links)

@@ -40,7 +40,7 @@ Words = tuple[str, ...]
 
 
 def caption_scores(outputs: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:
-    """What is said of a validation: BLEU-4, ROUGE-L and chrF to 100, CIDEr-D to 10, exact match to 1; all from 0."""
+    """Score captions for a validation: BLEU-4, ROUGE-L and chrF to 100, CIDEr-D to 10, exact match to 1; all from 0."""
     return {
         "bleu": measure_bleu_n(outputs, references).score().value,
         "cider": measure_cider(outputs, references).score().value,
@@ -142,7 +142,7 @@ def longest_common_subsequence(one: Words, other: Words) -> int:
 
 
 def count_ngrams(text: Words, n: int) -> Counter[Words]:
-    """How often each n-gram comes."""
+    """Count how often each n-gram comes."""
     return Counter(text[i : i + n] for i in range(len(text) - n + 1))
 
 

@@ -34,7 +34,7 @@ class Bucket:
 
     @property
     def name(self) -> str:
-        """Its lengths, as in 10–19."""
+        """The bucket's lengths, as in 10–19."""
         if self.last is None:
             return f"{self.first}+"
         return str(self.first) if self.first == self.last else f"{self.first}–{self.last}"
@@ -61,13 +61,13 @@ class Evaluation:
     empty: int
 
     def counted(self) -> str:
-        """How much was measured, in words."""
+        """Describe how much was measured, in words."""
         text = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
         text += f" from {self.lines:,} lines" if self.lines != self.sentences else ""
         return text + (f", {self.empty:,} of them with an empty source" if self.empty else "")
 
     def table(self) -> dict[str, Any]:
-        """The same in types that JSON has."""
+        """Return the evaluation in types that JSON has."""
         return {
             "sentences": self.sentences,
             "lines": self.lines,
@@ -116,7 +116,7 @@ def evaluate(
 
 
 def measure_lengths(sources: Sequence[str]) -> tuple[list[int], str]:
-    """How long each source is, in words; in characters where no source has a space, as in Chinese."""
+    """Measure the length of each source in words; in characters where no source has a space, as in Chinese."""
     words = [len(text.split()) for text in sources]
     if max(words, default=0) > 1:
         return words, "words"

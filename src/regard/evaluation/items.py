@@ -17,7 +17,7 @@ __all__ = ["Items", "read_items", "read_texts"]
 
 @dataclass(frozen=True)
 class Items:
-    """What is to be translated and what is expected; `line_items` says which item each line belongs to."""
+    """The items to be translated and their references; `line_items` says which item each line belongs to."""
 
     reference: Path
     sources: list[str] | None
@@ -29,7 +29,7 @@ class Items:
 
     @property
     def empty(self) -> int:
-        """How many sources have no words; their outputs are empty, and count like others."""
+        """The number of sources without words; their outputs are empty, and count like others."""
         return sum(not text.strip() for text in self.sources or [])
 
     def pairs(self) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ __all__ = ["Labelling", "measure_labels"]
 
 @dataclass(frozen=True, eq=False)
 class Labelling:
-    """How often each label was said where each is right."""
+    """A confusion matrix: how often each label was predicted where each is right."""
 
     labels: tuple[str, ...]
     confusion: Int64[np.ndarray, "k k"]  # a row for what is right, a column for what was said
@@ -33,22 +33,22 @@ class Labelling:
 
     @property
     def right(self) -> Int64[np.ndarray, " k"]:
-        """How often each label was said where it is right."""
+        """The number of correct predictions of each label."""
         return np.diagonal(self.confusion)
 
     @property
     def precision(self) -> Float[np.ndarray, " k"]:
-        """Of each label, the share of what was called so that is so."""
+        """The precision of each label: the share of its predictions that are right."""
         return shares(self.right, self.confusion.sum(0))
 
     @property
     def recall(self) -> Float[np.ndarray, " k"]:
-        """Of each label, the share of what is so that was called so."""
+        """The recall of each label: the share of its items that were predicted so."""
         return shares(self.right, self.confusion.sum(1))
 
     @property
     def f1(self) -> Float[np.ndarray, " k"]:
-        """Of each label, the harmonic mean of precision and recall."""
+        """The F1 score of each label: the harmonic mean of precision and recall."""
         return shares(2 * self.right, self.confusion.sum(0) + self.confusion.sum(1))
 
     @property

@@ -1,4 +1,4 @@
-"""What every score is made of, a row of counts for each sentence and the value of their sum; and METRICS, their table.
+"""The parts of every score, a row of counts for each sentence and the value of their sum; and METRICS, their table.
 
 BLEU's n-gram matches, an edit rate's edits and lengths, exact match's hits: all add up over sentences. With the rows at
 hand a corpus, the sentences of one length, and a thousand resamples of the corpus are scored alike.
@@ -53,7 +53,7 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What a system's outputs count for, sentence by sentence."""
+    """The counts of one metric for a system's outputs, sentence by sentence."""
 
     name: str
     rows: Float[np.ndarray, "n k"]

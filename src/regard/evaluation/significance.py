@@ -43,7 +43,7 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Whether a difference as large would come up by luck less than once in twenty times."""
+        """Return whether a difference as large would come up by luck less than once in twenty times."""
         return self.p < LEVEL
 
     @property
@@ -104,19 +104,19 @@ def resample(
 
 
 def interval(values: Float[np.ndarray, "r"]) -> tuple[float, float]:
-    """What 95 % of the values lie between: of forty, all but the least and the greatest."""
+    """Return what 95 % of the values lie between: of forty, all but the least and the greatest."""
     ordered, out = np.sort(values), len(values) // 40
     return float(ordered[out]), float(ordered[len(values) - out - 1])
 
 
 def p_value(differences: Float[np.ndarray, "r"], observed: float) -> float:
-    """How likely a difference as large is by luck alone; never 0, as nothing is after finitely many draws."""
+    """Estimate how likely a difference as large is by luck alone; never 0, as nothing is after finitely many draws."""
     centred = np.abs(differences - differences.mean())
     return float((np.count_nonzero(centred >= abs(observed)) + 1) / (len(differences) + 1))
 
 
 def conclusion(differences: Sequence[Difference]) -> str:
-    """What the first of them means, in a sentence; and which others say the opposite, where they do."""
+    """Say what the first difference means, in a sentence; and which others say the opposite, where they do."""
     first = differences[0]
     name = first.a.name
     if first.better is None:

@@ -94,7 +94,7 @@ def measure_ter(outputs: Sequence[str], references: Sequence[Reference]) -> Meas
 
 
 def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> Measurement:
-    """Whether each output is one of its references."""
+    """Measure whether each output is one of its references."""
     rows = [
         (float(normalise_text(output, lowercase) in {normalise_text(each, lowercase) for each in texts}), 1.0)
         for output, texts in zip(outputs, alternatives(references), strict=True)
@@ -104,7 +104,7 @@ def measure_exact(outputs: Sequence[str], references: Sequence[Reference], *, lo
 
 
 def ter_takes_minutes(references: Sequence[Reference]) -> bool:
-    """Whether TER of these would take more than about a minute."""
+    """Return whether TER of these would take more than about a minute."""
     texts = (text for each in references for text in ([each] if isinstance(each, str) else each))
     return sum(len(text.split()) ** 3 for text in texts) > PATIENCE
 

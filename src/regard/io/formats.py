@@ -1,4 +1,4 @@
-"""How results are written: outputs, scores and labels, a line each; n-best lists as Moses has them; JSON."""
+"""The formats of results: outputs, scores and labels, a line each; n-best lists as Moses has them; JSON."""
 
 import json
 import math
@@ -44,7 +44,7 @@ class TextOutput(Protocol):
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """What stands in a line.
+    """The contents of an output line.
 
     The text; with `scores` its score behind a tab; with `alignment` the links in Pharaoh's format behind another. With
     `nbest` there is a line an output, `i ||| text ||| score`, i the line of the source from 0. With `as_json` there is

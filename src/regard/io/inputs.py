@@ -1,4 +1,6 @@
-"""What commands read line by line: sources with their prefixes, pairs to be scored, documents to be labelled."""
+"""The inputs that commands read line by line: sources with their prefixes, pairs to be scored, documents to be
+labelled.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +88,7 @@ class SourceLines:
         check_unchanged(self.path, self.total, first - 1)
 
     def unequal(self, lines: str, prefixes: int) -> DataError:
-        """As many prefixes as lines are expected."""
+        """Build the error for a file of prefixes that has not as many lines as the sources."""
         return DataError(
             f"--prefixes: {self.prefixes} has {prefixes:,} line{'s' * (prefixes != 1)} and "
             f"{display_name(self.path)} has {lines}; expected as many in both"
@@ -165,7 +167,7 @@ class DocumentLines:
 
     @classmethod
     def of(cls, arguments: Sequence[str], warn: Callable[[str], None]) -> "DocumentLines":
-        """Those of the one file that a command was given, or of standard input."""
+        """Open the one file that a command was given, or standard input."""
         if len(arguments) > 1:
             raise CommandError(f"{arguments[1]}: a second file given, expected one, with a document a line")
         return cls(arguments[0] if arguments else "-", warn)
@@ -173,7 +175,7 @@ class DocumentLines:
     def labelled(
         self, classify: Callable[[list[str]], Sequence[LabelOutput | None]], scores: bool, as_json: bool
     ) -> Iterator[tuple[int, str]]:
-        """How many lines were done, and what is to be written for them; one without words is an empty line."""
+        """Yield how many lines were labelled, and the text to write for them; a line without words stays empty."""
         for lines in read_chunks(self.path, DOCUMENTS, self.warn):
             lines_out = []
             for text, output in zip(lines, classify(lines), strict=True):

@@ -56,13 +56,13 @@ STANDARD = "-"
 
 @runtime_checkable
 class Bytes(Protocol):
-    """What bytes come from."""
+    """A source of bytes."""
 
     def read1(self, size: int = ..., /) -> bytes: ...
 
 
 def ignore(text: str) -> None:
-    """For whoever need not be told, as somebody else is."""
+    """Drop a message, where somebody else reports it."""
 
 
 def check_file(path: str | Path) -> None:
@@ -175,7 +175,7 @@ def decompress(stream: Bytes) -> Iterator[bytes]:
 
 
 def reason(error: zlib.error) -> str:
-    """What is wrong with gzip, without the number that zlib puts before it."""
+    """Describe what is wrong with gzip, without the number that zlib puts before it."""
     return str(error).rpartition("data: ")[2]
 
 
@@ -209,19 +209,19 @@ def unequal_lines(
 
 @runtime_checkable
 class Stream(Protocol):
-    """What bytes come from, and whether there are more."""
+    """A source of bytes that knows whether more are there."""
 
     def read1(self, size: int = ..., /) -> bytes: ...
     def fileno(self) -> int: ...
 
 
 def display_name(path: str | Path) -> str:
-    """What a file is called in messages."""
+    """Name a file as messages do."""
     return "standard input" if str(path) == STANDARD else str(path)
 
 
 def is_pipe(path: str | Path) -> bool:
-    """Whether it is there and cannot be read twice: standard input, a named pipe."""
+    """Return whether it is there and cannot be read twice: standard input, a named pipe."""
     return str(path) == STANDARD or (Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir())
 
 
@@ -259,7 +259,7 @@ def read_chunks(path: str | Path, size: int = CHUNK, say: Say = ignore) -> Itera
 
 
 def gather_chunks(stream: Stream, name: str, size: int, say: Say = ignore) -> Iterator[list[str]]:
-    """As many lines as can be had without waiting."""
+    """Yield as many lines at a time as can be had without waiting."""
     lines: list[str] = []
     characters = 0
     try:
@@ -282,7 +282,7 @@ def gather_chunks(stream: Stream, name: str, size: int, say: Say = ignore) -> It
 
 
 def is_ready(stream: Stream) -> bool:
-    """Whether reading on would not have to wait."""
+    """Return whether reading on would not have to wait."""
     try:
         number = stream.fileno()
     except io.UnsupportedOperation:  # it is all in memory

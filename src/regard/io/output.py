@@ -1,4 +1,4 @@
-"""Where results go: to standard output as they come, or into a file that is whole or not there; and a progress bar."""
+"""The destination of results: standard output, or a file that is whole or not there; and a progress bar."""
 
 import contextlib
 import errno
@@ -73,7 +73,7 @@ def stop_on_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_destination(out: Path | None, real: bool) -> Iterator[Callable[[str], None]]:
-    """Where `open_output` writes to."""
+    """Open the place that `open_output` writes to."""
     if not real:
         yield lambda text: None
         return

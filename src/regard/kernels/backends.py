@@ -58,24 +58,24 @@ __all__ = ["BACKENDS", "Backend", "choose", "forced_backend", "packed_natively",
 
 
 def has_equal_widths(request: Request) -> bool:
-    """Whether values are as wide as keys."""
+    """Return whether values are as wide as keys."""
     return request.sizes["width"] == request.sizes["value width"]
 
 
 def has_flex_widths(request: Request) -> bool:
-    """Whether FlexAttention has tiles for both widths, as it asks for on a GPU."""
+    """Return whether FlexAttention has tiles for both widths, as it asks for on a GPU."""
     return request.device == "cpu" or (
         request.sizes["width"] in FLEX_WIDTHS and request.sizes["value width"] in FLEX_WIDTHS
     )
 
 
 def additive_or_predicted(request: Request) -> bool:
-    """Whether a Triton kernel has the score: additive ones everywhere, bilinear ones around predicted centres."""
+    """Return whether a Triton kernel has the score: additive everywhere, bilinear around predicted centres."""
     return ADDITIVE in request.features or CENTRES in request.features
 
 
 def fits_predicted_window(request: Request) -> bool:
-    """Whether the kernel of predicted centres, where it would be the one, takes the rest of the call."""
+    """Return whether the kernel of predicted centres, where it would be the one, takes the rest of the call."""
     if CENTRES not in request.features:
         return GAUSSIAN not in request.features
     return MASK not in request.features and request.sizes["radius"] <= window_triton.RADIUS
@@ -124,7 +124,7 @@ def always(request: Request) -> bool:
 
 
 def one_tile_wins(request: Request) -> bool:
-    """Whether one tile a sequence is the fastest, as measured on an H200.
+    """Return whether one tile a sequence is the fastest, as measured on an H200.
 
     Of plain rows of 128 keys, cuDNN's forward is faster by a sixth, and its backward slower.
     """
@@ -135,12 +135,14 @@ def one_tile_wins(request: Request) -> bool:
 
 
 def flex_wins(request: Request) -> bool:
-    """Whether blocks of keys can be skipped, or a bias would have to be written: on a GPU."""
+    """Return whether blocks of keys can be skipped, or a bias would have to be written: on a GPU."""
     return request.device == "cuda" and (WINDOW in request.features or ALIBI in request.features)
 
 
 def triton_wins(request: Request) -> bool:
-    """Whether tiles of 64 by 64 are not mostly padding; a few queries without gradients have a kernel of their own."""
+    """Return whether tiles of 64 by 64 are not mostly padding; a few queries without gradients have a kernel of their
+    own.
+    """
     if CENTRES in request.features:
         return True
     tile, queries, keys = additive_triton.BLOCK, request.sizes["queries"], request.sizes["keys"]
@@ -149,7 +151,7 @@ def triton_wins(request: Request) -> bool:
 
 
 def window_wins(request: Request) -> bool:
-    """Whether touching only the window pays, as measured on two cores of a CPU.
+    """Return whether touching only the window pays, as measured on two cores of a CPU.
 
     Many queries of a bilinear score have a fused kernel for a rival, and share slices that are wider than a window.
     """
@@ -161,12 +163,12 @@ def window_wins(request: Request) -> bool:
 
 
 def few_queries_win(request: Request) -> bool:
-    """Whether two small products are faster than one fused kernel, as measured on two cores of a CPU."""
+    """Return whether two small products are faster than one fused kernel, as measured on two cores of a CPU."""
     return request.device == "cpu" and 1 < request.sizes["queries"] <= FEW and request.sizes["keys"] <= FEW_KEYS
 
 
 def chunks_win(request: Request) -> bool:
-    """Whether [b n m h] is large."""
+    """Return whether [b n m h] is large."""
     sizes = request.sizes
     return sizes["rows"] * sizes["queries"] * sizes["keys"] * sizes["width"] >= LARGE
 
@@ -370,5 +372,5 @@ def choose(request: Request) -> Backend:
 
 
 def packed_natively(request: Request) -> bool:
-    """Whether a Packed call is served as it lies; otherwise it is padded first and asked for again."""
+    """Return whether a Packed call is served as it lies; otherwise it is padded first and asked for again."""
     return forced_backend() in (None, *NATIVE) and choose(request).name in NATIVE

@@ -1,4 +1,4 @@
-"""What an attention call may have, by name: a call in plain data, for the table of backends.
+"""The features of an attention call, by name: a call in plain data, for the table of backends.
 
 Every field of `Call` and of `SpanLimits` that changes what is computed is a feature or a size here, and a backend that
 does not list a feature refuses it. Nothing here knows the classes of `regard.attention`.

@@ -71,7 +71,7 @@ def attend(call: Call) -> Tensor:
 
 
 def sum_values(scores: Tensor, call: Call) -> Tensor:
-    """From scores to contexts: bias, weighting, gate, dropout, sum."""
+    """Compute contexts from scores: bias, weighting, gate, dropout, sum."""
     gate = call.limits.gate()
     weights = call.weigh(add_bias(scores, call.limits), call.limits.mask())
     if gate is not None:

@@ -44,7 +44,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class SpanLimits:
-    """Where n queries may look among m keys. Every tensor broadcasts over the leading dimensions of the scores."""
+    """The limits on where n queries may look among m keys. Every tensor broadcasts over the leading dimensions of the
+    scores.
+    """
 
     queries: int
     keys: int
@@ -66,7 +68,7 @@ class SpanLimits:
     # ---- what spans add
 
     def with_lengths(self, lengths: Tensor, fewest: int | None) -> Self:
-        """Only the first `lengths` keys exist."""
+        """Limit to the first `lengths` keys."""
         if self.lengths is not None:
             lengths = torch.minimum(self.lengths, lengths)
             fewest = None if fewest is None or self.fewest is None else min(fewest, self.fewest)
@@ -82,13 +84,13 @@ class SpanLimits:
         return replace(self, causal=torch.minimum(*both))
 
     def with_window(self, window: Window) -> Self:
-        """Only keys near a centre."""
+        """Limit to keys near a centre."""
         if self.window is None:
             return replace(self, window=window)
         return replace(self, windows=(*self.windows, window))
 
     def with_mask(self, mask: Tensor) -> Self:
-        """Only where the mask is True."""
+        """Limit to where the mask is True."""
         return replace(self, masks=(*self.masks, mask))
 
     def with_bias(self, bias: Tensor) -> Self:
@@ -151,7 +153,7 @@ class SpanLimits:
 
     @property
     def maybe_empty(self) -> bool:
-        """Whether a query may have nothing to look at, as far as the host knows."""
+        """Return whether a query may have nothing to look at, as far as the host knows."""
         if self.masks or self.window is not None:
             return True
         if self.lengths is not None and not self.fewest:
@@ -159,7 +161,7 @@ class SpanLimits:
         return self.causal is not None and not (isinstance(self.causal, int) and self.causal >= 0)
 
     def over_heads(self) -> Self:
-        """The same limits with a head axis before the queries."""
+        """Add a head axis before the queries to all limits."""
 
         def each(masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             with_heads = len(self.batch) + 3
@@ -217,12 +219,12 @@ def rows(value: Tensor) -> Tensor:
 
 
 def causal_mask(start: int | Tensor, queries: int, j: Tensor) -> Tensor:
-    """True where j <= start + i."""
+    """Build the mask that is True where j <= start + i."""
     return j <= positions(start, queries, j.device)[..., None]
 
 
 def window_mask(window: Window, queries: int, j: Tensor) -> Tensor:
-    """True where |j - centre| <= radius."""
+    """Build the mask that is True where |j - centre| <= radius."""
     return (j - window.centres(queries, j.device).detach()[..., None]).abs() <= window.radius
 
 

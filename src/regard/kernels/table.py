@@ -41,7 +41,7 @@ NEEDS_TRITON = Condition(lambda request: installed(), "Triton is not installed")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one implementation serves."""
+    """One implementation, and what it serves."""
 
     name: str
     features: frozenset[str] | None  # None: all there are and will be, as the plain expression alone does
@@ -51,7 +51,7 @@ class Row:
     conditions: tuple[Condition, ...] = ()
 
     def serves(self, request: Request) -> bool:
-        """Whether nothing is refused."""
+        """Return whether nothing is refused."""
         if self.devices is not None and request.device not in self.devices:
             return False
         if self.features is not None and not self.features.issuperset(request.features):

@@ -1,4 +1,4 @@
-"""Whether Triton can serve: it comes with torch for CUDA, and Regard runs without it."""
+"""Availability of Triton: it comes with torch for CUDA, and Regard runs without it."""
 
 import importlib.util
 import os
@@ -14,16 +14,16 @@ INSTALLED = importlib.util.find_spec("triton") is not None  # a constant: torch.
 
 
 def installed() -> bool:
-    """Whether Triton can be imported."""
+    """Return whether Triton can be imported."""
     return INSTALLED
 
 
 @cache
 def interpreted() -> bool:
-    """Whether kernels are interpreted on a CPU: slow, for tests; there is no inline assembly."""
+    """Return whether kernels are interpreted on a CPU: slow, for tests; there is no inline assembly."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def available(x: Tensor) -> bool:
-    """Whether a kernel may take this tensor: on CUDA, in single or half precision."""
+    """Return whether a kernel may take this tensor: on CUDA, in single or half precision."""
     return x.is_cuda and x.dtype in (torch.float32, torch.bfloat16, torch.float16) and installed()

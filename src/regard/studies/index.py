@@ -44,7 +44,7 @@ def write_index(out: Path) -> Path:
 
 
 def read_results(out: Path) -> list[dict[str, Any]]:
-    """What each study in the folder has found, in the order of the list of studies."""
+    """Read the results of each study in the folder, in the order of the list of studies."""
     by_name = {}
     for path in out.glob("*/results.json"):
         try:

@@ -67,7 +67,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What somebody else needs to get the same numbers."""
+    """The signature of a figure: what somebody else needs to get the same numbers."""
 
     regard: str
     torch: str
@@ -99,7 +99,9 @@ class Signature:
 
 @dataclasses.dataclass(kw_only=True)
 class Part:
-    """What was measured, how it looks, and what it says; by itself what a study adds to its page by training."""
+    """A part of a page: what was measured, how it looks, and what it says; also what a study adds to its page by
+    training.
+    """
 
     measured: Sequence[str]
     tables: Sequence[Table]
@@ -130,7 +132,7 @@ class Page(Part):
         return render_html(self)
 
     def markdown(self) -> str:
-        """For a repository; the pictures stand beside it."""
+        """Write the page as Markdown, for a repository; the pictures stand beside it."""
         return render_markdown(self)
 
     def results(self) -> dict[str, object]:
@@ -251,7 +253,7 @@ def signed(
 
 
 def signed_training(setting: "Setting", corpus: str = "") -> typing.ContextManager["Clock"]:
-    """The same for what is trained; `corpus` is the name of the real one, which counts where there is one."""
+    """Time and sign what is trained; `corpus` is the name of the real one, which counts where there is one."""
     return signed(
         seed=setting.seeds[0],
         quick=setting.quick,

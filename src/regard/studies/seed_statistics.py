@@ -40,7 +40,7 @@ class SeedStatistics:
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
     def as_text(self, style: str = ".1f") -> str:
-        """As a table or a sentence has it: 37.2 ± 0.3, and 37.2 of one seed."""
+        """Format mean and deviation for a table or a sentence: 37.2 ± 0.3, and 37.2 of one seed."""
         mean = show(self.mean, style)
         return f"{mean} ± {show(self.deviation, style)}" if len(self.values) > 1 else mean
 
@@ -58,18 +58,18 @@ class MeanDifference(NamedTuple):
 
     @property
     def more(self) -> bool:
-        """Whether it is above nothing by more than two standard errors."""
+        """Return whether it is above nothing by more than two standard errors."""
         return self.mean > 2 * self.error
 
     def as_text(self, style: str = ".1f") -> str:
-        """With two standard errors, as in +1.3 ± 0.4."""
+        """Format the difference with two standard errors, as in +1.3 ± 0.4."""
         return f"{'+' * (self.mean > 0)}{show(self.mean, style)} ± {show(2 * self.error, style)}"
 
 
 def mean_difference(
     one: Float[np.ndarray, "s n"], other: Float[np.ndarray, "s n"], sizes: Float[np.ndarray, " n"] | None = None
 ) -> MeanDifference:
-    """How much more `one` has than `other`, a unit of size: each has a figure for every seed and every item of a test.
+    """Compare `one` with `other`, a unit of size: each has a figure for every seed and every item of a test.
 
     Both saw the same items, so that it is their differences that scatter; what an item's size does not explain counts.
     Seeds add what they do to a system as a whole. Of one seed nothing is known of that, and only the items count.
@@ -89,7 +89,7 @@ def mean_difference(
 
 
 def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
-    """What two means of the same number of seeds have to differ by: two standard errors of their difference.
+    """Return what two means of the same number of seeds have to differ by: two standard errors of their difference.
 
     The deviation between seeds is taken to be the same for all systems, and is pooled over them. Where there is one
     seed it is not known, and the floor is returned.
@@ -103,7 +103,7 @@ def margin(figures: Iterable[SeedStatistics], floor: float = FLOOR) -> float:
 
 
 def are_alike(one: SeedStatistics, other: SeedStatistics, floor: float = FLOOR) -> bool:
-    """Whether two means are no further apart than their deviations together; of one seed, than the floor.
+    """Return whether two means are no further apart than their deviations together; of one seed, than the floor.
 
     `margin` would call the more alike the more any other system varies.
     """

@@ -1,4 +1,4 @@
-"""What a study is run with. Imports no torch."""
+"""The setting that a study is run with. Imports no torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

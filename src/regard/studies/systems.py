@@ -38,7 +38,7 @@ class TrainedSystem:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it has learned."""
+        """The number of parameters that it has learned."""
         return sum(parameter.numel() for parameter in self.run.model.parameters())
 
 
@@ -85,7 +85,7 @@ def group_by_name(systems: Sequence[TrainedSystem]) -> dict[str, list[TrainedSys
 
 
 def run_folder(study: str, name: str, seed: int, setting: Setting) -> Path:
-    """Where a system's run is."""
+    """Return the folder of a system's run."""
     return setting.out / study / "runs" / f"{'quick-' * setting.quick}{name}-{seed}"
 
 
@@ -117,7 +117,7 @@ def share_data(tables: Tables) -> None:
 
 
 def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:
-    """The same in a process of its own, with its share of the machine: whether it was done, and what is to be said."""
+    """Train in a process of its own, with its share of the machine; return whether it was done, and a message."""
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // setting.jobs))

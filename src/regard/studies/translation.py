@@ -1,4 +1,4 @@
-"""What trained translators make of a test set: BLEU, perplexity, and log-probabilities of the references."""
+"""Measurements of trained translators on a test set: BLEU, perplexity, and log-probabilities of the references."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def measure_translator(system: TrainedSystem, corpus: Pairs, beam: int = 5) -> t
 
 
 def perplexity(run: Run, corpus: Pairs) -> float:
-    """Of a token of the test set's targets, their ends among them."""
+    """Return the perplexity of a token of the test set's targets, their ends among them."""
     totals, tokens = log_probs(run, corpus.sources, corpus.references)
     return math.exp(-sum(totals) / sum(tokens))
 

@@ -36,13 +36,13 @@ class Links:
         return len(self.row)
 
     def part(self, first: int, last: int) -> "Links":
-        """Those of the rows from `first` to before `last`."""
+        """Return the links of the rows from `first` to before `last`."""
         inside = (self.row >= first) & (self.row < last)
         links = self.each(lambda tensor: tensor[inside])
         return Links(links.row - first, links.target, links.source, links.weight)
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "Links":
-        """The same with every tensor moved."""
+        """Return a copy with `move` applied to every tensor."""
         return Links(move(self.row), move(self.target), move(self.source), move(self.weight))
 
 
@@ -55,7 +55,7 @@ class Cut(NamedTuple):
 
 
 class Words:
-    """What `Tokenizer.words` says, of many rows at once."""
+    """Words of many rows at once, as `Tokenizer.words` gives them for one."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.begins, self.mark, self.tag = tokenizer.beginnings()

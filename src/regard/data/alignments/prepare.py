@@ -66,14 +66,14 @@ class LinkedReader(Reading):
         return Rows(encoded.texts, encoded.sources, encoded.targets, links)
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
-        """How many have links, and how many lost theirs."""
+        """Describe in words how many pairs have links, and how many lost theirs."""
         lost = counts.get("unlinked", 0)
         other = f" ({lost:,} lost theirs: the tokenizer tells other words apart than white space does)" if lost else ""
         return f", {counts.get('linked', 0):,} of them with word links{other}"
 
 
 def find_problem(text: str, sources: int, targets: int) -> str | None:
-    """What is wrong with a line of links: it cannot be read, or they lead to words that are not there."""
+    """Describe what is wrong with a line of links: it cannot be read, or they lead to words that are not there."""
     try:
         links = parse_marked_links(text)
     except DataError as error:
@@ -86,7 +86,7 @@ def find_problem(text: str, sources: int, targets: int) -> str | None:
 
 
 def count_words(tokenizer: Tokenizer, rows: list[list[int]]) -> list[int]:
-    """How many words each row has to the tokenizer."""
+    """Count the words that the tokenizer finds in each row."""
     flat = np.array([i for row in rows for i in row], np.int64)
     counts: list[int] = Words(tokenizer).cut(flat, np.array([len(row) for row in rows], np.int64)).counts.tolist()
     return counts

@@ -113,12 +113,12 @@ def split_of(source: str) -> Split:
 
 
 def has_pair(name: str) -> bool:
-    """Whether a corpus is of two languages, which its option `pair` names."""
+    """Return whether a corpus is of two languages, which its option `pair` names."""
     return any(field.name == "pair" for field in dataclasses.fields(corpus(name).Options))
 
 
 def edition_of(name: str) -> str:
-    """What a corpus is known by in caches and runs: EDITION, and of one from elsewhere the hash of its code."""
+    """Return a corpus's version for caches and runs: EDITION, and for a corpus from elsewhere the hash of its code."""
     module: Any = corpus(name)
     if str(getattr(module, "__name__", "")).startswith(f"{__name__}."):
         return EDITION
@@ -136,7 +136,7 @@ def corpus(name: str) -> Corpus:
 
 
 def known(names: tuple[str, ...], wrong: object) -> str:
-    """What a person may have meant."""
+    """Suggest the names that a person may have meant."""
     near = difflib.get_close_matches(str(wrong), names, n=1)
     return (f"did you mean {near[0]!r}? " if near else "") + f"there are {', '.join(names)}"
 

@@ -13,7 +13,7 @@ __all__ = ["Options", "draw", "every"]
 
 
 def solve(sequence: Sequence[int]) -> list[int]:
-    """Where each symbol of the target stands in the source."""
+    """Return where each symbol of the target stands in the source."""
     return list(range(len(sequence)))
 
 

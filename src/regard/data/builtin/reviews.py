@@ -62,7 +62,7 @@ SOUNDS: Words = (
 
 @dataclasses.dataclass(frozen=True)
 class Topic:
-    """What a review is about: the nouns that count, and what is told beside it."""
+    """A review's topic: the nouns that count, and sentences that are told beside it."""
 
     nouns: tuple[tuple[str, Words], ...]
     told: tuple[str, ...]

@@ -61,15 +61,15 @@ class PictureBatch:
         return PictureBatch(self.pixels[first:last], self.picture[rows] - first, target, lengths, labels, tokens)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PictureBatch":
-        """The same on a device."""
+        """Return a copy on a device."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "PictureBatch":
-        """The same in memory that a device can copy from by itself."""
+        """Return a copy in pinned memory, from which a device copies by itself."""
         return self.each(Tensor.pin_memory)
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "PictureBatch":
-        """The same with every tensor moved."""
+        """Return a copy with `move` applied to every tensor."""
         return PictureBatch(
             move(self.pixels),
             move(self.picture),
@@ -133,7 +133,9 @@ def load_pictures(
 def captions(
     flat: Int64[np.ndarray, " t"], lengths: Int64[np.ndarray, " b"]
 ) -> tuple[Int64[np.ndarray, " r"], Int64[np.ndarray, "r n"], Int64[np.ndarray, " r"]]:
-    """Which picture each caption is of, their tokens from START to END, padded, and how many are to be predicted."""
+    """Return the picture of each caption, the captions' tokens from START to END, padded, and how many are to be
+    predicted.
+    """
     # An END behind every caption: those between them are there, the last one of each picture is not.
     ends = np.cumsum(lengths)
     closed = np.insert(flat, ends, END)

@@ -161,7 +161,7 @@ def decode_piece(folder: str, names: Sequence[str], side: int) -> list[Picture]:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Count the processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""Which captions, or which label, belong to which picture: the forms that people keep them in. Imports no torch.
+"""Readers of captions and labels of pictures, in the forms that people keep them in. Imports no torch.
 
 - lines of picture, tab, caption; a picture with several captions has several lines
 - Flickr8k's and Flickr30k's token files: the same, with #0, #1 … after the picture's name
@@ -143,7 +143,7 @@ def read_list(path: str | Path, say: Say = ignore) -> set[str]:
 
 
 class PictureFile(NamedTuple):
-    """What is known of a picture file without reading it."""
+    """A picture file's size and time, known without reading it."""
 
     bytes: int
     changed: int  # nanoseconds

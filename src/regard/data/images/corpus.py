@@ -1,4 +1,6 @@
-"""Which pictures are trained on, which are for validation, and what belongs to each: from files, or drawn scenes."""
+"""The corpus of pictures: which are trained on, which are for validation, and what belongs to each; from files, or
+drawn scenes.
+"""
 
 import hashlib
 import os
@@ -88,7 +90,7 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
 
 
 def because(rows: Rows) -> str:
-    """What there is to say of pictures that were left out, behind a colon."""
+    """Explain which pictures were left out, behind a colon."""
     return f": {'; '.join(rows.notes)}" if rows.notes else ""
 
 
@@ -185,13 +187,13 @@ def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pict
 
 
 def generate_pictures(data: DataSettings, side: int) -> Iterator[Picture]:
-    """Their pixels."""
+    """Generate the pixels of drawn scenes."""
     for name, example in generate_examples(data, side):
         yield Picture(name, np.ascontiguousarray(example.picture().transpose(2, 0, 1)))
 
 
 def generate_rows(data: DataSettings) -> Rows:
-    """Their captions, or the answers to their questions."""
+    """Generate the captions of drawn scenes, or the answers to their questions."""
     rows = Rows()
     for name, example in generate_examples(data, data.image_size):
         (rows.train if name.startswith("train") else rows.valid).append(Row(name, [example.target]))

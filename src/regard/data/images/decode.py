@@ -64,7 +64,7 @@ def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
 
 @functools.cache
 def formats() -> tuple[str, ...]:
-    """Those of FORMATS that this build of Pillow reads."""
+    """List those of FORMATS that this build of Pillow reads."""
     from PIL import Image
 
     Image.init()

@@ -1,4 +1,5 @@
-"""From folders of pictures, or drawn scenes, to decoded pixels and encoded captions or labels, once; then the cache.
+"""Preparation of pictures: from folders, or drawn scenes, to decoded pixels and encoded captions or labels, once; then
+the cache.
 
 In the encoded corpus a picture's source is one number, its place in the array of pixels. Its target is all its captions
 one after the other with END between them, or, for a classifier, the index of its label.
@@ -129,7 +130,7 @@ def opened(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
 
 
 def readable(rows: Rows, pixels: Pixels) -> Rows:
-    """The same without the pictures that could not be decoded."""
+    """Return the rows without the pictures that could not be decoded."""
     there = set(pixels.names)
     if pixels.lost:
         rows.counts["unreadable"] = len(pixels.lost)

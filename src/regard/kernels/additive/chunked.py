@@ -46,7 +46,7 @@ def empty_scores(query: Tensor, keys: Tensor) -> Tensor:
 
 @torch.library.custom_op("regard::additive_scores_backward", mutates_args=())
 def chunked_scores_backward(grad: Tensor, query: Tensor, keys: Tensor, vector: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """With t = tanh(q + k) and g the gradient of the scores:
+    """Compute the gradients of additive scores; with t = tanh(q + k) and g the gradient of the scores:
 
     dq_i = v ∘ Σ_j g_ij (1 - t_ij²), dk_j = v ∘ Σ_i g_ij (1 - t_ij²), dv = Σ_ij g_ij t_ij; the ones are summed once.
     """
@@ -82,7 +82,9 @@ chunked_scores.register_autograd(recompute, setup_context=keep_inputs)
 
 
 def chunk_sizes(rows: int, queries: int, numbers: int, chunk: int) -> tuple[int, int]:
-    """How many rows, and how many queries of each, a chunk takes, at so many numbers a query: many, or parts of one."""
+    """Choose how many rows, and how many queries of each, a chunk takes, at so many numbers a query: many, or parts of
+    one.
+    """
     return max(1, min(rows, chunk // max(1, queries * numbers))), max(1, min(queries, chunk // numbers))
 
 

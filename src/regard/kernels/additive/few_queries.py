@@ -24,7 +24,7 @@ LANES = 256  # numbers of half precision that a warp reads at once, 16 bytes a t
 
 
 def attend(call: Call) -> Tensor:
-    """The same sum as the reference's, without a gradient."""
+    """Compute the reference's sum, without a gradient."""
     assert call.vector is not None
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
 
@@ -41,7 +41,7 @@ def attend(call: Call) -> Tensor:
 
 
 class Tiles(NamedTuple):
-    """How a program cuts a row."""
+    """The tiles into which a program cuts a row."""
 
     scored: int  # keys at once for their scores
     summed: int  # for the sum of their values
@@ -50,14 +50,14 @@ class Tiles(NamedTuple):
 
 
 def tiles(n: int, half: bool) -> Tiles:
-    """As measured on an H200."""
+    """Choose tiles, as measured on an H200."""
     if n > 1:
         return Tiles(8, 16, 256, 4)
     return Tiles(8, 16, 512, 2 if half else 4)
 
 
 def split_keys(rows: int, keys: int) -> tuple[int, int]:
-    """How many programs share a row, and how many keys each of them has: several where rows do not fill the GPU."""
+    """Choose how many programs share a row, and how many keys each has: several where rows do not fill the GPU."""
     splits = min(-(-ROWS // rows), -(-keys // 128), LARGEST) if rows < ROWS and keys >= MANY else 1
     chunk = -(-keys // splits)
     return -(-keys // chunk), chunk

@@ -214,7 +214,7 @@ def combine(
     BS: tl.constexpr,
     BV: tl.constexpr,
 ):
-    """What the splits of a row have found, weighed by their share of the exponentials. A program a row and query."""
+    """Combine the splits of a row, weighed by their share of the exponentials. A program a row and query."""
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1)
     stride = tl.num_programs(0) * n

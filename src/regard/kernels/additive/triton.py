@@ -207,7 +207,7 @@ def padded(size: int) -> int:
 
 
 def rows_at_once(rows: int, size: int, group: int) -> int:
-    """How many rows have room for their scores, of so many bytes each: a whole number of groups, one at least."""
+    """Choose how many rows have room for their scores, of `size` bytes each: whole groups, one at least."""
     return min(rows, max(1, ROOM // (size * group)) * group)
 
 
@@ -238,7 +238,7 @@ def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: i
 
 
 def split_float32(x: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """What tensor cores take for x: float32 as two bfloat16, of which three products are one of float32."""
+    """Split x for tensor cores: float32 as two bfloat16, of which three products are one of float32."""
     if x.dtype != torch.float32 or not x.is_cuda:
         return x, x, False
     from regard.kernels.additive.triton_kernels import forward

@@ -1,1 +1,1 @@
-"""What a recurrent cell does beside its matrix products, a kernel a step, and whole layers made of them."""
+"""Recurrent cells: the work beside their matrix products, a kernel a step, and whole layers made of them."""

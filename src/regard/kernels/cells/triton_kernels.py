@@ -36,7 +36,7 @@ def curved(x):
 @triton.jit
 @no_type_check
 def position(lengths, row, direction, t, TURNED: tl.constexpr):
-    """Where a row's direction is at step t."""
+    """Return where a row's direction is at step t."""
     place = t
     if TURNED:
         length = tl.load(lengths + row).to(tl.int32)

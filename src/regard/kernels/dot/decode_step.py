@@ -67,7 +67,7 @@ def tile(width: int) -> int:
 
 
 def with_unit_stride(x: Tensor) -> Tensor:
-    """With the numbers of a vector side by side."""
+    """Return x with the numbers of a vector side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 

@@ -16,7 +16,7 @@ __all__ = ["attend"]
 
 
 def attend(call: Call) -> Tensor:
-    """The same sum as the reference's."""
+    """Compute the reference's sum."""
     scores = reference.scores(call.query, call.keys, call.scale / call.temperature)
     mask, some = merge_mask(call, scores.dtype)
     if mask is not None:

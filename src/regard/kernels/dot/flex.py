@@ -100,7 +100,7 @@ def make_blocks(
     keys: int,
     device: str,
 ) -> BlockMask:
-    """Which blocks of keys each block of queries needs."""
+    """Build the mask of the blocks of keys that each block of queries needs."""
     # As tensors: a number in the closure would be compiled in, and every other one would be compiled anew.
     last = None if causal is None else number(causal, device)
     first, radius = (None, None) if window is None else (number(window[0], device), number(window[1], device))

@@ -97,7 +97,7 @@ def padded_attention(
     dropout: float = 0.0,
     seed: Int[Tensor, " 1"] | None = None,
 ) -> Float[Tensor, "s n a d"]:
-    """The same for sequences of one size, of whose keys only the first `lengths` are seen."""
+    """Attend over sequences of one size, of whose keys only the first `lengths` are visible."""
     how = Settings(max(query.shape[1], keys.shape[1]), scale, causal, dropout)
     return run(how, (query, keys, values), seed, None, None, lengths)
 
@@ -185,7 +185,7 @@ class Settings(NamedTuple):
 
 
 class OneTileAttention(torch.autograd.Function):
-    """From queries, keys and values, one tensor each or side by side, to contexts; gradients lie as these do."""
+    """Attention from queries, keys and values, one tensor each or side by side; gradients lie as these do."""
 
     @staticmethod
     def forward(ctx: Any, how: Settings, *tensors: Tensor | None) -> Tensor:
@@ -239,7 +239,7 @@ def plan_launches(tiles: dict[int, list[Tile]], longest: int) -> list[tuple[Tile
 
 
 def queries_at_once(tile: Tile, queries: int | None) -> int:
-    """How many queries a program takes at a time; padded rows of few `queries` need no more than these."""
+    """Choose how many queries a program takes at a time; padded rows of few `queries` need no more than these."""
     return tile.block if queries is None else min(tile.block, max(16, triton.next_power_of_2(queries)))
 
 

@@ -19,7 +19,7 @@ NUMBERS, LAYOUT = ["sequences", "whole", "whole_keys"], ["seed", "offsets", "key
 @triton.jit
 @no_type_check
 def rows_of(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr):
-    """Where rows `first` … of a head lie, and which of them are there."""
+    """Return where rows `first` … of a head lie, and which of them are there."""
     i, c = first + tl.arange(0, ROWS), tl.arange(0, D)
     there = i[:, None] < count
     if WIDTH != D:
@@ -66,7 +66,7 @@ def weigh(
 @triton.jit
 @no_type_check
 def kept(seed, row, head, heads, dropout, ROWS: tl.constexpr, TILE: tl.constexpr):
-    """True for the weights that stay: a draw for every four keys, by their query, head and place."""
+    """Draw which weights stay, as True: a draw for every four keys, by their query, head and place."""
     row, four = row + tl.arange(0, ROWS), tl.arange(0, TILE // 4)
     a, b, c, d = tl.rand4x(tl.load(seed), (row[:, None] * heads + head) * 32 + four[None, :], 7)
     some = tl.join((a >= dropout).to(tl.int8), (b >= dropout).to(tl.int8))
@@ -77,7 +77,7 @@ def kept(seed, row, head, heads, dropout, ROWS: tl.constexpr, TILE: tl.constexpr
 @triton.jit
 @no_type_check
 def span_of(offsets, sequence, whole, PACKED: tl.constexpr):
-    """Where a sequence begins and how long it is."""
+    """Return where a sequence begins and how long it is."""
     if PACKED:
         start = tl.load(offsets + sequence).to(tl.int64)
         return start, (tl.load(offsets + sequence + 1) - start).to(tl.int32)

@@ -18,7 +18,7 @@ WIDE = 256  # flash and cuDNN stop here
 
 
 def attend(call: Call) -> Tensor:
-    """The same sum as the reference's, never holding [*b n m] where torch has a fused kernel for the case."""
+    """Compute the reference's sum, never holding [*b n m] where torch has a fused kernel for the case."""
     limits, query, keys, values = call.limits, call.query, call.keys, call.values
     batch = broadcast(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
     causal_from_zero = limits.causal_from_zero and limits.lengths is None and not limits.masks and limits.bias() is None
@@ -45,7 +45,8 @@ def attend(call: Call) -> Tensor:
 
 
 def merge_mask(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """What is added to scale · q·k / T, or True where it counts; and which queries have anything to look at.
+    """Merge limits into what is added to scale · q·k / T, or True where it counts; and which queries have anything to
+    look at.
 
     The bias of a span is added to the scores before they are divided by the temperature, so that it is divided too. A
     query with nothing to look at is shown everything, and its context is to be set to zero.

@@ -23,7 +23,8 @@ def attend(call: Call) -> Tensor:
 
 
 def arguments(call: Call, scaled: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What varlen_attn is given: query, keys and values [t a d], where sequences begin, the longest; and its options.
+    """Build varlen_attn's arguments: query, keys and values [t a d], where sequences begin, the longest; and its
+    options.
 
     `scaled`: whether these have a scale.
     """
@@ -42,7 +43,7 @@ def arguments(call: Call, scaled: bool) -> tuple[tuple[Any, ...], dict[str, Any]
 
 @cache
 def takes_scale() -> bool:
-    """Whether this torch's varlen_attn can be told the scale."""
+    """Return whether this torch's varlen_attn can be told the scale."""
     from torch.nn.attention.varlen import varlen_attn
 
     return "scale" in inspect.signature(varlen_attn).parameters

@@ -19,7 +19,7 @@ STEPS = 1 << 16  # what sixteen bits can say
 
 
 def draw(shape: torch.Size, p: float) -> tuple[Tensor, float]:
-    """Which numbers are kept, one byte each, and the probability of that. Takes one draw of torch's generator."""
+    """Draw which numbers stay, one byte each, with the probability of that. Takes one draw of torch's generator."""
     seed = int(torch.empty((), dtype=torch.int64).random_())
     limit, count = round(p * STEPS), shape.numel()
     words = np.random.SFC64(seed).random_raw(-(-count // 4))  # sixty-four bits each

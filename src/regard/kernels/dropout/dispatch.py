@@ -1,4 +1,4 @@
-"""Who drops: a mask drawn here on a CPU, torch's own dropout elsewhere and while torch.compile traces.
+"""Dispatch of dropout: a mask drawn here on a CPU, torch's own dropout elsewhere and while torch.compile traces.
 
 A GPU's fused steps call `triton` themselves, with a seed that stays on the device.
 """

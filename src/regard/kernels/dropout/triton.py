@@ -211,7 +211,7 @@ def words(seed, group, column, width):
 @triton.jit
 @no_type_check
 def is_kept(first, second, third, fourth, k, limit):
-    """Whether the numbers of row k of a group are kept: by the lower or the upper half of one of the words."""
+    """Return whether the numbers of row k of a group stay: by the lower or the upper half of one of the words."""
     word = tl.where(k < 4, tl.where(k < 2, first, second), tl.where(k < 6, third, fourth))
     return ((word >> (k % 2) * 16) & 0xFFFF).to(tl.int32) >= limit
 
@@ -219,7 +219,7 @@ def is_kept(first, second, third, fourth, k, limit):
 @triton.jit
 @no_type_check
 def place(group, rows, width, BLOCK: tl.constexpr):
-    """Of a group's tile: rows within it, columns, offsets and whether they are inside."""
+    """Return a group's tile: rows within it, columns, offsets and whether they are inside."""
     k = tl.arange(0, GROUP)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     row = (group * GROUP + k).to(tl.int64)

@@ -47,7 +47,7 @@ def total(partial: Float[Tensor, "s *c"]) -> Float[Tensor, "*c"]:
 
 @cache
 def processors(device: torch.device) -> int:
-    """How many multiprocessors a device has; a few where kernels are interpreted."""
+    """Count a device's multiprocessors; a few where kernels are interpreted."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 

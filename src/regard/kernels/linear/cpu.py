@@ -45,7 +45,7 @@ def pack_weights() -> Iterator[None]:
 
 
 def has_onednn() -> bool:
-    """Whether torch has oneDNN's product of a packed weight, and may use it."""
+    """Return whether torch has oneDNN's product of a packed weight, and may use it."""
     available = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
     return bool(available) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 

@@ -1,4 +1,6 @@
-"""Who multiplies: oneDNN with packed weights inside of `pack_weights()` on a CPU, torch's own product elsewhere."""
+"""Dispatch of matrix products: oneDNN with packed weights inside of `pack_weights()` on a CPU, torch's own product
+elsewhere.
+"""
 
 # b rows · e width in · d width out
 import torch

@@ -154,7 +154,7 @@ def weight_gradient(grad: Tensor, x: Tensor, out: Tensor) -> None:
 
 
 def sums(grad: Tensor) -> Tensor:
-    """Of every column."""
+    """Return the sum of every column."""
     if grad.is_cuda:
         from regard.kernels.linear.column_sums import column_sums
 

@@ -60,7 +60,9 @@ def add_tiles(
     ACROSS: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """What begins and ends in this tile goes to the result, what came from before to heads, what goes on to tails."""
+    """Add up a tile: what begins and ends in it goes to the result, what came from before to heads, what goes on to
+    tails.
+    """
     tile = tl.program_id(0)
     column = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     place = tile * TILE + tl.arange(0, TILE)
@@ -91,7 +93,7 @@ def add_tiles(
 @triton.jit(do_not_specialize=["rows", "count"], do_not_specialize_on_alignment=["heads", "tails"])
 @no_type_check
 def add_parts(ordered, result, heads, tails, rows, count, width: tl.constexpr, ACROSS: tl.constexpr):
-    """Where an index begins in a tile and goes on in the next: its tail here, and its heads in all that follow."""
+    """Add up an index that begins in a tile and goes on in the next: its tail here, its heads in all that follow."""
     tile = tl.program_id(0)
     column = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     start, following = tile * TILE, (tile + 1) * TILE

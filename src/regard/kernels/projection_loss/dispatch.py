@@ -1,4 +1,4 @@
-"""Who computes the loss: a kernel on CUDA, chunks elsewhere, the plain expression while torch.compile traces."""
+"""Dispatch of the loss: a kernel on CUDA, chunks elsewhere, the plain expression while torch.compile traces."""
 
 # t tokens · d width · v classes
 import torch

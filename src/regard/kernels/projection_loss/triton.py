@@ -92,12 +92,12 @@ def pad_classes(classes: int) -> int:
 
 
 def tokens_at_once(tokens: int, row: int) -> int:
-    """How many tokens a chunk has, whose logits take so many bytes a row."""
+    """Choose how many tokens a chunk has, whose logits take so many bytes a row."""
     return min(tokens, max(1, BYTES // row))
 
 
 def cut_classes(classes: int) -> tuple[int, bool, int]:
-    """How many classes a program reads at once, whether these are all, and how many warps do."""
+    """Choose how many classes a program reads at once, whether these are all, and how many warps do."""
     block = min(ROW, max(16, triton.next_power_of_2(classes)))
     return (block, True, max(1, block // 2048)) if classes <= block else (BLOCK, False, 8)
 

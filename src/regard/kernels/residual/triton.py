@@ -157,7 +157,9 @@ class Residual(torch.autograd.Function):
 
 
 def share_rows(rows: int, warps: int, count: int) -> tuple[int, int]:
-    """How many groups of eight rows a program of the backward pass walks, and how many programs fill the processors."""
+    """Choose how many groups of eight rows a program of the backward pass walks, and how many programs fill the
+    processors.
+    """
     share = max(1, triton.cdiv(rows, 8 * max(1, WARPS // warps) * count))
     return share, max(1, triton.cdiv(rows, 8 * share))
 
@@ -263,7 +265,7 @@ def backward(
     SHIFT: tl.constexpr,
     SUMS: tl.constexpr,
 ):
-    """As forward, with sums over the rows. Columns outside read zeros, which add nothing to a row's sums."""
+    """Run the backward pass, with sums over the rows. Columns outside read zeros, which add nothing to a row's sums."""
     column = tl.arange(0, BLOCK)
     real = column < WIDTH
     row = tl.program_id(0) * share * GROUP

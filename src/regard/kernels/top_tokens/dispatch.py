@@ -1,4 +1,4 @@
-"""Who finds the top tokens: a kernel on CUDA, where Triton is there, and the plain expression elsewhere."""
+"""Dispatch of the top tokens: a kernel on CUDA, where Triton is there, and the plain expression elsewhere."""
 
 # r rows · v vocabulary · k tokens
 import torch

@@ -18,7 +18,7 @@ LANES = 1024
 def top_tokens(
     scores: Tensor, count: int, never: tuple[int, ...], end: int, early: Tensor, forced: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As the reference, in float32; the rows may be apart, the columns not."""
+    """Find the top tokens as the reference does, in float32; the rows may be apart, the columns not."""
     rows, size = scores.shape
     scores = scores if scores.stride(1) == 1 else scores.contiguous()
     best = torch.empty(rows, count, dtype=torch.float32, device=scores.device)

@@ -26,7 +26,7 @@ TILE = 16  # queries that share one slice of keys: (TILE + 2·radius) / TILE key
 
 
 def attend(call: Call) -> Tensor:
-    """The same sum as the reference's over the window alone; a bilinear or an additive score, softmax."""
+    """Compute the reference's sum over the window alone; a bilinear or an additive score, softmax."""
     batch = broadcast(call.query.shape[:-2], call.keys.shape[:-2], call.values.shape[:-2])
     parts = [choose_way(part)(part) for part in split_rows(flatten_call(call, batch))]
     context = parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -34,7 +34,7 @@ def attend(call: Call) -> Tensor:
 
 
 def choose_way(call: Call):  # type: ignore[no-untyped-def]
-    """Which of the three ways."""
+    """Choose one of the three ways to compute a window."""
     window = call.limits.window
     assert window is not None
     if call.vector is not None:
@@ -79,7 +79,7 @@ def flatten_call(call: Call, batch: tuple[int, ...]) -> Call:
 
 
 def split_rows(call: Call) -> Iterator[Call]:
-    """As many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
+    """Split a call into as many rows at a time as a CPU's cache likes; on a GPU, and for a compiler, all."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     rows, width = call.query.shape[0], call.keys.shape[-1] + call.values.shape[-1]
@@ -158,7 +158,7 @@ def overlapping_slices(padded: Tensor, radius: int) -> Tensor:
 
 
 def tile_mask(limits: SpanLimits, window: Window, tiles: int) -> Tensor:
-    """Which keys of its tile each query may see, [t TILE w] or [r t TILE w]."""
+    """Build the mask of the keys of its tile that each query may look at, [t TILE w] or [r t TILE w]."""
     assert isinstance(window.start, int)
     i = torch.arange(tiles * TILE, device=limits.device).view(tiles, TILE, 1)
     j = i[:, :1] + (window.start - window.radius) + torch.arange(TILE + 2 * window.radius, device=limits.device)

@@ -20,7 +20,7 @@ GROUP = 32
 
 
 def attend(call: Call) -> Tensor:
-    """The same sum as the reference's, for a bilinear score and softmax; the number of groups hangs on the data."""
+    """Compute the reference's sum, for a bilinear score and softmax; the number of groups hangs on the data."""
     limits, window = call.limits, call.limits.window
     assert window is not None
     rows, n = call.query.shape[:2]
@@ -49,7 +49,7 @@ def attend(call: Call) -> Tensor:
 
 
 def sort_into_groups(bucket: Tensor, buckets: int) -> tuple[Tensor, Tensor]:
-    """Where each query goes among groups of one bucket each, and the bucket of every group."""
+    """Assign each query a place among groups of one bucket each, and return the bucket of every group."""
     count = torch.bincount(bucket, minlength=buckets)
     groups = (count + GROUP - 1) // GROUP
     order = bucket.argsort(stable=True)
@@ -67,7 +67,7 @@ def cut(x: Tensor, slices: int, width: int) -> Tensor:
 
 
 def slice_mask(limits: SpanLimits, j: Tensor, distance: Tensor, row: Tensor, position: Tensor) -> Tensor:
-    """Which keys of its slice each query of a group may see, [g GROUP w]."""
+    """Build the mask of the keys of its slice that each query of a group may look at, [g GROUP w]."""
     assert limits.window is not None
     mask = distance.detach().abs() <= limits.window.radius
     mask = mask & (j < (limits.keys if limits.lengths is None else limits.lengths[row][..., None]))

@@ -170,7 +170,7 @@ def wide(radius: int) -> int:
 
 
 def blocks(radius: int) -> dict[str, int]:
-    """How many keys and how many numbers of each a program holds."""
+    """Choose how many keys and how many numbers of each a program holds."""
     window = max(16, 1 << (wide(radius) - 1).bit_length())
     return {"BW": window, "BD": max(16, min(128, 4096 // window))}
 

@@ -89,7 +89,7 @@ def query_gradients(
     n, d, dv, heads, width, scale, spread, q_r, q_n, q_d, k_r, k_m, k_d, v_r, v_m, v_d, o_r, o_n, o_d, v_a,
     GAUSSIAN: tl.constexpr, ADDITIVE: tl.constexpr, BW: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Of one query: its own gradient and its centre's; the scores' gradients and the weights are kept, [r n w]."""
+    """Compute one query's gradient and its centre's; the scores' gradients and the weights are kept, [r n w]."""
     i, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     p = tl.load(centre + row * n + i)
     first = tl.load(places + (row * n + i) * 2)

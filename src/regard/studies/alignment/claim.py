@@ -137,7 +137,7 @@ def run(setting: Setting) -> Page:
 
 
 def caveats(aligned: AlignedPairs, setting: Setting) -> list[str]:
-    """What is to be borne in mind."""
+    """List what a reader should bear in mind."""
     words, linked, least = best_single_links(aligned)
     remarks = [
         f"Every target word is linked once. People, or the grammar, linked {100 * linked / words:.0f} % of them: a "

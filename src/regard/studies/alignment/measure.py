@@ -1,4 +1,6 @@
-"""How well attention aligns: every head of a system, by training step, and what can be had without looking."""
+"""Measurements of alignment: how well every head of a system aligns, by training step, and what can be had without
+looking.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +67,7 @@ class EncodedPairs:
 
 
 def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
-    """What the seeds of a system come to."""
+    """Measure the seeds of a system."""
     rates: list[tuple[float, float, float]] = []
     readings: list[list[Reading]] = []
     grown: list[Curve] = []
@@ -105,7 +107,7 @@ def held_out(one: Sequence[Reading], other: Sequence[Reading]) -> float:
 
 
 def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
-    """By training step: BLEU as it was validated, and AER, by the better one of both words."""
+    """Trace a system by training step: BLEU as it was validated, and AER, by the better one of both words."""
     run, points = system.run, []
     for record in read_records(run.folder / "metrics.jsonl"):
         step = int(record["step"])

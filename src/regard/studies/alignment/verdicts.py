@@ -1,4 +1,4 @@
-"""What attention aligns, judged by figures: `alignment` measures them."""
+"""Verdicts on how attention aligns, by the figures that `alignment` measures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ def layer_means(readings: Sequence[Reading], offset: int) -> list[float]:
 
 
 def is_lower(one: SeedStatistics, other: SeedStatistics) -> bool:
-    """Whether one rate is lower by more than what is no difference."""
+    """Return whether one rate is lower by more than what is no difference."""
     return other.mean - one.mean > max(ERRORS, one.deviation + other.deviation)
 
 
 def verdicts(figures: Findings) -> list[Verdict]:
-    """What the papers say."""
+    """Judge what the papers say."""
     systems = figures.systems
     recurrent = [name for name in systems if name != "transformer"]
     transformer = systems["transformer"]
@@ -96,5 +96,5 @@ def verdicts(figures: Findings) -> list[Verdict]:
 
 
 def improves(curve: Curve) -> bool:
-    """Whether BLEU rose and AER fell from the first checkpoint to the last."""
+    """Return whether BLEU rose and AER fell from the first checkpoint to the last."""
     return curve[-1][1] > curve[0][1] and curve[0][2] - curve[-1][2] > ERRORS

@@ -132,7 +132,7 @@ def run(setting: Setting) -> Page:
 
 
 def describe_gain(figures: Mapping[str, Figures]) -> str:
-    """What the layer is worth at either distance, for which it does not matter that far shapes are mostly small."""
+    """Describe the layer's gain at either distance, for which it does not matter that far shapes are mostly small."""
     if "none" not in figures:
         return ""
     near, far = (
@@ -142,7 +142,7 @@ def describe_gain(figures: Mapping[str, Figures]) -> str:
 
 
 def verdicts(results: Mapping[str, Figures], looks: ShapeAttention) -> list[Verdict]:
-    """By accuracy, in points; ten are what the layer is to be worth."""
+    """Judge by accuracy, in points; ten are what the layer is to be worth."""
     right = {name: figures["accuracy"] for name, figures in results.items()}
 
     def evidence(*names: str) -> str:

@@ -23,7 +23,7 @@ Figures = Mapping[str, SeedStatistics]
 
 
 def accuracy_table(results: Mapping[str, Figures]) -> Table:
-    """How many are right, and with what."""
+    """Tabulate the accuracy of each system."""
     return Table(
         caption="Answered right, %",
         columns=["network", "all", "the third of another size", "parameters", "reach, pixels", "γ", "seconds"],
@@ -43,7 +43,7 @@ def accuracy_table(results: Mapping[str, Figures]) -> Table:
 
 
 def distance_table(results: Mapping[str, Figures], tests: Sequence[Pictured]) -> Table:
-    """By how far apart the two shapes are."""
+    """Tabulate the accuracy by how far apart the two shapes are."""
     from regard.studies.convnet.measure import distance
 
     counts = [sum(low <= distance(test) < high for test in tests) for low, high in BINS]
@@ -61,7 +61,7 @@ def distance_table(results: Mapping[str, Figures], tests: Sequence[Pictured]) ->
 
 
 def looks_table(looks: ShapeAttention) -> Table:
-    """Who looks at whom."""
+    """Tabulate which shapes look at which."""
     rows: list[list[Cell]] = [[name, *share] for name, share in zip(SHAPES, looks.share, strict=True)]
     return Table(
         caption="Where the places of a shape look, % of their attention",

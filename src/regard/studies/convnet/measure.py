@@ -1,4 +1,4 @@
-"""Where the shapes of a scene look, in a ConvNet with self-attention over its grid."""
+"""Measurements of where the shapes of a scene look, in a ConvNet with self-attention over its grid."""
 
 # b pictures · y x rows and columns of the grid · m places
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ ROWS = 64  # pictures of a batch
 
 @dataclass(frozen=True)
 class ShapeAttention:
-    """How much of their attention the places of each shape give to those of each, in per cent, and to all others."""
+    """The attention that the places of each shape give to those of each, in per cent, and to all others."""
 
     share: list[list[float]]  # from each shape to each, then to where no shape is
     chance: list[float]  # what share of all places each has
@@ -68,7 +68,7 @@ def measure_attention(model: Model, tests: Sequence[Pictured]) -> ShapeAttention
 
 
 def shape_places(test: Pictured, grid: tuple[int, int]) -> Tensor:
-    """Which places each shape has, and last which have none: [shapes + 1, m]."""
+    """Return which places each shape has, and last which have none: [shapes + 1, m]."""
     on = torch.stack([on_box(box, grid, test.size).flatten() for box in test.boxes])
     return torch.cat([on, ~on.any(0, keepdim=True)])
 
@@ -95,7 +95,7 @@ def measure_system(system: TrainedSystem, tests: Sequence[Pictured]) -> dict[str
 
 
 def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float]:
-    """How many are right, in per cent."""
+    """Return the share of right answers, in per cent."""
     right = [answer == test.target for answer, test in zip(answers, tests, strict=True)]
     differing = [i for i, test in enumerate(tests) if test.scene.shapes[1].size != test.scene.shapes[2].size]
     chosen = {"accuracy": list(range(len(tests))), "differing": differing}
@@ -111,8 +111,8 @@ def distance(test: Pictured) -> int:
 
 
 def receptive_field(model: ConvNetModel) -> int:
-    """How many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of its
-    own steps.
+    """Return how many pixels across a place of the last grid sees without the layer: every 3 × 3 convolution adds 2 of
+    its own steps.
     """
     size, step = 3, 2  # the stem
     for stage in range(model.config.stages):

@@ -61,7 +61,7 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """What is in an archive, unless it is there; whole or not at all."""
+    """Unpack an archive, unless it is there; whole or not at all."""
     if folder.exists():
         return
     part = folder.with_name(f"{folder.name}.part")

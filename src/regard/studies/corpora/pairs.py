@@ -140,12 +140,12 @@ def read_aligned(folder: Path, source: str = "de", target: str = "en") -> Aligne
 
 
 def swap_sides(links: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """The same links from the other side."""
+    """Return the links as seen from the other side."""
     return frozenset((j, i) for i, j in links)
 
 
 def tokenise(text: str) -> str:
-    """In lower case, with punctuation apart from its words."""
+    """Return the text in lower case, with punctuation apart from its words."""
     return " ".join(JOINED.findall(text.lower()))
 
 

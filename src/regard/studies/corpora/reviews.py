@@ -24,12 +24,12 @@ class Reviews:
 
     @property
     def real(self) -> bool:
-        """Whether people have written them."""
+        """Return whether people have written them."""
         return self.deciding is None
 
     @property
     def words(self) -> list[int]:
-        """How many words each text has."""
+        """The number of words of each text."""
         return [len(text.split()) for text in self.texts]
 
 

@@ -30,7 +30,7 @@ class Sentences:
 
     @property
     def words(self) -> list[int]:
-        """How many words each text has, punctuation among them, and its end."""
+        """The number of words of each text, punctuation among them, and its end."""
         return [len(tokenise(text).split()) + 1 for text in self.texts]
 
 

@@ -29,7 +29,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 def choose_tasks(setting: Setting) -> dict[str, Reviews]:
-    """What is to be labelled."""
+    """Choose the corpora to be labelled."""
     if setting.corpora is not None:
         return {"polarity": imdb(setting.corpora)}
     count, tests = (8000, 2000) if setting.quick else (40_000, 4000)
@@ -106,7 +106,7 @@ def run(setting: Setting) -> Page:
 
 
 def accuracy_difference(figures: Mapping[str, ClassifierFigures], one: str, other: str) -> MeanDifference:
-    """How much more is right, in points."""
+    """Compare the accuracy of two systems, in points."""
     return mean_difference(100.0 * figures[one].right, 100.0 * figures[other].right)
 
 
@@ -148,7 +148,7 @@ def verdicts(
 
 
 def caveats(real: bool, seeds: int) -> list[str]:
-    """What is not as in the paper."""
+    """List what is not as in the paper."""
     remarks = [
         "One level has fewer parameters than two, as it has no second GRU; most parameters are the words' vectors.",
         "The seconds are those of trainings side by side with others on the machine, and compare little.",

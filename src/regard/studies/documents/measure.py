@@ -1,4 +1,4 @@
-"""How classifiers of documents are measured: what they say, of which lengths, and what they look at."""
+"""Measurements of classifiers of documents: what they predict, at which lengths, and what they look at."""
 
 # s seeds · n documents of the test
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ Encode = Callable[[TrainedSystem], Sequence[Sequence[int]]]
 
 
 class PointingRates(NamedTuple):
-    """How often, in percent, the sentence and the word with the largest weight are among those that decide."""
+    """The rate, in percent, at which the sentence and the word with the largest weight are among those that decide."""
 
     sentence: SeedStatistics
     word: SeedStatistics
@@ -69,7 +69,7 @@ def encode_once(reviews: Reviews) -> Encode:
 
 
 def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, encode: Encode) -> ClassifierFigures:
-    """What the seeds of a system make of the test."""
+    """Measure the seeds of a system on the test."""
     right, f1, rates = [], [], []
     for each in systems:
         reads = KINDS[each.run.settings.kind].reads
@@ -95,7 +95,7 @@ def measure_classifiers(systems: Sequence[TrainedSystem], reviews: Reviews, enco
 def measure_pointing(
     documents: Sequence[Sequence[WeighedSentence]], deciding: Sequence[frozenset[int]]
 ) -> tuple[float, float]:
-    """In how many documents, in percent, the sentence, and the word, with the largest weight decides."""
+    """Count the documents, in percent, in which the sentence, and the word, with the largest weight decides."""
     sentences = words = 0
     for document, own in zip(documents, deciding, strict=True):
         counts = [count for sentence in document for count in sentence.counts]
@@ -107,7 +107,7 @@ def measure_pointing(
 
 
 def chance_rates(reviews: Reviews) -> tuple[float, float]:
-    """The same for whoever points anywhere; sentences of built-in reviews end with a full stop."""
+    """Compute the pointing rates of pointing at random; sentences of built-in reviews end with a full stop."""
     assert reviews.deciding is not None
     sentences, words = [], []
     for text, own in zip(reviews.texts, reviews.deciding, strict=True):

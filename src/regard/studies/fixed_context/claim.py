@@ -52,7 +52,7 @@ def tables(pairs: Pairs, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def corpus(setting: Setting) -> tuple[Pairs, Lengths]:
-    """What is trained on and translated, and how its sentences are grouped."""
+    """Return what is trained on and translated, and how its sentences are grouped."""
     if setting.corpora is None:
         counts = (30_000, 400) if setting.quick else (200_000, 2000)
         return phrasebook(*counts, longest=LONGEST), Lengths(BINS, len(BINS))
@@ -103,7 +103,7 @@ def run(setting: Setting) -> Page:
 
 
 def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
-    """By BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
+    """Judge by BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
     last = lengths.seen - 1
     scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in figures.items()}
     ends = {name: over_seeds(each, lambda bleu: bleu[last]) for name, each in scores.items()}

@@ -1,4 +1,4 @@
-"""How translations are measured by the length of their source: the share that is exact, and BLEU."""
+"""Measurements of translations by the length of their source: the share that is exact, and BLEU."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def within(sources: Sequence[str], low: int, high: int) -> list[int]:
 
 
 def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
-    """How many sentences each group has."""
+    """Count the sentences of each group."""
     return [len(within(pairs.sources, *limits)) for limits in lengths.limits]
 
 
@@ -43,7 +43,7 @@ def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, li
 
 
 def translate_tests(system: TrainedSystem, pairs: Pairs, lengths: Lengths) -> Figures:
-    """What a system makes of the tests, greedily, and how long its training took."""
+    """Translate the tests greedily and measure the outputs, beside how long the training took."""
     outputs = system.run.translate(pairs.sources, beam=1)
     return {**bins(pairs, outputs, lengths), "seconds": [system.seconds]}
 

@@ -1,1 +1,1 @@
-"""How far back a gradient reaches."""
+"""A study of how far back a gradient reaches."""

@@ -1,4 +1,5 @@
-r"""How far back a gradient reaches: $\lVert \partial y_T / \partial x_t \rVert$ against the distance T − t.
+r"""The claim on how far back a gradient reaches: $\lVert \partial y_T / \partial x_t \rVert$ against the distance T −
+t.
 
 Bengio et al. 1994 and Pascanu et al. 2013 (arXiv:1211.5063, section 2): in a recurrent network the gradient over k
 steps is a product of k Jacobians, and shrinks or grows geometrically. Vaswani et al. 2017 (arXiv:1706.03762, section 4,

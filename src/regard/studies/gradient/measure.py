@@ -1,4 +1,6 @@
-"""How far back a gradient reaches in a network: the norms of its gradients against the distance, and their decay."""
+"""Measurements of how far back a gradient reaches: the norms of a network's gradients against the distance, and their
+decay.
+"""
 
 import math
 import typing
@@ -137,7 +139,7 @@ def decay_factor(middle: Tensor) -> float:
 
 
 def explained_by_line(middle: list[float]) -> float:
-    """How much of the logarithm's variance a straight line explains."""
+    """Return how much of the logarithm's variance a straight line explains."""
     distance, height = log_norms(middle)
     return float(torch.corrcoef(torch.stack([distance, height]))[0, 1] ** 2)
 

@@ -1,1 +1,1 @@
-"""How many heads are enough."""
+"""A study of how many heads are enough."""

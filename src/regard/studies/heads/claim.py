@@ -111,7 +111,7 @@ def ablated_system(figures: Mapping[str, object]) -> str:
 
 
 def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
-    """By BLEU, as the paper; a difference counts where it is beyond chance."""
+    """Judge by BLEU, as the paper; a difference counts where it is beyond chance."""
     counted = {name: each.bleu for name, each in figures.items() if name.startswith("heads-")}
     least = margin([each.bleu for each in figures.values()])
     one, most = (pick(counted, key=count_heads) for pick in (min, max))
@@ -140,7 +140,7 @@ def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
 
 
 def ablation_verdicts(silenced: Sequence[AblationLoss]) -> list[Verdict]:
-    """What Michel et al. found of heads that are taken out."""
+    """Judge what Michel et al. found of heads that are taken out."""
     every = [loss for each in silenced for loss in each.heads.values()]
     little = sum(loss < LITTLE for loss in every) / len(every)
     kinds = loss_by_kind(silenced)

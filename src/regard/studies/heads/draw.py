@@ -72,7 +72,7 @@ def layers_of(each: AblationLoss, kind: str) -> dict[int, list[float]]:
 
 
 def ablation_table(silenced: Sequence[AblationLoss]) -> Table:
-    """By attention and layer; heads of all seeds together."""
+    """Tabulate the ablated heads by attention and layer; heads of all seeds together."""
     rows: list[list[Cell]] = []
     for kind, title in KINDS.items():
         for layer in layers_of(silenced[0], kind):

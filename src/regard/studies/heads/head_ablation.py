@@ -1,4 +1,4 @@
-"""What a trained model loses without some of its heads, over a whole test set.
+"""Ablation of heads: what a trained model loses without some of its heads, over a whole test set.
 
 `inspection.collect.ablation` asks it of one output, a head a row of a batch; here a head is silent in every row, so
 that many sentences are scored together.
@@ -48,7 +48,7 @@ def list_heads(model: Model) -> list[Head]:
 
 
 def attention_kind(head: Head) -> str:
-    """Which of the three attentions of a Transformer a head belongs to."""
+    """Return which of the three attentions of a Transformer a head belongs to."""
     return "cross" if head.module.endswith("cross") else head.module.split(".")[0]
 
 

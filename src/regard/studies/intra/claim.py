@@ -40,7 +40,7 @@ __all__ = ["Corpora", "choose_corpora", "run", "tables", "verdicts"]
 
 
 class Budget(NamedTuple):
-    """How wide systems are, and how long they are trained."""
+    """The width of systems, and the length of their training."""
 
     size: int
     embedding: int
@@ -65,7 +65,7 @@ SAID = {"multi30k": "Multi30k", "europarl": "Europarl", "german": "German"}
 
 
 class Corpora(NamedTuple):
-    """What is predicted word by word, and what is labelled."""
+    """The corpora that are predicted word by word, and those that are labelled."""
 
     sentences: dict[str, Sentences]
     reviews: dict[str, Reviews]
@@ -238,7 +238,7 @@ def verdicts(
 
 
 def caveats(real: bool, seeds: int) -> list[str]:
-    """What is not as in the paper, and what was tried."""
+    """List what is not as in the paper, and what was tried."""
     if real:
         remarks = [
             "The paper's language model is one of the Penn Treebank, which is not free; captions of Multi30k are "

@@ -55,7 +55,7 @@ def place_table(corpus: Sentences, systems: Mapping[str, Likelihood]) -> Table:
 
 
 def distance_table(corpora: Mapping[str, Sentences], figures: Mapping[str, Sequence[Sequence[float]]]) -> Table:
-    """Of each corpus how far back the LSTMN looks, and how far it would if it weighed all states alike."""
+    """Tabulate how far back the LSTMN looks in each corpus, and how far it would if it weighed all states alike."""
     rows: list[list[Cell]] = []
     for corpus, (own, even) in figures.items():
         rows += [[corpora[corpus].name, "LSTMN", *own], [corpora[corpus].name, "evenly", *even]]

@@ -1,4 +1,4 @@
-"""How language models are measured: how likely each word of a test is, by its place, and how far they look back.
+"""Measurements of language models: how likely each word of a test is, by its place, and how far they look back.
 
 p groups of places or distances · s seeds · n sentences of the test · m states before a step
 """
@@ -49,7 +49,7 @@ EARLY = 2  # the first so many groups are early
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """What a system, of all its seeds, thinks of the test: −log p of each sentence, by place, in nats."""
+    """The likelihood that a system gives the test, of all its seeds: −log p of each sentence, by place, in nats."""
 
     nll: Float[np.ndarray, "p s n"]
     tokens: Float[np.ndarray, "p n"]
@@ -58,12 +58,12 @@ class Likelihood:
     parameters: int
 
     def perplexity(self, unit: Float[np.ndarray, " n"] | None = None) -> SeedStatistics:
-        """Of a token, or of a word, if there are so many."""
+        """Return the perplexity of a token, or of a word, if `unit` counts these."""
         unit = self.tokens.sum(0) if unit is None else unit
         return SeedStatistics(tuple(np.exp(self.nll.sum((0, 2)) / unit.sum())))
 
     def gain(self, other: "Likelihood", groups: slice | int = slice(None)) -> MeanDifference:
-        """How much less of a nat a token costs than with the other system, at some of the places."""
+        """Return how much less of a nat a token costs than with the other system, at some of the places."""
         mine, theirs = (each.nll[groups] for each in (self, other))
         tokens = self.tokens[groups]
         if isinstance(groups, slice):
@@ -83,7 +83,7 @@ def percent(gain: MeanDifference) -> str:
 
 
 def measure_likelihood(systems: Sequence[TrainedSystem], corpus: Sentences) -> Likelihood:
-    """What the seeds of a system make of the test."""
+    """Measure the likelihood that the seeds of a system give the test."""
     scored = [[row.tokens for row in each.run.score(corpus.texts)] for each in systems]
     sums = [sum_by_place(rows) for rows in scored]
     return Likelihood(
@@ -116,7 +116,7 @@ def sum_by_place(rows: Sequence[Sequence[float]]) -> tuple[Float[np.ndarray, "p 
 
 
 def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int:
-    """How many a model has; nothing is drawn for it."""
+    """Count a model's parameters; no random number is drawn for it."""
     target = labels if job == "classify" else pieces
     with torch.device("meta"):
         made = build("lstmn", read_model_config({**model, "job": job}), pieces, target)
@@ -168,7 +168,7 @@ def within(step: int, first: int, last: int) -> Int[np.ndarray, " m"]:
 
 
 def even_distances(corpus: Sentences, system: TrainedSystem) -> list[float]:
-    """The same for whoever weighs all states alike."""
+    """Compute how far back a system would look that weighs all states alike."""
     lengths = [len(ids) + 1 for ids in system.run.tokenizers.target.encode_batch(corpus.texts) if len(ids) > LATE]
     flat = [np.tril(np.ones((n, n - 1)), -1) / np.maximum(np.arange(n), 1)[:, None] for n in lengths[:TEXTS]]
     return [float(share) for share in shares(flat)]

@@ -139,7 +139,7 @@ def run(setting: Setting) -> Page:
 
 
 def caveats(corpus: Pairs, setting: Setting) -> list[str]:
-    """What is not as in the paper."""
+    """List what is not as in the paper."""
     words = sum(len(text.split()) for text in corpus.sources) / max(1, len(corpus.sources))
     jobs = setting.jobs
     remarks = [
@@ -160,7 +160,7 @@ def caveats(corpus: Pairs, setting: Setting) -> list[str]:
 
 
 def measure_systems(systems: list[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> Figures:
-    """What a system's seeds come to."""
+    """Measure the seeds of a system."""
     errors, read = zip(*(error_rates(each, aligned) for each in systems), strict=True)
     rates = {"written": SeedStatistics(errors), "read": SeedStatistics(read)}
     return {

@@ -54,7 +54,7 @@ def best_of(figures: Mapping[str, Figures], names: Sequence[str]) -> str:
 
 
 def system_table(figures: Mapping[str, Figures]) -> Table:
-    """What was measured."""
+    """Tabulate what was measured of each system."""
     several = any(len(spread.values) > 1 for each in figures.values() for spread in each.values())
 
     def cell(value: SeedStatistics, style: str) -> Cell:
@@ -72,7 +72,7 @@ def system_table(figures: Mapping[str, Figures]) -> Table:
 
 
 def paper_table() -> Table:
-    """What Luong has."""
+    """Tabulate the figures of Luong's paper."""
     return Table(
         caption="The paper's figures, English to German, WMT 2014",
         columns=["attention", "perplexity", "BLEU", "AER, %"],

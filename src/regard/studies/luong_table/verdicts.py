@@ -18,17 +18,17 @@ UNFED = [name for name in LABELS if name.startswith("unfed-")]
 
 
 def better(one: SeedStatistics, other: SeedStatistics, margin: float) -> bool:
-    """Whether one figure is lower than another by more than what is no difference."""
+    """Return whether one figure is lower than another by more than what is no difference."""
     return other.mean - one.mean > max(margin, one.deviation + other.deviation)
 
 
 def higher(figures: Mapping[str, Figures], one: str, other: str) -> bool:
-    """By BLEU."""
+    """Return whether one system is better than the other by BLEU."""
     return better(figures[other]["bleu"], figures[one]["bleu"], POINTS)
 
 
 def likelier(figures: Mapping[str, Figures], one: str, other: str) -> bool:
-    """By perplexity."""
+    """Return whether one system is better than the other by perplexity."""
     worse = figures[other]["perplexity"]
     return better(figures[one]["perplexity"], worse, SHARE * worse.mean)
 

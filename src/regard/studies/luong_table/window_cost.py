@@ -1,4 +1,4 @@
-"""What a window saves: operations and time of one attention against the length of its source.
+"""The cost of a window: operations and time of one attention against the length of its source.
 
 Luong et al. 2015 (arXiv:1508.04025), section 3.2: global attention is expensive, and impractical for paragraphs and
 documents; a window of 2D + 1 costs the same however long the source is. As many queries as there are annotations, as
@@ -30,7 +30,7 @@ COLOURS = {"global": plot.BLUE, "local-m": plot.ORANGE, "local-p": plot.GREEN}
 
 @dataclass(frozen=True)
 class Cost:
-    """By span: multiply-adds a query, and seconds of a call, a value a length."""
+    """The cost by span: multiply-adds a query, and seconds of a call, a value a length."""
 
     lengths: Sequence[int]
     width: int
@@ -91,7 +91,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def cost_verdicts(cost: Cost) -> list[Verdict]:
-    """Whether a window's cost hangs on the length."""
+    """Judge whether a window's cost hangs on the length."""
     first, last = cost.lengths[0], cost.lengths[-1]
     counts, times = cost.operations, cost.seconds
     grown = {span: each[-1] / each[0] for span, each in counts.items()}

@@ -1,1 +1,1 @@
-"""What a layer costs, and what that buys."""
+"""A study of what a layer costs, and what that buys."""

@@ -1,4 +1,5 @@
-r"""What a layer costs, how long it takes one word after the other, and how far apart words are: table 1 of the paper.
+r"""The claim on the cost of a layer, how long it takes one word after the other, and how far apart words are: table 1
+of the paper.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 4: a layer of self-attention has $n^2 d$ operations, 1 step after the
 other and paths of length 1; a recurrent one $n d^2$, n and n; a convolution $k n d^2$, 1 and $\log_k n$ where it is

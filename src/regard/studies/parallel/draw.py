@@ -44,7 +44,7 @@ COLOURS = {
 
 
 def quality_table(figures: Mapping[str, "EncoderFigures"]) -> Table:
-    """What each system came to, and what it cost."""
+    """Tabulate the quality of each system, and its cost."""
     quarters = len(next(iter(figures.values())).bleu)
     parts = [f"after {number}/{quarters}" for number in range(1, quarters)]
     return Table(
@@ -72,7 +72,7 @@ def quality_table(figures: Mapping[str, "EncoderFigures"]) -> Table:
 
 
 def encoder_table(times: Milliseconds, lengths: Sequence[int], on_gpu: bool) -> Table:
-    """How long the encoders read."""
+    """Tabulate how long the encoders read."""
     how = f"{TOKENS:,} words, as sentences of n each" if on_gpu else "one sentence of n words, one thread"
     return Table(
         caption=f"Milliseconds of the trained encoders: {how}",

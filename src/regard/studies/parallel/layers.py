@@ -146,7 +146,7 @@ def path(name: str, n: int, width: int = 8) -> int:
 
 
 def depends_on(end: Tensor, x: Float[Tensor, "n d"]) -> bool:
-    """Whether there is any gradient of this in the first position."""
+    """Return whether there is any gradient of this in the first position."""
     (gradient,) = torch.autograd.grad(end.sum(), x, retain_graph=True)
     return bool(gradient[0].any())
 

@@ -1,4 +1,4 @@
-"""How long systems take: an update of training, and an encoder by the length of what it reads.
+"""Timing of systems: an update of training, and an encoder by the length of what it reads.
 
 Systems are timed in turns, so that whatever else a machine does meanwhile slows all of them alike.
 """
@@ -75,7 +75,7 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
 
 
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """What a training has written down: every so many steps, or at every validation."""
+    """Read the records of a training: every so many steps, or at every validation."""
     return [each for each in read_records(folder / "metrics.jsonl") if each.get("kind") == kind]
 
 
@@ -105,7 +105,7 @@ def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
 def time_encoders(
     models: Mapping[str, Model], lengths: Sequence[int], vocabulary: int, rounds: int = 7
 ) -> Milliseconds:
-    """Of reading random words: on a GPU the same number at every length, elsewhere one sentence on one thread."""
+    """Time encoders on random words: on a GPU the same number at every length, elsewhere one sentence on one thread."""
     device = next(next(iter(models.values())).parameters()).device
     cuda = device.type == "cuda"
     timings: dict[str, list[float]] = {name: [] for name in models}
@@ -150,7 +150,7 @@ def one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class EncoderFigures:
-    """What a system came to, a value a seed, its pace and its size."""
+    """The figures of a system, a value a seed, its pace and its size."""
 
     test: SeedStatistics  # BLEU after the last update
     bleu: Sequence[SeedStatistics]  # of the validation set, at every quarter
@@ -162,7 +162,7 @@ class EncoderFigures:
 
     @property
     def seconds(self) -> list[float]:
-        """Of training, at every quarter."""
+        """The seconds of training at every quarter."""
         return [self.pace * self.steps * (number + 1) / len(self.bleu) / 1e3 for number in range(len(self.bleu))]
 
 
@@ -176,7 +176,7 @@ class SeedFigures:
 
 
 def measure_seed(system: TrainedSystem, pairs: Pairs) -> SeedFigures:
-    """What the training has written down of every quarter, and the BLEU of the test set, which is written beside it."""
+    """Read the training's records of every quarter, and measure BLEU on the test set, which is stored beside them."""
     file = system.run.folder / "tested.json"
     record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if record.get("step") != system.step or record.get("sentences") != len(pairs.sources):

@@ -35,7 +35,7 @@ SEEN = 1.1  # times: what a difference between two times has to be, to be one
 
 
 def corpus(setting: Setting) -> Pairs:
-    """What is trained on and translated."""
+    """Choose what is trained on and translated."""
     if setting.corpora is not None:
         return multi30k(setting.corpora)
     return phrasebook(20_000, 200) if setting.quick else phrasebook(200_000, 1000, longest=18)
@@ -120,7 +120,7 @@ def run(setting: Setting) -> Part:
 
 
 def describe_training(pairs: Pairs, figures: Mapping[str, EncoderFigures], on_gpu: bool, width: int) -> list[str]:
-    """What was done."""
+    """Describe what was done."""
     steps = figures["attention"].steps
     timed = (
         "An update is timed after the training, systems in turns, on the training's batches, captured as graphs"
@@ -140,7 +140,7 @@ def describe_training(pairs: Pairs, figures: Mapping[str, EncoderFigures], on_gp
 def verdicts(
     figures: Mapping[str, EncoderFigures], times: Milliseconds, lengths: Sequence[int], width: int, on_gpu: bool
 ) -> list[Verdict]:
-    """What the paper says of its table, and of training time."""
+    """Judge what the paper says of its table, and of training time."""
     final = {name: each.test for name, each in figures.items()}
     bleus = "; ".join(f"{LABELS[name]} {each.as_text()}" for name, each in final.items() if name != "rnnsearch")
     best = max(each.mean for each in figures["rnnsearch"].bleu)

@@ -1,1 +1,1 @@
-"""What makes attention see order."""
+"""A study of what makes attention see order."""

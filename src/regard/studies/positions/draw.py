@@ -55,7 +55,7 @@ STYLES: dict[str, tuple[str, str]] = {
 
 
 def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
-    """What the translators do."""
+    """Tabulate the translators' figures."""
     rows: list[list[Cell]] = [
         [
             LABELS[name],
@@ -75,7 +75,7 @@ def positions_table(figures: Mapping[str, TranslationFigures]) -> Table:
 
 
 def further_table(copied: Mapping[str, Mapping[float, "LengthFigures"]], most: int) -> Table:
-    """What the copiers do, by length."""
+    """Tabulate how far the copiers get, by length."""
     times = list(next(iter(copied.values())))
     sizes = [round(most * each) for each in times]
     rows: list[list[Cell]] = [

@@ -1,4 +1,4 @@
-"""What is measured of positions: how far a function is from equivariance, and how far a system copies."""
+"""Measurements of positions: how far a function is from equivariance, and how far a system copies."""
 
 import math
 import statistics
@@ -48,7 +48,7 @@ Function = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class LengthFigures:
-    """What a system does on sequences of one length, a value a seed."""
+    """The figures of a system on sequences of one length, a value a seed."""
 
     prefix: SeedStatistics  # % of the symbols that are right before the first mistake
     exact: SeedStatistics  # % of the sequences
@@ -56,7 +56,7 @@ class LengthFigures:
 
 
 def measure_length(systems: Sequence[TrainedSystem], tests: Sequence[Example]) -> LengthFigures:
-    """What systems that differ in their seed make of sequences."""
+    """Measure systems that differ in their seed on sequences of one length."""
     figures = [measure_copies(each.run, tests) for each in systems]
     return LengthFigures(*(SeedStatistics(values) for values in zip(*figures, strict=True)))
 
@@ -145,7 +145,7 @@ def invariance(draws: int) -> float:
 
 
 def shift_error(draws: int) -> float:
-    """How much the scores of rotated queries and keys change when both start 100 positions later."""
+    """Measure how much the scores of rotated queries and keys change when both start 100 positions later."""
     rotary, worst = Rotary(WIDTH), 0.0
     for _ in range(draws):
         query, keys = torch.randn(LENGTH, WIDTH), torch.randn(LENGTH, WIDTH)
@@ -162,13 +162,13 @@ def product_by_distance(waves: Tensor) -> list[float]:
 
 
 def distance_spread(waves: Tensor) -> float:
-    """How much the dot product varies among pairs at the same distance, at most."""
+    """Measure how much the dot product varies among pairs at the same distance, at most."""
     products = waves @ waves.mT / waves[0].square().sum()
     return max((products.diagonal(k).max() - products.diagonal(k).min()).item() for k in range(len(waves)))
 
 
 def shift_residual(waves: Tensor, k: int) -> float:
-    """What is left of the code of p + k after the best linear function of the code of p."""
+    """Measure what is left of the code of p + k after the best linear function of the code of p."""
     before, after = waves[:-k], waves[k:]
     # A rotation of each (sin, cos) pair, the same for all p: found by least squares here, not taken from the formula.
     left = 0.0

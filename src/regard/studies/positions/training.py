@@ -1,4 +1,4 @@
-"""What each way of telling positions buys: in translation, and on sequences longer than any that was trained on.
+"""The gain of each position encoding: in translation, and on sequences longer than any that was trained on.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 3.5 and table 3, row E: learned positions do nearly the same as
 sinusoidal ones, which were chosen since they "may allow the model to extrapolate to sequence lengths longer than the
@@ -41,7 +41,7 @@ def longest(setting: Setting) -> int:
 
 
 def symbols(setting: Setting) -> int:
-    """How many different symbols there are: so many that few stand in a sequence twice."""
+    """Choose how many different symbols there are: so many that few stand in a sequence twice."""
     return 50 if setting.quick else 200
 
 
@@ -140,7 +140,7 @@ def sequences(setting: Setting, times: float) -> list[Example]:
 
 
 def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
-    """By BLEU; a difference counts where it is beyond chance."""
+    """Judge by BLEU; a difference counts where it is beyond chance."""
     least = margin([each.bleu for each in figures.values()])
     bleu = {name: each.bleu for name, each in figures.items()}
     told_least = f"beyond chance from {show(least, '.2f')}"
@@ -173,7 +173,7 @@ def verdicts(figures: Mapping[str, TranslationFigures]) -> list[Verdict]:
 
 
 def further_verdicts(copied: Mapping[str, Mapping[float, LengthFigures]]) -> list[Verdict]:
-    """Of sequences longer than those of training, by how far they are copied."""
+    """Judge sequences longer than those of training, by how far they are copied."""
     least = max(5.0, margin([each[TIMES[-1]].prefix for each in copied.values()], floor=5.0))
 
     def evidence(names: Sequence[str], times: float = TIMES[-1]) -> str:

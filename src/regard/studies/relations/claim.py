@@ -111,7 +111,7 @@ def run(setting: Setting) -> Page:
 
 
 def verdicts(figures: RelationFigures) -> list[Verdict]:
-    """Of the encoder, which sees all words."""
+    """Judge the encoder, which sees all words."""
     gains = {group: figures.trained[group].mean - figures.distance[group].share for group in figures.relations}
     ahead = sorted((group for group, gain in gains.items() if gain > CLEARLY), key=lambda group: -gains[group])
     by_relation, single = figures.course[-1], figures.single

@@ -1,4 +1,5 @@
-"""What a word is to its head: the phrasebook gives heads, and its lexicon and the order of words say the rest.
+"""Dependency relations: the phrasebook gives heads, and its lexicon and the order of words say what a word is to its
+head.
 
 Of English words by rule; a German word is to its head what the English word that it is linked with is to its own, where
 the two heads are linked as well. What no rule names has no name.
@@ -86,7 +87,7 @@ def name_relations(example: Example) -> tuple[list[str | None], list[str | None]
 
 
 def name_relation(words: Sequence[str], heads: Sequence[int], place: int) -> str | None:
-    """What an English word is to its head."""
+    """Name what an English word is to its head."""
     word, head, kinds = words[place], heads[place], lexicon()
     if head < 0:
         return None

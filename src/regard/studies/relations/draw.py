@@ -13,7 +13,7 @@ __all__ = ["relation_plot", "relation_table", "training_table"]
 
 
 def relation_table(where: str, figures: "RelationFigures") -> Table:
-    """By relation: the best head beside the best fixed distance and the best head before the training."""
+    """Tabulate by relation the best head, beside the best fixed distance and the best head before the training."""
     return Table(
         caption=f"Words whose most attended word is their grammatical head, %: {where}",
         columns=[
@@ -43,7 +43,7 @@ def relation_table(where: str, figures: "RelationFigures") -> Table:
 
 
 def training_table(figures: Mapping[str, "RelationFigures"], steps: int, quarters: int) -> Table:
-    """How the shares came about."""
+    """Tabulate how the shares came about over the training."""
     at = [steps * number // quarters for number in range(quarters + 1)]
     return Table(
         caption="Mean over the relations of their best heads, %, by the number of updates",

@@ -1,4 +1,4 @@
-"""How often the heads of a model look from a word at its head most, by what the word is to it.
+"""Measurements of how often the heads of a model look from a word at its head most, by what the word is to it.
 
 As Clark et al. 2019 (arXiv:1906.04341, section 4.2) asked BERT. In the decoder only words count whose head was read
 before them. Which head, and which fixed distance, is the best is chosen on some sentences, and counted on others.
@@ -56,14 +56,16 @@ GROUPS = (ALL, FAR, *RELATIONS)
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one side and some sentences: words of each group, and how many of them each head, or distance, is right of."""
+    """Counts of one side and some sentences: words of each group, and how many of them each head, or distance, is right
+    of.
+    """
 
     words: Mapping[str, int]
     heads: Mapping[tuple[str, int], Mapping[str, int]]  # by attention and head
     distances: Mapping[int, Mapping[str, int]]
 
     def share(self, right: Mapping[str, int], group: str) -> float:
-        """In %."""
+        """Return the share that a head, or a distance, is right of, in %."""
         return 100 * right[group] / max(1, self.words[group])
 
 
@@ -87,7 +89,7 @@ def group_words(side: str, example: Example) -> list[tuple[int, int, list[str]]]
 
 
 def count(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> dict[str, Counts]:
-    """By side: what every head of its self-attention, and every fixed distance, is right of."""
+    """Count by side what every head of its self-attention, and every fixed distance, is right of."""
     groups = {side: [group_words(side, example) for example in examples] for side in SIDES}
     heads: dict[str, dict[tuple[str, int], Tensor]] = {side: {} for side in SIDES}
     pairs = [(tokenizers.source.encode(each.source), tokenizers.target.encode(each.target)) for each in examples]
@@ -123,7 +125,7 @@ def arrays(
 def right_of(
     part: WatchedBatch, view: str, side: str, at: Int[Tensor, "b i"], inside: Float[Tensor, "b i l"]
 ) -> Float[Tensor, "h l"]:
-    """How many words of each group each head of an attention is right of."""
+    """Count the words of each group that each head of an attention is right of."""
     weights = part.weights(view)
     rows = (part.rows(1) if side == "decoder" else part.source)[:, : weights.shape[2]]
     size = size_of(part, side)
@@ -136,7 +138,7 @@ def right_of(
 def count_right(
     relations: Sequence[list[tuple[int, int, list[str]]]], heads: Mapping[tuple[str, int], Tensor]
 ) -> Counts:
-    """As plain numbers, with the fixed distances beside the heads."""
+    """Sum up counts as plain numbers, with the fixed distances beside the heads."""
     words = dict.fromkeys(GROUPS, 0)
     distances: dict[int, dict[str, int]] = {}
     for example in relations:
@@ -156,7 +158,7 @@ def best_head(chosen: Counts, tested: Counts, group: str) -> Best:
 
 
 def best_distance(chosen: Counts, tested: Counts, group: str) -> Best:
-    """The same of a fixed distance: the nearest of equals."""
+    """Find the best fixed distance: the nearest of equals."""
     best = max(sorted(chosen.distances, key=abs), key=lambda distance: chosen.distances[distance][group])
     right = tested.distances.get(best, dict.fromkeys(GROUPS, 0))
     return Best(f"{best:+d}", tested.share(right, group))
@@ -174,7 +176,7 @@ def single_head(chosen: Counts, tested: Counts, groups: Sequence[str]) -> Best:
 
 @dataclass(frozen=True)
 class RelationFigures:
-    """Of one side, in %: a spread has a value a seed; `groups` are those that have words enough."""
+    """The figures of one side, in %: a spread has a value a seed; `groups` are those that have words enough."""
 
     groups: Sequence[str]
     words: Mapping[str, int]
@@ -197,7 +199,7 @@ Counted = dict[str, tuple[Counts, Counts]]  # by side: of the half that is chose
 
 
 def course(system: TrainedSystem, halves: Halves) -> list[Counted]:
-    """What the heads are right of before the training, and at every checkpoint."""
+    """Count what the heads are right of before the training, and at every checkpoint."""
     run, counts = system.run, []
     trainer = run.settings.training
     torch.manual_seed(trainer.seed)

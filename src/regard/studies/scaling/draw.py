@@ -35,12 +35,12 @@ def split_name(name: str) -> tuple[str, int]:
 
 
 def sort_systems(figures: Mapping[str, "ScalingFigures"]) -> list[str]:
-    """By width, then by score."""
+    """Sort systems by width, then by score."""
     return sorted(figures, key=lambda name: (split_name(name)[1], list(NAMES).index(split_name(name)[0])))
 
 
 def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
-    """What the trained systems do."""
+    """Tabulate the figures of the trained systems."""
     rows: list[list[Cell]] = [
         [
             split_name(name)[1],

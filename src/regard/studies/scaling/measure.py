@@ -1,4 +1,4 @@
-"""What is measured of scaling: scores and weights of random vectors, and the softmax of a trained model."""
+"""Measurements of scaling: scores and weights of random vectors, and the softmax of a trained model."""
 
 import math
 import typing
@@ -50,7 +50,7 @@ LOOKED = 32  # sentences whose weights are looked at
 
 
 class Scores(typing.NamedTuple):
-    """What was seen at one width, scaled or not."""
+    """The scores and weights at one width, scaled or not."""
 
     mean: float
     spread: float
@@ -125,7 +125,7 @@ def diagonal_share(rows: Tensor) -> float:
 
 @dataclass(frozen=True)
 class SoftmaxSharpness:
-    """How sharp a model's attention is: means over its queries, the Jacobian's norm in the median."""
+    """The sharpness of a model's attention: means over its queries, the Jacobian's norm in the median."""
 
     entropy: float  # as a share of the logarithm of the number of keys
     jacobian: float
@@ -164,7 +164,7 @@ def before_and_after(system: TrainedSystem, corpus: Pairs) -> tuple[SoftmaxSharp
 def observe_softmax(
     model: Model, pairs: Sequence[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
 ) -> SoftmaxSharpness:
-    """What every attention of a model does on some pairs of sentences, one at a time, so that nothing is padded."""
+    """Measure every attention of a model on some pairs of sentences, one at a time, so that nothing is padded."""
     shares, norms = [], []
     for pair in pairs:
         with torch.no_grad(), watch(model) as looks:

@@ -1,4 +1,4 @@
-r"""What dividing dot products by $\sqrt{d_k}$ is worth to a model that is trained.
+r"""The gain of dividing dot products by $\sqrt{d_k}$ in a model that is trained.
 
 Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.1: for small $d_k$ additive attention and dot products do alike; for
 larger ones additive attention does better than dot products that are not scaled, which they suspect to push the softmax
@@ -87,7 +87,7 @@ def run(setting: Setting) -> Part:
 
 
 def verdicts(figures: Mapping[str, ScalingFigures]) -> list[Verdict]:
-    """By BLEU; a difference counts where it is beyond chance."""
+    """Judge by BLEU; a difference counts where it is beyond chance."""
     widths = sorted(int(name.split("-")[1]) for name in figures if name.startswith("scaled-"))
     few, many = widths[0], widths[-1]
     least = margin([each.made.bleu for each in figures.values()])

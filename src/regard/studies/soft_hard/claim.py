@@ -46,7 +46,7 @@ def tables(gallery: Gallery, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def on_scenes(quick: bool) -> dict[str, dict[str, Any]]:
-    """As configs/scenes.toml."""
+    """Build the configurations for drawn scenes, as configs/scenes.toml."""
     steps = 600 if quick else 3000
     return {
         "tokenizer": {"kind": "word"},
@@ -66,7 +66,7 @@ def on_scenes(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def on_photographs() -> dict[str, dict[str, Any]]:
-    """As configs/flickr8k.toml, with fewer updates."""
+    """Build the configurations for photographs, as configs/flickr8k.toml, with fewer updates."""
     steps = 750
     return {
         "tokenizer": {"kind": "word", "size": 3000},
@@ -132,13 +132,13 @@ def page_of(figures: Mapping[str, Figures], gallery: str, pictures: int, steps: 
 
 
 def is_better(one: SeedStatistics, other: SeedStatistics) -> bool:
-    """Whether BLEU-4 is larger by more than luck gives."""
+    """Return whether BLEU-4 is larger by more than luck gives."""
     margin = MARGIN if len(one.values) > 1 else ALONE
     return one.mean - other.mean > max(margin, one.deviation, other.deviation)
 
 
 def verdicts(results: Mapping[str, Figures]) -> list[Verdict]:
-    """By BLEU-4, as the paper's last column; a difference within that of seeds is none."""
+    """Judge by BLEU-4, as the paper's last column; a difference within that of seeds is none."""
     bleu = {name: figures["bleu-4"] for name, figures in results.items()}
 
     def evidence(*names: str) -> str:
@@ -176,7 +176,7 @@ def verdicts(results: Mapping[str, Figures]) -> list[Verdict]:
 
 
 def grounding_verdict(results: Mapping[str, Figures]) -> Verdict:
-    """On scenes."""
+    """Judge on drawn scenes whether attention looks at the shape that a word speaks of."""
     shares = {name: figures["grounded"] for name, figures in results.items() if "grounded" in figures}
     chance = results["soft"]["chance"].mean
     each = ", ".join(f"{SYSTEMS[name]} {share.as_text('.0f')} %" for name, share in shares.items())
@@ -188,7 +188,7 @@ def grounding_verdict(results: Mapping[str, Figures]) -> Verdict:
 
 
 def caveats(figures: Mapping[str, Figures], real: bool, steps: int) -> list[str]:
-    """What the figures do not say."""
+    """List what the figures do not say."""
     remarks = [
         "A departure from the paper in hard attention: no place is drawn in the first batches, and half of the "
         "captions take the mean over all places in place of a draw. Straight through, all are drawn from the first "

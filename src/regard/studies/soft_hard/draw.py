@@ -30,7 +30,7 @@ SCORES = {"bleu-1": "BLEU-1", "bleu-2": "BLEU-2", "bleu-3": "BLEU-3", "bleu-4": 
 
 
 def scores_table(results: Mapping[str, Figures]) -> Table:
-    """How good the captions are, and how long it took."""
+    """Tabulate how good the captions are, and how long training took."""
     with_exact = any(figures["exact"].mean > 1 for figures in results.values())
     columns = ["attention", *SCORES.values(), *["exact, %"] * with_exact, "seconds of training"]
     rows: list[list[Cell]] = []
@@ -42,7 +42,7 @@ def scores_table(results: Mapping[str, Figures]) -> Table:
 
 
 def looks_table(results: Mapping[str, Figures]) -> Table:
-    """How far looks are spread, and how often they are right."""
+    """Tabulate how far looks are spread, and how often they are right."""
     looking = {name: figures for name, figures in results.items() if "entropy" in figures}
     cells = next(iter(looking.values()))["places"].mean
     grounded = "grounded" in next(iter(looking.values()))

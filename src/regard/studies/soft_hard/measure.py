@@ -1,4 +1,4 @@
-"""How captions are measured: what a system says, and where it looks."""
+"""Measurements of captions: what a system says, and where it looks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ def measure_systems(systems: Sequence[TrainedSystem], gallery: Gallery) -> Figur
 
 
 def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
-    """What a system says, and where it looks."""
+    """Measure what a system says, and where it looks."""
     run, pixels = system.run, torch.from_numpy(np.stack(gallery.pixels))
     figures = score_captions(run.caption(gallery.pixels, beam=BEAM), gallery.references)
     if not run.model.cross_attentions:

@@ -35,7 +35,7 @@ class Tape:
 
 
 def distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many words must be put in, taken out or exchanged."""
+    """Count the words to insert, delete or replace to get from one to the other."""
     row = list(range(len(other) + 1))
     for i, word in enumerate(one):
         diagonal, row[0] = row[0], i + 1

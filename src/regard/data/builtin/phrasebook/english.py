@@ -265,7 +265,7 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
 
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """What follows "to be"."""
+    """Add what follows "to be"."""
     bits = clause.bits
     if clause.idiom is not None:
         head = Word(clause.idiom.english, bits * PREDICATE)

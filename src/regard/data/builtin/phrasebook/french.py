@@ -102,7 +102,7 @@ PLAIN, GENERAL, DENIED = range(3)  # un chien; aimer les chiens; pas de chien
 
 
 def vowel(word: str) -> bool:
-    """Whether a word begins with a vowel sound before which others are elided."""
+    """Return whether a word begins with a vowel sound before which others are elided."""
     first = word[0]
     return word != "onze" if first in VOWELS else first == "h" and word.startswith(MUTE)
 
@@ -247,7 +247,7 @@ def clitics(out: list[Word], clause: Clause, below: list[Word]) -> NounPhrase | 
 
 
 def agreement(clause: Clause, direct: NounPhrase | None) -> int:
-    """Which of its four forms the participle takes."""
+    """Choose which of its four forms the participle takes."""
     verb, subject = clause.verb, clause.subject
     assert verb is not None
     if verb.french.being:
@@ -345,12 +345,12 @@ def second_form(clause: Clause, verb: Verb) -> str:
 
 
 def inner(phrase: Phrase) -> bool:
-    """Whether an adverb of manner stands next to the finite verb: bien, mal."""
+    """Return whether an adverb of manner stands next to the finite verb: bien, mal."""
     return phrase.french[0].form in ("bien", "mal")
 
 
 def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
-    """What stands next to the finite verb."""
+    """Add the adverbs that stand next to the finite verb."""
     bits = clause.bits
     if clause.polarity != Polarity.YES:
         said(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT)
@@ -361,7 +361,7 @@ def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
 
 
 def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> None:
-    """What follows the verb: objects, manner, complement, place, time."""
+    """Add what follows the verb: objects, manner, complement, place, time."""
     bits, verb = clause.bits, clause.verb
     thing, recipient = clause.object, clause.recipient
     if verb is not None and thing is not None and thing.kind != Kind.GAP and clause.asking != Asking.OBJECT:
@@ -391,7 +391,7 @@ def time(out: list[Word], clause: Clause) -> Word:
 
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """What is said with être, or with avoir and faire in an idiom."""
+    """Add a predicate with être, or with avoir and faire in an idiom."""
     bits, subject = clause.bits, clause.subject
     if clause.idiom is not None:
         head = Word(clause.idiom.french, bits * PREDICATE)

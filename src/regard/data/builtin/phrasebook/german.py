@@ -301,7 +301,7 @@ def time(out: list[Word], clause: Clause) -> Word:
 
 
 def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhrase, Word] | None:
-    """What stands between the finite verb and what closes the clause; returns a relative clause that is to follow."""
+    """Add what stands between the finite verb and the clause's end; returns a relative clause that is to follow."""
     bits, verb = clause.bits, clause.verb
     thing, recipient = clause.object, clause.recipient
     trailing = None
@@ -365,12 +365,12 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
 
 
 def refused(clause: Clause) -> bool:
-    """Whether the predicate itself takes kein: keinen Hunger, kein Lehrer."""
+    """Return whether the predicate itself takes kein: keinen Hunger, kein Lehrer."""
     return clause.profession is not None or (clause.idiom is not None and bool(clause.idiom.none))
 
 
 def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
-    """What is said with sein, or with haben in an idiom."""
+    """Add a predicate with sein, or with haben in an idiom."""
     bits = clause.bits
     denied = clause.polarity == Polarity.NOT
     if clause.idiom is not None:

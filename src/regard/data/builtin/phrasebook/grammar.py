@@ -211,7 +211,7 @@ class Grammar(Nouns):
             clause.tense = Tense.PROGRESSIVE
 
     def predicate(self, clause: Clause, content: str) -> None:
-        """What the subject is."""
+        """Choose what the subject is."""
         pool, subject = self.pool, clause.subject
         if content == "profession":
             clause.profession = self.pick(pool.professions)
@@ -232,7 +232,7 @@ class Grammar(Nouns):
                 clause.degree = self.pick(pool.degrees)
 
     def compared(self) -> NounPhrase:
-        """What is compared with another of its kind."""
+        """Choose what is compared with another of its kind."""
         if self.random() < 0.5:
             noun = self.pick(self.pool.nouns[self.pick(self.pool.rivals)])
             phrase = self.noun(noun, self.pick(DEFINITE_DETS), bool(noun.english[1]) and self.random() < 0.2)
@@ -258,7 +258,7 @@ class Grammar(Nouns):
         return other
 
     def add_objects(self, clause: Clause, relative: bool) -> None:
-        """What the verb is done to, or a second verb."""
+        """Choose the verb's objects, or a second verb."""
         verb = clause.verb
         assert verb is not None
         if not verb.objects:
@@ -271,7 +271,7 @@ class Grammar(Nouns):
         clause.object = self.thing(verb, clause.subject, clause.polarity != Polarity.YES, relative)
 
     def add_gift(self, clause: Clause) -> None:
-        """What is given to whom."""
+        """Choose what is given, and to whom."""
         verb, random = clause.verb, self.random
         assert verb is not None
         denied = clause.polarity != Polarity.YES

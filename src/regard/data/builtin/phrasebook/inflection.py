@@ -84,7 +84,7 @@ def english_plural(singular: str) -> str:
 
 
 def english_verb(notation: str) -> EnglishVerb:
-    """From "base [past [progressive]] [~particle] [+preposition]"; what is left out is regular."""
+    """Read a verb from "base [past [progressive]] [~particle] [+preposition]"; what is left out is regular."""
     words, marked = marks(notation, "~+")
     base = words[0]
     soft = base.endswith("e")
@@ -102,7 +102,7 @@ def english_verb(notation: str) -> EnglishVerb:
 
 
 def german_verb(notation: str) -> GermanVerb:
-    """From "prefix/infinitive [[[ich] du er] participle] [*] [@dat] [+preposition.case]"; * takes sein."""
+    """Read a verb from "prefix/infinitive [[[ich] du er] participle] [*] [@dat] [+preposition.case]"; * takes sein."""
     words, marked = marks(notation, "*@+")
     prefix, _, plain = words[0].rpartition("/")
     stem = plain[:-2] if plain.endswith("en") else plain[:-1]
@@ -146,7 +146,8 @@ def french_plural(singular: str) -> str:
 
 
 def french_verb(notation: str) -> FrenchVerb:
-    """From "[se] infinitive [je [tu] il nous ils participle] [^] [@à] [+preposition] [&tail]"; ^ takes être.
+    """Read a verb from "[se] infinitive [je [tu] il nous ils participle] [^] [@à] [+preposition] [&tail]"; ^ takes
+    être.
 
     A regular verb in -er may give its stem before a mute ending: "acheter achèt".
     """

@@ -113,7 +113,7 @@ class Profession:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Idiom:
-    """To be hungry: Hunger haben, avoir faim."""
+    """A state that languages express with different verbs: to be hungry, Hunger haben, avoir faim."""
 
     english: str
     german_verb: str  # sein or haben

@@ -23,7 +23,7 @@ __all__ = ["Asking", "Clause", "Det", "Kind", "Modal", "NounPhrase", "Polarity",
 
 
 class Kind(enum.IntEnum):
-    """Of a noun phrase."""
+    """The kind of a noun phrase."""
 
     PRONOUN = 0
     NAME = 1
@@ -35,7 +35,7 @@ class Kind(enum.IntEnum):
 
 
 class Det(enum.IntEnum):
-    """What stands before a noun. The first six are definite."""
+    """A determiner, which stands before a noun. The first six are definite."""
 
     THE = 0
     MY = 1
@@ -65,7 +65,7 @@ class Polarity(enum.IntEnum):
 
 
 class Asking(enum.IntEnum):
-    """What a clause asks for."""
+    """The question that a clause asks."""
 
     NOTHING = 0
     WHETHER = 1
@@ -75,7 +75,7 @@ class Asking(enum.IntEnum):
 
 
 class Modal(enum.IntEnum):
-    """What stands between a subject and its verb."""
+    """A modal, which stands between a subject and its verb."""
 
     WILL = 0
     CAN = 1

@@ -117,7 +117,7 @@ class Pool:
         }
 
     def has(self, *forms: str) -> bool:
-        """Whether one of the forms may be used."""
+        """Return whether one of the forms may be used."""
         return self.only is None or not self.only.isdisjoint(forms)
 
     def oblique(self, verb: Verb) -> bool:

@@ -1,4 +1,4 @@
-"""How often the grammar chooses what."""
+"""Weights of the grammar's choices."""
 
 from typing import TypeVar
 

@@ -48,6 +48,6 @@ def finish(words: list[Word]) -> tuple[str, tuple[int, ...]]:
 
 
 def links(source: list[Word], target: list[Word]) -> tuple[tuple[int, int], ...]:
-    """Which words stand for the same part of the meaning, as (source, target), sorted."""
+    """Link the words that stand for the same part of the meaning, as (source, target), sorted."""
     bits = [word.bits for word in target]
     return tuple([(i, j) for i, word in enumerate(source) for j, other in enumerate(bits) if word.bits & other])

@@ -46,7 +46,7 @@ def draw(scene: Scene, side: int) -> UInt8[np.ndarray, "h w 3"]:
 
 
 def scale_of(scene: Scene, shape: Shape) -> float:
-    """How much larger or smaller than others of its size a shape is drawn, 0.92 to 1.08."""
+    """Return how much larger or smaller than others of its size a shape is drawn, 0.92 to 1.08."""
     digest = hashlib.blake2b(f"{scene.description} {' '.join(shape.words)}".encode(), digest_size=2).digest()
     return 0.92 + 0.16 * int.from_bytes(digest, "big") / 65535
 
@@ -76,7 +76,7 @@ def around(shape: Shape, side: int, scale: float) -> tuple[slice, slice, Float32
 
 
 def ring(shape: Shape, side: int, rows: slice, columns: slice) -> Float32[np.ndarray, "h w"]:
-    """How many pixels each is outside of the ring about a shape."""
+    """Measure how many pixels each place is outside of the ring about a shape."""
     _, _, y, x = window(shape, side)
     radius, half = (shape.reach - 1.5) * side / 100, max(0.6, 1.1 * side / 100)
     return np.abs(np.sqrt(x * x + y * y) - np.float32(radius)) - np.float32(half)
@@ -112,7 +112,7 @@ def corners(kind: str) -> Float32[np.ndarray, "n 2"]:
 
 
 def from_polygon(x: np.ndarray, y: np.ndarray, points: Float32[np.ndarray, "n 2"]) -> Float32[np.ndarray, "h w"]:
-    """How far each place is outside of a polygon; inside, less than nought."""
+    """Measure how far each place is outside of a polygon; negative inside."""
     here, there = points[:, :, None, None], np.roll(points, -1, 0)[:, :, None, None]
     along = there - here
     px, py = x - here[:, 0], y - here[:, 1]

@@ -60,7 +60,7 @@ def for_question(random: Random, question: str, most: int) -> Scene | None:
 
 
 def far(one: Shape, other: Shape) -> bool:
-    """Whether two shapes are at least FAR from each other, from left to right or from top to bottom."""
+    """Return whether two shapes are at least FAR from each other, from left to right or from top to bottom."""
     return max(abs(one.x - other.x), abs(one.y - other.y)) >= FAR
 
 
@@ -93,7 +93,7 @@ def placed(
 
 
 def margin(look: tuple[str, str, str], ringed: bool = False) -> int:
-    """How near to the edge of the picture a centre may be."""
+    """Return how near to the edge of the picture a centre may be."""
     return int(Shape(*look, 0, 0, ringed).reach) + 1
 
 
@@ -102,7 +102,7 @@ def within(random: Random, low: int, high: int) -> int:
 
 
 def clear_of(one: Shape, other: Shape) -> bool:
-    """Whether two shapes do not touch."""
+    """Return whether two shapes do not touch."""
     least = one.reach + other.reach + APART
     return (one.x - other.x) ** 2 + (one.y - other.y) ** 2 >= least**2
 

@@ -1,4 +1,4 @@
-"""What a scene holds: shapes of a size, a colour and a kind, each at a place, and how they stand to each other."""
+"""A scene: shapes of a size, a colour and a kind, each at a place, and how they stand to each other."""
 
 from typing import Literal, NamedTuple
 
@@ -29,7 +29,9 @@ class Shape(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """How far from its centre it may be seen: corners, a somewhat larger drawing, and the ring."""
+        """The distance from the centre up to which a shape may be seen: corners, a somewhat larger drawing, and the
+        ring.
+        """
         return RADII[self.size] * 1.13 * 1.08 + (3.0 if self.ringed else 0.0)
 
 
@@ -47,7 +49,7 @@ class Scene(NamedTuple):
 
 
 def relation(one: Shape, other: Shape) -> Relation | None:
-    """Where one shape stands, seen from the other; None where it stands aslant."""
+    """Return where one shape stands, seen from the other; None where it stands aslant."""
     dx, dy = one.x - other.x, one.y - other.y
     if abs(dy) >= CLEAR * abs(dx):
         return "above" if dy < 0 else "below"

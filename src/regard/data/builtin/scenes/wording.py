@@ -55,7 +55,7 @@ def answer(scene: Scene) -> str:
 
 
 def links(scene: Scene, words: list[str], speaks_of: list[int]) -> tuple[tuple[int, int], ...]:
-    """Which word of the scene's description stands behind which word of its caption."""
+    """Link the words of the scene's description to the words of its caption."""
     starts, at = [], 0
     for shape in scene.shapes:
         starts.append(at)

@@ -1,4 +1,4 @@
-"""What both directions of fused additive attention share: the fast tanh and the limits of a block.
+"""Arithmetic that both directions of fused additive attention share: the fast tanh and the limits of a block.
 
 tanh(q + k) = 1 - 2/x with x = 1 + e^{2q} e^{2k}: after the exponentials of queries and keys are taken once, an element
 costs one multiply-add and its share of a reciprocal. Reciprocals are the dear part of a GPU, so several x are
@@ -152,7 +152,7 @@ def visible(
     i, j, n, m, row, lengths, causal, centre, radius, mask, mask_outer, mask_inner, mask_i, mask_j, inner,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, MASK: tl.constexpr,
 ):  # fmt: skip
-    """Whether query i may look at key j; i and j broadcast."""
+    """Return whether query i may look at key j; i and j broadcast."""
     seen = (i < n) & (j < m)
     if LENGTHS:
         seen = seen & (j < tl.load(lengths + row).to(tl.int32))

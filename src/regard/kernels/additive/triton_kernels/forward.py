@@ -24,7 +24,8 @@ from regard.kernels.additive.triton_kernels.arithmetic import (
 @triton.jit
 @no_type_check
 def vectors(v, inverse, cost, top, h, h_pad, stride, BLOCK: tl.constexpr):
-    """Of v, [heads h]: max|v|, max|v| / v, and ln of that with the 2 of 1 + e^{2q} e^{2k} <= 2 max(1, e^{2q} e^{2k}).
+    """Compute from v, [heads h]: max|v|, max|v| / v, and ln of that with the 2 of 1 + e^{2q} e^{2k} <= 2 max(1, e^{2q}
+    e^{2k}).
 
     v/x = max|v| / (x · max|v|/v): with v inside the denominator, sharing a reciprocal saves a multiplication.
     """

@@ -63,7 +63,7 @@ def read_source(
     summary: Float[Tensor, "h d"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "n b dv"]:
-    """What n steps read of a source: queries are `word_queries`, W_x x_t, and the last read's first d numbers.
+    """Read a source over n steps: queries are `word_queries`, W_x x_t, and the last read's first d numbers.
 
     `keys` are W γ_j + b, and `exists` says which of them there are.
     """
@@ -79,7 +79,7 @@ def read_tapes(
     vector: Float[Tensor, " h"],
     bounds: tuple[int, int],
 ) -> Float[Tensor, "r dd"]:
-    """What one step reads of tapes in a cache; `known` are the fewest and the most entries of a row.
+    """Read tapes in a cache for one step; `bounds` are the fewest and the most entries of a row.
 
     It has no gradient, and is all that an attention does for a step of a search.
     """

@@ -52,7 +52,7 @@ def read_source(
     summary: Float[Tensor, "h d"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "n b dv"]:
-    """What n steps read of a source: queries are W_x x_t and the first d numbers of what was read last."""
+    """Read a source over n steps: queries are W_x x_t and the first d numbers of what was read last."""
     read = values.new_zeros(len(values), values.shape[-1])
     reads = []
     for word in word_queries:
@@ -68,7 +68,7 @@ def read_tapes(
     length: Int[Tensor, " r"],
     vector: Float[Tensor, " h"],
 ) -> Float[Tensor, "r dd"]:
-    """What one step reads of tapes in a cache, of which each row has its own length."""
+    """Read tapes in a cache for one step, of which each row has its own length."""
     exists = torch.arange(keys.shape[1], device=keys.device) < length[:, None]
     return attend(queries, keys, values.masked_fill(~exists[..., None], 0), exists, vector)
 
