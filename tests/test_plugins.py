@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from plugin_rows import forget_plugins
 
 import regard
 from regard import plugins
@@ -44,21 +45,8 @@ def write_page(folder: Path) -> list[str]:
 def desk(tmp_path, monkeypatch):
     """The files of the page in the current folder; what they register is gone afterwards."""
     write_page(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv(plugins.VARIABLE, "")
-    tables = {what: dict(rows) for what, rows in plugins.TABLES.items()}
-    before = dict(plugins.PROVIDERS), dict(plugins.LOADED), set(sys.modules)
-    yield tmp_path
-    for what, rows in tables.items():
-        plugins.TABLES[what].clear()
-        plugins.TABLES[what].update(rows)
-    for mine, theirs in zip((plugins.PROVIDERS, plugins.LOADED), before, strict=False):
-        mine.clear()
-        mine.update(theirs)
-    for name in set(sys.modules) - before[2]:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
+    with forget_plugins(tmp_path, monkeypatch):
+        yield tmp_path
 
 
 def test_a_score_and_a_kind_take_at_most_sixty_lines():

@@ -42,6 +42,22 @@ class ModelConfig:
         """The learning rate that suits this model, where it is not the usual one."""
         return None
 
+    def known_positions(self) -> int | None:
+        """How many positions of a sentence the model can tell apart (its option `length`); None: any number."""
+        return None
+
+    def sees_whole_source(self) -> bool:
+        """Whether a word may look at all of its source, and not at a window (the option `span`)."""
+        return True
+
+    def ties_both_sides(self) -> bool:
+        """Whether one table of embeddings serves source and target (the option `tied`): both need one vocabulary."""
+        return False
+
+    def picture_numbers(self, side: int) -> int:
+        """Numbers that the backward pass of a picture of `side` × `side` pixels needs at least; 0: not known."""
+        return 0
+
     def self_contained(self) -> Self:
         """The same model of Regard's own parts alone: its weights can be counted without other libraries."""
         return self

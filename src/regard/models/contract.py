@@ -28,7 +28,7 @@ from regard.attention.span import Lengths, Packed
 from regard.attention.state import State
 from regard.errors import ShapeError
 
-__all__ = ["Documents", "Memory", "Model", "Pictures", "Source", "State", "Tokens"]
+__all__ = ["Documents", "Memory", "Model", "Pictures", "Reinforcement", "Source", "State", "Tokens"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +168,20 @@ class Memory:
         return self.span
 
 
+@dataclass(frozen=True, eq=False)
+class Reinforcement:
+    """How a model learns from the source positions that its `decode` samples in training, by REINFORCE.
+
+    Its `decode` gives `sampled` [b], the targets that it sampled positions for, and `log_prob` and `entropy` [b n] of
+    what was sampled. Both tensors are buffers of the model, so that a resumed run has them; an objective updates them.
+    """
+
+    weight: float  # of the term that makes positions of better targets likelier
+    entropy: float  # weight of the entropy of the positions' distribution
+    baseline: Float[Tensor, ""]  # moving average of the log-probability of a target; 0 where there is none yet
+    batches: Float[Tensor, ""]  # how many an objective has counted
+
+
 class Model(nn.Module):
     """An encoder and a decoder behind the contract.
 
@@ -181,6 +195,19 @@ class Model(nn.Module):
     origin: str = "the model"  # what errors call it: the run folder that it was loaded from
     replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
     points: bool = False  # its attention over the source is its output, and cannot be taken away
+
+    @property
+    def doubly_stochastic(self) -> float:
+        """Weight of a penalty on source positions whose weights over all words do not sum to one (Xu et al. 2015).
+
+        Where it is not 0, `decode` gives `weights` [b n m] in training.
+        """
+        return 0.0
+
+    @property
+    def reinforcement(self) -> Reinforcement | None:
+        """How this model learns from positions that it samples; None where it samples none."""
+        return None
 
     def load_pretrained(self) -> None:
         """Read weights that a person has, into a new model that is to be trained; a model of a run has its own."""

@@ -17,7 +17,7 @@ batch's. A share of the captions takes the expected context in place of a drawn 
 # b pictures of a batch · r captions of all of them · n words · m places · t real tokens · d width
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,9 +49,7 @@ from regard.inspection.collect.teacher_forcing import (
     read_pixels,
     search_tree,
 )
-from regard.models.captioner.lstm import LSTMDecoder
-from regard.models.captioner.model import CaptionerModel
-from regard.models.contract import Pictures, Tokens
+from regard.models.contract import Model, Pictures, Reinforcement, Tokens
 from regard.tasks.evaluation import EvaluationReport, Table, describe_search
 from regard.tasks.metric_choice import caption_metric
 from regard.tasks.next_token import NextToken
@@ -72,7 +70,7 @@ OLD, NEW = 0.9, 0.1  # of the baseline
 class Captioning(nn.Module):
     """The captions of pictures: each picture is encoded once, and decoded for all its captions."""
 
-    def __init__(self, model: CaptionerModel, smoothing: float = 0.0):
+    def __init__(self, model: Model, smoothing: float = 0.0):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
@@ -81,20 +79,21 @@ class Captioning(nn.Module):
         memory = self.model.encode(Pictures(batch.pixels)).rows(batch.picture)
         target = Tokens.of(batch.target[:, :-1], batch.target_lengths)
         hidden, extra = self.model.decode(memory, target)
-        real, config = target.real, self.model.config
+        real, rule = target.real, self.model.reinforcement
         tokens, expected = hidden[real], batch.target[:, 1:][real]
         parts = {"tokens": real.sum().to(hidden.dtype)}
-        if "sampled" in extra:
-            return self.reinforced(tokens, expected, real, extra, parts)
+        if rule is not None and "sampled" in extra:
+            return self.reinforce(rule, tokens, expected, real, extra, parts)
         total, nll = next_token(self.model, tokens, expected, self.smoothing if self.training else 0.0)
         parts["nll"] = nll
-        if self.training and config.attention == "soft" and config.penalty:
-            penalty = config.penalty * doubly_stochastic(extra["weights"], real).sum()
+        if self.training and (weight := self.model.doubly_stochastic):
+            penalty = weight * doubly_stochastic(extra["weights"], real).sum()
             total, parts["penalty"] = total + penalty, penalty.detach()
         return Loss(total, parts)
 
-    def reinforced(
+    def reinforce(
         self,
+        rule: Reinforcement,
         hidden: Float[Tensor, "t d"],
         expected: Int[Tensor, " t"],
         real: Bool[Tensor, "r n"],
@@ -102,29 +101,30 @@ class Captioning(nn.Module):
         parts: dict[str, Tensor],
     ) -> Loss:
         """The learning rule of hard attention."""
-        config, drawn = self.model.config, extra["sampled"]
-        cast(LSTMDecoder, self.model.decoder).batches.add_(1)
+        rule.batches.add_(1)
         logits = self.model.output(hidden)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         total = F.cross_entropy(logits, expected, reduction="sum", label_smoothing=self.smoothing)
         each = logits.new_zeros(real.shape)
         each[real] = -F.cross_entropy(logits.detach(), expected, reduction="none")
         reward = each.sum(1)  # log p(y | s̃, a) of each caption
-        baseline = self.baseline(reward, drawn)
+        baseline = update_baseline(rule.baseline, reward, extra["sampled"])
         places = extra["log_prob"].masked_fill(~real, 0.0).sum(1)  # log p(s̃ | a); nothing where none was drawn
         entropy = extra["entropy"].masked_fill(~real, 0.0).sum()
-        climbed = config.reinforce * ((reward - baseline) * places).sum() + config.entropy * entropy
+        climbed = rule.weight * ((reward - baseline) * places).sum() + rule.entropy * entropy
         parts |= {"nll": -reward.sum(), "entropy": entropy.detach()}
         return Loss(total - climbed, parts)
 
-    @torch.no_grad()
-    def baseline(self, reward: Float[Tensor, " r"], drawn: Bool[Tensor, " r"]) -> Float[Tensor, ""]:
-        """The baseline before this batch, which then has its share in it. Log-probabilities are not 0: that is none."""
-        mean = reward.masked_fill(~drawn, 0.0).sum() / drawn.sum().clamp(min=1)
-        kept = cast(LSTMDecoder, self.model.decoder).baseline
-        before = torch.where(kept == 0, mean, kept)
-        kept.copy_(torch.where(drawn.any(), OLD * before + NEW * mean, kept))
-        return before
+
+@torch.no_grad()
+def update_baseline(
+    baseline: Float[Tensor, ""], reward: Float[Tensor, " r"], sampled: Bool[Tensor, " r"]
+) -> Float[Tensor, ""]:
+    """The baseline before this batch, which then has its share in it. Log-probabilities are not 0: that is none."""
+    mean = reward.masked_fill(~sampled, 0.0).sum() / sampled.sum().clamp(min=1)
+    before = torch.where(baseline == 0, mean, baseline)
+    baseline.copy_(torch.where(sampled.any(), OLD * before + NEW * mean, baseline))
+    return before
 
 
 def doubly_stochastic(weights: Float[Tensor, "r n m"], real: Bool[Tensor, "r n"]) -> Float[Tensor, " r"]:
@@ -150,7 +150,7 @@ class Caption(NextToken):
 
     def make_objective(self) -> Captioning:
         """The captions, with soft or hard attention."""
-        return Captioning(cast(CaptionerModel, self.model), self.settings.training.smoothing)
+        return Captioning(self.model, self.settings.training.smoothing)
 
     def suitable_metric(self) -> str:
         """What suits the captions that are held out."""

@@ -47,7 +47,7 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
     half = device.type == "cuda" and training.precision != "fp32"
     if prepared.pictures is not None:
         key, count = "training.batch_rows", min(training.batch_rows or PICTURES, len(prepared.train))
-        kept, what = picture_numbers(settings), "pictures"
+        kept, what = settings.model.picture_numbers(settings.data.image_size), "pictures"
     else:
         side = int(prepared.train.lengths.sum(axis=0, dtype="int64").max())
         key, count = "training.batch_tokens", min(budget, side)
@@ -76,20 +76,20 @@ def count_weights(settings: Settings, source: int, target: int) -> int:
 
 def token_numbers(config: ModelConfig) -> int:
     """Numbers that the backward pass of one token needs at least: four vectors a layer, and a memory's places."""
-    size, layers = getattr(config, "size", 0), getattr(config, "layers", 1)
-    return int(4 * size * layers + getattr(config, "slots", 0) * getattr(config, "width", 0))
+    size, layers, slots, width = (whole(config, name) for name in ("size", "layers", "slots", "width"))
+    return 4 * size * (layers or 1) + slots * width
 
 
-def picture_numbers(settings: Settings) -> int:
-    """Numbers that the backward pass of one picture needs at least: four times the first grid of Regard's network."""
-    if getattr(settings.model, "backbone", "resnet") != "resnet":
-        return 0
-    return int(4 * (settings.data.image_size // 2) ** 2 * settings.model.channels)  # type: ignore[attr-defined]
+def whole(config: ModelConfig, name: str) -> int:
+    """A whole number that is an option; 0 where a kind has none of that name, or another sort of thing."""
+    value = getattr(config, name, 0)
+    return value if isinstance(value, int) else 0
 
 
 def large_keys(config: ModelConfig) -> list[str]:
     """The keys that make a model large: those set above their defaults, the furthest first; or else its first."""
     own = {field.name: field.default for field in fields(config) if field.name in DEEP}
-    ratios = {name: (getattr(config, name) or 0) / (default or 256) for name, default in own.items()}  # type: ignore[operator]
+    usual = {name: default if isinstance(default, int) and default > 0 else 256 for name, default in own.items()}
+    ratios = {name: whole(config, name) / default for name, default in usual.items()}
     above = sorted((name for name, ratio in ratios.items() if ratio > 1), key=lambda name: -ratios[name])
-    return [f"model.{name}" for name in (above or list(own))[:3]]
+    return [f"model.{name}" for name in (above or list(own))[:3]] or ["model"]  # a kind of one's own may have none

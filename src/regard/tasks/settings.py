@@ -105,7 +105,7 @@ def checked(settings: Settings) -> Settings:
             "training.metric",
             f'"{metric}" given with task = "{row.name}", expected one of {", ".join(row.all_metrics())}',
         )
-    if getattr(settings.model, "tied", None) == "all" and not settings.tokenizer.joint:
+    if settings.model.ties_both_sides() and not settings.tokenizer.joint:
         raise ConfigError(
             "model.tied", '"all" given with tokenizer.joint = false, expected one vocabulary for both sides'
         )
@@ -126,11 +126,11 @@ def check_guided(settings: Settings) -> None:
         raise ConfigError("training.guided", f'{training.guided} given with task = "{settings.task}", expected 0')
     if not settings.data.linked:
         raise ConfigError("training.guided", f"{training.guided} given without links; give them with data.alignment")
-    if getattr(settings.model, "span", "global") != "global":
+    if not settings.model.sees_whole_source():
+        span = getattr(settings.model, "span", None)
         raise ConfigError(
             "training.guided",
-            f'{training.guided} given with model.span = "{settings.model.span}", '  # type: ignore[attr-defined]
-            'expected "global": a link may lead out of a window',
+            f'{training.guided} given with model.span = "{span}", expected "global": a link may lead out of a window',
         )
     for name in ("compile", "shard"):
         if getattr(training, name):

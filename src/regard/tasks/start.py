@@ -196,11 +196,10 @@ def check_lengths(settings: Settings, prepared: Prepared) -> None:
     model, longest = settings.model, int(prepared.train.lengths.max(initial=0)) + 1
     if settings.tokenizer.dropout:  # pieces that are cut anew are more
         longest = settings.data.longest + 1
-    counts = getattr(model, "positions", None) == "learned" or getattr(model, "score", None) == "location"
-    if counts and model.length < longest:  # type: ignore[attr-defined]
-        given = model.length  # type: ignore[attr-defined]
+    known = model.known_positions()
+    if known is not None and known < longest:
         raise ConfigError(
-            "model.length", f"{given} given, expected at least {longest}, the tokens of the longest sentence"
+            "model.length", f"{known} given, expected at least {longest}, the tokens of the longest sentence"
         )
 
 

@@ -67,10 +67,13 @@ def exhibit_of(
 
 def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
     """The view, the head and the offset that are nearest to an alignment; none without an attention to the source."""
-    if not any(view.role == "cross" for view in views):
+    heads_of = {view.name: len(view.weights) for view in views if view.role == "cross"}
+    if not heads_of.keys() & set(run.aligning.cross_attentions):
         return None, None, 0
     settings = AlignmentSettings.of(run.folder, run.aligning)
-    heads = next(len(view.weights) for view in views if view.name == settings.view)
+    if settings.view not in heads_of:
+        return None, None, 0
+    heads = heads_of[settings.view]
     if settings.head is not None and settings.head >= heads:
         raise DataError(f"{run.folder / FILE}: head {settings.head}, expected 0 to {heads - 1} of {settings.view}")
     return settings.view, settings.head, settings.offset

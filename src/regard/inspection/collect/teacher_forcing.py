@@ -248,7 +248,14 @@ class ForwardPass:
             if isinstance(self.module(name), GridSelfAttention):  # it may stand before the last stages
                 height, width = self.looks[name].weights.shape[-2:]
                 grid = height, width
+        pooled = any(not isinstance(self.module(name), GridSelfAttention) for name in self.looks)
+        if isinstance(self.forced.source, Pictures) and self.forced.label is not None and pooled:
+            sides["label"] = Side((self.forced.output,), (0,), (self.forced.output,))
         return sides if grid is None else {**sides, "places": grid_side(grid)}
+
+    def pieces(self, side: str, count: int) -> tuple[str, ...]:
+        """The pieces of a side; numbers from 1 where it is one that only the model knows."""
+        return self.sides[side].pieces if side in self.sides else tuple(map(str, range(1, count + 1)))
 
 
 @torch.no_grad()

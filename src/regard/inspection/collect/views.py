@@ -3,7 +3,7 @@
 # h heads · n rows · m columns · s sentences
 import re
 from collections import Counter
-from typing import Literal
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -13,18 +13,17 @@ from torch import Tensor, nn
 from regard.attention.attention import Attention
 from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads
-from regard.attention.look import Look
 from regard.attention.per_head_score import PerHead
 from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
 from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.weighting import Weighting
 from regard.inspection.collect.exhibit import Side, View
 from regard.inspection.collect.memory_heads import memory_views
-from regard.inspection.collect.teacher_forcing import ForwardPass, span_of
+from regard.inspection.collect.teacher_forcing import ForcedExample, ForwardPass, span_of
 from regard.models.contract import Documents
 from regard.models.kinds import KINDS, Title
 
-__all__ = ["describe_attention", "views_of"]
+__all__ = ["by_sentence", "describe_attention", "views_of"]
 
 LAYER = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 
@@ -35,10 +34,13 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     layers = Counter[str]()
     views = []
     for name in forward.looks:
-        title, look = title_of(name, kind, forward.forced.reads), forward.looks[name]
+        look, weights = forward.looks[name], weights_of(forward, name)
+        title = fit_title(title_of(name, kind, forward.forced, weights.shape[1]), name, weights, forward.sides)
         module, span = forward.module(name), span_of(forward.calls(name)[0])
         own = module.span if isinstance(module, Attention) else None
-        weights, entropy = weights_of(look, forward, forward.sides[title.columns], name), heads_first(look.entropy)
+        if title.columns in forward.sides:
+            # A tape that grows has one entry less than there are words, as its last one is not looked at any more.
+            weights = F.pad(weights, (0, len(forward.sides[title.columns].pieces) - weights.shape[-1]))
         views.append(
             View(
                 name,
@@ -48,7 +50,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
                 title.rows,
                 title.columns,
                 weights,
-                None if name == "words" else entropy,
+                None if by_sentence(forward, name) else heads_first(look.entropy),
                 heads_first(look.centre),
                 window_radius(own, span),
                 picked_of(look.picked),
@@ -60,17 +62,23 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
     return (*views, *memory_views(forward.head_steps, 0 if source is None else len(source.pieces)))
 
 
-def weights_of(look: Look, forward: ForwardPass, columns: Side, name: str) -> Float[Tensor, "h n m"]:
+def weights_of(forward: ForwardPass, name: str) -> Float[Tensor, "h n m"]:
     """The weights of the only row of the batch."""
-    weights, source = look.weights.float().cpu(), forward.forced.source
+    look, source = forward.looks[name], forward.forced.source
+    weights = look.weights.float().cpu()
     if look.grid == "both":
         weights = weights.flatten(-2).flatten(-3, -2)
-    if isinstance(source, Documents) and name == "words":  # a sentence a row: side by side
+    if by_sentence(forward, name):  # side by side
+        assert isinstance(source, Documents)
         lengths = source.words.lengths.tolist()
         return torch.cat([row[0, :length] for row, length in zip(weights, lengths, strict=True)])[None, None]
-    weights = weights[0] if weights.ndim == 4 else weights
-    # A tape that grows has one entry less than there are words, as its last one is not looked at any more.
-    return F.pad(weights, (0, len(columns.pieces) - weights.shape[-1]))
+    return weights[0] if weights.ndim == 4 else weights
+
+
+def by_sentence(forward: ForwardPass, name: str) -> bool:
+    """Whether an attention looks at each sentence of a document by itself: its batch has a row a sentence."""
+    several = len(forward.looks[name].weights) > 1
+    return isinstance(forward.forced.source, Documents) and (several or name == "words")
 
 
 def heads_first(numbers: Tensor | None) -> Float[Tensor, "h n"] | None:
@@ -90,17 +98,23 @@ def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
 # ---- in words
 
 
-def title_of(name: str, kind: str, reads: Literal["source", "picture"] | None) -> Title:
-    """The title of an attention of a model of some kind, and of what it reads; a language model has no source."""
+def title_of(name: str, kind: str, forced: ForcedExample, queries: int) -> Title:
+    """The title of an attention of a model of some kind, in an example that it was called in with so many queries."""
     own = KINDS[kind].titles
     if name in own:
         return own[name]
-    layer = LAYER.search(name)
+    layer, reads = LAYER.search(name), forced.reads
     number = f", layer {int(layer[1]) + 1}" if layer else ""
-    if name == "attention" or name.endswith(".cross"):
+    if forced.target is None and queries == 1:
+        if reads == "picture":
+            return Title(f"the label{number}, to the picture", "places", "label", "places")
+        return Title(f"the document{number}, to its words", "words", "document", "source")
+    if forced.target is None and reads == "picture":
+        return Title(f"every place{number}, to all places", "places", "places", "places")
+    if forced.target is not None and (name == "attention" or name.endswith(".cross")):
         columns = "places" if reads == "picture" else "source"
         return Title(f"decoder{number}, to the {reads or 'source'}", "cross", "written", columns)
-    alone = reads is None
+    alone = reads is None  # a language model has no source
     part = "decoder" if name.startswith("decoder") and not alone else "encoder"
     text = number.removeprefix(", ") if alone and number else f"{part}{number}"
     if name.endswith(".intra"):
@@ -110,6 +124,17 @@ def title_of(name: str, kind: str, reads: Literal["source", "picture"] | None) -
         if alone or name.startswith("decoder")
         else Title(text, "encoder", "source", "source")
     )
+
+
+def fit_title(title: Title, name: str, weights: Float[Tensor, "h n m"], sides: Mapping[str, Side]) -> Title:
+    """The title, if its sides are as long as the weights say; else one whose rows and columns are numbers.
+
+    What a model of one's own attends to may be something that nobody else knows.
+    """
+    rows, columns = (len(sides[side].pieces) if side in sides else -1 for side in (title.rows, title.columns))
+    if rows == weights.shape[1] and columns - 1 <= weights.shape[2] <= columns:
+        return title
+    return Title(name, "memory", title.rows if rows == weights.shape[1] else f"{name}: rows", f"{name}: columns")
 
 
 def describe_attention(module: nn.Module, span: Span | None = None) -> str:

@@ -28,9 +28,8 @@ from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_vie
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_stages
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.teacher_forcing import ForwardPass, Item, force, watch_forward
-from regard.inspection.collect.views import views_of
+from regard.inspection.collect.views import by_sentence, views_of
 from regard.kernels.reference import Call
-from regard.models.contract import Documents
 
 __all__ = ["Which", "stages_of", "walk", "walk_of"]
 
@@ -84,18 +83,19 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which) -> Walk
     for name, number, count in (("head", head, len(view.weights)), ("row", row, view.weights.shape[1])):
         if not 0 <= number < count:
             raise ArgumentError(f"{name}: number {number + 1} asked for, and {view.name} has {count}")
-    columns = forward.sides[view.columns].pieces
+    columns = forward.pieces(view.columns, view.weights.shape[2])
     if view.name in MEMORY_VIEWS:
         step = forward.head_steps[row if view.rows == "source" else len(forward.forced.sides["source"].pieces) + row]
         return Walk(view.name, head, row, memory_stages(step, view.name, head, columns))
     call, at = call_of(forward, view.name, row)
-    contexts = forward.sides["sentences"].pieces if by_sentence(forward, view) else ("context",)
+    contexts = forward.sides["sentences"].pieces if by_sentence(forward, view.name) else ("context",)
     return Walk(view.name, head, row, attention_stages(call, head, at, columns, contexts))
 
 
 def row_of(forward: ForwardPass, view: View, which: Which) -> int:
     """The row that is meant: of a word its first piece; by default the first word that looks at anything."""
-    words = forward.sides[view.rows].words
+    side, count = forward.sides.get(view.rows), view.weights.shape[1]
+    words = tuple(range(count)) if side is None else side.words
     if which.row is not None:
         return which.row
     if which.word is not None:
@@ -166,11 +166,6 @@ def resolve_call(module: nn.Module, record: CallRecord) -> ResolvedCall:
     return ResolvedCall(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
 
 
-def by_sentence(forward: ForwardPass, view: View) -> bool:
-    """Whether a view's one row is a look of its own at each sentence."""
-    return view.name == "words" and isinstance(forward.forced.source, Documents)
-
-
 def attention_stages(
     resolved: ResolvedCall, head: int, row: int, columns: Sequence[str], contexts: Sequence[str]
 ) -> tuple[Stage, ...]:
@@ -203,7 +198,10 @@ def attention_stages(
     stages = [query_stage(resolved, score, query)]
     if not named:
         return (*stages, Stage("Σ a v", "nothing to look at: the context is zero", query(look.context), ("context",)))
-    if isinstance(score, Additive):
+    if type(score).compare not in (Score.compare, Additive.compare, Location.compare):  # one's own
+        stages.append(Stage("k", "every key, as the score projects it", keys(call.keys), named))
+        stages.append(Stage("e", f"scores: {type(score).__name__} of q and k", weights(look.scores), named))
+    elif isinstance(score, Additive):
         stages.append(Stage("W q", "the query, projected", query(call.query), ("W q",)))
         stages.append(Stage("U k + b", "every key, projected", keys(call.keys), named))
         sums = torch.tanh(keys(call.keys) + query(call.query))

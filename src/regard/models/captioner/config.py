@@ -53,6 +53,10 @@ class CaptionerConfig(ModelConfig):
         """With Regard's own ResNet in the place of a backbone of another library."""
         return self if self.backbone == "resnet" else replace(self, backbone="resnet", weights=None, frozen=False)
 
+    def picture_numbers(self, side: int) -> int:
+        """Four times the first grid of Regard's own network."""
+        return 0 if self.backbone != "resnet" else 4 * (side // 2) ** 2 * self.channels
+
     def __post_init__(self) -> None:
         if self.backbone != "resnet" and not self.backbone.startswith(("timm:", "torchvision:")):
             raise ConfigError(

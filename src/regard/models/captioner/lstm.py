@@ -94,7 +94,7 @@ class LSTMDecoder(nn.Module):
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n e"], dict[str, Tensor]]:
         """Teacher forced: `weights` [b n m] of the words; of hard attention in training `log_prob` and `entropy` [b n],
-        and `drawn` [b], the captions whose places were drawn.
+        and `sampled` [b], the captions whose places were sampled.
         """
         words = self.dropout(self.words(target.padded_ids))
         hidden, extra = self.recur(words, memory.pad())

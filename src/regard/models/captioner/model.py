@@ -20,7 +20,7 @@ from regard.models.captioner.backbone import Backbone, make_backbone
 from regard.models.captioner.blocks import BlockDecoder
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.captioner.lstm import LSTMDecoder
-from regard.models.contract import Memory, Model, Pictures, Tokens
+from regard.models.contract import Memory, Model, Pictures, Reinforcement, Tokens
 from regard.models.layers.recurrent import make_readout
 from regard.models.weights import load_weights
 
@@ -44,6 +44,19 @@ class CaptionerModel(Model):
             self.readout = Linear(config.size, target)
             nn.init.zeros_(self.readout.bias)
             self.readout.weight = self.decoder.words.tokens.weight
+
+    @property
+    def doubly_stochastic(self) -> float:
+        """λ of soft attention's penalty."""
+        return self.config.penalty if self.config.attention == "soft" else 0.0
+
+    @property
+    def reinforcement(self) -> Reinforcement | None:
+        """The learning rule of hard attention, with what its decoder counts."""
+        config, decoder = self.config, self.decoder
+        if config.attention != "hard" or not isinstance(decoder, LSTMDecoder):
+            return None
+        return Reinforcement(config.reinforce, config.entropy, decoder.baseline, decoder.batches)
 
     def load_pretrained(self) -> None:
         """Put the weights that a person has into the backbone."""

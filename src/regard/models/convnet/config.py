@@ -22,6 +22,10 @@ class ConvNetConfig(ModelConfig):
         8, "the layer's channels are divided by so many for queries, keys and values", least=1, most=WIDEST
     )
 
+    def picture_numbers(self, side: int) -> int:
+        """Four times the first grid."""
+        return 4 * (side // 2) ** 2 * self.channels
+
     def __post_init__(self) -> None:
         if self.after > self.stages:
             raise ConfigError("after", f"{self.after} given, but there are {self.stages} stages")

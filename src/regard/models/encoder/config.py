@@ -34,6 +34,10 @@ class EncoderConfig(ModelConfig):
         positions = "sinusoidal" if long_lines else "rotary"
         return {"positions": positions, "norm": "pre", "attention_dropout": 0.1}
 
+    def known_positions(self) -> int | None:
+        """Those that learned positions know."""
+        return self.length if self.positions == "learned" else None
+
     def __post_init__(self) -> None:
         check_divisible(self.heads, self.size)
         if self.positions == "rotary" and self.size // self.heads % 2:

@@ -30,6 +30,14 @@ class LuongConfig(ModelConfig):
     reverse: bool = option(False, "read the source backwards")
     bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
 
+    def known_positions(self) -> int | None:
+        """Those that the score location knows."""
+        return self.length if self.score == "location" else None
+
+    def sees_whole_source(self) -> bool:
+        """Whether attention is global."""
+        return self.span == "global"
+
     def __post_init__(self) -> None:
         if self.bidirectional and self.size % 2:
             raise ConfigError("size", f"{self.size} given with bidirectional = true, expected an even width")

@@ -70,6 +70,14 @@ class TransformerConfig(ModelConfig):
         """A lower one for wide models."""
         return 7e-4 if self.size >= 512 else None
 
+    def known_positions(self) -> int | None:
+        """Those that learned positions know."""
+        return self.length if self.positions == "learned" else None
+
+    def ties_both_sides(self) -> bool:
+        """Whether all embeddings are one table."""
+        return self.tied == "all"
+
     def __post_init__(self) -> None:
         check_divisible(self.heads, self.size)
         if self.mixing == "recurrence" and self.size % 2:
