@@ -11,7 +11,7 @@ RegardError
 ├── DataError                           a corpus that cannot be read; names the file, the line and the counts
 ├── CheckpointError                     a checkpoint or a run folder that is damaged, or does not fit; names the file
 ├── NotFiniteError                      a model whose scores are NaN or infinite; names its run
-├── TrainingError                       a training run that cannot go on; says why, and what is safe
+├── TrainingError                       a training run that cannot continue; says why, and what is safe
 ├── MissingExtraError                   an optional dependency is not installed; names the extra
 └── CommandError                        a person's mistake on the command line; exit status 2
 """
@@ -83,7 +83,7 @@ class NotFiniteError(RegardError):
 
 
 class TrainingError(RegardError):
-    """A training run that cannot go on."""
+    """A training run that cannot continue."""
 
 
 class MissingExtraError(RegardError):

@@ -54,7 +54,7 @@ def train_and_report(
     base: Path | None = None,
     choose: bool = False,
 ) -> Result:
-    """Train into `out`, say how it went and how to go on, and write the run's report.html."""
+    """Train into `out`, say how it went and how to resume it, and write the run's report.html."""
     first = os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
         if first:
@@ -87,9 +87,9 @@ def report(out: Path, started: Started) -> Path:
     look = None
     with contextlib.suppress(RegardError):  # a picture is not worth a report
         look = picture_of(run, task)
-    goes_on, training = result.why == "signal", started.settings.training
-    if goes_on:
-        commands = [(f"regard train --resume {out}", "Go on from where it stopped.")]
+    interrupted, training = result.why == "signal", started.settings.training
+    if interrupted:
+        commands = [(f"regard train --resume {out}", "Resume it where it stopped.")]
     else:
         more = f"--set training.steps={2 * max(result.step, training.steps)}"
         more += " --set training.patience=0" if result.why == "patience" else ""
@@ -97,14 +97,17 @@ def report(out: Path, started: Started) -> Path:
         commands = [(f"regard train --resume {out} {more}", "Train it longer.")]
     commands.append((f"regard look {out} {LOOKED[run.settings.data.reads or 'text']}", "See what it looks at."))
     commands.append(
-        (f"regard train --from {out} {OTHER[run.settings.data.reads or 'text']} --out RUN", "Go on with other data.")
+        (
+            f"regard train --from {out} {OTHER[run.settings.data.reads or 'text']} --out RUN",
+            "Fine-tune it on other data.",
+        )
     )
     return write(
         out,
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
         data=dict(task.facts())["data"],
         seconds=result.seconds,
-        finished=not goes_on,
+        finished=not interrupted,
         look=look,
         signature=[
             ("regard", regard.__version__),

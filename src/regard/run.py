@@ -31,7 +31,7 @@ from regard.tasks.results import Aligned, Classified, Translation
 from regard.tasks.settings import Settings, read_settings, without_cache
 from regard.tasks.sizes import check_sizes
 from regard.tasks.start import labels_of, tokenizers_of
-from regard.tasks.table import TASKS, find_task
+from regard.tasks.table import TASKS
 from regard.tasks.task import RunTask, build_model
 from regard.tasks.translate import PAIRS
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint
@@ -99,7 +99,7 @@ class Run:
         at most in the place of each unknown word. A text without words has one empty translation.
         """
         check_texts(texts=texts, prefixes=prefixes)
-        self.check_task("translate")
+        self.require("translate")
         given: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
         return translate.translate(self, texts, **given, chunk=chunk, batch_tokens=batch_tokens, **options)
 
@@ -116,7 +116,7 @@ class Run:
 
     def sample(self, count: int = 1, *, prefix: str = "", **options: Any) -> list[Translation]:
         """Texts that a language model writes, sampled at random; each continues the prefix."""
-        self.check_task("language-model")
+        self.require("sample")
         return language_model.sample(self, count, prefix, **options)
 
     def caption(self, pictures: Iterable[Item], **options: Any) -> list[str]:
@@ -127,7 +127,7 @@ class Run:
         """The captions of each picture, best first, as they are asked for."""
         from regard.tasks.caption import caption
 
-        self.check_task("caption")
+        self.require("caption")
         return caption(self, pictures, **options)
 
     def classify(
@@ -139,12 +139,12 @@ class Run:
         """
         from regard.tasks.classify import classify
 
-        self.check_task("classify")
+        self.require("classify")
         return classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
         """Where the model looks for each word of a translation."""
-        self.check_task("translate")
+        self.require("align")
         return translate.align(self, source, target)
 
     def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[Links]:
@@ -152,7 +152,7 @@ class Run:
 
         The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
         """
-        self.check_task("translate")
+        self.require("align")
         return translate.link_pairs(self, pairs, chunk)
 
     def evaluate(self, **given: Any) -> EvaluationReport:
@@ -186,10 +186,15 @@ class Run:
         """The model that says what was looked at: of an ensemble the first."""
         return self.model.each[0] if isinstance(self.model, Ensemble) else self.model
 
-    def check_task(self, expected: str) -> None:
-        """Refuse what a run of another task cannot do."""
-        if not issubclass(self.task, find_task(expected).load()):
-            raise self.wrong_task(expected)
+    def can(self, action: str) -> bool:
+        """Whether the run's task has an action: translate, align, sample, caption or classify."""
+        return action in self.task.actions
+
+    def require(self, action: str) -> None:
+        """Refuse an action that the run's task does not have."""
+        if not self.can(action):
+            able = (row.name for row in TASKS.values() if action in row.load().actions)
+            raise self.wrong_task(next(able, f"one that can {action}"))
 
     def wrong_task(self, expected: str) -> ArgumentError:
         """What to say where a run of another task is expected."""

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import regard.cli.commands
 from regard.cli import options
-from regard.cli.options import SEARCH, number_option, read_number, search_option
+from regard.cli.options import SEARCH, check_search, number_option, read_number, search_option, with_search
 from regard.decoding.options import Options
+from regard.errors import CommandError
 
 
 def parse(option, *arguments: str):
@@ -73,3 +74,48 @@ def test_an_option_of_the_search_has_one_help_in_all_commands():
                 helps.setdefault(name, set()).add(hint.__metadata__[0].help)
     assert {name: len(texts) for name, texts in helps.items()} == dict.fromkeys(helps, 1)
     assert len(helps) == 5
+
+
+def search_app(*names, **words):
+    """A command with options of the search between two of its own, which prints what it is given."""
+    app = typer.Typer(rich_markup_mode=None)
+
+    @app.command()
+    @with_search(*names, **words)
+    def act(first: Annotated[str, typer.Option()] = "", *, search: dict, last: Annotated[int, typer.Option()] = 0):
+        """Act."""
+        print(first, last, search)
+
+    return app
+
+
+def test_the_options_of_the_search_stand_in_the_place_of_the_parameter():
+    shown = CliRunner().invoke(search_app("beam", "sample", beam="Width."), ["--help"], terminal_width=200).output
+    flags = [line.split()[0] for line in shown.splitlines() if line.strip().startswith("--")]
+    assert flags[:4] == ["--first", "--beam", "--sample", "--last"]
+    assert "Width. [1 to 10,000]" in shown
+    assert "--no-sample" not in shown
+
+
+def test_a_command_is_given_the_values_of_the_search():
+    typed = ["--first", "a", "--beam", "3", "--last", "7"]
+    assert CliRunner().invoke(search_app("beam", "longest"), typed).output.strip() == "a 7 {'beam': 3, 'longest': None}"
+    every = CliRunner().invoke(search_app(without=["precision"]), []).output
+    values = {name: getattr(Options, name) for name in SEARCH if name != "precision"}
+    assert every.strip() == f"0 {values}"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"beam": 3, "groups": 2}, "--groups: a beam of 3 is not divisible by 2"),
+        ({"nbest": 6}, "--nbest: 6 given, expected at most the beam, 5"),
+        ({"shortest": 3, "longest": 2}, "--longest: 2 given, less than shortest, 3"),
+        ({"top_p": 0.5}, "--top-p: 0.5 given without --sample, and a beam draws nothing"),
+    ],
+)
+def test_options_of_the_search_are_checked_together(given, message):
+    usual = {name: getattr(Options, name) for name in SEARCH}
+    assert check_search(usual) == usual
+    with pytest.raises(CommandError, match=f"^{message}$"):
+        check_search({**usual, **given})

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.sentence_split import Piece, pieces
+from regard.data.vocabulary import train
 from regard.decoding.translate_file import LineFitter, join_outputs
 from regard.run import Translation
 
@@ -90,3 +91,11 @@ def test_samples_are_put_together_in_their_order():
     outputs = [[output("a", -5), output("b", -1)], [output("c", -2), output("d", -9)]]
     parts = [Piece(0, 1, "x"), Piece(2, 3, "y")]
     assert [each.text for each in join_outputs("x y", parts, outputs, 2, ranked=False)] == ["a c", "b d"]
+
+
+def test_the_shorter_of_two_limits_counts():
+    tokenizer = train(["a b c d"], "word")
+    for longest, limit, kept in ((3, None, "a b c"), (3, 2, "a b"), (2, 3, "a b")):
+        fit = LineFitter.of(tokenizer, longest, limit)
+        assert [part[0].text for part in fit.parts(["a b c d", "b"], "f")] == [kept, "b"]
+        assert fit.cut == 1

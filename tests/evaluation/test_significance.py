@@ -1,5 +1,6 @@
 """The paired bootstrap, against sacreBLEU's own and against what must come out."""
 
+import json
 import random
 import time
 
@@ -9,7 +10,15 @@ import sacrebleu
 from sacrebleu.significance import PairedTest, _compute_p_value
 
 from regard.errors import ArgumentError
-from regard.evaluation.significance import SEED, conclusion, find_contrasts, interval, paired_bootstrap, resample
+from regard.evaluation.significance import (
+    SEED,
+    compare_outputs,
+    conclusion,
+    find_contrasts,
+    interval,
+    paired_bootstrap,
+    resample,
+)
 from regard.evaluation.text import chrf, measure_bleu, measure_chrf, measure_errors, measure_exact, measure_ter
 
 MEASURES = (measure_bleu, measure_chrf, measure_ter)
@@ -152,3 +161,17 @@ def test_where_two_systems_differ():
     assert better[1].a_chrf == chrf(["three for"], ["three four"])
     assert find_contrasts(["1"], ["x"], ["y"], ["y"]) == ([], [])
     assert find_contrasts(["1"], ["x"], ["y"], ["x"], count=0) == ([], [])
+
+
+def test_a_comparison_has_all_of_it(systems):
+    references, a, b = systems
+    found = compare_outputs(a, b, references, references, ["chrf", "exact"], resamples=50, seed=7, examples=2)
+    first, second = ([measure(each, references) for measure in (measure_chrf, measure_exact)] for each in (a, b))
+    differences = paired_bootstrap(first, second, resamples=50, seed=7)
+    assert found.differences == dict(zip(("chrf", "exact"), differences, strict=True))
+    assert found.contrasts == find_contrasts(references, references, a, b, count=2)
+    assert (found.sentences, found.same) == (120, sum(one == other for one, other in zip(a, b, strict=True)))
+    table = json.loads(json.dumps(found.table(), allow_nan=False))
+    assert table["said"] == found.conclusion == conclusion(differences)
+    assert table["metrics"]["chrf"]["difference"] == differences[0].value
+    assert [len(table[name]) for name in ("a_better", "b_better")] == [2, 2]

@@ -218,7 +218,7 @@ def test_a_resume_says_that_the_best_is_missing(run, home, best, tmp_path, capsy
         train_and_report(table(home, **{**LONGER, "training__average": 0}), copy, resume=True)
     said = capsys.readouterr().err
     assert f"{BEST[best]}: missing, and best.json says that it is the best checkpoint" in said
-    assert "Training goes on from the last checkpoint" in said
+    assert "Training resumes from the last checkpoint" in said
     assert "missing" in (copy / "log.txt").read_text()
     assert (copy / "report.html").is_file()
 

@@ -5,7 +5,7 @@ from tiny import table
 
 from regard import load
 from regard.errors import ArgumentError
-from regard.tasks.evaluation import TextTest, describe_search, drop_slow_metrics, measure_alignment
+from regard.tasks.evaluation import AlignmentTest, TextTest, describe_search, drop_slow_metrics
 from regard.tasks.start import start
 
 
@@ -71,6 +71,6 @@ def test_words():
 def test_links_are_measured():
     from regard.evaluation.alignment import parse_links
 
-    report = measure_alignment("mine", [[(0, 0)]], [parse_links("0-0 1-1")])
+    report = AlignmentTest([parse_links("0-0 1-1")], links=[[(0, 0)]], system="mine").measure()
     assert report.heading == "mine: 1 sentence"
     assert report.json["scores"]["recall"]["value"] == 0.5

@@ -29,6 +29,7 @@ def test_a_row_says_what_its_class_and_its_kinds_need(row):
     for method in ("force", "evaluate"):
         assert getattr(task, method).__func__ is not getattr(RunTask, method).__func__
     assert row.picture.format(output="x")
+    assert row.command.removeprefix("regard ") in task.actions
 
 
 def test_the_table_imports_no_torch():

@@ -147,7 +147,9 @@ def train(names: list[str], seeds: list[int], runs: Path, together: int, minutes
                 [sys.executable, "-m", *words], stdout=log, stderr=log
             ).returncode
             log.seek(before)
-            done = done and "go on with: regard train --resume" not in log.read()  # it was stopped, and is half trained
+            done = (
+                done and "resume with: regard train --resume" not in log.read()
+            )  # it was stopped, and is half trained
             if done:
                 (run / "trained").touch()
                 done = not subprocess.run(

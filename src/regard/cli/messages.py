@@ -1,15 +1,19 @@
-"""What commands print: tables, messages and bars on standard error, and mistakes in one sentence."""
+"""What commands print: tables and reports, messages and bars on standard error, and mistakes in one sentence."""
 
+import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typer.core import TyperGroup
 
 from regard.config import visible
 from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.tasks.evaluation import EvaluationReport
 
 T = TypeVar("T")
 LONGEST = 2000  # characters of a message
@@ -29,6 +33,19 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_r
     for row in (head, *rows):
         cells = zip(row, widths, right, strict=True)
         print("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells).rstrip())
+
+
+def print_report(report: "EvaluationReport", as_json: bool) -> None:
+    """Print a measurement for people or for programs."""
+    if as_json:
+        print(json.dumps(report.json, ensure_ascii=False, allow_nan=False))
+        return
+    print(report.heading)
+    for table in report.tables:
+        print()
+        if table.title:
+            print(table.title + "\n" * table.apart)
+        print_table(table.columns, table.rows)
 
 
 def show_progress(things: Iterable[T], count: int, what: str) -> Iterator[T]:

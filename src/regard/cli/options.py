@@ -1,20 +1,26 @@
-"""Options that several commands have, declared once; and numbers that are read within limits."""
+"""Options that several commands have, declared once; numbers within limits; and the options of the search."""
 
+import functools
+import inspect
 import re
+import typing
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.config import value_of
+from regard.config import parse, value_of
 from regard.decoding.options import Options
-from regard.errors import ConfigError
+from regard.errors import CommandError, ConfigError
 
+Command = Callable[..., None]
 SEED = 2**31 - 1  # the largest seed of what several generators are seeded by
 WHOLE = re.compile(r"[+-]?[0-9]{1,4000}")
 LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(Options)}
 SEARCH = {field.name: str(field.metadata["help"]) for field in fields(Options)}  # the search's options and their help
+HINTS = typing.get_type_hints(Options)
 
 
 def flag_option(name: str, help: str) -> Any:
@@ -58,10 +64,60 @@ def search_option(name: str, help: str | None = None) -> Any:
     """Declare an option of the search, in the words that `Options` has for it where none are given."""
     text = help or f"{SEARCH[name][0].upper()}{SEARCH[name][1:]}."
     default, limits = getattr(Options, name), LIMITS[name]
+    if isinstance(default, bool):
+        return flag_option(f"--{name}", text)
     if not limits:
         return typer.Option(help=text, show_default=default is not None)
     kind: Any = "fraction" if isinstance(default, float) else "whole"
     return number_option(text, kind=kind, show_default=default is not None, **limits)
+
+
+def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Callable[[Command], Command]:
+    """Give a command options of the search: all of `Options`, or `names`; `helps` are other words for some of them.
+
+    They stand in the place of the command's parameter `search`, which is given their values, checked together.
+    """
+    chosen = [name for name in names or SEARCH if name not in without]
+    types = {name: str if typing.get_origin(hint) is Literal else hint for name, hint in HINTS.items()}
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            search = check_search({name: given.pop(name) for name in chosen})
+            command(**given, search=search)
+
+        options = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=getattr(Options, name),
+                annotation=Annotated[types[name], search_option(name, helps.get(name))],
+            )
+            for name in chosen
+        ]
+        signature = inspect.signature(command)
+        parameters = list[inspect.Parameter]()
+        for name, parameter in signature.parameters.items():
+            parameters += options if name == "search" else [parameter]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+def check_search(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check options of the search together; a CommandError calls what is wrong by its flag."""
+    try:
+        parse(Options, given)
+    except ConfigError as error:
+        raise CommandError(f"--{error.key.replace('_', '-')}: {error.problem}") from None
+    for name in ("temperature", "top_k", "top_p"):
+        if not given.get("sample", True) and given[name] != getattr(Options, name):
+            raise CommandError(
+                f"--{name.replace('_', '-')}: {given[name]} given without --sample, and a beam draws nothing"
+            )
+    return dict(given)
 
 
 def read_number(text: str, kind: str) -> int | float | str:
@@ -97,23 +153,6 @@ ScoresOption = Annotated[bool, flag_option("--scores", "Write the score as well,
 JsonLinesOption = Annotated[bool, flag_option("--json", "Write one JSON object a line.")]
 JsonOption = Annotated[bool, flag_option("--json", "Print one JSON object.")]
 
-# The search.
-BeamOption = Annotated[int, search_option("beam")]
-NbestOption = Annotated[int, search_option("nbest")]
-ShortestOption = Annotated[int, search_option("shortest")]
-LongestOption = Annotated[int | None, search_option("longest")]
-LengthPenaltyOption = Annotated[float, search_option("length_penalty")]
-CoveragePenaltyOption = Annotated[float, search_option("coverage_penalty")]
-NoRepeatOption = Annotated[int, search_option("no_repeat")]
-GroupsOption = Annotated[int, search_option("groups")]
-DiversityOption = Annotated[float, search_option("diversity")]
-SampleOption = Annotated[bool, flag_option("--sample", "Sample each token at random instead of searching.")]
-TemperatureOption = Annotated[float, search_option("temperature")]
-TopKOption = Annotated[int, search_option("top_k")]
-TopPOption = Annotated[float, search_option("top_p")]
-SampleSeedOption = Annotated[int, search_option("seed")]
-PrecisionOption = Annotated[str, search_option("precision")]
-
 # What is measured.
 SourceOption = Annotated[Path | None, text_option("Text file of sources to translate, one a line.")]
 ReferenceOption = Annotated[Path | None, text_option("Text file of references, one a line.")]
@@ -122,3 +161,12 @@ AlternativesOption = Annotated[
 ]
 LowercaseOption = Annotated[bool, flag_option("--lowercase", "Ignore case.")]
 TokenizeOption = Annotated[str, typer.Option(help="Tokenisation that BLEU uses: 13a, intl, zh, char or none.")]
+FromOneOption = Annotated[bool, flag_option("--from-one", "Count words of the gold links from 1.")]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Metrics, with commas between them: bleu, chrf, ter, exact, character_errors, token_errors, perplexity "
+        "and lengths.",
+        show_default="all",
+    ),
+]

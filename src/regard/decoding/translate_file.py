@@ -3,58 +3,25 @@
 import dataclasses
 import heapq
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.config import parse
 from regard.data.sentence_split import Piece, cut, pieces
-from regard.decoding.options import Options
+from regard.data.tokenizer import Tokenizer
 from regard.decoding.processes import Processes
-from regard.errors import CommandError, ConfigError
+from regard.errors import CommandError
 from regard.io.formats import OutputFormat
 from regard.io.inputs import Block, SourceLines
 from regard.io.lines import display_name
 
-__all__ = ["LineFitter", "join_outputs", "runs_and_file", "search_options", "translate_file"]
+__all__ = ["LineFitter", "join_outputs", "translate_file"]
 
 Translate = Callable[[list[str], list[str] | None], Iterator[Sequence[Any]]]
 
 
 T = TypeVar("T")
 NAMED = 10  # long lines that are named; more are counted
-
-
-def runs_and_file(paths: Sequence[str]) -> tuple[list[str], str]:
-    """Run folders and, last, the file to read; "-", standard input, where none is given."""
-    *runs, last = paths
-    for path in runs:
-        if path == "-" or Path(path).is_file():
-            raise CommandError(f"{path}: a file given before {last}, expected run folders, and then one file at most")
-    if Path(last).is_dir():
-        return [*runs, last], "-"
-    if not runs:
-        no_run = "a file" if last == "-" or Path(last).exists() else "no such folder"
-        raise CommandError(f"{last}: {no_run}, expected a run folder first, as in: regard translate runs/en-de FILE")
-    if last != "-" and not Path(last).exists():
-        text = "; text to translate comes from a file or through a pipe" if " " in last else ""
-        raise CommandError(f"{last}: no such file, and no run folder{text}")
-    return runs, last
-
-
-def search_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the search as a command was given them; what is wrong is called by its flag."""
-    try:
-        parse(Options, given)
-    except ConfigError as error:
-        raise CommandError(f"--{error.key.replace('_', '-')}: {error.problem}") from None
-    for name in ("temperature", "top_k", "top_p"):
-        if not given.get("sample", True) and given[name] != getattr(Options, name):
-            raise CommandError(
-                f"--{name.replace('_', '-')}: {given[name]} given without --sample, and a beam draws nothing"
-            )
-    return dict(given)
 
 
 class LineFitter:
@@ -74,6 +41,23 @@ class LineFitter:
     ):
         self.measure, self.limit, self.split, self.warn = measure, limit, split, warn
         self.cut = 0  # lines so far
+
+    @classmethod
+    def of(
+        cls,
+        source: Tokenizer,
+        longest: int,
+        limit: int | None,
+        *,
+        split: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> "LineFitter":
+        """Fit lines to a run: to its data.longest and the limit of its model, in tokens of its source tokenizer."""
+
+        def measure(texts: list[str]) -> list[int]:
+            return [len(ids) for ids in source.encode_batch(texts)]
+
+        return cls(measure, longest if limit is None else min(longest, limit), split=split, warn=warn)
 
     def parts(self, lines: list[str], name: str, first: int = 1) -> list[list[Piece]]:
         """The pieces of each line, at least one; the line `first` of the file `name` is the first of them."""

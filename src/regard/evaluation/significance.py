@@ -8,16 +8,28 @@ n sentences · k counts · r resamples
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from regard.errors import ArgumentError
-from regard.evaluation.metric import Measurement, Reference, Score, alternatives
+from regard.evaluation.metric import Measurement, Reference, Score, alternatives, measure
 from regard.evaluation.text import edit_distance, measure_chrf
 
-__all__ = ["SEED", "Contrast", "Difference", "conclusion", "find_contrasts", "interval", "paired_bootstrap", "resample"]
+__all__ = [
+    "SEED",
+    "Comparison",
+    "Contrast",
+    "Difference",
+    "compare_outputs",
+    "conclusion",
+    "find_contrasts",
+    "interval",
+    "paired_bootstrap",
+    "resample",
+]
 
 SEED = 12345  # sacreBLEU's
 LEVEL = 0.05
@@ -170,3 +182,65 @@ def find_contrasts(
     worse = [contrast(i) for i in order[:count] if gain[i] < 0]
     order = np.argsort(-gain, kind="stable").tolist()
     return worse, [contrast(i) for i in order[:count] if gain[i] > 0]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems compared on a test set: by each metric, and in the sentences in which they differ most."""
+
+    differences: dict[str, Difference]  # by the key of the metric
+    contrasts: tuple[list[Contrast], list[Contrast]]  # sentences in which A is better, and those in which B is
+    sentences: int
+    same: int  # of the sentences, those of which both outputs are the same
+    resamples: int
+    seed: int
+
+    @property
+    def conclusion(self) -> str:
+        """What the first metric means, in a sentence."""
+        return conclusion(list(self.differences.values()))
+
+    def table(self) -> dict[str, Any]:
+        """In types that JSON has."""
+        metrics = {
+            key: {
+                "name": each.a.name,
+                "a": each.a.value,
+                "b": each.b.value,
+                "difference": each.value,
+                "mean": each.mean,
+                "interval": [each.low, each.high],
+                "p": each.p,
+                "significant": each.significant,
+                "better": each.better,
+                "signature": each.a.signature,
+            }
+            for key, each in self.differences.items()
+        }
+        facts = {"sentences": self.sentences, "resamples": self.resamples, "seed": self.seed, "said": self.conclusion}
+        a, b = ([asdict(each) for each in contrasts] for contrasts in self.contrasts)
+        return {**facts, "metrics": metrics, "a_better": a, "b_better": b}
+
+
+def compare_outputs(
+    a: Sequence[str],
+    b: Sequence[str],
+    sources: Sequence[str],
+    references: Sequence[Reference],
+    metrics: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    resamples: int = 1000,
+    seed: int = SEED,
+    examples: int = 3,
+) -> Comparison:
+    """Compare the outputs of two systems by `metrics`, keys of METRICS, of which the first decides."""
+    first, second = (
+        [measure(key, outputs, references, lowercase=lowercase, tokenize=tokenize) for key in metrics]
+        for outputs in (a, b)
+    )
+    differences = dict(zip(metrics, paired_bootstrap(first, second, resamples=resamples, seed=seed), strict=True))
+    contrasts = find_contrasts(sources, references, a, b, count=examples, lowercase=lowercase)
+    same = sum(one == other for one, other in zip(a, b, strict=True))
+    return Comparison(differences, contrasts, len(references), same, resamples, seed)

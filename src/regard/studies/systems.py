@@ -1,6 +1,6 @@
 """Systems that are trained side by side: the same data and the same budget, a run folder each.
 
-A run that is there already and whole is not trained again, and one that was interrupted goes on: a study of many
+A run that is there already and whole is not trained again, and one that was interrupted is resumed: a study of many
 systems may be stopped at any time, and its page be written anew from what is there.
 """
 
@@ -102,7 +102,7 @@ def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setti
     say("training" if checkpoint is None else "training, from where it stopped")
     result = start(whole, folder, resume=checkpoint is not None).result
     if result.why == "signal":
-        raise CommandError(f"stopped; the same command goes on from {folder}")
+        raise CommandError(f"stopped; the same command resumes {folder}")
 
 
 def share_data(tables: Tables) -> None:

@@ -136,6 +136,8 @@ def doubly_stochastic(weights: Float[Tensor, "r n m"], real: Bool[Tensor, "r n"]
 class Caption(NextToken):
     """From pictures to captions."""
 
+    actions = ("caption",)
+
     @classmethod
     def prepare(
         cls,

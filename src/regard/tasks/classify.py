@@ -135,6 +135,8 @@ class Classification(nn.Module):
 class Classify(RunTask):
     """From documents or pictures to labels."""
 
+    actions = ("classify",)
+
     objective: Classification
     unit, ahead = "examples", True
 

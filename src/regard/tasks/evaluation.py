@@ -1,30 +1,30 @@
 """A run measured on a test set: what every task gives back, and the test sets of those that read and write text."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import ArgumentError
+from regard.evaluation.alignment import Gold, Link, check_links, measure_links, read_links
 from regard.evaluation.evaluate import Evaluation, Lengths, evaluate
 from regard.evaluation.items import Items, read_items
 from regard.evaluation.metric import Reference, Score, choose_metrics, finite, metric_names
 from regard.evaluation.text import check_tokenizer, ter_takes_minutes
 from regard.io.formats import BREAKS
-from regard.io.lines import Say, ignore
+from regard.io.lines import Say, ignore, unequal_lines
 
 if TYPE_CHECKING:
     from regard.tasks.task import TrainedRun
 
 __all__ = [
+    "AlignmentTest",
     "EvaluationReport",
     "Table",
     "TextTest",
     "describe_search",
     "drop_slow_metrics",
     "evaluate_texts",
-    "measure_alignment",
     "possible_metrics",
     "translate_sources",
 ]
@@ -207,15 +207,14 @@ def translate_sources(
     """The best translation of each source; one that is longer than the run takes is cut, as `regard translate` does."""
     from regard.decoding.translate_file import LineFitter  # torch: not for those who compare texts alone
 
-    most = min(run.settings.data.longest, run.model.limit or sys.maxsize)
-    fit = LineFitter(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], most)
+    fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit)
     starts = range(0, len(sources), CHUNK)
     texts = (part[0].text for i in starts for part in fit.parts(list(sources[i : i + CHUNK]), ""))
     chunk = CHUNK if run.device.type == "cpu" else None  # on a GPU many more go together
     stream = run.stream(texts, chunk=chunk, batch_tokens=batch_tokens, **search)
     outputs = [best[0].text for best in watch(stream, len(sources), f"translating with {run.folder}")]
     if fit.cut:
-        say(f"{fit.cut:,} of {len(sources):,} sources were cut to the {most:,} tokens that {run.folder} takes")
+        say(f"{fit.cut:,} of {len(sources):,} sources were cut to the {fit.limit:,} tokens that {run.folder} takes")
     return outputs
 
 
@@ -237,12 +236,52 @@ def score_references(
         say(f"perplexity: {left:,} pairs that are longer than the {most:,} tokens of {run.folder} are left out")
 
 
-def measure_alignment(system: str, found: Sequence[Any], gold: Sequence[Any]) -> EvaluationReport:
-    """Word links of a system against gold ones."""
-    from regard.evaluation.alignment import measure_links
+@dataclass(frozen=True)
+class AlignmentTest:
+    """A test set of word alignments, read: gold links, and pairs of texts to align or the links of a system."""
 
-    scores = {key: each.score() for key, each in measure_links(found, gold).items()}
-    table = {key: {**asdict(score), "value": finite(score.value)} for key, score in scores.items()}
-    heading = f"{system}: {len(gold):,} sentence{'s' * (len(gold) != 1)}"
-    whole = {"system": system, "sentences": len(gold), "scores": table}
-    return EvaluationReport(heading, [Table.of_scores(scores.values())], whole)
+    gold: Sequence[Gold]
+    pairs: Sequence[tuple[str, str]] = ()
+    links: Sequence[Sequence[Link]] | None = None  # of a system whose links are known
+    system: str = ""
+
+    @classmethod
+    def read(
+        cls,
+        gold: str | Path,
+        source: str | Path | None = None,
+        reference: str | Path | None = None,
+        hypothesis: str | Path | None = None,
+        *,
+        first: int = 0,
+        say: Say = ignore,
+    ) -> "AlignmentTest":
+        """From files: gold links, their words counted from `first`, and either texts or the links of `hypothesis`."""
+        right = read_links(gold, first=first, say=say)
+        if hypothesis is not None:
+            links = [sorted(each.possible) for each in read_links(hypothesis, say=say)]
+            if len(links) != len(right):
+                raise unequal_lines(str(hypothesis), len(links), str(gold), len(right))
+            return cls(right, links=links, system=str(hypothesis))
+        if source is None or reference is None:
+            raise ArgumentError("source and reference: missing, expected the texts whose words are linked")
+        items = read_items(source, reference, say=say)
+        pairs = [(one, two) for one, (two,) in zip(items.sources or [], items.references, strict=True)]
+        for slip in check_links(gold, right, [one for one, _ in pairs], [two for _, two in pairs]):
+            say(slip)
+        return cls(right, pairs)
+
+    def measure(self, run: "TrainedRun | None" = None, watch: Watch[Any] = watch_nothing) -> EvaluationReport:
+        """Align with the run where the links are not known, and compare with the gold ones."""
+        links, system = self.links, self.system
+        if links is None:
+            if run is None:
+                raise ArgumentError("run: missing, expected one to align the texts with")
+            links = list(watch(run.links(self.pairs), len(self.pairs), f"aligning with {run.folder}"))
+            system = f"{run.folder}, {run.chosen}"
+        scores = {key: each.score() for key, each in measure_links(links, self.gold).items()}
+        table = {key: {**asdict(score), "value": finite(score.value)} for key, score in scores.items()}
+        count = len(self.gold)
+        heading = f"{system}: {count:,} sentence{'s' * (count != 1)}"
+        whole = {"system": system, "sentences": count, "scores": table}
+        return EvaluationReport(heading, [Table.of_scores(scores.values())], whole)

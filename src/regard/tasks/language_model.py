@@ -25,6 +25,8 @@ SAMPLE = 100  # tokens of a text at most, unless another number is asked for
 class LanguageModel(TextPairs):
     """The target side alone."""
 
+    actions = ("sample",)
+
     def validate(self) -> dict[str, float]:
         """The loss a token, and its exponential; nothing is searched for."""
         figures = self.loss()

@@ -153,12 +153,12 @@ def start_in(
 
 
 def check_best(out: Path, progress: Progress) -> None:
-    """Refuse a record of the best checkpoint that is damaged; say that the best one is missing, and go on."""
+    """Refuse a record of the best checkpoint that is damaged; say where the best one is missing."""
     Checkpoints(out).best_record()
     try:
         Checkpoints(out).best()
     except CheckpointError as error:
-        progress.say(f"{error}. Training goes on from the last checkpoint; a better one takes its place")
+        progress.say(f"{error}. Training resumes from the last checkpoint; a better one takes its place")
 
 
 def prepare_shared(

@@ -7,7 +7,7 @@ A row of `TASKS` names a class of this kind. One of your own may build on anothe
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 
@@ -17,6 +17,7 @@ from regard.decoding.batches import Scored
 from regard.decoding.options import Options
 from regard.decoding.replay import Replay
 from regard.errors import ArgumentError, ConfigError, TrainingError
+from regard.inspection.alignments.extraction import Links
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item
@@ -64,6 +65,9 @@ class TrainedRun(OpenRun, Protocol):
     ) -> Iterator[list[Any]]:
         """The translations of each text, best first."""
 
+    def links(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Links]:
+        """The links of each pair of texts."""
+
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
         """What the model thinks of each target given its source; of a language model, of each text."""
 
@@ -71,6 +75,7 @@ class TrainedRun(OpenRun, Protocol):
 class RunTask(Task):
     """A task of the table, of which there are run folders."""
 
+    actions: ClassVar[tuple[str, ...]] = ()  # of a run: those of translate, align, sample, caption and classify
     settings: Settings
     prepared: Prepared
     model: Model

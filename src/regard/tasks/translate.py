@@ -13,13 +13,17 @@ from regard.data.tokenizer import UNKNOWN
 from regard.decoding.batches import Scored, greedy_in_batches, score_pairs, search_in_batches
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output
+from regard.decoding.processes import Processes
 from regard.decoding.sources import tokens_of
+from regard.decoding.translate_file import LineFitter, translate_file
 from regard.errors import ArgumentError, ConfigError
 from regard.evaluation.text import bleu, chrf, exact
 from regard.inspection.alignments.extraction import Links, extract_links, link_words, word_weights
 from regard.inspection.collect.sides import text_side
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item, encode_text, output_sides, search_tree
-from regard.io.lines import CHUNK, CHUNK_CUDA
+from regard.io.formats import OutputFormat
+from regard.io.inputs import SourceLines
+from regard.io.lines import CHUNK, CHUNK_CUDA, Say, ignore
 from regard.models.kinds import KINDS
 from regard.tasks.evaluation import EvaluationReport, evaluate_texts
 from regard.tasks.guided import Guided, guided_at
@@ -37,6 +41,8 @@ PAIRS = 8192  # pairs that are aligned together
 
 class Translate(TextPairs):
     """From source to target."""
+
+    actions = ("translate", "align")
 
     def suitable_metric(self) -> str:
         """What suits the references that are held out."""
@@ -119,6 +125,32 @@ def translate(
     if alignment or replace_unknown:
         check_attention(run)
     return translate_chunks(run, texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed)
+
+
+def translate_lines(
+    run: TrainedRun,
+    lines: SourceLines,
+    form: OutputFormat,
+    processes: Processes,
+    *,
+    split: bool = False,
+    warn: Say = ignore,
+    **options: Any,
+) -> Iterator[tuple[int, str]]:
+    """Translate a file or a pipe: how many lines are done, and what is to be written for them, block by block.
+
+    With `split` a line is translated sentence by sentence; else one that is too long is cut, and `warn` is told. The
+    other `options` are those of `translate`.
+    """
+    if run.device.type == "cuda" and processes.world == 1:
+        lines.size = CHUNK_CUDA
+    fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, split=split, warn=warn)
+
+    def search(texts: list[str], prefixes: list[str] | None) -> Iterator[list[Translation]]:
+        return run.stream(texts, prefixes=prefixes, **options)
+
+    ranked = not options.get("sample", Options.sample)
+    return translate_file(lines, search, fit, form, processes, nbest=options.get("nbest", Options.nbest), ranked=ranked)
 
 
 def check_attention(run: TrainedRun) -> None:

@@ -4,8 +4,18 @@ import gzip
 import json
 
 import pytest
+from PIL import Image
 
-from regard.data.images.caption_files import list_names, list_pictures, read_captions, read_labels, read_list
+from regard.data.images.caption_files import (
+    NAMED,
+    PictureFiles,
+    list_names,
+    list_pictures,
+    read_captions,
+    read_labels,
+    read_list,
+)
+from regard.data.settings import DataSettings
 from regard.errors import DataError
 
 WANTED = {"b.jpg": ["a dog runs .", "a brown dog"], "a.jpg": ["two  men"]}
@@ -150,3 +160,32 @@ def test_a_link_that_leads_back_is_no_trap(tmp_path):
     (tmp_path / "deep" / "again").symlink_to(tmp_path / "deep")
     (tmp_path / "whole").symlink_to(tmp_path)
     assert list(list_pictures(tmp_path)) == ["deep/a.png"]
+
+
+def test_pictures_that_cannot_be_read_are_named_and_counted(tmp_path):
+    for number in range(NAMED + 3):
+        (tmp_path / f"bad{number:02}.png").write_bytes(b"none")
+    for name in ("a.png", "z.png"):
+        Image.new("RGB", (9, 7)).save(tmp_path / name)
+    said = list[str]()
+    files, data = PictureFiles([str(tmp_path)], said.append), DataSettings(image_size=8, crop=0.0)
+    found = list(files.read(data))
+    assert [path for path, _ in found] == [str(tmp_path / name) for name in ("a.png", "z.png")]
+    assert {pixels.shape for _, pixels in found} == {(3, 8, 8)}
+    assert not files.single
+    assert len(said) == NAMED
+    files.end()
+    assert said[-1] == f"{NAMED + 3} of {NAMED + 5} pictures cannot be read and are left out"
+
+
+def test_one_picture_that_cannot_be_read_is_an_error(tmp_path):
+    path = tmp_path / "bad.png"
+    path.write_bytes(b"none")
+    files = PictureFiles([str(path)])
+    assert files.single
+    with pytest.raises(DataError, match="bad.png"):
+        list(files.read(DataSettings()))
+    files = PictureFiles([str(path), str(path)])
+    assert list(files.read(DataSettings())) == []
+    with pytest.raises(DataError, match="^none of 2 pictures can be read$"):
+        files.end()

@@ -13,7 +13,7 @@ from pages import read
 
 from regard.inspection import heatmap
 from regard.inspection.draw.curves import curves, thin_points
-from regard.inspection.draw.report_page import LookPicture, write
+from regard.inspection.draw.report_page import LookPicture, article, write
 from regard.training.metrics import Metrics
 from regard.training.sample import Sample
 
@@ -207,3 +207,14 @@ def test_every_curve_is_described(tmp_path):
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
     assert len(labels) == text.count("<svg") == 5
     assert "BLEU: 5.0 at step 100, 20.0 at step 400." in labels
+
+
+@pytest.mark.parametrize(
+    ("article_", "names"),
+    [
+        ("an", ["encoder", "rnn", "rnnsearch", "lstmn", "ntm", "LSTM", "mlp", "s4", "ssm", "xlstm", "f"]),
+        ("a", ["transformer", "luong", "pointer", "captioner", "han", "convnet", "unet", "states", "flow", "hyena"]),
+    ],
+)
+def test_an_article_goes_by_the_sound(article_, names):
+    assert {name: article(name) for name in names} == dict.fromkeys(names, article_)

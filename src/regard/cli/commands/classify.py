@@ -6,6 +6,7 @@ import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import CheckpointOption, DeviceOption, OutOption, RunArgument, flag_option
+from regard.cli.runs import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,16 +36,14 @@ def classify(
     given = items or []
     check_output(out, *given)
 
-    from regard.decoding.processes import Processes
     from regard.io.inputs import DocumentLines
     from regard.io.output import progress_bar
-    from regard.run import load
 
-    opened = load(run, checkpoint=checkpoint, device=Processes().device(device))
-    opened.check_task("classify")
+    opened = open_run(run, checkpoint=checkpoint, device=device)
+    opened.require("classify")
     if opened.settings.data.reads == "pictures":
         with open_output(out) as write:
-            for line in of_pictures(opened, given, scores, as_json):
+            for line in classify_pictures(opened, given, scores, as_json):
                 write(line)
         return
     lines = DocumentLines.of(given, print_message)
@@ -54,29 +53,16 @@ def classify(
             advance(count)
 
 
-def of_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
-    """The label of each picture; those that cannot be read are named, and counted."""
-    from regard.data.images.batching import read_for
-    from regard.data.images.caption_files import NAMED, list_names, pictures_in
-    from regard.errors import CommandError, DataError
+def classify_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
+    """The label of each picture, as it is written; those that cannot be read are named, and counted."""
+    from regard.data.images.caption_files import PictureFiles
+    from regard.errors import CommandError
     from regard.io.formats import label_line
 
     if not given:
         raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-    paths, lost = pictures_in(given, print_message), 0
-    for path in paths:
-        try:
-            pixels = read_for(run.settings.data, path)
-        except DataError as error:
-            if len(paths) == 1:
-                raise
-            lost += 1
-            if lost <= NAMED:
-                print_message(list_names([str(error)]))
-            continue
-        place = "" if len(paths) == 1 and list(given) == paths else path
+    files = PictureFiles(given, print_message)
+    for path, pixels in files.read(run.settings.data):
+        place = "" if files.single else path
         yield label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)
-    if lost == len(paths):
-        raise CommandError(f"none of {lost:,} pictures can be read")
-    if lost:
-        print_message(f"{lost:,} of {len(paths):,} pictures cannot be read and are left out")
+    files.end()

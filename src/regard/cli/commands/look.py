@@ -1,44 +1,34 @@
 """`regard look`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import (
-    SEARCH,
-    BeamOption,
     CheckpointOption,
-    CoveragePenaltyOption,
     DeviceOption,
-    DiversityOption,
-    GroupsOption,
-    LengthPenaltyOption,
-    LongestOption,
-    NoRepeatOption,
     RunArgument,
-    SampleOption,
-    SampleSeedOption,
-    ShortestOption,
-    TemperatureOption,
-    TopKOption,
-    TopPOption,
     flag_option,
     number_option,
     text_option,
+    with_search,
 )
-from regard.decoding.options import Options
+from regard.cli.runs import open_beside, open_run
+from regard.errors import CommandError
 
 FORMATS = ("html", "png", "svg", "pdf")
 
 
+@with_search(without=["nbest", "precision"])
 def look(
     run: RunArgument,
     items: Annotated[
         list[str] | None,
         typer.Argument(metavar="text or file", help="Texts, files of texts (one a line), or pictures."),
     ] = None,
+    *,
     target: Annotated[
         str | None, text_option("Output to show, instead of searching for one: a text, or a label.")
     ] = None,
@@ -61,19 +51,7 @@ def look(
     count: Annotated[
         int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
     ] = 10,
-    beam: BeamOption = Options.beam,
-    shortest: ShortestOption = Options.shortest,
-    longest: LongestOption = Options.longest,
-    length_penalty: LengthPenaltyOption = Options.length_penalty,
-    coverage_penalty: CoveragePenaltyOption = Options.coverage_penalty,
-    no_repeat: NoRepeatOption = Options.no_repeat,
-    groups: GroupsOption = Options.groups,
-    diversity: DiversityOption = Options.diversity,
-    sample: SampleOption = False,
-    temperature: TemperatureOption = Options.temperature,
-    top_k: TopKOption = Options.top_k,
-    top_p: TopPOption = Options.top_p,
-    seed: SampleSeedOption = Options.seed,
+    search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
@@ -81,32 +59,17 @@ def look(
 
     regard look runs/en-de "A man rides a horse." --out look.html; a file is shown line by line, a page each.
     """
-    from regard.decoding.translate_file import search_options
-    from regard.errors import CommandError
     from regard.inspection.draw.files import OutputPaths, write_exhibit
 
-    options = search_options({name: value for name, value in locals().items() if name in SEARCH})
     paths = OutputPaths.parse(out, format, FORMATS)
-    page = paths.format == "html"
-    for name, value in (("--word", word), ("--view", view), ("--head", head)):
-        if value is not None and not steps and (page or name == "--word"):
-            raise CommandError(f"{name}: {value} given without --steps; add --steps")
-        if isinstance(value, int) and value < 1:
-            raise CommandError(f"{name}: {value} given, expected 1 or more")
-    if steps and not page:
-        raise CommandError(
-            f"--steps: given with {paths.format}, which cannot show them; write a page, such as look.html"
-        )
+    check_steps(paths.format, steps, word, view, head)
 
-    from regard.decoding.processes import Processes
     from regard.inspection.collect.ablation import ablation_table
     from regard.inspection.collect.from_run import Which, exhibit_of
     from regard.inspection.collect.inputs import read_inputs
-    from regard.run import load
 
-    place = Processes().device(device)
-    opened = load(run, checkpoint=checkpoint, device=place)
-    other = None if against is None else load(against, checkpoint=checkpoint, device=place)
+    opened = open_run(run, checkpoint=checkpoint, device=device)
+    other = open_beside(opened, against, checkpoint=checkpoint)
     if other is not None and other.settings.task != opened.settings.task:
         raise CommandError(
             f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
@@ -114,8 +77,19 @@ def look(
     inputs = read_inputs(opened, items or [], count, print_message)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     for item, path in zip(inputs, paths.list_paths(len(inputs), inputs), strict=True):
-        exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, ablate=ablate, **options)
-        beside = None if other is None else exhibit_of(other, item, target=target, **options)
+        exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, ablate=ablate, **search)
+        beside = None if other is None else exhibit_of(other, item, target=target, **search)
         if exhibit.ablation is not None:
             print(ablation_table(exhibit.ablation, exhibit.views))
         print(write_exhibit(exhibit, path, against=beside, view=view, head=which.head))
+
+
+def check_steps(form: str, steps: bool, word: int | None, view: str | None, head: int | None) -> None:
+    """Refuse what the format cannot show, and options of --steps without it."""
+    for name, value in (("--word", word), ("--view", view), ("--head", head)):
+        if value is not None and not steps and (form == "html" or name == "--word"):
+            raise CommandError(f"{name}: {value} given without --steps; add --steps")
+        if isinstance(value, int) and value < 1:
+            raise CommandError(f"{name}: {value} given, expected 1 or more")
+    if steps and form != "html":
+        raise CommandError(f"--steps: given with {form}, which cannot show them; write a page, such as look.html")

@@ -14,6 +14,7 @@ from regard.cli.options import (
     flag_option,
     text_option,
 )
+from regard.cli.runs import open_run
 
 
 def score(
@@ -40,11 +41,9 @@ def score(
     line_pairs = LinePairs(source, target, print_message)
     check_output(out, source, target)
 
-    from regard.decoding.processes import Processes
     from regard.io.output import progress_bar
-    from regard.run import load
 
-    run = load(*runs, checkpoint=checkpoint, device=Processes().device(device))
+    run = open_run(*runs, checkpoint=checkpoint, device=device)
     line_pairs.check(str(run.folder), run.settings.row.alone, run.settings.row.reads)
     limit, pairs, count, total = run.model.limit, 0, 0, 0.0
     with open_output(out) as write, progress_bar(line_pairs.total, out is not None) as advance:

@@ -3,12 +3,15 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.options import SEED, flag_option, number_option
 from regard.errors import CommandError
+
+if TYPE_CHECKING:
+    from regard.studies.page import Page
 
 
 def study(
@@ -54,16 +57,20 @@ def study(
     from regard.io.output import check_link
 
     check_link(out, "--out")
-    setting = Setting(
-        numbers(seeds, seed, quick), quick, device, out, lambda text: print(text, file=sys.stderr), data, jobs
-    )
+    seeds_to_train = parse_seeds(seeds, seed, quick)
+    setting = Setting(seeds_to_train, quick, device, out, lambda text: print(text, file=sys.stderr), data, jobs)
     page = run(name, seed=seed, quick=quick, setting=None if untrained else setting)
-    written = page.write(out)
+    path = page.write(out)
 
     from regard.studies.index import write_index
 
     write_index(out)
+    print_page(page)
+    print(f"page: {path}", file=sys.stderr)
 
+
+def print_page(page: "Page") -> None:
+    """Print the tables of a study, what became of each claim, and the signature."""
     from rich.console import Console
     from rich.table import Table
 
@@ -78,10 +85,9 @@ def study(
     for verdict in page.verdicts:
         print(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}")
     print(f"\n{page.signature}")
-    print(f"page: {written}", file=sys.stderr)
 
 
-def numbers(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
+def parse_seeds(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
     """The seeds of a study that trains."""
     if given is None:
         return (seed,) if quick else (seed, seed + 1, seed + 2)

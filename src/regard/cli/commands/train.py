@@ -11,20 +11,23 @@ from regard.cli.options import flag_option, text_option
 from regard.config import assign, read
 from regard.errors import CommandError
 
+ConfigArgument = Annotated[
+    Path | None,
+    typer.Argument(help="TOML configuration, yours or one that `regard configs` lists.", show_default=False),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the configuration, such as training.steps=8000; may be repeated.",
+    ),
+]
+
 
 def train(
-    config: Annotated[
-        Path | None,
-        typer.Argument(help="TOML configuration, yours or one that `regard configs` lists.", show_default=False),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set a key of the configuration, such as training.steps=8000; may be repeated.",
-        ),
-    ] = None,
+    config: ConfigArgument = None,
+    settings: SetOption = None,
     source: Annotated[str | None, text_option("Text file of sources, one sentence a line.")] = None,
     target: Annotated[str | None, text_option("Text file of their translations, line by line.")] = None,
     valid_source: Annotated[str | None, text_option("Text file of sources for validation.")] = None,
@@ -38,10 +41,7 @@ def train(
     model: Annotated[str | None, text_option("Kind of model; `regard models` lists them.")] = None,
     preset: Annotated[str | None, text_option("Preset of the model's size: tiny, small, base or big.")] = None,
     out: Annotated[Path | None, text_option("Run folder to write.")] = None,
-    base: Annotated[
-        Path | None,
-        text_option("Run folder to start from: its weights and tokenizer.", "--from"),
-    ] = None,
+    base: Annotated[Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from")] = None,
     resume: Annotated[Path | None, text_option("Run folder to resume.")] = None,
     check: Annotated[bool, flag_option("--check", "Check the configuration and exit.")] = False,
 ) -> None:
@@ -54,53 +54,50 @@ def train(
     given |= {"documents": documents, "valid_documents": valid_documents, "images": images, "labels": labels}
     given |= {"captions": captions, "valid_captions": valid_captions}
     data = {key: value for key, value in given.items() if value is not None}
-    table: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    if resume is not None:
-        if config is not None or out is not None or base is not None or data or model or preset:
-            raise CommandError("--resume: the run's own configuration is used; give only --set beside it")
-        from regard.tasks.settings import without_cache
-
-        own, out = read_to_resume(resume), resume
-        table = without_cache(own)
-    elif config is not None:
-        table = read(find(config))
-    if base is not None:
-        from regard.tasks.settings import base_table
-
-        if model or preset:
-            raise CommandError("--from: the run's model is taken; --model and --preset cannot be given beside it")
-        table = {**table, **base_table(read(run_config(base)), table, str(base))}
-    for key, part in (("data", data), ("model", {"kind": model, "preset": preset})):
-        part = {name: value for name, value in part.items() if value is not None}
+    if resume is not None and (config or out or base or data or model or preset):
+        raise CommandError("--resume: the run's own configuration is used; give only --set beside it")
+    if base is not None and (model or preset):
+        raise CommandError("--from: the run's model is taken; --model and --preset cannot be given beside it")
+    table, cached = read_table(config, resume, base)
+    kind = {key: value for key, value in (("kind", model), ("preset", preset)) if value is not None}
+    for key, part in (("data", data), ("model", kind)):
         if part:
             table[key] = {**table.get(key, {}), **part}
     table = assign(table, settings or [])
 
     from regard.tasks.settings import read_settings
 
-    checked = read_settings(table)
-    checked.data.require()
-    if out is None and not check:
-        raise CommandError("--out: missing, expected the run folder to write, such as runs/en-de")
+    read_settings(table).data.require()
     if check:
         print("the configuration is right")
         return
-    assert out is not None
-    if "cache" in own.get("data", {}) and "cache" not in table.get("data", {}):
+    folder = resume or out
+    if folder is None:
+        raise CommandError("--out: missing, expected the run folder to write, such as runs/en-de")
+    if cached and "cache" not in table.get("data", {}):
         print("data.cache of the run is not used, but the default cache; --set data.cache=… sets one", file=sys.stderr)
 
     from regard.report import train_and_report
 
-    train_and_report(table, out, resume=resume is not None, base=base, choose=config is None and resume is None)
+    train_and_report(table, folder, resume=resume is not None, base=base, choose=config is None and resume is None)
 
 
-def read_to_resume(run: Path) -> dict[str, Any]:
-    """The configuration of a run to resume, in a folder in which no link leads out of it."""
-    from regard.training.folder import check_links
+def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
+    """The tables of a configuration file or of a run; and whether that run has its own cache, which is not used."""
+    from regard.tasks.settings import base_table, without_cache
 
-    check_links(run)
-    return read(run_config(run))
+    table: dict[str, Any] = {}
+    if resume is not None:
+        from regard.training.folder import check_links
+
+        check_links(resume)  # none may lead out of the folder
+        own = read(run_config(resume))
+        return without_cache(own), "cache" in own.get("data", {})
+    if config is not None:
+        table = read(find(config))
+    if base is not None:
+        table = {**table, **base_table(read(run_config(base)), table, str(base))}
+    return table, False
 
 
 def run_config(run: Path) -> Path:

@@ -11,19 +11,24 @@ Gzip or not, as everywhere.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from jaxtyping import UInt8
+
 from regard.data.corpus import columns, lines
 from regard.data.images.decode import ENDINGS
+from regard.data.settings import DataSettings
 from regard.errors import DataError
 from regard.io.lines import Say, ignore, read_whole
 
 __all__ = [
     "Captions",
     "PictureFile",
+    "PictureFiles",
     "list_names",
     "pictures_in",
     "read_captions",
@@ -209,6 +214,38 @@ def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
             raise DataError(f"{path}: no pictures in it ({', '.join(ENDINGS)})")
         names += inside
     return names
+
+
+class PictureFiles:
+    """Picture files to be read one by one; one of several that cannot be read is named, counted and left out."""
+
+    def __init__(self, given: Sequence[str], say: Say = ignore):
+        """`given` are files, or folders of them."""
+        self.paths, self.say, self.lost = pictures_in(given, say), say, 0
+        self.single = len(self.paths) == 1 and list(given) == self.paths  # one file, which was named itself
+
+    def read(self, data: DataSettings) -> Iterator[tuple[str, UInt8[np.ndarray, "3 h w"]]]:
+        """The path and the pixels of each, as a model sees it that was trained with these settings."""
+        from regard.data.images.batching import read_for  # torch
+
+        for path in self.paths:
+            try:
+                pixels = read_for(data, path)
+            except DataError as error:
+                if len(self.paths) == 1:
+                    raise
+                self.lost += 1
+                if self.lost <= NAMED:
+                    self.say(list_names([str(error)]))
+                continue
+            yield path, pixels
+
+    def end(self) -> None:
+        """Say how many could not be read; it is an error where none could."""
+        if self.lost == len(self.paths):
+            raise DataError(f"none of {self.lost:,} pictures can be read")
+        if self.lost:
+            self.say(f"{self.lost:,} of {len(self.paths):,} pictures cannot be read and are left out")
 
 
 def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:

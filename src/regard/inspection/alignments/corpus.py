@@ -3,7 +3,6 @@
 What `regard align` does: `read_pairs` and `align_pairs` write links, `choose_settings` finds out which head to read.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -124,8 +123,7 @@ def translate_lines(
     run: Translator, lines: SourceLines, source: str, beam: int, say: Say
 ) -> Iterator[list[AlignedPair]]:
     """The lines of a file with their translations and links; what is longer than the run takes is cut."""
-    longest = min(run.settings.data.longest, run.model.limit or sys.maxsize)
-    fit = LineFitter(lambda texts: [len(ids) for ids in run.tokenizers.source.encode_batch(texts)], longest, warn=say)
+    fit = LineFitter.of(run.tokenizers.source, run.settings.data.longest, run.model.limit, warn=say)
     for block in lines.blocks():
         texts = [each[0].text for each in fit.parts(block.lines, display_name(source), block.first)]
         outputs = [each[0] for each in run.stream(texts, alignment=True, beam=beam)]

@@ -21,7 +21,15 @@ from regard.errors import ArgumentError
 from regard.inspection.alignments.extraction import WatchedBatch, merge_batch, pick_links, watch_batches
 from regard.models.contract import Model
 
-__all__ = ["DependencyShare", "FixedDistance", "best_distance", "measure_dependencies", "phrasebook_examples"]
+__all__ = [
+    "DependencyShare",
+    "DependencyTable",
+    "FixedDistance",
+    "best_distance",
+    "dependency_tables",
+    "measure_dependencies",
+    "phrasebook_examples",
+]
 
 SIDES = ("encoder", "decoder")
 EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
@@ -48,10 +56,41 @@ class FixedDistance:
     words: int
 
 
+@dataclass(frozen=True)
+class DependencyTable:
+    """The shares of one side as people read them, a row a layer, and what a fixed distance reaches."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    fixed: str
+
+
 def phrasebook_examples(data: DataSettings) -> list[Example]:
     """Examples with the heads of their words, in the languages of a run that was trained on the phrasebook."""
     pair = data.pair if data.builtin == "phrasebook" else "en-de"
     return list(generate("phrasebook", EXAMPLES, split="test", pair=pair))
+
+
+def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> list[DependencyTable]:
+    """A table for each side of the share of words that look at their head, on the phrasebook."""
+    examples, tables = phrasebook_examples(data), list[DependencyTable]()
+    shares_by_head = measure_dependencies(model, tokenizers, examples)
+    for side in dict.fromkeys(each.side for each in shares_by_head):
+        own = [each for each in shares_by_head if each.side == side]
+        views, heads = list(dict.fromkeys(each.view for each in own)), max(each.head for each in own) + 1
+        shares = {(each.view, each.head): f"{each.share:.1%}" for each in own}
+        fixed = best_distance(side, examples)
+        where = "before" if fixed.distance < 0 else "after"
+        tables.append(
+            DependencyTable(
+                f"{side}: words that look at their head most, of {own[0].words:,}",
+                ("attention", *(f"head {head}" for head in range(heads))),
+                [(view, *(shares.get((view, head), "–") for head in range(heads))) for view in views],
+                f"always the word {abs(fixed.distance)} {where}: {fixed.share:.1%}",
+            )
+        )
+    return tables
 
 
 def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequence[Example]) -> list[DependencyShare]:

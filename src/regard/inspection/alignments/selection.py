@@ -30,7 +30,7 @@ from regard.inspection.alignments.extraction import (
 from regard.inspection.alignments.settings import JOINS, AlignmentSettings
 from regard.models.contract import Model
 
-__all__ = ["Reading", "choose_by_agreement", "choose_by_gold", "score_heads"]
+__all__ = ["Reading", "choose_by_agreement", "choose_by_gold", "readings_table", "score_heads"]
 
 OFFSETS = (0, 1)
 THRESHOLDS = (None, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
@@ -55,6 +55,25 @@ class Reading:
     def settings(self, by: str) -> AlignmentSettings:
         """What is kept with a run that reads so."""
         return AlignmentSettings(self.view, self.head, cast(Literal[0, 1], self.offset), self.aer, by)
+
+
+def readings_table(readings: Sequence[Reading]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The columns and rows of a table of how each head fares, by layer and head."""
+
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{value:.2%}"
+
+    first = {(each.view, each.head): each for each in readings if each.offset == 0}
+    second = {(each.view, each.head): each for each in readings if each.offset == 1}
+    columns = ("attention", "head", "AER", "precision", "recall", "AER of the word read")
+    return columns, [
+        (
+            view,
+            "mean" if head is None else str(head),
+            *map(share, (each.aer, each.precision, each.recall, second[view, head].aer)),
+        )
+        for (view, head), each in first.items()
+    ]
 
 
 def choose_by_gold(

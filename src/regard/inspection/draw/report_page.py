@@ -18,6 +18,7 @@ from regard.training.sample import MISSING, Sample, differing
 __all__ = ["LookPicture", "write"]
 
 LONG = 12  # validations; a longer table is folded away
+ONSETS = {"fl", "fr", "rh", "sc", "sh", "sk", "sl", "sm", "sn", "sp", "sq", "st", "sw"}  # with which a word may begin
 SCORES = ("bleu", "accuracy", "chrf", "exact")  # what is spoken of first, where the configuration does not say
 
 STYLE = """
@@ -114,6 +115,13 @@ def write(
     return write_whole(folder / "report.html", document(name, body, STYLE))
 
 
+def article(name: str) -> str:
+    """The article before a name: "an" if it begins with a vowel, or is spelt out and its first letter's name does."""
+    first, second = name[:1].lower(), name[1:2].lower()
+    spelt = first in "fhlmnrsx" and second in "bcdfghjklmnpqrstvwxz0123456789" and first + second not in ONSETS
+    return "an" if first in "aeio" or spelt else "a"
+
+
 class RunSummary:
     """What the records say, in words."""
 
@@ -145,8 +153,7 @@ class RunSummary:
 
     def summary(self) -> str:
         """One paragraph: what was trained, on what, for how long, and how good it is."""
-        spelt = (self.model or "").lower().startswith(("a", "e", "i", "o", "rnn", "lstm", "ntm"))
-        kind = f"{'An' if spelt else 'A'} {self.model} model" if self.model else "A model"
+        kind = f"{article(self.model).capitalize()} {self.model} model" if self.model else "A model"
         size = f" with {_count(self.parameters)} parameters" if self.parameters else ""
         on = f", trained on {self.data}" if self.data else ""
         if not self.step:

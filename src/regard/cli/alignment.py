@@ -1,0 +1,95 @@
+"""What `regard align` checks, writes and prints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.messages import print_message, print_table
+from regard.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from regard.evaluation.alignment import Gold
+    from regard.inspection.alignments.corpus import AlignedPair
+    from regard.inspection.alignments.settings import AlignmentSettings
+    from regard.run import Run
+
+
+def check_options(
+    source: str | None,
+    target: str | None,
+    translations: Path | None,
+    reverse: str | None,
+    symmetrise: str,
+    choose: Path | None,
+    agree: bool,
+    dependencies: bool,
+) -> None:
+    """Refuse options that do not go together."""
+    from regard.inspection.alignments.symmetry import METHODS
+
+    if source is None and not dependencies:
+        raise CommandError("--source: missing, expected a text file of sources")
+    if symmetrise not in METHODS:
+        raise CommandError(f"--symmetrise: {symmetrise} given, expected one of {', '.join(METHODS)}")
+    if target is None and (choose or agree):
+        raise CommandError("--target: missing, expected the translations of the development set")
+    if target is not None and translations is not None:
+        raise CommandError("--translations: given with --target, and nothing is translated")
+    if agree and (reverse is None or choose):
+        raise CommandError("--agree: expected --reverse beside it, and no --choose")
+
+
+def write_links(
+    settings: "AlignmentSettings",
+    aligned: "Iterable[list[AlignedPair]]",
+    total: int | None,
+    output: Path | None,
+    translations: Path | None,
+    gold: "list[Gold] | None",
+    alignment: Path | None,
+) -> None:
+    """Write the links of each pair, and its translation where that is wanted; print how good they are by gold links."""
+    from regard.inspection.alignments.corpus import AlignedPair, describe_score
+    from regard.io.formats import BREAKS
+    from regard.io.output import open_output, progress_bar
+    from regard.io.pharaoh import format_pharaoh
+
+    scored, done = list[AlignedPair](), 0
+    with (
+        open_output(output) as write,
+        open_output(translations, translations is not None) as write_translations,
+        progress_bar(total, output is not None) as advance,
+    ):
+        for pairs in aligned:
+            write("".join(f"{format_pharaoh(pair.links or [])}\n" for pair in pairs))
+            write_translations("".join(f"{BREAKS.sub(' ', pair.target)}\n" for pair in pairs))
+            advance(len(pairs))
+            done += len(pairs)
+            scored += pairs if gold is not None else []
+    print_message(f"{done:,} pair{'s' * (done != 1)}, read from {settings}")
+    if gold is not None:
+        print_message(describe_score(alignment, gold, scored, print_message))
+
+
+def choose_and_print(
+    run: "Run", reverse: "Run | None", source: str, target: str, gold: "list[Gold] | None", path: Path | None
+) -> None:
+    """Choose what reads best as an alignment, print how each head fares, and keep the choice with the run."""
+    from regard.inspection.alignments.corpus import choose_settings
+    from regard.inspection.alignments.selection import readings_table
+
+    for each, settings, readings in choose_settings(run, reverse, source, target, gold, path, print_message):
+        print_table(*readings_table(readings))
+        print(f"\n{each.folder}: {settings}: AER {settings.aer:.2%}, by {settings.by}")
+        print_message(f"{settings.write(each.folder)} written")
+
+
+def print_dependencies(run: "Run") -> None:
+    """Print the share of words that look at their head, by layer and head, on the phrasebook."""
+    from regard.inspection.alignments.dependencies import dependency_tables
+
+    for table in dependency_tables(run.aligning, run.tokenizers, run.settings.data):
+        print(table.title)
+        print_table(table.columns, table.rows)
+        print(f"{table.fixed}\n")

@@ -1,0 +1,127 @@
+"""The three measurements of `regard eval`: word links, documents or pictures, and texts."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.cli.messages import print_message, show_progress
+from regard.cli.runs import open_run, warn_of_lowercase
+from regard.errors import CommandError
+
+if TYPE_CHECKING:
+    from regard.tasks.evaluation import EvaluationReport
+
+PICTURES = (".png", ".svg", ".pdf")
+MOST = 12  # lines about what is left out
+
+
+def measure_links(
+    runs: list[Path] | None,
+    gold: Path,
+    source: Path | None,
+    reference: Path | None,
+    hypothesis: Path | None,
+    first: int,
+    opening: dict[str, str],
+) -> "EvaluationReport":
+    """Measure word alignments: of a run between source and reference, or those of a file."""
+    from regard.tasks.evaluation import AlignmentTest
+
+    if hypothesis is None and not (runs and source and reference):
+        raise CommandError("--alignment: expected a run with --source and --reference, or --hypothesis with links")
+    test = AlignmentTest.read(gold, source, reference, hypothesis, first=first, say=print_message)
+    return test.measure(open_run(*runs, **opening) if runs and hypothesis is None else None, show_progress)
+
+
+def measure_items(
+    folder: Path, files: Mapping[str, Path | None], output: Path | None, search: dict[str, Any], opening: dict[str, str]
+) -> "EvaluationReport":
+    """Measure a run on documents or pictures, and write what it said of each."""
+    from regard.io.output import check_output, open_output
+
+    given = {name: path for name, path in files.items() if path is not None}
+    check_output(output, *(path for name, path in given.items() if name != "images"), flag="--output")
+    report = open_run(folder, **opening).evaluate(**given, **search)
+    for line in report.notes[:MOST]:
+        print_message(line)
+    if len(report.notes) > MOST:
+        print_message(f"… and {len(report.notes) - MOST:,} more that are left out")
+    if output is not None:
+        with open_output(output) as write:
+            write("".join(f"{place}\t{text}\n" for place, text in report.outputs.items()))
+    return report
+
+
+def measure_texts(
+    runs: list[Path],
+    texts: dict[str, Any],
+    how: dict[str, Any],
+    output: Path | None,
+    plot: Path | None,
+    search: dict[str, Any],
+    batch_tokens: int | None,
+    opening: dict[str, str],
+) -> "EvaluationReport":
+    """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
+    check_texts(runs, **texts, how=how, output=output, plot=plot)
+
+    from regard.io.output import open_output
+    from regard.tasks.evaluation import TextTest
+
+    test = TextTest.read(**texts, **how, run=bool(runs), lengths=plot is not None, say=print_message)
+    system = str(texts["hypothesis"] or " + ".join(map(str, runs)))
+
+    def keep(lines: Iterable[str]) -> None:
+        with open_output(output) as write:
+            write("".join(f"{line}\n" for line in lines))
+
+    if runs and test.needs_run:
+        run = open_run(*runs, **opening)
+        warn_of_lowercase(run, how["lowercase"])
+        if texts["source"] is None and not run.settings.row.alone:
+            raise CommandError(f"--source: missing, expected the text that {run.folder} is to translate")
+        given: dict[str, Any] = {"search": search, "batch_tokens": batch_tokens, "say": print_message}
+        given |= {"watch": show_progress, "keep": keep if output is not None else None}
+        report = run.evaluate(test=test, system=system, **given)
+    else:
+        report = test.measure(None, system)
+    if plot is not None and report.lengths is not None:
+        from regard.inspection.draw.heatmap import save
+        from regard.inspection.draw.plot import draw_lengths
+
+        save(draw_lengths(report.lengths), plot)
+    return report
+
+
+def check_texts(
+    runs: list[Path],
+    source: Path | None,
+    reference: Path | None,
+    hypothesis: Path | None,
+    how: dict[str, Any],
+    output: Path | None,
+    plot: Path | None,
+) -> None:
+    """Refuse what cannot be measured by the files that are given, before any is read."""
+    if not runs and hypothesis is None:
+        raise CommandError("which run? give a run folder, or --hypothesis with a file of outputs to score")
+    if reference is None:
+        raise CommandError("--reference: missing, expected a text file with what is right")
+    if source is None and (how["alternatives"] or plot):
+        what = "--alternatives" if how["alternatives"] else "--plot"
+        raise CommandError(f"--source: missing, {what} needs the text that the outputs are translations of")
+    if output is not None and hypothesis is not None:
+        raise CommandError("--output: given with --hypothesis, which translates nothing")
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise CommandError(f"--plot: {plot} given, expected a name that ends in {', '.join(PICTURES)}")
+
+    from regard.io.output import check_output
+    from regard.tasks.evaluation import possible_metrics
+
+    check_output(plot, source, reference, flag="--plot")
+    check_output(output, source, reference, flag="--output")
+    keys = possible_metrics(how["metrics"], outputs=True, run=bool(runs), source=source is not None)
+    if "perplexity" in keys and not runs:
+        raise CommandError("--metrics: perplexity given, which needs a run to ask")
+    if "lengths" in keys and source is None:
+        raise CommandError("--metrics: lengths given, which needs --source")
