@@ -9,7 +9,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from regard.config import shown, wanted
+from regard.config import describe_type, show_value
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings
 from regard.models.kinds import KINDS, Kind
 from regard.training.settings import TrainingSettings
@@ -36,7 +36,7 @@ def literal(text: str) -> str:
 def values(hint: Any, limits: typing.Mapping[str, Any]) -> str:
     """What a key takes."""
     said = [f"{words} {limits[name]:,}" for name, words in LIMITS.items() if name in limits and limits[name] < 2**32]
-    words = wanted(hint)
+    words = describe_type(hint)
     if said and " or " in words:  # the limits are the number's
         return re.sub("number", f"number ({', '.join(said)})", words)
     return ", ".join([words, *said])
@@ -47,7 +47,7 @@ def default(field: dataclasses.Field) -> str:
     if field.default is None or field.default is dataclasses.MISSING:
         return ""
     value = list(field.default) if isinstance(field.default, tuple) else field.default
-    return f"`{shown(value)}`"
+    return f"`{show_value(value)}`"
 
 
 def rows(cls: type) -> list[list[str]]:
@@ -69,7 +69,7 @@ def presets(kind: Kind) -> str:
     """What each preset sets."""
     keys = list(dict.fromkeys(key for preset in kind.presets.values() for key in preset))
     body = [
-        [f"`{name}`", *(f"`{shown(preset[key])}`" if key in preset else "" for key in keys)]
+        [f"`{name}`", *(f"`{show_value(preset[key])}`" if key in preset else "" for key in keys)]
         for name, preset in kind.presets.items()
     ]
     return markdown(["preset", *(f"`{key}`" for key in keys)], body)

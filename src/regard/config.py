@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from regard.errors import ConfigError
 from regard.reading import Unreadable, parse_toml, read_toml
 
-__all__ = ["assign", "option", "parse", "plain", "read", "shown", "suggestion"]
+__all__ = ["assign", "option", "parse", "plain", "read", "show_value", "suggestion"]
 
 T = TypeVar("T")
 LONGEST = 4096  # characters of a text: a path has no more
@@ -58,22 +58,22 @@ def parse(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     and the path is put before it.
     """
     if not isinstance(table, Mapping):
-        raise ConfigError(path, f"{shown(table)} given, expected a table")
+        raise ConfigError(path, f"{show_value(table)} given, expected a table")
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = hints_of(typing.cast(Any, cls))
     for key in table:
         if key not in fields:
-            raise ConfigError(joined(path, key), f"no such key{suggestion(key, fields)}")
+            raise ConfigError(join_path(path, key), f"no such key{suggestion(key, fields)}")
     values = {}
     for name, field in fields.items():
         if name in table:
-            values[name] = value_of(hints[name], table[name], joined(path, name), field.metadata)
+            values[name] = value_of(hints[name], table[name], join_path(path, name), field.metadata)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ConfigError(joined(path, name), f"missing, expected {wanted(hints[name])}")
+            raise ConfigError(join_path(path, name), f"missing, expected {describe_type(hints[name])}")
     try:
         return cls(**values)
     except ConfigError as error:
-        raise ConfigError(joined(path, error.key), error.problem) from None
+        raise ConfigError(join_path(path, error.key), error.problem) from None
 
 
 hints_of = functools.cache(typing.get_type_hints)
@@ -92,10 +92,10 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
             return value
         arguments += more
         hint_at = suggestion(value, [c for c in arguments if isinstance(c, str)]) if isinstance(value, str) else ""
-        raise ConfigError(path, f"{shown(value)} given, expected {choices(arguments)}{hint_at}")
+        raise ConfigError(path, f"{show_value(value)} given, expected {choices(arguments)}{hint_at}")
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(path, f"{shown(value)} given, expected a list")
+            raise ConfigError(path, f"{show_value(value)} given, expected a list")
         return tuple(value_of(arguments[0], each, f"{path}[{i}]", limits) for i, each in enumerate(value))
     if dataclasses.is_dataclass(hint):
         if isinstance(value, typing.cast(type, hint)):
@@ -104,7 +104,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         if value.bit_length() > 1000:  # more than a float holds
             in_limits(value, path, limits)
-            raise ConfigError(path, f"{shown(value)} given, expected a number that a float holds")
+            raise ConfigError(path, f"{show_value(value)} given, expected a number that a float holds")
         value = float(value)
     if hint in (int, float, str, bool) and type(value) is hint:
         if hint in (int, float):
@@ -112,7 +112,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
         elif hint is str:
             check_text(value, path)
         return value
-    raise ConfigError(path, f"{shown(value)} given, expected {wanted(hint)}")
+    raise ConfigError(path, f"{show_value(value)} given, expected {describe_type(hint)}")
 
 
 def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str, Any]) -> Any:
@@ -130,7 +130,7 @@ def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str
             near |= each is str and isinstance(value, str)
             if near:
                 raise
-    raise ConfigError(path, f"{shown(value)} given, expected {' or '.join(wanted(each) for each in real)}")
+    raise ConfigError(path, f"{show_value(value)} given, expected {' or '.join(describe_type(each) for each in real)}")
 
 
 def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
     }
     for name, (holds, words) in checks.items():
         if name in limits and not holds(limits[name]):
-            raise ConfigError(path, f"{shown(value)} given, expected {words} {limits[name]}")
+            raise ConfigError(path, f"{show_value(value)} given, expected {words} {limits[name]}")
 
 
 def check_text(text: str, path: str) -> None:
@@ -153,27 +153,29 @@ def check_text(text: str, path: str) -> None:
     if not text:
         raise ConfigError(path, '"" given, expected a text; leave the key out to have its default')
     if len(text) > LONGEST:
-        raise ConfigError(path, f"{shown(text)} given, {len(text):,} characters, expected at most {LONGEST:,}")
+        raise ConfigError(path, f"{show_value(text)} given, {len(text):,} characters, expected at most {LONGEST:,}")
     if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
-        raise ConfigError(path, f"{shown(text)} given, expected a text that can be written as UTF-8, and no NUL in it")
+        raise ConfigError(
+            path, f"{show_value(text)} given, expected a text that can be written as UTF-8, and no NUL in it"
+        )
 
 
-def wanted(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """Name a type in plain words, for messages."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return choices(arguments)
     if origin in (Union, types.UnionType):
-        return " or ".join(wanted(each) for each in arguments if each is not type(None))
+        return " or ".join(describe_type(each) for each in arguments if each is not type(None))
     if origin is tuple:
-        return f"a list ({wanted(arguments[0])} each)"
+        return f"a list ({describe_type(arguments[0])} each)"
     names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     return names.get(hint, "a table")
 
 
 def choices(values: Iterable[Any]) -> str:
     """The values of a Literal, in words."""
-    texts = [shown(value) for value in values]
+    texts = [show_value(value) for value in values]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
@@ -186,7 +188,7 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     return f"; expected one of {', '.join(names)}" if 0 < len(names) <= 30 else ""
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value about as TOML would write it: on one line, of characters that can be seen, and cut where it is long."""
     text = as_toml(value, DEEP)
     return text if len(text) <= CUT else text[: CUT - 3] + "…"
@@ -218,7 +220,7 @@ def visible(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def joined(path: str, key: str) -> str:
+def join_path(path: str, key: str) -> str:
     key = visible(key if len(key) <= CUT else f"{key[: CUT - 3]}…")
     return f"{path}.{key}" if path else key
 
@@ -241,7 +243,7 @@ def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         key, equals, text = setting.partition("=")
         path = key.strip().split(".")
         if not equals or not all(path):
-            raise ConfigError(joined("", setting), "given to --set, expected key=value, such as training.steps=8000")
+            raise ConfigError(join_path("", setting), "given to --set, expected key=value, such as training.steps=8000")
         value = read_value(text)
         table = config
         for i, part in enumerate(path[:-1]):

@@ -143,7 +143,7 @@ class Here:
     def __init__(self, make, ours):
         self.decoder = make()
 
-    def timed(self, batches, beam):
+    def time_batches(self, batches, beam):
         return time_decoder(self.decoder, batches, beam)
 
     def end(self):
@@ -167,7 +167,7 @@ def test_what_goes_wrong_elsewhere_is_told_here():
     gone = DecoderProcess(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)
     gone.process.kill()
     with pytest.raises(RegardError, match="a system did not finish, status -9"):
-        gone.timed([], 1)
+        gone.time_batches([], 1)
 
 
 def test_a_peer_that_says_the_same_is_compared(model, measured):
@@ -176,7 +176,7 @@ def test_a_peer_that_says_the_same_is_compared(model, measured):
     assert {beam: len(found["another"].rates[beam]) for beam in decoding.BEAMS} == {1: 3, 5: 3}
     ours = decoding_peers.RegardDecoder(model, LENGTH)
     assert decoding.same_outputs(batches, found, ours) == {("another", 1): 1.0, ("another", 5): 1.0}
-    greedy, beam = decoding.compared("what", found, ["Regard", "another"], {("another", 1): 1.0})
+    greedy, beam = decoding.compare_systems("what", found, ["Regard", "another"], {("another", 1): 1.0})
     rates = zip(found["Regard"].rates[1], found["another"].rates[1], strict=True)
     assert greedy.ratio == sorted(a / b for a, b in rates)[1]
     assert greedy.details["equal_outputs"] == 1.0

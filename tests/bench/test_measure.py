@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from regard.bench.measure import Result, agree, interleaved, peak_memory, save, signature
+from regard.bench.measure import Result, agree, peak_memory, save, signature, time_interleaved
 from regard.errors import RegardError
 
 MIB = 1024 * 1024
@@ -20,7 +20,7 @@ def test_rounds_are_interleaved_and_the_median_is_the_middle():
         order.append("slow")
         time.sleep(next(naps))
 
-    slow_timing, _ = interleaved([slow, lambda: order.append("quick")], rounds=3)
+    slow_timing, _ = time_interleaved([slow, lambda: order.append("quick")], rounds=3)
     assert order == ["slow", "slow", "quick", "quick"] + ["slow", "quick"] * 3
     assert 0.02 <= slow_timing.median < 0.1
     assert slow_timing.low <= slow_timing.median <= slow_timing.high

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.bench import training, training_cuda
-from regard.bench.pairs import bucketed, joined_at_random, make_pairs
+from regard.bench.pairs import join_at_random, make_buckets, make_pairs
 from regard.bench.training_peers import Sizes, TorchTransformer
 from regard.data.batching import collate
 from regard.data.tokenizer import PAD, UNKNOWN
@@ -28,7 +28,7 @@ def test_lengths_are_those_of_multi30k():
 
 def test_batches_hold_the_same_pairs_by_the_same_budget():
     pairs = make_pairs(2000, 8000)
-    sorted_ones, random_ones = bucketed(pairs, 1024), joined_at_random(pairs, 1024)
+    sorted_ones, random_ones = make_buckets(pairs, 1024), join_at_random(pairs, 1024)
     for batch in [*sorted_ones, *random_ones]:
         assert batch.tokens == int((batch.target[:, 1:] != PAD).sum())
     for batch in sorted_ones:
@@ -42,7 +42,7 @@ def test_batches_hold_the_same_pairs_by_the_same_budget():
 
 
 def test_nn_transformer_with_our_weights_has_our_loss():
-    batch = bucketed(make_pairs(50, TINY.vocabulary), 256)[0]
+    batch = make_buckets(make_pairs(50, TINY.vocabulary), 256)[0]
     training.same_loss(batch, TINY)
 
 
@@ -56,7 +56,7 @@ def test_another_loss_is_refused(monkeypatch):
 
     monkeypatch.setattr(TorchTransformer, "copy", spoil)
     with pytest.raises(RegardError, match="the loss of nn.Transformer: results differ"):
-        training.same_loss(bucketed(make_pairs(50, TINY.vocabulary), 256)[0], TINY)
+        training.same_loss(make_buckets(make_pairs(50, TINY.vocabulary), 256)[0], TINY)
 
 
 def test_it_runs_and_names_who_is_not_there(monkeypatch):
@@ -76,7 +76,7 @@ def test_it_runs_and_names_who_is_not_there(monkeypatch):
 
 def test_what_does_not_learn_is_refused(monkeypatch):
     monkeypatch.setattr(training, "RATE", 0.0)
-    batches = bucketed(make_pairs(100, TINY.vocabulary), 256)
+    batches = make_buckets(make_pairs(100, TINY.vocabulary), 256)
     still = {"Regard": training.transformer}
     monkeypatch.setattr(
         training.Rate, "losses", property(lambda self: [1.0, 1.0], lambda self, value: None), raising=False
@@ -91,7 +91,7 @@ def test_every_peer_that_is_installed_learns(name):
     if name in training.PACKAGES:
         pytest.importorskip(training.PACKAGES[name])
     torch.manual_seed(0)
-    batches = bucketed(make_pairs(300, TINY.vocabulary), 256)
+    batches = make_buckets(make_pairs(300, TINY.vocabulary), 256)
     rate = training.Rate((training.TRANSFORMERS | training.RNNS)[name](TINY), batches[:1])
     rate.optimiser.param_groups[0]["lr"] = 1e-2
     for _ in range(30):

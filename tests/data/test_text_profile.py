@@ -5,7 +5,7 @@ import random
 import pytest
 
 from regard.data.settings import DataSettings
-from regard.data.text_profile import TextProfile, letters_in_common, unspaced
+from regard.data.text_profile import TextProfile, is_unspaced, letters_in_common
 from regard.data.vocabulary import automatic_size, different_words, suitable_kind
 
 
@@ -48,7 +48,7 @@ def test_scripts_without_spaces_and_text_that_was_cut_into_words():
     assert TextProfile.of(["สวัสดีชาวโลกวันนี้อากาศดี"]).unspaced
     assert TextProfile.of(["これは日本語の文です"]).unspaced
     assert not TextProfile.of(["오늘은 날씨가 좋습니다"]).unspaced  # Korean has spaces
-    assert not any(map(unspaced, "abcäß ¡æж�א한"))
+    assert not any(map(is_unspaced, "abcäß ¡æж�א한"))
 
 
 def test_nothing_has_no_shape():

@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data import tokenizer_checks
 from regard.data.tokenizer import Tokenizers
-from regard.data.tokenizer_checks import LARGEST, PIECE, check_form, check_vocabulary, written_here
+from regard.data.tokenizer_checks import LARGEST, PIECE, check_form, check_vocabulary, is_written_here
 from regard.data.vocabulary import train
 from regard.errors import DataError
 
@@ -190,7 +190,7 @@ def test_regards_own_load_at_once(tmp_path, kind, monkeypatch):
         raise AssertionError("tried out")
 
     monkeypatch.setattr(tokenizer_checks, "trial", refuse)
-    assert written_here(OWN[kind])
+    assert is_written_here(OWN[kind])
     (tmp_path / "t.json").write_text(json.dumps(OWN[kind]))
     tokenizers = Tokenizers.load(tmp_path / "t.json")
     text = "hello <2de> a"
@@ -200,26 +200,26 @@ def test_regards_own_load_at_once(tmp_path, kind, monkeypatch):
 @pytest.mark.parametrize("key", ["normalizer", "pre_tokenizer", "decoder", "truncation", "padding", "post_processor"])
 def test_any_other_part_is_not_of_that_form(key):
     for other in ({"type": "NFC"}, {}, [], 3, "x"):
-        assert not written_here({**BASE, key: other})
-    assert not written_here({**BASE, "more": 1})
+        assert not is_written_here({**BASE, key: other})
+    assert not is_written_here({**BASE, "more": 1})
 
 
 def test_a_file_without_added_tokens():
     for none in (None, []):
-        assert written_here({**BASE, "added_tokens": none})
+        assert is_written_here({**BASE, "added_tokens": none})
 
 
 def test_any_other_option_is_not_of_that_form():
     for content in OWN.values():
         for key in content["model"]:
             if key not in ("vocab", "merges"):
-                assert not written_here({**content, "model": {**content["model"], key: "other"}})
-        assert not written_here({**content, "model": {**content["model"], "more": 1}})
+                assert not is_written_here({**content, "model": {**content["model"], key: "other"}})
+        assert not is_written_here({**content, "model": {**content["model"], "more": 1}})
         for key in ("single_word", "lstrip", "rstrip", "normalized"):
             tokens = [{**token, key: True} for token in content["added_tokens"]]
-            assert not written_here({**content, "added_tokens": tokens})
+            assert not is_written_here({**content, "added_tokens": tokens})
     for merges in (3, [["a"]], ["a b"], [["a", 1]]):
-        assert not written_here({**BASE, "model": {**BASE["model"], "merges": merges}})
+        assert not is_written_here({**BASE, "model": {**BASE["model"], "merges": merges}})
 
 
 def made_elsewhere() -> dict[str, library.Tokenizer]:
@@ -260,7 +260,7 @@ def test_what_others_make_is_taken(tmp_path, name):
     tokenizer.enable_truncation(2)
     tokenizer.save(str(path))
     content = json.loads(path.read_text())
-    assert not written_here(content)
+    assert not is_written_here(content)
     found = Tokenizers.load(path).source
     ids = found.encode("hello world")
     assert ids

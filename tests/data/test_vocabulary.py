@@ -7,7 +7,7 @@ import tokenizers as library
 from data.cases import KINDS, TEXTS, normalised
 from tokenizers import models, trainers
 
-from regard.data.pre_tokenizer import marked, normalise
+from regard.data.pre_tokenizer import mark_words, normalise
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import automatic_size, train
 from regard.errors import ConfigError, DataError
@@ -70,7 +70,7 @@ def test_merges_are_those_of_whole_texts():
     """Against the library, given the texts as they are and the same cuts."""
     made = train(TEXTS, size=400)
     learner = library.Tokenizer(models.BPE(unk_token="<unk>"))
-    learner.normalizer, learner.pre_tokenizer = normalise(False), marked(cut=True)
+    learner.normalizer, learner.pre_tokenizer = normalise(False), mark_words(cut=True)
     special = ["<pad>", "<s>", "</s>", "<unk>"]
     learner.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=144, special_tokens=special, show_progress=False))
     assert made.content["model"]["merges"] == json.loads(learner.to_str())["model"]["merges"] != []

@@ -265,8 +265,8 @@ def test_a_long_text_is_encoded_in_the_time_of_its_length():
         word = "sometext" * LONGEST_WORD
         assert tokenizer.encode(word) == tokenizer.encode(word[:LONGEST_WORD])
         assert tokenizer.encode_batch([word, "text"]) == [tokenizer.encode(word), tokenizer.encode("text")]
-        assert len(tokenizer.known) < 10
-        assert max(map(len, tokenizer.known), default=0) < LONGEST_WORD
+        assert len(tokenizer.cache) < 10
+        assert max(map(len, tokenizer.cache), default=0) < LONGEST_WORD
 
 
 @linux

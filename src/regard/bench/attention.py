@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Attention, Heads, use_backend, watch
 from regard.attention.score import Additive, Dot
 from regard.attention.span import Monotonic, Predictive
-from regard.bench.measure import Result, agree, interleaved, peak_memory
+from regard.bench.measure import Result, agree, peak_memory, time_interleaved
 
 __all__ = ["run"]
 
@@ -48,7 +48,7 @@ def heads_beside_torch(rounds: int) -> Result:
     def train_peer() -> None:
         peer(x, x, x, need_weights=False)[0].backward(gradient)
 
-    mine, theirs = interleaved([train_ours, train_peer], rounds)
+    mine, theirs = time_interleaved([train_ours, train_peer], rounds)
     ratio = mine.median / theirs.median
     return Result(
         "Heads(512, heads=8) on [8, 512, 512], forward and backward",
@@ -95,7 +95,7 @@ def additive_beside_plain(rounds: int) -> Iterator[Result]:
     assert attention.backend(query, keys, values) == "chunked"
     for ours, plain in zip(train(), train_densely(), strict=True):
         agree("additive", ours, plain, 1e-4)
-    mine, theirs = interleaved([train, train_densely], max(3, rounds // 3))
+    mine, theirs = time_interleaved([train, train_densely], max(3, rounds // 3))
     what, ratio = "additive, B 4, N = M 512, hidden 256, forward and backward", mine.median / theirs.median
     seconds = {"ours_s": mine.median, "peer_s": theirs.median}
     yield Result(
@@ -136,7 +136,7 @@ def windows_beside_global(rounds: int) -> Iterator[Result]:
 
         gradient = torch.randn_like(context) if backward else None
         calls = [partial(attend, model, [query, keys, values], gradient) for model in (local, whole)]
-        mine, theirs = interleaved(calls, rounds)
+        mine, theirs = time_interleaved(calls, rounds)
         ratio = theirs.median / mine.median
         passes = "forward and backward" if backward else "forward"
         yield Result(
@@ -177,7 +177,9 @@ def watching(rounds: int) -> Iterator[Result]:
 
     with torch.no_grad():
         agree("watch", heads(x), fresh(x), 1e-6)
-        off, never, on, weighed = interleaved([lambda: heads(x), lambda: fresh(x), watched, ask_weights], 3 * rounds)
+        off, never, on, weighed = time_interleaved(
+            [lambda: heads(x), lambda: fresh(x), watched, ask_weights], 3 * rounds
+        )
     ratio = off.median / never.median
     seconds = {"off_s": off.median, "never_s": never.median, "on_s": on.median, "asked_s": weighed.median}
     yield Result(

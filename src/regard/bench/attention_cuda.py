@@ -104,12 +104,12 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
         raise RegardError(f"bench: {what}: an error of {error:.1e}, expected {bound:.1e}, so no speed is compared")
     compiled = torch.compile(plain)
     called = both(sides.ours, sides, rounds)
-    ours = time_call(captured(without_gradients(sides.ours)).replay, rounds) / TIMES, called[1]
+    ours = time_call(capture_graph(without_gradients(sides.ours)).replay, rounds) / TIMES, called[1]
     theirs = {
         name: both(partial(sides.by, call), sides, 3) for name, call in (("eager", plain), ("compiled", compiled))
     }
     for i, direction in enumerate(("forward", "backward")):
-        text = f"Regard ({served(sides)}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
+        text = f"Regard ({name_backend(sides)}) {ours[i] * 1e3:.3f} ms, error {error:.1e}"
         if i == 0:
             text += f" ({called[i] * 1e3:.3f} ms called by Python)"
         beside = ", ".join(f"{key} {value[i] * 1e3:.2f} ms" for key, value in theirs.items()) + f" ({card})"
@@ -133,7 +133,7 @@ def additive(rounds: int, dtype: torch.dtype) -> Iterator[Result]:
     )
 
 
-def served(sides: Sides) -> str:
+def name_backend(sides: Sides) -> str:
     """Name the backend that serves this call."""
     return sides.attention.backend_projected(sides.leaves[0], sides.prepared, sides.inputs[0], None)
 
@@ -155,12 +155,12 @@ def both(call: Callable[[], Tensor], sides: Sides, rounds: int) -> tuple[float, 
     def backward() -> None:
         torch.autograd.grad(outputs, sides.leaves, sides.gradient, retain_graph=True)
 
-    ahead = repeated(without_gradients(call), rounds)
+    ahead = time_in_a_row(without_gradients(call), rounds)
     outputs = call()
-    return ahead, repeated(backward, rounds)
+    return ahead, time_in_a_row(backward, rounds)
 
 
-def repeated(call: Callable[[], object], rounds: int) -> float:
+def time_in_a_row(call: Callable[[], object], rounds: int) -> float:
     """Seconds a call, of several in a row: what the host does for one it does while the card works on another."""
 
     def several() -> None:
@@ -180,7 +180,7 @@ def without_gradients(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
     return forward
 
 
-def captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
+def capture_graph(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
     """Several calls as a graph: what the card needs for them, whatever the host needs."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -273,7 +273,7 @@ def timings(
 ) -> tuple[float, float]:
     """Seconds of a forward and of a backward, of replayed graphs: the host would be slower than the card."""
     forward, whole = (
-        time_call(captured(each).replay, rounds) / TIMES
+        time_call(capture_graph(each).replay, rounds) / TIMES
         for each in (without_gradients(call), lambda: torch.autograd.grad(call(), leaves, gradient))
     )
     return forward, whole - forward

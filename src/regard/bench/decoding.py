@@ -78,11 +78,11 @@ def run(
     assert isinstance(regard, decoding_peers.RegardDecoder)
     equal = same_outputs(batches, rates, regard)
     what = f"Transformer {sizes.layers}+{sizes.layers}, width {sizes.size}, {sizes.vocabulary} pieces, {shape}"
-    yield from compared(what, rates, TRANSFORMERS, equal)
+    yield from compare_systems(what, rates, TRANSFORMERS, equal)
 
     rates = measure({name: systems[name] for name in RNNS}, batches, length + 1)
     what = f"rnnsearch, one GRU, all {sizes.size} wide, {sizes.vocabulary} pieces, {shape}"
-    yield from compared(what, rates, RNNS)
+    yield from compare_systems(what, rates, RNNS)
 
 
 def make(name: str, sizes: Sizes, seed: int, length: int) -> Decoder:
@@ -138,7 +138,7 @@ def measure(systems: dict[str, Callable[[], Decoder]], batches: Sequence[Batch],
         for turn in [batches[:1], *turns]:  # the first batch twice: it pays for allocation
             for beam in BEAMS:
                 for name, rate in rates.items():
-                    rate.add(turn, beam, *processes[name].timed(turn, beam))
+                    rate.add(turn, beam, *processes[name].time_batches(turn, beam))
     finally:
         for each in processes.values():
             each.end()
@@ -211,7 +211,7 @@ def count_different(model: Model, inputs: Tokens, mine: Outputs, theirs: Outputs
 # ---- a line for each comparison
 
 
-def compared(
+def compare_systems(
     what: str, rates: dict[str, Rate], names: Sequence[str], equal: dict[tuple[str, int], float] | None = None
 ) -> Iterator[Result]:
     """Greedy and with a beam: the median of the batches' ratios."""

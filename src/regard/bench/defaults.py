@@ -142,7 +142,7 @@ def make(out: Path) -> None:
     write_pairs("pairs-1000", phrasebook(1_500, 11), 500)
     write_pairs("pairs-100", phrasebook(600, 12), 500)
     draw = random.Random(13)
-    write_pairs("one-word", unique(lambda: transliterated(draw), 6_000), 500)
+    write_pairs("one-word", unique(lambda: draw_transliteration(draw), 6_000), 500)
     write_pairs("no-spaces", unique(lambda: chinese_date(draw), 4_000), 500)
     write_pairs("right-to-left", unique(lambda: hebrew(draw), 3_000), 300)
     sentences = iter(phrasebook(40_000, 14))
@@ -161,7 +161,7 @@ LETTERS = dict(zip("abcdefghijklmnopqrstuvwxyz", "абкдефгхийклмно
 SOUNDS = {"sh": "ш", "ch": "ч", "th": "т", "ph": "ф", "ts": "ц", "ya": "я", "yu": "ю", "zh": "ж", "oo": "у", "ee": "и"}
 
 
-def transliterated(draw: random.Random) -> tuple[str, str]:
+def draw_transliteration(draw: random.Random) -> tuple[str, str]:
     """A name in Latin letters, and in Cyrillic ones; some sounds take two letters."""
     onsets = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", *list(SOUNDS)[:5], "zh"]
     vowels = ["a", "e", "i", "o", "u", "oo", "ee", "ya", "yu"]
@@ -248,7 +248,7 @@ def plain(name: str, data: Path) -> list[str]:
     return ["--source", str(folder / "train.source"), "--target", str(folder / "train.target")]
 
 
-def tested(name: str, data: Path, run: Path, device: str) -> dict[str, float]:
+def evaluate_run(name: str, data: Path, run: Path, device: str) -> dict[str, float]:
     """The score of a run on the test set, and of the most frequent answer."""
     import regard
 
@@ -268,7 +268,7 @@ def tested(name: str, data: Path, run: Path, device: str) -> dict[str, float]:
             grouped[picture].append(caption)
         outputs = loaded.caption([folder / "test" / picture for picture in grouped], beam=5)
         answers = [line.split("\t")[1] for line in lines(folder / "train.tsv")]
-        return measured(corpus, outputs, [*grouped.values()], answers)
+        return measure_outputs(corpus, outputs, [*grouped.values()], answers)
     items = collections.defaultdict(list)
     for source, target in zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True):
         items[source].append(target)
@@ -277,10 +277,10 @@ def tested(name: str, data: Path, run: Path, device: str) -> dict[str, float]:
         cases = [(s, [t]) for s, t in zip(lines(folder / "test.source"), lines(folder / "test.target"), strict=True)]
     options = {} if corpus.longest is None else {"longest": corpus.longest}
     outputs = loaded.translate([source for source, _ in cases], beam=5, **options)
-    return measured(corpus, outputs, [targets for _, targets in cases], [*lines(folder / "train.target")])
+    return measure_outputs(corpus, outputs, [targets for _, targets in cases], [*lines(folder / "train.target")])
 
 
-def measured(corpus: Corpus, outputs: list[str], right: list[list[str]], answers: list[str]) -> dict[str, float]:
+def measure_outputs(corpus: Corpus, outputs: list[str], right: list[list[str]], answers: list[str]) -> dict[str, float]:
     """The score, and that of the most frequent answer in training."""
     from regard.evaluation.captions import caption_scores
     from regard.evaluation.text import measure_bleu, measure_exact
@@ -380,7 +380,7 @@ def main() -> None:
     elif options.verb == "make":
         make(options.out)
     elif options.verb == "test":
-        print(json.dumps(tested(options.name, options.data, options.run, options.device)))
+        print(json.dumps(evaluate_run(options.name, options.data, options.run, options.device)))
     else:
         train(options)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention import use_backend
 from regard.attention.cache import Cache
-from regard.bench.measure import Result, Timing, agree, interleaved
+from regard.bench.measure import Result, Timing, agree, time_interleaved
 from regard.models.lstmn.model import Tapes
 
 __all__ = ["run"]
@@ -26,17 +26,17 @@ def run(rounds: int = 9, seed: int = 0, rows: int = ROWS, steps: int = STEPS, wi
     same_results(layer, cell, x)
     sizes = f"{rows} rows, width {width}"
     step = torch.no_grad()(a_step(layer, x))
-    peer = torch.no_grad()(repeated(lambda: cell(x[:, 0], (x[:, 1], x[:, 2]))))
-    yield compared(f"LSTMN, one step at length {steps}, {sizes}", interleaved([step, peer], rounds), REPEATS)
+    peer = torch.no_grad()(repeat_call(lambda: cell(x[:, 0], (x[:, 1], x[:, 2]))))
+    yield compare_layers(f"LSTMN, one step at length {steps}, {sizes}", time_interleaved([step, peer], rounds), REPEATS)
     what = f"LSTMN, a sentence of {steps} words, {sizes}"
     forward = [torch.no_grad()(lambda: layer(x)), torch.no_grad()(lambda: by_cell(cell, x))]
-    yield compared(f"{what}, forward", interleaved(forward, rounds))
+    yield compare_layers(f"{what}, forward", time_interleaved(forward, rounds))
     gradient = torch.randn(rows, steps, width)
     trained = [
         lambda: layer(x)[..., :width].backward(gradient),
         lambda: by_cell(cell, x).backward(gradient),
     ]
-    yield compared(f"{what}, forward and backward", interleaved(trained, rounds))
+    yield compare_layers(f"{what}, forward and backward", time_interleaved(trained, rounds))
 
 
 def same_results(layer: Tapes, cell: nn.LSTMCell, x: Tensor) -> None:
@@ -77,10 +77,10 @@ def a_step(layer: Tapes, x: Tensor) -> Callable[[], None]:
         assert past.length is not None
         past.length.fill_(steps)
 
-    return repeated(step)
+    return repeat_call(step)
 
 
-def repeated(call: Callable[[], object]) -> Callable[[], None]:
+def repeat_call(call: Callable[[], object]) -> Callable[[], None]:
     """The call several times over."""
 
     def calls() -> None:
@@ -90,7 +90,7 @@ def repeated(call: Callable[[], object]) -> Callable[[], None]:
     return calls
 
 
-def compared(what: str, timings: list[Timing], times: int = 1) -> Result:
+def compare_layers(what: str, timings: list[Timing], times: int = 1) -> Result:
     """One line, from the timings of both, so many times over."""
     mine, theirs = (Timing(each.median / times, each.low / times, each.high / times) for each in timings)
     ratio = mine.median / theirs.median

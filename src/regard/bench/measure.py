@@ -19,7 +19,7 @@ import regard
 from regard.disk import write_whole
 from regard.errors import RegardError
 
-__all__ = ["Result", "Timing", "agree", "interleaved", "peak_memory", "save", "signature"]
+__all__ = ["Result", "Timing", "agree", "time_interleaved", "peak_memory", "save", "signature"]
 
 PEERS = ("transformers", "joeynmt", "ctranslate2")  # named with their versions where they took part
 MARK = Path("/proc/self/clear_refs")  # where Linux is told to forget the highest memory so far
@@ -51,7 +51,7 @@ class Result:
     details: dict[str, float] = field(default_factory=dict)
 
 
-def interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list[Timing]:
+def time_interleaved(calls: Sequence[Callable[[], object]], rounds: int) -> list[Timing]:
     """Each call in turn, round after round, so that a machine that drifts drifts for all of them alike."""
     for call in calls:  # twice: the first pays for allocation, the second for caches
         call()

@@ -12,7 +12,7 @@ import numpy as np
 from regard.data.batching import Batch, Order, collate
 from regard.data.tokenizer import UNKNOWN
 
-__all__ = ["bucketed", "joined_at_random", "make_pairs"]
+__all__ = ["make_buckets", "join_at_random", "make_pairs"]
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -42,13 +42,13 @@ def make_pairs(
     return pairs
 
 
-def bucketed(pairs: list[Pair], budget: int, seed: int = 0) -> list[Batch]:
+def make_buckets(pairs: list[Pair], budget: int, seed: int = 0) -> list[Batch]:
     """Batches as Regard makes them: sorted by length, filled to the budget, shuffled."""
     order = Order(np.array([[len(source), len(target)] for source, target in pairs]), budget, seed=seed)
     return [collate([pairs[i] for i in indices]) for indices in order.epoch(0)][:-1]
 
 
-def joined_at_random(pairs: list[Pair], budget: int, seed: int = 0) -> list[Batch]:
+def join_at_random(pairs: list[Pair], budget: int, seed: int = 0) -> list[Batch]:
     """Batches as JoeyNMT 2.3 makes them: in random order, until rows × longest, with an end, reaches the budget."""
     batches, rows, longest = [], [], 0
     for i in np.random.default_rng(seed).permutation(len(pairs)):

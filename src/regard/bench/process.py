@@ -49,7 +49,7 @@ class DecoderProcess:
         other.close()
         self.answer()  # it is there
 
-    def timed(self, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
+    def time_batches(self, batches: Sequence[Batch], beam: int) -> tuple[float, list[Outputs]]:
         """Time the decoder in the other process, when all others are idle."""
         time.sleep(REST)
         with contextlib.suppress(OSError):  # it is gone: `answer` says so

@@ -18,7 +18,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from regard.bench.measure import Result, agree, peak_memory
-from regard.bench.pairs import bucketed, joined_at_random, make_pairs
+from regard.bench.pairs import join_at_random, make_buckets, make_pairs
 from regard.bench.training_peers import (
     JoeyRNN,
     JoeyTransformer,
@@ -81,17 +81,17 @@ def run(
     sizes = Sizes() if sizes is None else sizes
     torch.manual_seed(seed)
     pairs = make_pairs(PAIRS, sizes.vocabulary, seed)
-    batches, others = bucketed(pairs, budget, seed), joined_at_random(pairs, budget, seed)
+    batches, others = make_buckets(pairs, budget, seed), join_at_random(pairs, budget, seed)
     same_loss(batches[0], sizes)
     what = f"{sizes.layers}+{sizes.layers} layers, width {sizes.size}, {sizes.vocabulary} pieces, ~{budget} tokens"
     rates = measure(TRANSFORMERS, sizes, batches, others, rounds)
     ours = rates["Regard"]
     for name in list(TRANSFORMERS)[1:]:
         least = 2.0 if name == "JoeyNMT" else 1.15
-        yield compared(f"Transformer, {what}, a training step", ours, rates.get(name), name, least)
+        yield compare_systems(f"Transformer, {what}, a training step", ours, rates.get(name), name, least)
     rates = measure(RNNS, sizes, batches, others, rounds)
     what = f"rnnsearch, one GRU, all {sizes.size} wide, {sizes.vocabulary} pieces, ~{budget} tokens, a training step"
-    yield compared(what, rates["Regard rnnsearch"], rates.get("JoeyNMT GRU"), "JoeyNMT GRU", 2.0)
+    yield compare_systems(what, rates["Regard rnnsearch"], rates.get("JoeyNMT GRU"), "JoeyNMT GRU", 2.0)
     yield from memory(sizes, budget, seed)
 
 
@@ -170,7 +170,7 @@ def measure(
     return rates
 
 
-def compared(what: str, ours: Rate, peer: Rate | None, name: str, least: float) -> Result:
+def compare_systems(what: str, ours: Rate, peer: Rate | None, name: str, least: float) -> Result:
     """One line: the median of the rounds' ratios."""
     goal = f"at least {least:g} × its speed"
     mine = f"Regard {ours.median:,.0f} tokens/s"
@@ -217,7 +217,7 @@ def load(name: str) -> None:
 def train_once(name: str, sizes: Sizes, budget: int, seed: int) -> None:
     """Two steps: with the second there are the optimiser's moments as well."""
     torch.manual_seed(seed)
-    batches = bucketed(make_pairs(1000, sizes.vocabulary, seed), budget, seed)
+    batches = make_buckets(make_pairs(1000, sizes.vocabulary, seed), budget, seed)
     rate = Rate((TRANSFORMERS | RNNS)[name](sizes), batches[:1])
     rate.step()
     rate.step()

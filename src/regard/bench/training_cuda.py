@@ -146,12 +146,14 @@ def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]
     rates: tuple[float, float, float] | str | None
     for name, make, package in PEERS:
         rates = peer_rate(make, sizes, batches, rounds) if importlib.util.find_spec(package) is not None else None
-        yield compared(what, text, mine, name, rates)
+        yield compare_rates(what, text, mine, name, rates)
     rates = in_time(sizes, batches[:1], rounds) if importlib.util.find_spec("transformers") is not None else None
-    yield compared(what, text, mine, "Marian, compiled for one shape", rates)
+    yield compare_rates(what, text, mine, "Marian, compiled for one shape", rates)
 
 
-def compared(what: str, text: str, mine: float, name: str, rates: tuple[float, float, float] | str | None) -> Result:
+def compare_rates(
+    what: str, text: str, mine: float, name: str, rates: tuple[float, float, float] | str | None
+) -> Result:
     """One line: Regard beside a peer, if that is there and was ready in time."""
     goal = f"above {name}"
     if rates is None or isinstance(rates, str):

@@ -64,7 +64,7 @@ class RegardLearner(Learner):
         return total / batch.tokens
 
 
-def smoothed(logits: Float[Tensor, "b n v"], batch: Batch, smoothing: float) -> Float[Tensor, ""]:
+def smoothed_loss(logits: Float[Tensor, "b n v"], batch: Batch, smoothing: float) -> Float[Tensor, ""]:
     """The mean loss of the tokens that are not padding."""
     expected = batch.target[:, 1:].flatten()
     return F.cross_entropy(logits.flatten(0, 1), expected, ignore_index=PAD, label_smoothing=smoothing)
@@ -114,7 +114,7 @@ class TorchTransformer(Learner):
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
         )
-        return smoothed(self.readout(hidden), batch, self.sizes.smoothing)
+        return smoothed_loss(self.readout(hidden), batch, self.sizes.smoothing)
 
     def embed(self, embedding: nn.Embedding, ids: Int[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
         """Embeddings times √d, positions, dropout."""
@@ -192,7 +192,7 @@ class MarianLearner(Learner):
         logits = self.net(
             input_ids=batch.source, attention_mask=there.long(), decoder_input_ids=batch.target[:, :-1]
         ).logits
-        return smoothed(logits, batch, self.sizes.smoothing)
+        return smoothed_loss(logits, batch, self.sizes.smoothing)
 
 
 class JoeyLearner(Learner):
@@ -206,7 +206,7 @@ class JoeyLearner(Learner):
             batch, model, vocabulary = (importlib.import_module(f"joeynmt.{name}") for name in names)
         model.logger.setLevel(logging.ERROR)
         self.batch = batch.Batch
-        words = numbered(vocabulary.Vocabulary, sizes.vocabulary)
+        words = build_vocabulary(vocabulary.Vocabulary, sizes.vocabulary)
         config = {"encoder": encoder, "decoder": decoder, "tied_softmax": tied}
         self.net = model.build_model(config, src_vocab=words, trg_vocab=words)
         self.net.loss_function = ("crossentropy", sizes.smoothing)
@@ -227,7 +227,7 @@ class JoeyLearner(Learner):
         return loss / batch.ntokens
 
 
-def numbered(kind: Any, size: int) -> Any:
+def build_vocabulary(kind: Any, size: int) -> Any:
     """JoeyNMT's vocabulary with the special words at our numbers; its constructor wants them in an order of its own."""
     vocabulary = kind.__new__(kind)
     special = {UNKNOWN: "unk", PAD: "pad", START: "bos", END: "eos"}

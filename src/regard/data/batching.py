@@ -74,7 +74,7 @@ class Order:
         self.starts, self.sizes = np.asarray(starts, np.int64), sizes.astype(np.int64)
         self.weights, self.times = np.asarray(weights, np.float64), times
         self.bounds = np.cumsum(self.sizes * times)
-        self.places = int(self.bounds[-1])
+        self.slots = int(self.bounds[-1])
         self.plain = bool((self.weights == 1).all())
 
     def epoch(self, number: int) -> Iterator[Int64[np.ndarray, " b"]]:
@@ -97,9 +97,9 @@ class Order:
         """The batches of each window, and how many; none are made where all are before a batch."""
         key = mix_bits(mix_bits(self.seed) + np.uint64(epoch))
         done = 0
-        for start in range(0, self.places, self.window):
-            positions = np.arange(start, min(start + self.window, self.places), dtype=np.uint64)
-            indices = self.indices(permute(positions, self.places, key), key)
+        for start in range(0, self.slots, self.window):
+            positions = np.arange(start, min(start + self.window, self.slots), dtype=np.uint64)
+            indices = self.indices(permute(positions, self.slots, key), key)
             if not len(indices):
                 continue
             indices, cuts = self.cut(indices)

@@ -45,7 +45,7 @@ class Draws:
     def __init__(self, probability: float, generator: random.Random):
         self.generator = generator
         self.scale = -math.inf if probability == 0 else 0.0 if probability == 1 else 1 / math.log1p(-probability)
-        self.kept = self.gap()  # how many are kept before the next that is left out
+        self.before_drop = self.gap()  # how many are kept before the next that is left out
 
     def gap(self) -> float:
         """A geometric number."""
@@ -56,15 +56,15 @@ class Draws:
 
     def keep(self, most: int) -> int:
         """Count how many of the next `most` merges stay before one is dropped; the dropped one is not drawn yet."""
-        count = int(min(most, self.kept))
-        self.kept -= count
+        count = int(min(most, self.before_drop))
+        self.before_drop -= count
         return count
 
     def drop(self) -> bool:
         """Return whether the next is left out."""
         if self.keep(1):
             return False
-        self.kept = self.gap()
+        self.before_drop = self.gap()
         return True
 
 
@@ -86,7 +86,7 @@ class Cutter:
             pair = self.vocabulary[left], self.vocabulary[right]
             self.merges.setdefault(pair, (rank, self.vocabulary[left + right]))
         self.paths: dict[str, list[Symbols]] = {}
-        self.found: dict[Symbols, list[Merge]] = {}
+        self.ranked_merges: dict[Symbols, list[Merge]] = {}
 
     def again(self, ids: Iterable[int], draws: Draws) -> list[int]:
         """The text of ids, cut anew; tags and other special pieces stay."""
@@ -150,13 +150,13 @@ class Cutter:
 
     def possible(self, symbols: Symbols) -> list[Merge]:
         """The merges that could be done, best first."""
-        ranked = self.found.get(symbols)
+        ranked = self.ranked_merges.get(symbols)
         if ranked is None:
             merges = ((self.merges.get(pair), place) for place, pair in enumerate(itertools.pairwise(symbols)))
             ranked = sorted((*merge, place) for merge, place in merges if merge is not None)
-            if len(self.found) >= 4 * KEPT:
-                self.found.clear()
-            self.found[symbols] = ranked
+            if len(self.ranked_merges) >= 4 * KEPT:
+                self.ranked_merges.clear()
+            self.ranked_merges[symbols] = ranked
         return ranked
 
 

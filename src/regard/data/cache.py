@@ -47,14 +47,14 @@ class Encoded:
     def __init__(self, folder: str | Path, starts: Sequence[int] = ()):
         """`starts`: where each corpus begins; all is one corpus without it."""
         self.folder, self.starts = Path(folder), tuple(starts) or (0,)
-        self.offsets: Int64[np.ndarray, " n1"] = mapped(self.folder, "offsets")
-        self.tokens: Int32[np.ndarray, " t"] = mapped(self.folder, "tokens")
-        self.lengths: Int32[np.ndarray, "n 2"] = mapped(self.folder, "lengths").reshape(-1, 2)
+        self.offsets: Int64[np.ndarray, " n1"] = map_numbers(self.folder, "offsets")
+        self.tokens: Int32[np.ndarray, " t"] = map_numbers(self.folder, "tokens")
+        self.lengths: Int32[np.ndarray, "n 2"] = map_numbers(self.folder, "lengths").reshape(-1, 2)
         # Words that belong together, (source, target), and where those of each pair begin; none where none were given.
         self.links: Int32[np.ndarray, "l 2"] | None = None
         if (self.folder / "links.bin").exists():
-            self.links = mapped(self.folder, "links").reshape(-1, 2)
-            self.linked: Int64[np.ndarray, " n1"] = mapped(self.folder, "linked")
+            self.links = map_numbers(self.folder, "links").reshape(-1, 2)
+            self.linked: Int64[np.ndarray, " n1"] = map_numbers(self.folder, "linked")
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -70,7 +70,7 @@ class Encoded:
         return Encoded, (self.folder, self.starts)
 
 
-def mapped(folder: Path, name: str) -> np.ndarray:
+def map_numbers(folder: Path, name: str) -> np.ndarray:
     """The numbers of one file."""
     path, kind = folder / f"{name}.bin", np.dtype({**TYPES, **LINKS}[name])
     count = (path.stat().st_size - 16) // kind.itemsize

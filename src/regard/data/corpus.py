@@ -14,7 +14,7 @@ from regard.data.settings import CorpusSettings
 from regard.errors import DataError
 from regard.io.lines import LONGEST, Say, check_file, ignore, read_lines, unequal_lines
 
-__all__ = ["lines", "linked", "pairs"]
+__all__ = ["lines", "read_linked", "pairs"]
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def pairs(corpus: CorpusSettings, *, labelled: bool = False, say: Say = ignore) 
         yield source.strip(), target.strip()
 
 
-def linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str, str, str]]:
+def read_linked(corpus: CorpusSettings, say: Say = ignore) -> Iterator[tuple[str, str, str]]:
     """Read pairs with the text of each pair's word links; empty where the corpus has none."""
     if corpus.alignment_column is not None:
         for source, target, links in rows(corpus, links=True, say=say):
@@ -118,7 +118,7 @@ def objects(path: str | Path, *wanted: str, labelled: bool = False, say: Say = i
         fields = tuple("" for _ in wanted)
         if line.strip():
             try:
-                row = parsed(line)
+                row = parse_line(line)
                 fields = tuple(field(row, key, labelled and i == 1) for i, key in enumerate(wanted))
                 bad.good += 1
             except DataError as error:
@@ -127,7 +127,7 @@ def objects(path: str | Path, *wanted: str, labelled: bool = False, say: Say = i
     bad.say(say)
 
 
-def parsed(line: str) -> Any:
+def parse_line(line: str) -> Any:
     """A line of JSON."""
     try:
         return json.loads(line)

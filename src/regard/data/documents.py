@@ -123,9 +123,9 @@ class Labelled(Reading):
                 raise DataError(f"{names(training)}: {what} to train on, expected at least two")
         return survey
 
-    def trained(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
+    def train_tokenizers(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
         """A tokenizer for texts; labels are not text."""
-        texts = [" ".join(self.split(text)) for text in survey.seen()[0]]
+        texts = [" ".join(self.split(text)) for text in survey.training_texts()[0]]
         kind = "bpe" if self.settings.kind == "auto" else self.settings.kind  # new documents have new words
         return Tokenizers(train(texts, kind, self.settings.size, lowercase=self.data.lowercase))
 

@@ -29,7 +29,7 @@ class FirstPass:
     sample: list[tuple[int, str, str]] = field(default_factory=list)  # hash, source, target
     largest: dict[str, int] = field(default_factory=dict)  # of every label, the largest hash of its rows
 
-    def seen(self) -> tuple[list[str], list[str]]:
+    def training_texts(self) -> tuple[list[str], list[str]]:
         """Both sides of the sample, without what is held out; the sample is let go."""
         pairs = [(source, target) for h, source, target in self.sample if h > self.cutoff]
         self.sample.clear()

@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers as library
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-__all__ = ["MARK", "marked", "normalise", "separable", "unmarked", "words"]
+__all__ = ["MARK", "mark_words", "normalise", "separable", "unmark_words", "words"]
 
 MARK = "▁"
 # Words are cut here, after spaces became marks. Nothing is ever joined with "<" but the mark before it.
@@ -26,7 +26,7 @@ def normalise(lowercase: bool) -> normalizers.Normalizer:
     return normalizers.Sequence([*first, normalizers.NFC(), *spaces])
 
 
-def marked(cut: bool) -> pre_tokenizers.PreTokenizer:
+def mark_words(cut: bool) -> pre_tokenizers.PreTokenizer:
     """Spaces become marks at the words' starts; cut: and words are cut into parts."""
     if not cut:
         return pre_tokenizers.Metaspace(MARK, prepend_scheme="never", split=False)
@@ -34,7 +34,7 @@ def marked(cut: bool) -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence([pre_tokenizers.Metaspace(MARK, prepend_scheme="always", split=True), parts])
 
 
-def unmarked(prepended: bool) -> decoders.Decoder:
+def unmark_words(prepended: bool) -> decoders.Decoder:
     """Bytes to characters, marks to spaces, and none at the start if one was put there."""
     strip = [decoders.Strip(" ", 1, 0)] if prepended else []
     return decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
@@ -56,7 +56,7 @@ def separable_parts() -> list[tuple[Any, Any]]:
     """The normalisers and cuts made here that never look across a space, as tokenizer.json has them."""
     parts, shell = [], library.Tokenizer(models.BPE())
     for lowercase in (False, True):
-        for before in (marked(cut=True), words()):
+        for before in (mark_words(cut=True), words()):
             shell.normalizer, shell.pre_tokenizer = normalise(lowercase), before
             content = json.loads(shell.to_str())
             parts.append((content["normalizer"], content["pre_tokenizer"]))

@@ -71,7 +71,7 @@ def prepare_rows(reading: Reading, say: Say, tokenizers: Tokenizers | None) -> P
     """Prepare the corpus of any `Reading`, from the cache where it is there."""
     data, settings = reading.data, reading.settings
     data.require()
-    if tokenizers is None and settings.given:
+    if tokenizers is None and settings.has_file:
         tokenizers = load_tokenizers(settings)
     home, sources = cache_folder(data.cache), fingerprints(reading)
     entry = home / cache_key(reading, tokenizers, sources)
@@ -167,7 +167,7 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     hold_out = not validation and bool(data.held_out)
     survey = reading.survey(training, hold_out=hold_out, tokenizer=tokenizers is None)
     if tokenizers is None:
-        tokenizers = reading.trained(training, survey)
+        tokenizers = reading.train_tokenizers(training, survey)
     reading.remarks.clear()  # all is read once more
     with Side(folder / "train", reading, tokenizers) as train, Side(folder / "valid", reading, tokenizers) as valid:
         starts, hashes = [], set[int]()

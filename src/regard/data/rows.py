@@ -62,10 +62,10 @@ class Reading:
             remarks=self.remarks,
         )
 
-    def trained(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
+    def train_tokenizers(self, training: Sequence[CorpusSettings], survey: FirstPass) -> Tokenizers:
         """Tokenizers for what the survey has seen."""
         tags = [corpus.tag for corpus in training if corpus.tag]
-        return train_both(*survey.seen(), self.settings, lowercase=self.data.lowercase, tags=tags)
+        return train_both(*survey.training_texts(), self.settings, lowercase=self.data.lowercase, tags=tags)
 
     def encode(self, rows: list[Pair], tag: str | None, tokenizers: Tokenizers, counts: Counter[str]) -> "Rows":
         """The rows that are neither blank nor too long; the others are counted."""

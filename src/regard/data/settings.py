@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.config import option, shown, suggestion
+from regard.config import option, show_value, suggestion
 from regard.data.builtin import CORPORA, generate
 from regard.errors import ArgumentError, ConfigError
 from regard.reading import Unreadable, parse_toml
@@ -56,7 +56,7 @@ class CorpusSettings:
                     raise ConfigError(name, "given beside file; give source and target, or file")
             if self.form not in TABLES:
                 raise ConfigError(
-                    "file", f"{shown(self.file)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
+                    "file", f"{show_value(self.file)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
                 )
             if self.form == ".tsv":
                 self.column("source_column")
@@ -69,7 +69,7 @@ class CorpusSettings:
             self.tag.split() != [self.tag] or not self.tag.isprintable() or len(self.tag) > TAG
         ):
             raise ConfigError(
-                "tag", f'{shown(self.tag)} given, expected one word of at most {TAG} characters, such as "<2de>"'
+                "tag", f'{show_value(self.tag)} given, expected one word of at most {TAG} characters, such as "<2de>"'
             )
 
     @property
@@ -90,7 +90,7 @@ class CorpusSettings:
         number = int(value) if isinstance(value, int) or (value.isdecimal() and len(value) < 9) else 0
         if not 1 <= number <= COLUMNS:
             raise ConfigError(
-                name, f"{shown(value)} given, expected a column number from 1 to {COLUMNS:,}, as the file is a TSV"
+                name, f"{show_value(value)} given, expected a column number from 1 to {COLUMNS:,}, as the file is a TSV"
             )
         return number
 
@@ -191,7 +191,7 @@ class DataSettings:
         if self.builtin is not None and self.reads == "text":
             if self.alignment != GOLD:
                 raise ConfigError(
-                    "alignment", f'{shown(self.alignment)} given with a built-in corpus, expected "{GOLD}"'
+                    "alignment", f'{show_value(self.alignment)} given with a built-in corpus, expected "{GOLD}"'
                 )
         elif self.corpora:
             raise ConfigError("alignment", "given beside corpora; give each corpus its own")
@@ -211,7 +211,9 @@ class DataSettings:
             raise ConfigError("data.source", f"missing; give source and target, or {', '.join(PLACES[1:])}")
         if self.builtin:
             if self.builtin not in CORPORA:
-                raise ConfigError("data.builtin", f"{shown(self.builtin)} given{suggestion(self.builtin, CORPORA)}")
+                raise ConfigError(
+                    "data.builtin", f"{show_value(self.builtin)} given{suggestion(self.builtin, CORPORA)}"
+                )
             try:
                 generate(self.builtin, 0, seed=self.builtin_seed, pair=self.pair, **self.options())
             except ArgumentError as error:
@@ -230,7 +232,7 @@ class DataSettings:
         form = Path(path.removesuffix(".gz")).suffix.lower()
         if form not in TABLES:
             raise ConfigError(
-                "documents", f"{shown(path)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
+                "documents", f"{show_value(path)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
             )
         columns = (2, 1) if form == ".tsv" else ("text", "label")
         text = columns[0] if self.text_column is None else self.text_column
@@ -265,10 +267,12 @@ class DataSettings:
         for each in self.builtin_options:
             name, equals, text = each.partition("=")
             if not equals or not name.strip().isidentifier():
-                raise ConfigError("builtin_options", f'{shown(each)} given, expected name=value, such as "longest=20"')
+                raise ConfigError(
+                    "builtin_options", f'{show_value(each)} given, expected name=value, such as "longest=20"'
+                )
             if name.strip() in ("name", "count", "seed", "split", "pair"):
                 raise ConfigError(
-                    "builtin_options", f"{shown(each)} given; set data.builtin, count, builtin_seed or pair"
+                    "builtin_options", f"{show_value(each)} given; set data.builtin, count, builtin_seed or pair"
                 )
             try:
                 read[name.strip()] = parse_toml(f"value = {text}")["value"]
@@ -300,7 +304,7 @@ class TokenizerSettings:
         together(self.source_file, self.target_file, "source_file", "target_file")
         if self.file is not None and self.source_file is not None:
             raise ConfigError("file", "given beside source_file; give one file, or a pair")
-        if self.given:
+        if self.has_file:
             return
         if self.dropout and self.kind not in ("bpe", "auto"):
             raise ConfigError("dropout", f'{self.dropout} given, but a tokenizer of kind "{self.kind}" has no merges')
@@ -310,8 +314,8 @@ class TokenizerSettings:
             )
 
     @property
-    def given(self) -> bool:
-        """Read from a file, not trained."""
+    def has_file(self) -> bool:
+        """Return whether the tokenizer is read from a file, not trained."""
         return self.file is not None or self.source_file is not None
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["TextProfile", "letters_in_common", "unspaced"]
+__all__ = ["TextProfile", "letters_in_common", "is_unspaced"]
 
 LINES = 20_000  # looked at, at most
 CLOSED = 128  # words
@@ -22,7 +22,7 @@ BLOCKS: tuple[tuple[int, int], ...] = (
 )  # fmt: skip
 
 
-def unspaced(character: str) -> bool:
+def is_unspaced(character: str) -> bool:
     """Return whether a character is of a script without spaces between words."""
     code = ord(character)
     return code >= BLOCKS[0][0] and any(first <= code <= last for first, last in BLOCKS)
@@ -52,7 +52,7 @@ class TextProfile:
         for word, count in counts.items():
             for character in word:
                 if character.isalpha():
-                    letters[unspaced(character)] += count
+                    letters[is_unspaced(character)] += count
         length = sum(len(word) * count for word, count in counts.items()) / total
         # By Good and Turing, words seen once are as likely as those that were not seen at all.
         once = sum(count == 1 for count in counts.values())

@@ -63,7 +63,7 @@ class Tokenizer:
         self.tags = {i: text for i, text in added.items() if i > UNKNOWN}
         self.kind = kind_of(content["model"])
         self.separable = separable(content)
-        self.known: dict[str, list[int]] = {}
+        self.cache: dict[str, list[int]] = {}
 
     @property
     def size(self) -> int:
@@ -92,11 +92,11 @@ class Tokenizer:
         if not self.separable:
             return self.encode_threaded(texts)
         split = [text.split() if not ODD.search(text) else [text] for text in texts]
-        cache, words = self.known, {word for row in split for word in row}
+        cache, words = self.cache, {word for row in split for word in row}
         missing = sorted(word for word in words if word not in cache)
         if len(cache) + len(missing) > REMEMBERED:  # another thread may still read the old one
             cache, missing = {}, sorted(words)
-            self.known = cache
+            self.cache = cache
         encoded = dict(zip(missing, self.encode_threaded(missing), strict=True))
         cache.update((word, ids) for word, ids in encoded.items() if len(word) <= SHORT)
         if any(len(word) > SHORT for word in missing):

@@ -22,10 +22,10 @@ import tokenizers as library
 from tokenizers import models
 
 from regard.config import visible
-from regard.data.pre_tokenizer import marked, normalise, unmarked, words
+from regard.data.pre_tokenizer import mark_words, normalise, unmark_words, words
 from regard.errors import DataError
 
-__all__ = ["LARGEST", "PIECE", "check_form", "check_vocabulary", "loaded_part", "written_here"]
+__all__ = ["LARGEST", "PIECE", "check_form", "check_vocabulary", "loaded_part", "is_written_here"]
 
 LARGEST = 64 * 2**20  # bytes of a tokenizer.json
 PIECE = 2**16  # characters of a piece
@@ -42,7 +42,7 @@ PROBES = ("Hello, world!", ODD, "", " ", "a" * 400, "a" * 400 + "!", " " * 400, 
 
 def check_form(content: Mapping[str, Any], place: str) -> None:
     """Refuse a tokenizer.json that the library cannot load and use; `place` is what it is called in the DataError."""
-    if written_here(content):
+    if is_written_here(content):
         return
     check_parts(content, place)
     problem = trial(json.dumps(loaded_part(content)))
@@ -108,7 +108,7 @@ def short(value: Any) -> str:
 # ---- the form that is written here
 
 
-def written_here(content: Mapping[str, Any]) -> bool:
+def is_written_here(content: Mapping[str, Any]) -> bool:
     """Return whether a file is of the form that `regard.data.vocabulary` writes, but for its pieces."""
     model = {key: value for key, value in content["model"].items() if key not in ("vocab", "merges")}
     merges = content["model"].get("merges", [])
@@ -137,9 +137,9 @@ def forms() -> list[tuple[dict[str, Any], dict[str, Any]]]:
     unigram = {"type": "Unigram", "unk_id": 3, "byte_fallback": True}
     for lowercase in (False, True):
         for before, after, model in (
-            (marked(cut=True), unmarked(prepended=True), pieces),
-            (marked(cut=True), unmarked(prepended=True), unigram),
-            (marked(cut=False), unmarked(prepended=False), pieces),
+            (mark_words(cut=True), unmark_words(prepended=True), pieces),
+            (mark_words(cut=True), unmark_words(prepended=True), unigram),
+            (mark_words(cut=False), unmark_words(prepended=False), pieces),
             (words(), None, {"type": "WordLevel", "unk_token": "<unk>"}),
         ):
             shell = library.Tokenizer(models.BPE())

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.pre_tokenizer import MARK, marked, normalise, unmarked, words
+from regard.data.pre_tokenizer import MARK, mark_words, normalise, unmark_words, words
 from regard.data.settings import TokenizerSettings
-from regard.data.text_profile import TextProfile, letters_in_common, unspaced
+from regard.data.text_profile import TextProfile, is_unspaced, letters_in_common
 from regard.data.tokenizer import SPECIAL, UNKNOWN, Tokenizer, Tokenizers, clean_text
 from regard.data.tokenizer_checks import PIECE
 from regard.errors import ConfigError, DataError
@@ -103,7 +103,7 @@ def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Li
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     room = chosen - len(BYTES) - tags
     learner.train_from_iterator(
-        repeated(parts_of(texts, normaliser)),
+        repeat_parts(parts_of(texts, normaliser)),
         trainers.BpeTrainer(
             vocab_size=room,
             min_frequency=2,
@@ -115,7 +115,7 @@ def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Li
     model = json.loads(learner.to_str())["model"]
     learned = sorted(model["vocab"], key=model["vocab"].__getitem__)[len(SPECIAL) :]
     vocabulary = {piece: i for i, piece in enumerate((*SPECIAL, *BYTES, *learned))}
-    return {**model, "byte_fallback": True, "vocab": vocabulary}, marked(cut=True), unmarked(prepended=True)
+    return {**model, "byte_fallback": True, "vocab": vocabulary}, mark_words(cut=True), unmark_words(prepended=True)
 
 
 def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
@@ -139,7 +139,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
         show_progress=False,
     )
     try:
-        learner.train_from_iterator(repeated(parts_of(texts, normaliser)), trainer)
+        learner.train_from_iterator(repeat_parts(parts_of(texts, normaliser)), trainer)
     except Exception as error:  # the library raises nothing narrower
         raise DataError(f"a unigram tokenizer cannot be trained on this corpus: {error}; try another kind") from None
     model = json.loads(learner.to_str())["model"]
@@ -147,7 +147,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
     low = min(score for _, score in learned)
     vocabulary = [*([piece, 0.0] for piece in SPECIAL), *([byte, low] for byte in BYTES), *learned]
     model = {**model, "unk_id": UNKNOWN, "byte_fallback": True, "vocab": vocabulary}
-    return model, marked(cut=True), unmarked(prepended=True)
+    return model, mark_words(cut=True), unmark_words(prepended=True)
 
 
 def character(
@@ -162,7 +162,7 @@ def character(
     pieces = (*SPECIAL, *BYTES, *most_frequent(counts, room))
     model = json.loads(library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN], byte_fallback=True)).to_str())["model"]
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
-    return {**model, "vocab": vocabulary}, marked(cut=False), unmarked(prepended=False)
+    return {**model, "vocab": vocabulary}, mark_words(cut=False), unmark_words(prepended=False)
 
 
 def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
@@ -196,7 +196,7 @@ def suitable_kind(texts: Sequence[str]) -> Kind:
 def different_words(texts: Sequence[str]) -> int:
     """Count the different words; in a script without spaces, every character counts as one."""
     words = {word for text in texts for word in text.split()}
-    split = {word for word in words if any(map(unspaced, word))}
+    split = {word for word in words if any(map(is_unspaced, word))}
     return len(words - split) + len({character for word in split for character in word})
 
 
@@ -207,7 +207,7 @@ def different_characters(texts: Sequence[str]) -> int:
 def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counter[str]:
     """The parts of words, and how often they come. Each different word is cut once only, as that takes time."""
     counts = Counter(word for text in texts for word in text.split())
-    parts, cut = Counter[str](), marked(cut=True)
+    parts, cut = Counter[str](), mark_words(cut=True)
     for word, count in counts.items():
         for part, _ in cut.pre_tokenize_str(normaliser.normalize_str(clean_text(word))):
             for start in range(0, len(part), LONGEST_PART):
@@ -215,7 +215,7 @@ def parts_of(texts: Sequence[str], normaliser: normalizers.Normalizer) -> Counte
     return parts
 
 
-def repeated(parts: Counter[str], most: int = 1000) -> Iterator[str]:
+def repeat_parts(parts: Counter[str], most: int = 1000) -> Iterator[str]:
     """Every part as often as it comes, a line each, as the library counts for itself."""
     for part, count in parts.items():
         for start in range(0, count, most):

@@ -29,7 +29,7 @@ class Demonstration:
     run: Run
     exact: float  # the share of the test sentences
     tests: int
-    drawn: list[tuple[Example, str, Aligned]]  # a sentence, its translation, and what was looked at
+    alignments: list[tuple[Example, str, Aligned]]  # a sentence, its translation, and what was looked at
     picture: Path
     report: Path
 
@@ -60,15 +60,15 @@ def demonstrate(out: Path, *, steps: int, seed: int = 0) -> Demonstration:
     run = load(out)
     tests = list(generate("phrasebook", TEST, split="test", pair="en-de", seed=seed))
     outputs = run.translate([example.source for example in tests])
-    drawn = [
+    alignments = [
         (example, output, run.align(example.source, output or example.target))
         for example, output in list(zip(tests, outputs, strict=True))[:DRAWN]
     ]
     picture = out / "alignment.png"
-    longest = max(drawn, key=lambda each: len(each[2].source))[2]
+    longest = max(alignments, key=lambda each: len(each[2].source))[2]
     heatmap(longest.weights, longest.source, longest.target, path=picture)
     return Demonstration(
-        run, exact(outputs, [example.target for example in tests]), len(tests), drawn, picture, out / "report.html"
+        run, exact(outputs, [example.target for example in tests]), len(tests), alignments, picture, out / "report.html"
     )
 
 

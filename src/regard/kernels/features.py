@@ -58,10 +58,12 @@ def describe(call: Call) -> Request:
     if limits.lengths is not None:
         features.append(LENGTHS)
     if limits.causal is not None:
-        features += started(limits.causal, CAUSAL, CAUSAL_FROM, CAUSAL_ROWS)
+        features += start_features(limits.causal, CAUSAL, CAUSAL_FROM, CAUSAL_ROWS)
     if window is not None:
         features += (
-            (WINDOW, CENTRES) if window.centre is not None else started(window.start, WINDOW, WINDOW_FROM, WINDOW_ROWS)
+            (WINDOW, CENTRES)
+            if window.centre is not None
+            else start_features(window.start, WINDOW, WINDOW_FROM, WINDOW_ROWS)
         )
         if any(one.sigma is not None for one in limits.all_windows):
             features.append(GAUSSIAN)
@@ -70,7 +72,9 @@ def describe(call: Call) -> Request:
         features.append(WINDOWS)
     if len(limits.slopes) > 0:
         features += (
-            (ALIBI, ALIBIS) if len(limits.slopes) > 1 else started(limits.slopes[0][1], ALIBI, ALIBI_FROM, ALIBI_ROWS)
+            (ALIBI, ALIBIS)
+            if len(limits.slopes) > 1
+            else start_features(limits.slopes[0][1], ALIBI, ALIBI_FROM, ALIBI_ROWS)
         )
     if len(limits.masks) > 0:
         features.append(MASK)
@@ -97,7 +101,7 @@ def describe(call: Call) -> Request:
     return Request(call.query.device.type, (call.query.dtype,), tuple(features), sizes)
 
 
-def started(start: int | Tensor, plainly: str, number: str, rows: str) -> tuple[str, ...]:
+def start_features(start: int | Tensor, plainly: str, number: str, rows: str) -> tuple[str, ...]:
     """The features of something that counts from a start: 0, another number, or one a row."""
     if isinstance(start, Tensor):
         return plainly, rows

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.config import parse, plain, shown, suggestion
+from regard.config import parse, plain, show_value, suggestion
 from regard.errors import ConfigError
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.config import ModelConfig
@@ -238,7 +238,7 @@ def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
     name = DEFAULT if table.get("kind") is None else table["kind"]
     if not isinstance(name, str) or name not in KINDS:
         meant = suggestion(name if isinstance(name, str) else "", KINDS)
-        raise ConfigError(f"{path}.kind", f"{shown(name)} given, no such kind{meant}")
+        raise ConfigError(f"{path}.kind", f"{show_value(name)} given, no such kind{meant}")
     return KINDS[name]
 
 
@@ -249,7 +249,7 @@ def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelCon
     preset = table.get("preset")
     if preset is not None and (not isinstance(preset, str) or preset not in kind.presets):
         meant = suggestion(preset if isinstance(preset, str) else "", kind.presets)
-        raise ConfigError(f"{path}.preset", f"{shown(preset)} given, no such preset{meant}")
+        raise ConfigError(f"{path}.preset", f"{show_value(preset)} given, no such preset{meant}")
     return parse(kind.config, {**(kind.presets[preset] if preset else {}), **own}, path)
 
 

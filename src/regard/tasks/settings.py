@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from regard import plugins
-from regard.config import option, parse, plain, shown, suggestion
+from regard.config import option, parse, plain, show_value, suggestion
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.errors import ConfigError
 from regard.models.config import ModelConfig
@@ -71,7 +71,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     plugins.check_loaded(table.pop("plugins", ()), "plugins")
     for key in table:
         if key not in known:
-            raise ConfigError(shown(key)[1:-1], f"no such key{suggestion(key, known)}")
+            raise ConfigError(show_value(key)[1:-1], f"no such key{suggestion(key, known)}")
     for key in known[1:]:
         if not isinstance(table.get(key, {}), Mapping):
             raise ConfigError(key, "expected a table")
@@ -92,7 +92,7 @@ def read_part(settings: Settings, name: str) -> Any:
         return parse(PARTS[name], given, name)
     model, kind, job = {**given, "kind": settings.kind}, KINDS[settings.kind], settings.row.job
     if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", job) != job:
-        wrong = f'{shown(model["job"])} given with task = "{settings.task}", expected "{job}"'
+        wrong = f'{show_value(model["job"])} given with task = "{settings.task}", expected "{job}"'
         raise ConfigError("model.job", wrong)
     return read_model_config(model)
 
@@ -174,7 +174,7 @@ def known_options(model: Mapping[str, Any]) -> None:
             named = model.get("kind", DEFAULT)
             kind = KINDS.get(named) if isinstance(named, str) else None
             options = [field.name for field in fields(kind.config)] if kind else []
-            raise ConfigError(f"model.{shown(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")
+            raise ConfigError(f"model.{show_value(key)[1:-1]}", f"no such key{suggestion(key, [*own, *options])}")
 
 
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:

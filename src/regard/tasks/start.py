@@ -183,7 +183,7 @@ def prepare_shared(
 def decide_pieces(settings: Settings, prepared: Prepared) -> Settings:
     """The settings, with the pieces of texts that the corpus decided written out."""
     tokenizers = prepared.tokenizers
-    if tokenizers is None or settings.tokenizer.given:
+    if tokenizers is None or settings.tokenizer.has_file:
         return settings
     kinds = {tokenizers.source.kind, tokenizers.target.kind}
     decided = {"kind": kinds.pop() if len(kinds) == 1 else "auto", "joint": tokenizers.joint}

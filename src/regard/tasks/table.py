@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from regard.config import shown, suggestion
+from regard.config import show_value, suggestion
 from regard.data.settings import DataSettings
 from regard.errors import ConfigError
 from regard.plugins import added, register, table
@@ -114,7 +114,7 @@ def find_task(name: object) -> TaskRow:
     """The row of a name, or a ConfigError that says what may be meant."""
     if not isinstance(name, str) or name not in TASKS:
         meant = suggestion(name if isinstance(name, str) else "", TASKS)
-        raise ConfigError("task", f"{shown(name)} given, no such task{meant}")
+        raise ConfigError("task", f"{show_value(name)} given, no such task{meant}")
     return TASKS[name]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.config import shown
+from regard.config import show_value
 from regard.errors import CheckpointError
 from regard.reading import Unreadable, parse_json, read_bytes
 
@@ -64,7 +64,7 @@ def read_canonical(path: Path, what: str) -> dict[str, Any]:
     except (ValueError, KeyError, RecursionError):
         raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
     if given != FORMAT or not is_count(given):
-        raise CheckpointError(f"{path}: format {shown(given)} given, this version of regard reads {FORMAT}")
+        raise CheckpointError(f"{path}: format {show_value(given)} given, this version of regard reads {FORMAT}")
     return table
 
 
@@ -104,7 +104,7 @@ def check_key(
     if key not in table:
         raise CheckpointError(f"{where}: {path}{key} is missing, expected {expected}")
     if not right(table[key]):
-        raise CheckpointError(f"{where}: {path}{key} is {shown(table[key])}, expected {expected}")
+        raise CheckpointError(f"{where}: {path}{key} is {show_value(table[key])}, expected {expected}")
     return table[key]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.config import shown
+from regard.config import show_value
 from regard.errors import CheckpointError, ConfigError
 from regard.models.kinds import complete_table
 from regard.training.distributed import spread_like
@@ -168,7 +168,7 @@ def check_same(key: str, given: Any, value: Any, folder: Path) -> None:
         name = next(name for name in {**given, **value} if given.get(name) != value.get(name))
         key, given, value = f"{key}.{name}", given.get(name), value.get(name)
     if given != value:
-        raise CheckpointError(f"{folder}: made with {key} {shown(given)}, and this run has {shown(value)}")
+        raise CheckpointError(f"{folder}: made with {key} {show_value(given)}, and this run has {show_value(value)}")
 
 
 def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -17,8 +17,8 @@ def test_every_number_of_a_state_has_a_program(d):
 
 def test_strides():
     x = torch.zeros(2, 3, 4, 5)
-    assert triton.places(x) == (60, 20, 5)
-    assert triton.places(None) == (0, 0, 0)
+    assert triton.strides_of(x) == (60, 20, 5)
+    assert triton.strides_of(None) == (0, 0, 0)
     assert triton.ways(x[0]) == (20, 5)
     with pytest.raises(AssertionError):
         triton.ways(x[0].mT)

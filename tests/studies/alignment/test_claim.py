@@ -7,7 +7,7 @@ from regard.inspection.alignments.selection import Reading
 from regard.studies import run
 from regard.studies.alignment import claim
 from regard.studies.alignment.claim import SYSTEMS, tables
-from regard.studies.alignment.measure import average_curves, best_single_links, diagonal_error, held_out
+from regard.studies.alignment.measure import average_curves, best_single_links, diagonal_error, held_out_error
 from regard.studies.alignment.verdicts import LABELS
 from regard.studies.corpora.pairs import AlignedPairs, Pairs, phrasebook
 from regard.studies.luong_table.claim import generate_aligned
@@ -55,8 +55,8 @@ def test_a_head_is_judged_by_the_pairs_that_did_not_choose_it():
     def half(first, second):
         return [Reading("x", 0, 0, first), Reading("x", 1, 0, second)]
 
-    assert held_out(half(0.1, 0.5), half(0.2, 0.6)) == pytest.approx(0.15)
-    assert held_out(half(0.1, 0.5), half(0.9, 0.3)) == pytest.approx(
+    assert held_out_error(half(0.1, 0.5), half(0.2, 0.6)) == pytest.approx(0.15)
+    assert held_out_error(half(0.1, 0.5), half(0.9, 0.3)) == pytest.approx(
         (0.9 + 0.5) / 2
     )  # each picks what the other has not
 

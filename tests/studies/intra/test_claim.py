@@ -107,7 +107,7 @@ def test_perplexity_and_gain():
     assert better.gain(even).mean == pytest.approx(14 / 24 * math.log(2))
     assert better.gain(even, 0).mean == pytest.approx(0)
     assert better.gain(even, slice(2, None)).mean == pytest.approx(math.log(2))
-    assert even.known == [0, 1, 2, 3, 4]
+    assert even.filled == [0, 1, 2, 3, 4]
 
 
 def right(accuracy, seed):

@@ -45,7 +45,7 @@ def test_systems_differ_in_their_attention_alone(tmp_path):
         models = [each.model.__dict__ | {"attention": "", "penalty": 0.0} for each in found.values()]
         assert all(each == models[0] for each in models)
         assert len({(each.model.attention, each.model.penalty) for each in found.values()}) == len(names)
-        assert found["soft"].model.penalty == (0.0 if gallery.drawn else 1.0)
+        assert found["soft"].model.penalty == (0.0 if gallery.scenes else 1.0)
 
 
 def test_photographs_are_unpacked_once_and_split_as_listed(tmp_path):
@@ -64,8 +64,8 @@ def test_photographs_are_unpacked_once_and_split_as_listed(tmp_path):
 
 def test_scenes_are_those_that_words_are_known_of():
     assert [each.shape for each in SCENES.pixels] == [(3, 32, 32)] * 6
-    assert SCENES.references == [[each.target] for each in SCENES.drawn]
-    assert np.array_equal(SCENES.pixels[2], SCENES.drawn[2].picture().transpose(2, 0, 1))
+    assert SCENES.references == [[each.target] for each in SCENES.scenes]
+    assert np.array_equal(SCENES.pixels[2], SCENES.scenes[2].picture().transpose(2, 0, 1))
 
 
 def test_captions_are_scored_against_all_references():

@@ -29,7 +29,7 @@ def data(
     show: Annotated[bool, flag_option("--list", "List the corpora with their options and exit.")] = False,
 ) -> None:
     """Write a built-in corpus as files: sentences, gold alignments, heads; documents; pictures with captions."""
-    from regard.data.builtin import CORPORA, known, options_of
+    from regard.data.builtin import CORPORA, options_of, suggest_names
     from regard.data.builtin.files import write
     from regard.io.output import check_link
 
@@ -50,7 +50,7 @@ def data(
         if not equals:
             raise CommandError(f"--set {assignment}: option=value expected")
         if option not in allowed:
-            raise CommandError(f"{name}: there is no option {option!r}, {known(tuple(allowed), option)}")
+            raise CommandError(f"{name}: there is no option {option!r}, {suggest_names(tuple(allowed), option)}")
         options[option] = read_number(value, "whole")
     for path, lines in write(
         name, out, {"train": count, "valid": valid, "test": test}, seed=seed, pair=pair, force=force, **options

@@ -42,7 +42,7 @@ def demo(
     remove_earlier(folder)
     print("training a Transformer from nothing, English to German (two to three minutes)", file=sys.stderr)
     shown = demonstrate(folder, steps=steps or STEPS, seed=seed)
-    for example, output, aligned in shown.drawn:
+    for example, output, aligned in shown.alignments:
         right = "right" if output == example.target else f"expected: {example.target}"
         print(f"\n{example.source}\n{output}   ({right})\n")
         print(bars(aligned.weights, aligned.source, aligned.target))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.messages import print_table
-from regard.config import shown, wanted
+from regard.config import describe_type, show_value
 from regard.errors import CommandError
 
 
@@ -33,13 +33,13 @@ def models(
     rows: list[tuple[str, ...]] = []
     for field in dataclasses.fields(row.config):
         nothing = "as layers" if field.name == "decoder_layers" else "none"
-        default = nothing if field.default is None else shown(field.default)
-        rows.append((field.name, default, f"{field.metadata['help']} ({wanted(hints[field.name])})"))
+        default = nothing if field.default is None else show_value(field.default)
+        rows.append((field.name, default, f"{field.metadata['help']} ({describe_type(hints[field.name])})"))
     print_table(("--set model.…", "default", "what"), rows, numbers_right=False)
     print()
     options = list(dict.fromkeys(key for preset in row.presets.values() for key in preset))
     presets = [
-        (name, *(shown(preset[key]) if key in preset else "" for key in options))
+        (name, *(show_value(preset[key]) if key in preset else "" for key in options))
         for name, preset in row.presets.items()
     ]
     print_table(("--preset", *options), presets, numbers_right=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.alignments.links import Words
-from regard.data.corpus import linked
+from regard.data.corpus import read_linked
 from regard.data.rows import Pair, Reading, Rows, content
 from regard.data.settings import CorpusSettings
 from regard.data.tokenizer import Tokenizer, Tokenizers
@@ -30,7 +30,7 @@ class LinkedReader(Reading):
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
         """Every row of a corpus; its links are a text still, but a right one. Of a slip the links are left out."""
         slips = Slips(str(corpus.alignment or corpus.file))
-        for number, (source, target, text) in enumerate(linked(corpus, self.remarks.append), 1):
+        for number, (source, target, text) in enumerate(read_linked(corpus, self.remarks.append), 1):
             problem = None
             if text.strip():
                 problem = find_problem(text, len(source.split()), len(target.split()))

@@ -90,12 +90,12 @@ def generate(
     module = corpus(name)
     check_whole("count", count, 0, 10**12)
     if split not in get_args(Split):
-        raise ArgumentError(f"split: {split!r} given, {known(get_args(Split), split)}")
+        raise ArgumentError(f"split: {split!r} given, {suggest_names(get_args(Split), split)}")
     check_whole("seed", seed, 0, 2**64)
     allowed = options_of(name)
     for option in options:
         if option not in allowed:
-            raise ArgumentError(f"{name}: there is no option {option!r}, {known(tuple(allowed), option)}")
+            raise ArgumentError(f"{name}: there is no option {option!r}, {suggest_names(tuple(allowed), option)}")
     if has_pair(name):
         options["pair"] = pair
     return _stream(name, module, count, seed, split, module.Options(**options))
@@ -128,14 +128,14 @@ def edition_of(name: str) -> str:
 def corpus(name: str) -> Corpus:
     """The code of a corpus."""
     if name not in CORPORA:
-        raise ArgumentError(f"there is no built-in corpus {name!r}, {known(tuple(CORPORA), name)}")
+        raise ArgumentError(f"there is no built-in corpus {name!r}, {suggest_names(tuple(CORPORA), name)}")
     value: Any = CORPORA[name].corpus
     if isinstance(value, str):
         value = importlib.import_module(value)
     return value
 
 
-def known(names: tuple[str, ...], wrong: object) -> str:
+def suggest_names(names: tuple[str, ...], wrong: object) -> str:
     """Suggest the names that a person may have meant."""
     near = difflib.get_close_matches(str(wrong), names, n=1)
     return (f"did you mean {near[0]!r}? " if near else "") + f"there are {', '.join(names)}"

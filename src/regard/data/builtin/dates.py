@@ -34,7 +34,7 @@ def year(date: datetime.date) -> Written:
     return [(digit, (place,)) for place, digit in enumerate(f"{date.year:04}")]
 
 
-def spoken(date: datetime.date) -> Written:
+def speak_year(date: datetime.date) -> Written:
     """nineteen ninety eight, nineteen oh five, two thousand and five, twenty ten."""
     century, rest = divmod(date.year, 100)
     if date.year // 10 == 200:
@@ -69,7 +69,7 @@ def mark(sign: str) -> Written:
 
 FORMS: dict[str, Callable[[datetime.date], Written]] = {
     "long": lambda d: [*mark("the"), *ordinal(d), *mark("of"), *month(d), *year(d)],
-    "spoken": lambda d: [*mark("the"), *ordinal(d), *mark("of"), *month(d), *spoken(d)],
+    "spoken": lambda d: [*mark("the"), *ordinal(d), *mark("of"), *month(d), *speak_year(d)],
     "ordinal": lambda d: [*month(d), *ordinal(d), *mark(","), *year(d)],
     "british": lambda d: [*figures(d.day, DAY), *month(d), *year(d)],
     "american": lambda d: [*month(d), *figures(d.day, DAY), *mark(","), *year(d)],

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
-from regard.config import shown
+from regard.config import show_value
 from regard.errors import ArgumentError
 
 __all__ = ["LONGEST", "Corpus", "Example", "Wanted", "check_name", "check_whole"]
@@ -44,12 +44,12 @@ class Corpus(Protocol):
 def check_whole(name: str, value: object, lowest: int, highest: int) -> None:
     """Refuse an option that is not a whole number from `lowest` to `highest`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-        raise ArgumentError(f"{name}: {shown(value)} given, a whole number of at least {lowest} expected")
+        raise ArgumentError(f"{name}: {show_value(value)} given, a whole number of at least {lowest} expected")
     if value > highest:
-        raise ArgumentError(f"{name}: {shown(value)} given, at most {highest} expected")
+        raise ArgumentError(f"{name}: {show_value(value)} given, at most {highest} expected")
 
 
 def check_name(name: str, value: object, names: Iterable[str]) -> None:
     """Refuse an option that is none of these names."""
     if not isinstance(value, str) or value not in (names := tuple(names)):
-        raise ArgumentError(f"{name}: {shown(value)} given, there are {', '.join(names)}")
+        raise ArgumentError(f"{name}: {show_value(value)} given, there are {', '.join(names)}")

@@ -53,7 +53,7 @@ def write(
     ends = [*sides, "align", *(f"{side}.heads" for side in sides if has_pair(name))]
     as_lines: Written = lines
     if CORPORA[name].form == "documents":
-        ends, as_lines = ["tsv", "align"], labelled
+        ends, as_lines = ["tsv", "align"], document_line
     if CORPORA[name].form == "pictures":
         with_question = options.get("question", "none") != "none"
         ends, as_lines = ["labels.tsv" if with_question else "captions.tsv", "gold.jsonl"], album(folder / "images")
@@ -90,7 +90,7 @@ def lines(number: str, example: Example) -> tuple[str, str, str, str, str]:
     return example.source, example.target, format_pharaoh(example.alignment), above, below
 
 
-def labelled(number: str, example: Example) -> tuple[str, str]:
+def document_line(number: str, example: Example) -> tuple[str, str]:
     """A document's line in each file."""
     return f"{example.target}\t{example.source}", format_pharaoh(example.alignment)
 

@@ -65,13 +65,13 @@ class Topic:
     """A review's topic: the nouns that count, and sentences that are told beside it."""
 
     nouns: tuple[tuple[str, Words], ...]
-    told: tuple[str, ...]
+    asides: tuple[str, ...]
 
 
-def topic(names: str, *nouns: tuple[str, Words]) -> Topic:
+def topic(asides: str, *nouns: tuple[str, Words]) -> Topic:
     """A topic of lines and of nouns with commas between them."""
     each = tuple((noun, words) for listed, words in nouns for noun in listed.split(", "))
-    return Topic(each, (*lines(names), *lines(ALWAYS)))
+    return Topic(each, (*lines(asides), *lines(ALWAYS)))
 
 
 def lines(text: str) -> tuple[str, ...]:
@@ -243,12 +243,12 @@ class Drawer:
         about = self.chosen(TOPICS)
         decide = 1 + self.below(min(MOST, size))
         made = [self.opinion(about.nouns, label) for _ in range(decide)]
-        left = list(about.told)
+        left = list(about.asides)
         while len(made) < size:
             if self.random() < 0.4:  # marked where it would count, and here it does not
                 made.append(self.opinion(ELSEWHERE, self.below(2)).replace("*", ""))
             else:
-                left = left or list(about.told)
+                left = left or list(about.asides)
                 made.append(self.filled(left.pop(self.below(len(left)))))
         for last in range(size - 1, 0, -1):
             place = self.below(last + 1)

@@ -115,7 +115,7 @@ def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> Non
 def decode(folder: str, names: Sequence[str], side: int, workers: int | None = None) -> Iterator[Picture]:
     """Pictures of a folder in the order of their names, decoded by so many processes where that is worth it."""
     workers = workers or cores()
-    pieces = [(folder, list(part), side) for part in batched(names, CHUNK)]
+    pieces = [(folder, list(part), side) for part in split_names(names, CHUNK)]
     done, started = 0, time.monotonic()
     while done < len(pieces) and (workers == 1 or not done):
         yield from decode_piece(*pieces[done])
@@ -165,7 +165,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def batched(names: Iterable[str], size: int) -> Iterator[list[str]]:
+def split_names(names: Iterable[str], size: int) -> Iterator[list[str]]:
     """Lists of so many."""
     rest = iter(names)
     while part := list(itertools.islice(rest, size)):

@@ -105,10 +105,10 @@ def one_of_karpathy(image: Any) -> tuple[str, str | None, list[str]]:
     if folder is not None and folder != "":
         name = f"{text(image, 'filepath')}/{name}"
     if "split" in image:
-        given = text(image, "split")
-        if given not in SPLITS:
-            raise DataError(f'"{given}" given under "split", expected one of {", ".join(SPLITS)}')
-        split = SPLITS[given]
+        label = text(image, "split")
+        if label not in SPLITS:
+            raise DataError(f'"{label}" given under "split", expected one of {", ".join(SPLITS)}')
+        split = SPLITS[label]
     sentences = image.get("sentences")
     if not isinstance(sentences, list):
         raise DataError('no list under "sentences"')

@@ -77,13 +77,13 @@ def pixels_of(image: "Image", side: int) -> UInt8[np.ndarray, "3 s s"]:
 
     # A JPEG can be unpacked at a half, a quarter or an eighth; twice the side is enough to be scaled down well.
     image.draft("RGB", (2 * side, 2 * side))
-    upright = coloured(ImageOps.exif_transpose(image))
+    upright = to_rgb(ImageOps.exif_transpose(image))
     if upright.size != (side, side):
         upright = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
     return np.ascontiguousarray(np.asarray(upright).transpose(2, 0, 1))
 
 
-def coloured(image: "Image") -> "Image":
+def to_rgb(image: "Image") -> "Image":
     """The picture in RGB."""
     from PIL import Image
 

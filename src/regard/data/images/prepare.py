@@ -50,7 +50,7 @@ def prepare_images(
     settings = tokenizer or TokenizerSettings()
     data.require()
     home, side = cache_folder(data.cache), stored_side(data)
-    if tokenizers is None and not labelled and settings.given:
+    if tokenizers is None and not labelled and settings.has_file:
         tokenizers = load_tokenizers(settings)
     if data.builtin:
         check_scenes(data, task, labelled)
@@ -75,7 +75,7 @@ def prepare_images(
     if (there := cache.follow(chosen)).exists():
         problem = cache.damage(there)
         if problem is None:
-            return opened(there, pixels, say, ", from the cache")
+            return open_prepared(there, pixels, say, ", from the cache")
         say(f"The cache {chosen} is damaged ({problem}); it is built again.")
     rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
     if rows.hold_out:  # of those that can be read
@@ -89,7 +89,7 @@ def prepare_images(
         cache.publish(folder, final)
     if chosen != final:
         cache.lead(chosen, final)
-    return opened(final, pixels, say)
+    return open_prepared(final, pixels, say)
 
 
 def key_of(
@@ -107,7 +107,7 @@ def key_of(
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def opened(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
+def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Prepared:
     """A cache that is whole."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     valid = [json.loads(line) for line in (folder / "valid.jsonl").read_bytes().splitlines()]
@@ -163,7 +163,7 @@ def build(
             texts = sample([text for row in rows.train for text in row.texts])
             tokenizers = Tokenizers(train(texts, settings.kind, settings.size, lowercase=data.lowercase))
         chosen = tokenizers
-        encode = lambda part, which: captioned(part, chosen, data.longest, rows, which)  # noqa: E731
+        encode = lambda part, which: encode_captions(part, chosen, data.longest, rows, which)  # noqa: E731
         tokenizers.save(folder / "tokenizer.json")
     place, counts = {name: i for i, name in enumerate(pixels.names)}, rows.counts
     for which, part in (("train", rows.train), ("valid", rows.valid)):
@@ -187,7 +187,7 @@ def build(
     }
 
 
-def captioned(
+def encode_captions(
     part: list[Row], tokenizers: Tokenizers, longest: int, rows: Rows, which: str
 ) -> tuple[list[Row], list[list[int]]]:
     """Pictures with the tokens of all their captions, END between them; captions that are too long are counted."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.config import read, shown
+from regard.config import read, show_value
 from regard.disk import write_whole
 from regard.errors import ArgumentError, DataError
 from regard.models.contract import Model
@@ -69,7 +69,7 @@ class AlignmentSettings:
         if not isinstance(table, dict) or not isinstance(table.get("view"), str):
             raise DataError(f"{path}: no view in it, expected the name of an attention")
         if views is not None and table["view"] not in views:
-            raise DataError(f"{path}: view {shown(table['view'])}, expected one of {', '.join(views)}")
+            raise DataError(f"{path}: view {show_value(table['view'])}, expected one of {', '.join(views)}")
         fields: dict[str, Any] = {key: table[key] for key in KEYS if key in table}
         for key, right, expected in (
             ("head", lambda each: each is None or (is_whole(each) and each >= 0), "a head from 0, or null: the mean"),
@@ -81,7 +81,7 @@ class AlignmentSettings:
             ("join", lambda each: each is None or each in JOINS, f"{', '.join(JOINS)} or null"),
         ):
             if key in fields and not right(fields[key]):
-                raise DataError(f"{path}: {key} {shown(fields[key])}, expected {expected}")
+                raise DataError(f"{path}: {key} {show_value(fields[key])}, expected {expected}")
         return cls(**fields)
 
     def write(self, folder: str | Path) -> Path:

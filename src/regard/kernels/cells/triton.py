@@ -21,7 +21,7 @@ def ways(x: Tensor) -> tuple[int, int]:
     return x.stride(0), x.stride(1)
 
 
-def places(x: Tensor | None) -> tuple[int, int, int]:
+def strides_of(x: Tensor | None) -> tuple[int, int, int]:
     """Strides of [b n k _] over rows, positions and directions."""
     if x is None:
         return 0, 0, 0
@@ -54,12 +54,12 @@ def lstm(
         x if lengths is None else lengths,
         t,
         d,
-        *places(x),
+        *strides_of(x),
         *ways(s),
         *ways(before),
         *ways(gates),
         *ways(state),
-        *places(out),
+        *strides_of(out),
         TURNED=lengths is not None,
         OUT=out is not None,
         **options,
@@ -95,11 +95,11 @@ def lstm_backward(
         d,
         *ways(gates),
         *ways(before),
-        *places(given),
+        *strides_of(given),
         *((0, 0) if carried is None else ways(carried)),
         *ways(d_cell),
         *ways(d_gates),
-        *places(d_x),
+        *strides_of(d_x),
         TURNED=lengths is not None,
         GIVEN=given is not None,
         CARRIED=carried is not None,
@@ -135,12 +135,12 @@ def gru(
         x if lengths is None else lengths,
         t,
         d,
-        *places(x),
+        *strides_of(x),
         *ways(s),
         *ways(before),
         *ways(gates),
         *ways(state),
-        *places(out),
+        *strides_of(out),
         TURNED=lengths is not None,
         OUT=out is not None,
         FOURTH=s.shape[2] == 4 * d,
@@ -175,11 +175,11 @@ def gru_backward(
         d,
         *ways(gates),
         *ways(before),
-        *places(given),
+        *strides_of(given),
         *((0, 0) if carried is None else ways(carried)),
         *ways(d_state),
         *ways(d_gates),
-        *places(d_x),
+        *strides_of(d_x),
         TURNED=lengths is not None,
         GIVEN=given is not None,
         CARRIED=carried is not None,

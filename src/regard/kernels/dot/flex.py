@@ -56,14 +56,14 @@ def attend(call: Call) -> Tensor:
         # One compiled function for every span, dtype and mode: more variants than torch allows before it falls back,
         # with a warning that is shown once, to the eager form, which holds all scores.
         with torch._dynamo.config.patch(recompile_limit=VARIANTS):
-            context = compiled()(query, keys, values, **options)
+            context = compile_flex()(query, keys, values, **options)
     else:
         context = flex_attention(query, keys, values, **options)
     return context.reshape(*batch, *context.shape[-2:])
 
 
 @cache
-def compiled() -> Any:
+def compile_flex() -> Any:
     """Eager FlexAttention holds all scores; only the compiled one is fused."""
     return torch.compile(flex_attention)
 

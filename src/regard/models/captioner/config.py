@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from regard.config import option, shown
+from regard.config import option, show_value
 from regard.errors import ConfigError
 from regard.models.config import DEEPEST, HEADS, LARGEST, WIDEST, ModelConfig, check_divisible
 
@@ -60,7 +60,7 @@ class CaptionerConfig(ModelConfig):
     def __post_init__(self) -> None:
         if self.backbone != "resnet" and not self.backbone.startswith(("timm:", "torchvision:")):
             raise ConfigError(
-                "backbone", f"{shown(self.backbone)} given, expected resnet, timm:NAME or torchvision:NAME"
+                "backbone", f"{show_value(self.backbone)} given, expected resnet, timm:NAME or torchvision:NAME"
             )
         if self.backbone == "resnet" and self.frozen and self.weights is None:
             raise ConfigError("frozen", "true given without weights: the backbone would stay as it was drawn")

@@ -22,7 +22,7 @@ __all__ = [
     "best_single_links",
     "curve",
     "diagonal_error",
-    "held_out",
+    "held_out_error",
     "measure_systems",
 ]
 
@@ -80,7 +80,7 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
             for one in by_head
             if one.head is None and one.view == each.run.aligning.alignment_attention
         }
-        rates.append((100 * plain[0], 100 * plain[1], 100 * held_out(*halves)))
+        rates.append((100 * plain[0], 100 * plain[1], 100 * held_out_error(*halves)))
         readings.append(by_head)
         grown.append(curve(each, pieces))
     written, read_, chosen = (SeedStatistics(values) for values in zip(*rates, strict=True))
@@ -96,7 +96,7 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
     )
 
 
-def held_out(one: Sequence[Reading], other: Sequence[Reading]) -> float:
+def held_out_error(one: Sequence[Reading], other: Sequence[Reading]) -> float:
     """AER of the reading that is best on the other half, on average of both halves."""
     rates = []
     for chooses, judges in ((one, other), (other, one)):

@@ -29,7 +29,7 @@ class Gallery:
     data: dict[str, Any]
     pixels: list[np.ndarray]  # uint8 [3 h w]
     references: list[list[str]]
-    drawn: list[Pictured] = field(default_factory=list)  # of scenes, which know what a word speaks of
+    scenes: list[Pictured] = field(default_factory=list)  # of scenes, which know what a word speaks of
 
 
 def scenes(count: int, tests: int, *, side: int, shapes: int = 3) -> Gallery:

@@ -104,7 +104,7 @@ def run(setting: Setting) -> Page:
 
 def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list[Verdict]:
     """Judge by BLEU, as the papers: what share of it is lost from the shortest sentences to the longest of training."""
-    last = lengths.seen - 1
+    last = lengths.trained - 1
     scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in figures.items()}
     ends = {name: over_seeds(each, lambda bleu: bleu[last]) for name, each in scores.items()}
     lost = {
@@ -141,7 +141,7 @@ def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list
             f"{show(worst, '.1f')}",
         ),
     ]
-    if len(lengths.limits) > lengths.seen:
+    if len(lengths.limits) > lengths.trained:
         longest = {name: over_seeds(each, lambda bleu: bleu[len(lengths.limits) - 1]) for name, each in scores.items()}
         made.append(
             Verdict(

@@ -14,10 +14,10 @@ Figures = Mapping[str, list[float]]  # exact and bleu: one a bin, then all; seco
 
 
 class Lengths(NamedTuple):
-    """Groups of sentences by their words, of which the first `seen` are of lengths that were trained on."""
+    """Groups of sentences by their words, of which the first `trained` are of lengths that were trained on."""
 
     limits: Sequence[tuple[int, int]]
-    seen: int
+    trained: int
 
 
 def within(sources: Sequence[str], low: int, high: int) -> list[int]:

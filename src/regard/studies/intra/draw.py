@@ -45,7 +45,7 @@ def perplexity_table(corpora: Mapping[str, Sentences], figures: LikelihoodByCorp
 
 
 def place_table(corpus: Sentences, systems: Mapping[str, Likelihood]) -> Table:
-    filled = next(iter(systems.values())).known
+    filled = next(iter(systems.values())).filled
     rows: list[list[Cell]] = []
     for name, each in systems.items():
         own = each.nll.mean(1).sum(1) / np.maximum(each.tokens.sum(1), 1)
@@ -94,7 +94,7 @@ def perplexity_plot(corpora: Mapping[str, Sentences], figures: LikelihoodByCorpu
     titles = [title[0].upper() + title[1:] for title in titles]
     figure, axes = plot.panels(len(figures), titles=titles, height=3.2, width=7.2 if len(figures) > 1 else 4.8)
     for panel, systems in zip(axes, figures.values(), strict=True):
-        filled = systems["lstm"].known
+        filled = systems["lstm"].filled
         positions = range(len(filled))
         panel.axhline(0, color=FAINT, linewidth=1.0)
         for shift, (name, colour) in enumerate(COLOURS.items()):

@@ -71,7 +71,7 @@ class Likelihood:
         return mean_difference(theirs, mine, tokens)
 
     @property
-    def known(self) -> list[int]:
+    def filled(self) -> list[int]:
         """The groups of places with enough tokens to speak of."""
         return [group for group, tokens in enumerate(self.tokens) if tokens.sum() >= 200]
 

@@ -35,12 +35,12 @@ def tables(gallery: Gallery, quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration a system: all the same but for the attention, and for soft attention's penalty."""
     configs = {}
     for name in SYSTEMS:
-        if gallery.drawn and name == "free":
+        if gallery.scenes and name == "free":
             continue  # scenes have fewer words than places: there soft attention is without the penalty anyway
         attention = {"free": "soft", "through": "straight-through"}.get(name, name)
-        table = on_scenes(quick) if gallery.drawn else on_photographs()
+        table = on_scenes(quick) if gallery.scenes else on_photographs()
         table["model"]["attention"] = attention
-        table["model"]["penalty"] = 0.0 if gallery.drawn or name == "free" else 1.0
+        table["model"]["penalty"] = 0.0 if gallery.scenes or name == "free" else 1.0
         configs[name] = {"task": "caption", "data": dict(gallery.data), **table}
     return configs
 

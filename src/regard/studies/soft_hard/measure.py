@@ -37,8 +37,8 @@ def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
     tokenizer, texts = run.tokenizers.target, [captions[0] for captions in gallery.references]
     spread = concentration(run.model, tokenizer, pixels, texts)
     figures |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.places)}
-    if gallery.drawn:
-        pointing = grounding(run.model, tokenizer, gallery.drawn)
+    if gallery.scenes:
+        pointing = grounding(run.model, tokenizer, gallery.scenes)
         figures |= {"grounded": 100 * pointing.share, "chance": 100 * pointing.chance}
     return figures
 

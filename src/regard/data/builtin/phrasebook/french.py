@@ -203,7 +203,7 @@ def determine(out: list[Word], phrase: NounPhrase, first: str, manner: int, prec
         out += (much, Word("de", bits * DET, much))
 
 
-def governed(out: list[Word], preposition: str, bits: int, phrase: NounPhrase) -> Word:
+def add_governed(out: list[Word], preposition: str, bits: int, phrase: NounPhrase) -> Word:
     """Say a preposition and what it governs, contracted: au, aux, du, des."""
     word = Word(preposition, bits)
     out.append(word)
@@ -259,7 +259,7 @@ def agreement(clause: Clause, direct: NounPhrase | None) -> int:
     return direct.feminine + 2 * direct.many if direct is not None else 0
 
 
-def said(out: list[Word], below: list[Word], form: str, bits: int) -> None:
+def add_word(out: list[Word], below: list[Word], form: str, bits: int) -> None:
     """Say a word that depends on the head of the clause."""
     word = Word(form, bits)
     out.append(word)
@@ -279,18 +279,18 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         assert clause.object is not None
         assert verb is not None
         if verb.french.link:
-            below.append(governed(out, "à", bits * (PREPOSITION | VERB), clause.object))
+            below.append(add_governed(out, "à", bits * (PREPOSITION | VERB), clause.object))
         else:
             below.append(noun_phrase(out, clause.object))
     if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT):
-        said(out, below, "est-ce", 0)
-        said(out, below, "que", 0)
+        add_word(out, below, "est-ce", 0)
+        add_word(out, below, "que", 0)
     if subject.kind == Kind.PRONOUN:
-        said(out, below, SUBJECTS[subject.owner], subject.bits)
+        add_word(out, below, SUBJECTS[subject.owner], subject.bits)
     elif subject.kind != Kind.GAP:
         below.append(noun_phrase(out, subject))
     if clause.polarity != Polarity.YES:
-        said(out, below, "ne", bits * NOT)
+        add_word(out, below, "ne", bits * NOT)
     head = verbs(out, clause, below)
     after(out, clause, below, head)
     for word in below:
@@ -305,22 +305,22 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     if verb is not None and verb.english.preposition and not verb.french.link and clause.object is not None:
         own |= bits * PREPOSITION  # wait for: attendre
     if modal is not None:
-        said(out, below, MODALS[modal][person], bits * MODAL)
+        add_word(out, below, MODALS[modal][person], bits * MODAL)
         adverbs(out, clause, below)
         if verb is None:
-            said(out, below, clause.idiom.french_verb if clause.idiom is not None else "être", own)
+            add_word(out, below, clause.idiom.french_verb if clause.idiom is not None else "être", own)
             return predicate(out, clause, below)
         clitics(out, clause, below)
         head = Word(verb.french.infinitive, own)
         out.append(head)
     elif verb is None:
         name = clause.idiom.french_verb if clause.idiom is not None else "être"
-        said(out, below, (IMPERFECT if clause.tense == Tense.PAST else PRESENT)[name][person], own)
+        add_word(out, below, (IMPERFECT if clause.tense == Tense.PAST else PRESENT)[name][person], own)
         adverbs(out, clause, below)
         return predicate(out, clause, below)
     elif clause.tense == Tense.PAST:
         direct = clitics(out, clause, below)
-        said(out, below, (EST if verb.french.being else A)[person], own)
+        add_word(out, below, (EST if verb.french.being else A)[person], own)
         adverbs(out, clause, below)
         head = Word(verb.french.participle[agreement(clause, direct)], own)
         out.append(head)
@@ -330,7 +330,7 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         out.append(head)
         adverbs(out, clause, below)
     for form in verb.french.tail:
-        said(out, below, form, bits * VERB)
+        add_word(out, below, form, bits * VERB)
     if clause.verb2 is not None:
         joint, second = Word("et", bits * AND), Word(second_form(clause, clause.verb2), bits * VERB2, head)
         joint.head = second
@@ -353,7 +353,7 @@ def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
     """Add the adverbs that stand next to the finite verb."""
     bits = clause.bits
     if clause.polarity != Polarity.YES:
-        said(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT)
+        add_word(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT)
     if clause.often is not None:
         below.append(say(out, clause.often.french, bits * OFTEN))
     if clause.manner is not None and inner(clause.manner):
@@ -369,12 +369,12 @@ def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> Non
         if link:
             if link != "à" or thing.kind != Kind.PRONOUN:
                 own = bits * PREPOSITION if verb.english.preposition else bits * VERB
-                below.append(governed(out, link.removeprefix("+"), own, thing))
+                below.append(add_governed(out, link.removeprefix("+"), own, thing))
         elif thing.kind != Kind.PRONOUN:
             manner = GENERAL if "kind" in verb.traits else DENIED if clause.polarity != Polarity.YES else PLAIN
             below.append(noun_phrase(out, thing, manner))
     if recipient is not None and recipient.kind != Kind.PRONOUN:
-        below.append(governed(out, "à", bits * PREPOSITION, recipient))
+        below.append(add_governed(out, "à", bits * PREPOSITION, recipient))
     if clause.manner is not None and not inner(clause.manner):
         below.append(say(out, clause.manner.french, bits * MANNER))
     if clause.complement is not None:
@@ -404,13 +404,13 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     if clause.adjective is not None:
         form = clause.adjective.french[subject.feminine + 2 * subject.many]
         if clause.than is not None:
-            said(out, below, "plus", bits * DEGREE)
+            add_word(out, below, "plus", bits * DEGREE)
         elif clause.degree is not None:
             below.append(say(out, clause.degree.french, bits * DEGREE))
         head = Word(form, bits * PREDICATE)
         out.append(head)
         if clause.than is not None:
-            below.append(governed(out, "que", bits * LINK, clause.than))
+            below.append(add_governed(out, "que", bits * LINK, clause.than))
         return head
     assert clause.place is not None
     return say(out, clause.place.at.french, bits * PLACE)
@@ -427,13 +427,13 @@ def complement(out: list[Word], clause: Clause) -> Word:
     assert inside.verb is not None
     below: list[Word] = []
     if verb.french.link:
-        said(out, below, verb.french.link.removeprefix("+"), inside.bits * TO)
+        add_word(out, below, verb.french.link.removeprefix("+"), inside.bits * TO)
     clitics(out, inside, below)
     waits = inside.verb.english.preposition and not inside.verb.french.link and inside.object is not None
     head = Word(inside.verb.french.infinitive, inside.bits * (VERB | PREPOSITION if waits else VERB))
     out.append(head)
     for form in inside.verb.french.tail:
-        said(out, below, form, inside.bits * VERB)
+        add_word(out, below, form, inside.bits * VERB)
     after(out, inside, below, head)
     for word in below:
         word.head = head

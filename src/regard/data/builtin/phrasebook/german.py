@@ -251,7 +251,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
             head.bits |= bits * TO
         out.append(head)
     else:
-        head = closed(out, clause, below, finite, Word(last, own_last), order)
+        head = close_clause(out, clause, below, finite, Word(last, own_last), order)
     if trailing is not None:
         relative(out, *trailing, closes=True)
     if clause.complement is not None:
@@ -261,7 +261,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
     return head
 
 
-def closed(out: list[Word], clause: Clause, below: list[Word], finite: Word, last: Word, order: int) -> Word:
+def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Word, last: Word, order: int) -> Word:
     """The verbs that close a clause, of which the content verb is the head."""
     bits, verb, second = clause.bits, clause.verb, clause.verb2
     assert verb is not None
@@ -333,7 +333,7 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
         below.append(Word("nie", bits * NOT))
         out.append(below[-1])
     elif clause.polarity == Polarity.NOT:
-        if plain is not None or refused(clause):
+        if plain is not None or takes_kein(clause):
             none = bits * NOT
         else:
             below.append(Word("nicht", bits * NOT))
@@ -364,7 +364,7 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
     return trailing
 
 
-def refused(clause: Clause) -> bool:
+def takes_kein(clause: Clause) -> bool:
     """Return whether the predicate itself takes kein: keinen Hunger, kein Lehrer."""
     return clause.profession is not None or (clause.idiom is not None and bool(clause.idiom.none))
 

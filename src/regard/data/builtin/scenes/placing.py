@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from regard.data.builtin.scenes.scene import COLOURS, KINDS, RADII, Scene, Shape, relation
 
-__all__ = ["ASKED", "for_caption", "for_question", "places"]
+__all__ = ["ASKED", "for_caption", "for_question", "find_third"]
 
 T = TypeVar("T")
 Random = Callable[[], float]
@@ -32,9 +32,9 @@ def for_caption(random: Random, most: int) -> Scene | None:
             looks.append(look)
     if count == 1:
         across, down = choice(random, THIRDS), choice(random, THIRDS)
-        return Scene((placed(random, looks[0], across, down),))
+        return Scene((place_shape(random, looks[0], across, down),))
     shapes = fill(random, [], looks, lambda one, other: relation(one, other) is not None)
-    return None if shapes is None else Scene(ordered(shapes))
+    return None if shapes is None else Scene(sort_for_caption(shapes))
 
 
 def for_question(random: Random, question: str, most: int) -> Scene | None:
@@ -54,7 +54,7 @@ def for_question(random: Random, question: str, most: int) -> Scene | None:
             look[attribute] = choice(random, [value for value in VALUES[attribute] if value not in used])
             used.add(look[attribute])
         looks.append((look["size"], look["colour"], look["kind"]))
-    ringed = placed(random, looks[0], (0, 100), (0, 100), True)
+    ringed = place_shape(random, looks[0], (0, 100), (0, 100), True)
     shapes = fill(random, [ringed], looks[1:], lambda one, other: other is not ringed or far(one, other))
     return None if shapes is None else Scene(tuple(shapes), question)
 
@@ -74,7 +74,7 @@ def fill(
     arranged = list(shapes)
     for look in looks:
         for _ in range(TRIES):
-            shape = placed(random, look, (0, 100), (0, 100))
+            shape = place_shape(random, look, (0, 100), (0, 100))
             if all(clear_of(shape, each) and fits(shape, each) for each in arranged):
                 arranged.append(shape)
                 break
@@ -83,7 +83,7 @@ def fill(
     return arranged
 
 
-def placed(
+def place_shape(
     random: Random, look: tuple[str, str, str], across: tuple[int, int], down: tuple[int, int], ringed: bool = False
 ) -> Shape:
     """A shape somewhere in a range, whole inside the picture."""
@@ -107,7 +107,7 @@ def clear_of(one: Shape, other: Shape) -> bool:
     return (one.x - other.x) ** 2 + (one.y - other.y) ** 2 >= least**2
 
 
-def ordered(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
+def sort_for_caption(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
     """The order of a caption: the only large shape first, if there is one; then from the top left to the bottom right.
 
     Where every two shapes stand clearly above or beside each other, the one above or on the left has the smaller x + y.
@@ -120,7 +120,7 @@ def ordered(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
     return tuple(rising)
 
 
-def places(shape: Shape) -> tuple[int, int]:
+def find_third(shape: Shape) -> tuple[int, int]:
     """The third of the picture that a shape is in, across and down: 0, 1 or 2."""
     across, down = (next(i for i, (low, high) in enumerate(THIRDS) if low <= at <= high) for at in (shape.x, shape.y))
     return across, down

@@ -1,6 +1,6 @@
 """The caption of a scene: one sentence, which says all there is, and for each word which shape it speaks of."""
 
-from regard.data.builtin.scenes.placing import ASKED, places
+from regard.data.builtin.scenes.placing import ASKED, find_third
 from regard.data.builtin.scenes.scene import Scene, Shape, relation
 
 __all__ = ["answer", "caption"]
@@ -39,7 +39,7 @@ def caption(scene: Scene) -> tuple[list[str], list[int]]:
     first, *others = scene.shapes
     name(0)
     if not others:
-        say(PLACES[places(first)])
+        say(PLACES[find_third(first)])
     before = None
     for i, other in enumerate(others, 1):
         stands = str(relation(first, other))
