@@ -28,7 +28,7 @@ from regard.models.kinds import KINDS
 from regard.tasks import language_model, translate
 from regard.tasks.evaluation import EvaluationReport
 from regard.tasks.results import Aligned, Classified, Translation
-from regard.tasks.settings import Settings, read_settings, without_cache
+from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_sizes
 from regard.tasks.start import labels_of, tokenizers_of
 from regard.tasks.table import TASKS
@@ -240,7 +240,7 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     path = Checkpoints(folder).find(checkpoint)
     found = read_checkpoint(path, trainer=False)
     plugins.check_loaded(found.manifest.get("task", {}).get("plugins", ()), str(folder))
-    table = without_cache(read(folder / "config.toml"))
+    table = complete_run_table(read(folder / "config.toml"))
     try:
         settings = read_settings(table)
     except ConfigError as error:

@@ -4,7 +4,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.models.kinds import KINDS
-from regard.tasks.settings import base_table, read_settings
+from regard.tasks.settings import base_table, complete_run_table, read_settings
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,13 @@ def test_what_goes_from_run_to_run():
     assert base_table(table, table, "runs/a") == base_table(table, {}, "runs/a")
     with pytest.raises(ConfigError, match="model: that of runs/a is taken"):
         base_table(table, {"model": {"kind": "rnn"}}, "runs/a")
+
+
+def test_a_run_that_says_no_edition_was_trained_on_the_first():
+    assert read_settings({"data": {"builtin": "phrasebook"}}).data.builtin_edition == 2
+    before = {"task": "translate", "data": {"builtin": "phrasebook", "cache": "elsewhere"}}
+    assert complete_run_table(before)["data"] == {"builtin": "phrasebook", "builtin_edition": 1}
+    now = read_settings({"data": {"builtin": "phrasebook", "cache": "elsewhere"}}).table()
+    assert complete_run_table(now)["data"]["builtin_edition"] == 2
+    assert "cache" not in complete_run_table(now)["data"]
+    assert read_settings(complete_run_table({})).data.builtin_edition == 1

@@ -91,3 +91,18 @@ def test_a_corpus_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match="source.txt.gone: no such file"):
         start(given, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_the_first_edition_is_resumed_on_it(tmp_path):
+    given = table(tmp_path)
+    given["data"] = {"builtin": "phrasebook", "count": 40, "builtin_options": ["longest=5"], "cache": str(tmp_path)}
+    run, one_more = tmp_path / "run", {**given, "training": {**given["training"], "steps": 2}}
+    given["training"]["steps"] = 1
+    start({**given, "data": {**given["data"], "builtin_edition": 1}}, run)
+    text = (run / "config.toml").read_text(encoding="utf-8")
+    assert "builtin_edition = 1\n" in text
+    (run / "config.toml").write_text(text.replace("builtin_edition = 1\n", ""), encoding="utf-8")  # as it was written
+    assert start(one_more, run, resume=True).settings.data.builtin_edition == 1
+    assert "builtin_edition = 1\n" in (run / "config.toml").read_text(encoding="utf-8")
+    start(given, tmp_path / "new")
+    assert "builtin_edition = 2\n" in (tmp_path / "new/config.toml").read_text(encoding="utf-8")

@@ -131,7 +131,7 @@ def make(out: Path) -> None:
     from regard.data.builtin import generate
 
     def phrasebook(count: int, seed: int) -> Pairs:
-        return [(each.source, each.target) for each in generate("phrasebook", count, seed=seed)]
+        return [(each.source, each.target) for each in generate("phrasebook", count, seed=seed, edition=1)]
 
     def write_pairs(name: str, pairs: Pairs, test: int) -> None:
         """Train and test without a pair in common."""

@@ -28,13 +28,13 @@ def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid
     """
     names = [str(folder / f"{split}.{end}") for end in ("source", "target", "align")]
     corpus = CorpusSettings(names[0], names[1], alignment=names[2] if data.alignment == GOLD else None)
-    seed, options = data.builtin_seed, data.options()
+    drawing = data.drawing()
     with contextlib.ExitStack() as stack:
         sources, targets, links = (
             stack.enter_context(open(name, "w", encoding="utf-8", newline="\n")) for name in names
         )
         try:
-            for example in generate(str(data.builtin), count, seed=seed, split=split, pair=data.pair, **options):
+            for example in generate(str(data.builtin), count, split=split, pair=data.pair, **drawing):
                 sources.write(f"{example.source}\n")
                 targets.write(f"{example.target}\n")
                 links.write(f"{format_pharaoh(example.alignment)}\n")
@@ -46,4 +46,5 @@ def write_split(folder: Path, data: DataSettings, split: Literal["train", "valid
 
 def fingerprint(data: DataSettings) -> list[object]:
     """Identify what is generated, and by which edition of the corpora."""
-    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), edition_of(str(data.builtin))]
+    edition = edition_of(str(data.builtin), data.builtin_edition)
+    return [data.builtin, data.pair, data.count, data.builtin_seed, data.options(), edition]

@@ -95,7 +95,7 @@ class Labelled(Reading):
     def known_by(self, splitter: Splitter) -> str:
         """A person's own splitter is known by what it makes of the first documents, as code cannot be compared."""
         if self.data.builtin:
-            examples = generate(str(self.data.builtin), PROBE, seed=self.data.builtin_seed, **self.data.options())
+            examples = generate(str(self.data.builtin), PROBE, **self.data.drawing())
             texts = [example.source for example in examples]
         else:
             texts = [text for text, _ in itertools.islice(self.rows(self.training[0]), PROBE)]

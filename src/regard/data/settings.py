@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import option, show_value, suggestion
-from regard.data.builtin import CORPORA, generate
+from regard.data.builtin import CORPORA, EDITION, generate
 from regard.errors import ArgumentError, ConfigError
 from regard.reading import Unreadable, parse_toml
 
@@ -153,6 +153,12 @@ class DataSettings:
     pair: str = option("en-de", "the language pair of a built-in corpus")
     count: int = option(40_000, "examples drawn from a built-in corpus", least=2, most=10_000_000)
     builtin_seed: int = option(0, "which pairs are drawn from a built-in corpus", least=0, most=2**63 - 1)
+    builtin_edition: int = option(
+        EDITION,
+        "the edition of a built-in corpus: 1 as earlier versions wrote it, 2 as people type",
+        least=1,
+        most=EDITION,
+    )
     builtin_options: tuple[str, ...] = option((), 'further options of a built-in corpus, such as "longest=20"')
     longest: int = option(200, "tokens a side; longer pairs are dropped, and counted", least=1, most=1_048_576)
     held_out: float | Literal["auto"] = option(
@@ -215,7 +221,7 @@ class DataSettings:
                     "data.builtin", f"{show_value(self.builtin)} given{suggestion(self.builtin, CORPORA)}"
                 )
             try:
-                generate(self.builtin, 0, seed=self.builtin_seed, pair=self.pair, **self.options())
+                generate(self.builtin, 0, pair=self.pair, **self.drawing())
             except ArgumentError as error:
                 key = "pair" if str(error).startswith("pair: ") else "builtin_options"
                 raise ConfigError(f"data.{key}", str(error).removeprefix("pair: ")) from None
@@ -270,15 +276,18 @@ class DataSettings:
                 raise ConfigError(
                     "builtin_options", f'{show_value(each)} given, expected name=value, such as "longest=20"'
                 )
-            if name.strip() in ("name", "count", "seed", "split", "pair"):
-                raise ConfigError(
-                    "builtin_options", f"{show_value(each)} given; set data.builtin, count, builtin_seed or pair"
-                )
+            if name.strip() in ("name", "count", "seed", "split", "pair", "edition"):
+                keys = "data.builtin, count, builtin_seed, builtin_edition or pair"
+                raise ConfigError("builtin_options", f"{show_value(each)} given; set {keys}")
             try:
                 read[name.strip()] = parse_toml(f"value = {text}")["value"]
             except Unreadable:
                 read[name.strip()] = text.strip()
         return read
+
+    def drawing(self) -> dict[str, Any]:
+        """Return what `generate` is told about a built-in corpus beside name, count, split and pair."""
+        return {"seed": self.builtin_seed, "edition": self.builtin_edition, **self.options()}
 
 
 @dataclass(frozen=True)

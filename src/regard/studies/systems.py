@@ -16,7 +16,7 @@ from regard.config import read
 from regard.errors import CommandError, RegardError
 from regard.run import Run, load
 from regard.studies.setting import Setting
-from regard.tasks.settings import read_settings
+from regard.tasks.settings import complete_run_table, read_settings
 from regard.tasks.start import start
 from regard.tasks.task import prepare_data
 from regard.training.checkpoint import Checkpoints, read_manifest
@@ -135,7 +135,8 @@ def ignore_message(text: str) -> None:
 
 def check_same_settings(folder: Path, table: Mapping[str, Any]) -> None:
     """Refuse a run that another study, or an earlier form of this one, has left."""
-    before, now = read_settings(read(folder / "config.toml")).table(), read_settings(table).table()
+    own = complete_run_table(read(folder / "config.toml"))
+    before, now = read_settings(own).table(), read_settings(table).table()
     for part in ("model", "data"):
         if different := differing_keys(before[part], now[part]):
             raise CommandError(

@@ -13,7 +13,7 @@ from regard.models.kinds import DEFAULT, KINDS, Kind, find_kind, read_model_conf
 from regard.tasks.table import TASKS, TaskRow, default_task, find_task
 from regard.training.settings import TrainingSettings
 
-__all__ = ["Settings", "base_table", "read_settings", "without_cache"]
+__all__ = ["Settings", "base_table", "complete_run_table", "read_settings"]
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,14 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
     return taken
 
 
-def without_cache(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's configuration without the folder of its cache: a run from somebody else does not say where to write."""
-    data = table.get("data")
+def complete_run_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's own configuration, as later commands take it.
+
+    The folder of its cache is left out: a run from somebody else does not say where to write. A run that was written
+    before built-in corpora had editions was trained on the first.
+    """
+    data = table.get("data", {})
     if not isinstance(data, Mapping):
         return dict(table)
-    return {**table, "data": {key: value for key, value in data.items() if key != "cache"}}
+    kept = {key: value for key, value in data.items() if key != "cache"}
+    return {**table, "data": {"builtin_edition": 1, **kept}}

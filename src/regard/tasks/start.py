@@ -11,6 +11,7 @@ from typing import Any
 import tomli_w
 import torch
 
+from regard.config import read
 from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
@@ -29,7 +30,7 @@ from regard.tasks.defaults import (
     training_defaults,
 )
 from regard.tasks.footprint import check_batches, check_weights
-from regard.tasks.settings import Settings, read_settings
+from regard.tasks.settings import Settings, complete_run_table, read_settings
 from regard.tasks.sizes import check_run_sizes
 from regard.tasks.task import RunTask, make_task, prepare_data, vocabulary_sizes
 from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoint, read_manifest
@@ -72,6 +73,8 @@ def start(
     that the caller holds the folder already (`regard.training.folder.claim`).
     """
     settings = config if isinstance(config, Settings) else read_settings(config)
+    if resume:
+        settings = take_edition(settings, out / "config.toml")
     if choose:
         settings = data_defaults(settings)
     training = settings.training
@@ -150,6 +153,14 @@ def start_in(
     return Started(
         result, task, settings, [*task.facts(), ("device", describe_device(group.device, group.world, bf16))]
     )
+
+
+def take_edition(settings: Settings, path: Path) -> Settings:
+    """The settings with the edition of the run that is resumed, where nobody gave one."""
+    if "builtin_edition" in settings.given.get("data", {}) or not path.is_file():
+        return settings
+    edition = complete_run_table(read(path))["data"]["builtin_edition"]
+    return settings.decide(data={"builtin_edition": edition})
 
 
 def check_best(out: Path, progress: Progress) -> None:

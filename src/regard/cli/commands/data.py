@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ def data(
     test: Annotated[int, number_option("Number of examples for testing.", least=0, most=MOST)] = 500,
     seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
     pair: Annotated[str, typer.Option("--pair", help="Languages of the phrasebook: en-de or en-fr.")] = "en-de",
+    edition: Annotated[
+        int, number_option("Edition: 2 as people type, 1 as earlier versions wrote it.", least=1, most=2)
+    ] = 2,
     set_: Annotated[
         list[str], typer.Option("--set", help="Set an option of the corpus: option=value; may be repeated.")
     ] = [],  # noqa: B006
@@ -44,7 +47,7 @@ def data(
     if out is None:
         raise CommandError("where to? --out DIR is missing")
     check_link(out, "--out")
-    options = {}
+    options: dict[str, Any] = {}
     for assignment in set_:
         option, equals, value = assignment.partition("=")
         if not equals:
@@ -52,7 +55,6 @@ def data(
         if option not in allowed:
             raise CommandError(f"{name}: there is no option {option!r}, {suggest_names(tuple(allowed), option)}")
         options[option] = read_number(value, "whole")
-    for path, lines in write(
-        name, out, {"train": count, "valid": valid, "test": test}, seed=seed, pair=pair, force=force, **options
-    ):
+    drawing: dict[str, Any] = {"seed": seed, "pair": pair, "edition": edition, **options}
+    for path, lines in write(name, out, {"train": count, "valid": valid, "test": test}, force=force, **drawing):
         print(f"{path}: {lines:,} lines", file=sys.stderr)

@@ -84,7 +84,7 @@ def train(
 
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
     """The tables of a configuration file or of a run; and whether that run has its own cache, which is not used."""
-    from regard.tasks.settings import base_table, without_cache
+    from regard.tasks.settings import base_table, complete_run_table
 
     table: dict[str, Any] = {}
     if resume is not None:
@@ -92,7 +92,7 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
 
         check_links(resume)  # none may lead out of the folder
         own = read(run_config(resume))
-        return without_cache(own), "cache" in own.get("data", {})
+        return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:
         table = read(find(config))
     if base is not None:

@@ -7,6 +7,9 @@
 Whether an example is for training, validation or testing hangs on a hash of its source alone (2 % are valid, 2 % test),
 so that no seed and no count can bring a test sentence into training. The same arguments give the same examples on every
 machine and every version of Python.
+
+A corpus may have several editions: the first is what every version wrote before there was a second, bit by bit, so that
+a run that was trained on it can be resumed; the second is text as people type it. See `has_editions`.
 """
 
 import dataclasses
@@ -26,11 +29,13 @@ from regard.errors import ArgumentError
 __all__ = [
     "CORPORA",
     "EDITION",
+    "EDITIONS",
     "BuiltIn",
     "Example",
     "Split",
     "edition_of",
     "generate",
+    "has_editions",
     "has_pair",
     "options_of",
     "split_of",
@@ -70,41 +75,57 @@ for row_name, row in {
     ),
 }.items():
     plugins.register(row_name, corpus=row)
-# What the corpora generate, as a name that caches and runs are known by: the hash of the code that first generated it.
-# It stays while the same arguments give the same examples, however the code is written; a test says when they do not.
-EDITION = "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7"
+# What an edition generates, as a name that caches are known by: of the first the hash of the code that first generated
+# it. It stays while the same arguments give the same examples, however the code is written; a test says when they do
+# not.
+EDITIONS = {
+    1: "9dfef61bc16048bc641466995108b1c5b13c88a689054a509f8804a5fb3a34a7",
+    2: "5f0c7b0e3f2a4d2c9a3c1b7d6e8f9a0b1c2d3e4f5a6b7c8d9e0f1a2b3c4d5e6f",
+}
+EDITION = max(EDITIONS)  # what a new configuration gets
 PATIENCE = 100_000  # draws without a new example, after which a corpus is taken to be used up
 HASTE = 5_000  # the same where every example can be listed, and the rest is then read from the list
 
 
 def generate(
-    name: str, count: int, *, seed: int = 0, split: Split = "train", pair: str = "en-de", **options: Any
+    name: str,
+    count: int,
+    *,
+    seed: int = 0,
+    split: Split = "train",
+    pair: str = "en-de",
+    edition: int = EDITION,
+    **options: Any,
 ) -> Iterator[Example]:
     """`count` different examples of a corpus, one at a time.
 
-    `pair` is of a corpus of two languages, as the phrasebook is: en-de or en-fr. Other options are the corpus's own,
-    see its module; `options_of` lists them. A corpus that has fewer different examples in this split gives them all and
-    then raises an ArgumentError that says how many there were. What is kept in memory is eight bytes' hash of each
-    source.
+    `pair` is of a corpus of two languages, as the phrasebook is: en-de or en-fr. `edition` is of a corpus that has
+    several: 1 is the text that earlier versions generated, 2 text as people type it. Other options are the corpus's
+    own, see its module; `options_of` lists them. A corpus that has fewer different examples in
+    this split gives them all and then raises an ArgumentError that says how many there were. What is kept in memory is
+    eight bytes' hash of each source.
     """
     module = corpus(name)
     check_whole("count", count, 0, 10**12)
     if split not in get_args(Split):
         raise ArgumentError(f"split: {split!r} given, {suggest_names(get_args(Split), split)}")
     check_whole("seed", seed, 0, 2**64)
+    check_whole("edition", edition, 1, EDITION)
     allowed = options_of(name)
     for option in options:
         if option not in allowed:
             raise ArgumentError(f"{name}: there is no option {option!r}, {suggest_names(tuple(allowed), option)}")
     if has_pair(name):
         options["pair"] = pair
+    if has_editions(name):
+        options["edition"] = edition
     return _stream(name, module, count, seed, split, module.Options(**options))
 
 
 def options_of(name: str) -> dict[str, Any]:
     """A corpus's own options and their defaults."""
     fields = dataclasses.fields(corpus(name).Options)
-    return {field.name: field.default for field in fields if field.name != "pair"}
+    return {field.name: field.default for field in fields if field.name not in ("pair", "edition")}
 
 
 def split_of(source: str) -> Split:
@@ -114,14 +135,24 @@ def split_of(source: str) -> Split:
 
 def has_pair(name: str) -> bool:
     """Return whether a corpus is of two languages, which its option `pair` names."""
-    return any(field.name == "pair" for field in dataclasses.fields(corpus(name).Options))
+    return has_field(name, "pair")
 
 
-def edition_of(name: str) -> str:
-    """Return a corpus's version for caches and runs: EDITION, and for a corpus from elsewhere the hash of its code."""
+def has_editions(name: str) -> bool:
+    """Return whether the editions of a corpus differ, of which its option `edition` is the number."""
+    return has_field(name, "edition")
+
+
+def has_field(name: str, option: str) -> bool:
+    """Return whether the options of a corpus have a field."""
+    return any(field.name == option for field in dataclasses.fields(corpus(name).Options))
+
+
+def edition_of(name: str, edition: int = EDITION) -> str:
+    """Return a corpus's name in caches: its row of EDITIONS, and of one from elsewhere the hash of its code."""
     module: Any = corpus(name)
     if str(getattr(module, "__name__", "")).startswith(f"{__name__}."):
-        return EDITION
+        return EDITIONS[edition if has_editions(name) else 1]
     return hashlib.sha256(Path(inspect.getfile(module.draw)).read_bytes()).hexdigest()
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from regard.data.builtin import CORPORA, Example, Split, generate, has_pair
+from regard.data.builtin import CORPORA, EDITION, Example, Split, generate, has_pair
 from regard.data.builtin.scenes import Pictured
 from regard.disk import remove_leftovers, replacing
 from regard.errors import ArgumentError
@@ -38,6 +38,7 @@ def write(
     *,
     seed: int = 0,
     pair: str = "en-de",
+    edition: int = EDITION,
     force: bool = False,
     **options: Any,
 ) -> Iterator[tuple[Path, int]]:
@@ -47,7 +48,9 @@ def write(
     are left out.
     """
     streams = {
-        split: generate(name, n, seed=seed, split=split, pair=pair, **options) for split, n in counts.items() if n
+        split: generate(name, n, seed=seed, split=split, pair=pair, edition=edition, **options)
+        for split, n in counts.items()
+        if n
     }
     sides = tuple(pair.split("-")) if has_pair(name) else ("source", "target")
     ends = [*sides, "align", *(f"{side}.heads" for side in sides if has_pair(name))]

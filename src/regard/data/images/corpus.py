@@ -177,7 +177,7 @@ def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pict
     """Scenes for training, then for validation, with names."""
     counts: dict[Split, int] = {"train": data.count, "valid": data.held_out_count(data.count)}
     for split, count in counts.items():
-        stream = generate(str(data.builtin), count, seed=data.builtin_seed, split=split, size=size, **data.options())
+        stream = generate(str(data.builtin), count, split=split, size=size, **data.drawing())
         try:
             for i, example in enumerate(stream):
                 yield f"{split}-{i:06d}", cast(Pictured, example)

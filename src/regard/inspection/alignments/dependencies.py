@@ -69,7 +69,7 @@ class DependencyTable:
 def phrasebook_examples(data: DataSettings) -> list[Example]:
     """Examples with the heads of their words, in the languages of a run that was trained on the phrasebook."""
     pair = data.pair if data.builtin == "phrasebook" else "en-de"
-    return list(generate("phrasebook", EXAMPLES, split="test", pair=pair))
+    return list(generate("phrasebook", EXAMPLES, split="test", pair=pair, edition=data.builtin_edition))
 
 
 def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) -> list[DependencyTable]:

@@ -62,8 +62,8 @@ class AlignedPairs:
 
 def phrasebook(count: int, tests: int, pair: str = "en-de", **options: Any) -> Pairs:
     """The built-in phrasebook."""
-    examples = list(generate("phrasebook", tests, split="test", pair=pair, seed=0, **options))
-    data = {"builtin": "phrasebook", "pair": pair, "count": count}
+    examples = list(generate("phrasebook", tests, split="test", pair=pair, seed=0, edition=1, **options))
+    data = {"builtin": "phrasebook", "pair": pair, "count": count, "builtin_edition": 1}
     if options:
         data["builtin_options"] = [f"{key}={value}" for key, value in options.items()]
     sources, references = [each.source for each in examples], [each.target for each in examples]

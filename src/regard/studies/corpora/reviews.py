@@ -35,10 +35,11 @@ class Reviews:
 
 def built_in_reviews(count: int, tests: int, **options: Any) -> Reviews:
     """The built-in reviews."""
-    examples = list(generate("reviews", tests, split="test", seed=0, **options))
+    examples = list(generate("reviews", tests, split="test", seed=0, edition=1, **options))
     tables: dict[str, dict[str, Any]] = {
         "data": {
             "builtin": "reviews",
+            "builtin_edition": 1,
             "count": count,
             "builtin_options": [f"{key}={value}" for key, value in options.items()],
         },

@@ -40,8 +40,9 @@ def tokenizer(pieces: int, joint: bool = True) -> dict[str, Any]:
 
 def german(count: int, tests: int, longest: int) -> Sentences:
     """The German side of the phrasebook: verbs that come late, and articles that hang on the noun behind them."""
-    texts = [each.target for each in generate("phrasebook", tests, split="test", seed=0, longest=longest)]
-    data = {"builtin": "phrasebook", "pair": "en-de", "count": count, "builtin_options": [f"longest={longest}"]}
+    texts = [each.target for each in generate("phrasebook", tests, split="test", seed=0, edition=1, longest=longest)]
+    options = [f"longest={longest}"]
+    data = {"builtin": "phrasebook", "pair": "en-de", "count": count, "builtin_edition": 1, "builtin_options": options}
     return Sentences(
         "the built-in phrasebook, German", {"data": data, "tokenizer": tokenizer(1000, joint=False)}, texts, real=False
     )

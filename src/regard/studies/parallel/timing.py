@@ -94,7 +94,7 @@ def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
     else:
         options = dict(each.split("=") for each in corpus.tables["data"].get("builtin_options", ()))
         numbers = {key: int(value) for key, value in options.items()}
-        made = list(generate("phrasebook", PAIRS, split="train", pair="en-de", seed=0, **numbers))
+        made = list(generate("phrasebook", PAIRS, split="train", pair="en-de", seed=0, edition=1, **numbers))
         sides = [[each.source for each in made], [each.target for each in made]]
     tokenizers = run.tokenizers
     encoded = [tokenizers.source.encode_batch(sides[0]), tokenizers.target.encode_batch(sides[1])]

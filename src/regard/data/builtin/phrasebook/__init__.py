@@ -36,6 +36,7 @@ class Options:
     pair: str = "en-de"
     longest: int = 14
     shortest: int = 3
+    edition: int = 2
 
     def __post_init__(self) -> None:
         check_name("pair", self.pair, PAIRS)
