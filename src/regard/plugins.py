@@ -114,7 +114,7 @@ def load_environment() -> None:
 
 
 def is_file(name: str) -> bool:
-    """Whether a plugin is named as a file."""
+    """Return whether a plugin is named as a file."""
     return name.endswith(".py")
 
 

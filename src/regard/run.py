@@ -68,7 +68,7 @@ class Run:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
     @functools.cached_property
@@ -104,7 +104,7 @@ class Run:
         return translate.translate(self, texts, **given, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
-        """What the model thinks of each target given its source; of a language model, of each text."""
+        """Score each target given its source by the model; of a language model, each text."""
         check_texts(sources=sources, targets=targets)
         if self.settings.row.alone:
             if targets is not None:
@@ -120,7 +120,7 @@ class Run:
         return language_model.sample(self, count, prefix, **options)
 
     def caption(self, pictures: Iterable[Item], **options: Any) -> list[str]:
-        """What each picture, a file or its pixels, shows; `options` are those of `Options`, such as beam=5."""
+        """Caption each picture, a file or its pixels; `options` are those of `Options`, such as beam=5."""
         return [found[0].text for found in self.captions(pictures, **options)]
 
     def captions(self, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
@@ -143,7 +143,7 @@ class Run:
         return classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
-        """Where the model looks for each word of a translation."""
+        """Align each word of a translation with where the model looks for it."""
         self.require("align")
         return translate.align(self, source, target)
 
@@ -178,7 +178,7 @@ class Run:
 
     @functools.cached_property
     def chosen(self) -> AlignmentSettings:
-        """What is read as an alignment: from the run's alignment.json where there is one; another may be put here."""
+        """The settings of alignment: from the run's alignment.json where there is one; others may be put here."""
         return AlignmentSettings.of(self.folder, self.aligning)
 
     @property
@@ -187,7 +187,7 @@ class Run:
         return self.model.each[0] if isinstance(self.model, Ensemble) else self.model
 
     def can(self, action: str) -> bool:
-        """Whether the run's task has an action: translate, align, sample, caption or classify."""
+        """Return whether the run's task has an action: translate, align, sample, caption or classify."""
         return action in self.task.actions
 
     def require(self, action: str) -> None:
@@ -197,7 +197,7 @@ class Run:
             raise self.wrong_task(next(able, f"one that can {action}"))
 
     def wrong_task(self, expected: str) -> ArgumentError:
-        """What to say where a run of another task is expected."""
+        """Build the error for a run of another task than expected."""
         row = self.settings.row
         return ArgumentError(f"{self.folder}: its task is {row.name}, expected {expected}; use {row.command}")
 

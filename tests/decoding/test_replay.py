@@ -78,7 +78,7 @@ def test_through_places_is_searched(kind, places):
         given = None if begun is None else begun[:12] + begun[13:]
         same(results, search(model, tokens_of(some), options, prefixes=given))
     assert {key[1] for key in replay.graphs} == {16, 32}
-    assert all(graph.places.count <= places for graph in replay.graphs.values())
+    assert all(graph.device_search.count <= places for graph in replay.graphs.values())
 
 
 def test_a_budget_is_counted_for_each_hypothesis():
@@ -87,7 +87,7 @@ def test_a_budget_is_counted_for_each_hypothesis():
     for budget in (17 * 2 * 5, 17 * 2 * 3 - 1, 1):  # the sources of this class have at most 16 tokens, and END
         replay.graphs.clear()
         replay.search(sources, options, budget=budget)
-        places.append(next(iter(replay.graphs.values())).places.count)
+        places.append(next(iter(replay.graphs.values())).device_search.count)
     assert places == [5, 2, 1]
 
 
@@ -96,13 +96,13 @@ def test_an_earlier_search_serves_again_unless_it_is_much_too_large():
     replay = Replay(model)
     replay.search(sentences(16, 7), options)
     (first,) = replay.graphs.values()
-    assert first.places.count == 16
+    assert first.device_search.count == 16
     for count in (9, 16, 16 // WIDER, 3):  # 4 are needed for three
         replay.search(sentences(count, 7), options)
         assert list(replay.graphs.values()) == [first], count
     replay.search(sentences(16 // WIDER // 2, 7), options)  # too few for it
     replay.search(sentences(17, 7), options)  # too many
-    assert [graph.places.count for graph in replay.graphs.values()] == [16, 2, 32]
+    assert [graph.device_search.count for graph in replay.graphs.values()] == [16, 2, 32]
     replay.search(sentences(16, 7), replace(options, longest=5))  # and other options are another search
     assert len(replay.graphs) == 4
 

@@ -69,7 +69,7 @@ def search_in_batches(
     trace: bool = False,
     replay: Replay | None = None,
 ) -> list[SearchResult]:
-    """What `search` finds for each of them; for an empty one an empty output.
+    """Search for each of the sources in batches; an empty one gets an empty output.
 
     `budget` is the source tokens of a batch, counted for each hypothesis. On a GPU many sentences are searched by
     graphs that are replayed; `replay` keeps them for the next call.
@@ -90,10 +90,12 @@ def search_in_batches(
             size = max(len(sources[order[0]]), options.longest or 0) + 1
             count = max(1, budget // (rows * size))
             chunk, order = order[:count], order[count:]
-            given = None if prefixes is None else [prefixes[i] for i in chunk]
+            chunk_prefixes = None if prefixes is None else [prefixes[i] for i in chunk]
             batch = tokens_of([sources[i] for i in chunk], device)
-            for i, found in zip(chunk, search(model, batch, options, prefixes=given, trace=trace), strict=True):
-                answers[i] = found
+            for i, result in zip(
+                chunk, search(model, batch, options, prefixes=chunk_prefixes, trace=trace), strict=True
+            ):
+                answers[i] = result
     return answers
 
 
@@ -104,7 +106,7 @@ def can_replay(
     device: torch.device,
     trace: bool,
 ) -> bool:
-    """Whether this search is one for a graph."""
+    """Return whether this search is one for a graph."""
     return (
         device.type == "cuda"
         and not trace
@@ -119,8 +121,8 @@ def greedy_in_batches(
     model: Model, sources: Sequence[Sequence[int]], device: torch.device | str, budget: int | None = None
 ) -> list[list[int]]:
     """Greedy search for many sentences."""
-    found = search_in_batches(model, sources, GREEDY, device=device, budget=budget)
-    return [each.outputs[0].tokens for each in found]
+    results = search_in_batches(model, sources, GREEDY, device=device, budget=budget)
+    return [each.outputs[0].tokens for each in results]
 
 
 def label_in_batches(
@@ -134,30 +136,30 @@ def label_in_batches(
 
     `reads` is what the model's kind reads: documents, sentence by sentence, or text, whole.
     """
-    found: list[Tensor] = []
+    scores: list[Tensor] = []
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     done = 0
     while done < len(order):
         count = max(1, budget // (len(rows[order[done]]) + 1))
         batch = source_of([rows[i] for i in order[done : done + count]], reads).to(device)
-        found.append(label_log_probs(model, batch).cpu())
+        scores.append(label_log_probs(model, batch).cpu())
         done += count
-    if not found:
+    if not scores:
         return torch.zeros(0, model.readout.out_features)
     back = torch.empty(len(order), dtype=torch.long)
     back[torch.tensor(order)] = torch.arange(len(order))
-    return torch.cat(found)[back]
+    return torch.cat(scores)[back]
 
 
 def label_pictures(
     model: Model, pixels: Iterable[np.ndarray | Tensor], device: torch.device | str = "cpu", rows: int = PICTURES
 ) -> Float[Tensor, "n v"]:
     """The log-probability of every label for pictures of one size, one [3 h w] each; `rows` are held at a time."""
-    found, each = [torch.zeros(0, model.readout.out_features)], iter(pixels)
+    scores, each = [torch.zeros(0, model.readout.out_features)], iter(pixels)
     while chunk := list(itertools.islice(each, rows)):
         batch = torch.stack([torch.as_tensor(one) for one in chunk])
-        found.append(label_log_probs(model, Pictures(batch.to(device))).cpu())
-    return torch.cat(found)
+        scores.append(label_log_probs(model, Pictures(batch.to(device))).cpu())
+    return torch.cat(scores)
 
 
 @torch.no_grad()
@@ -176,7 +178,7 @@ def search_pictures(
     device: torch.device | str = "cpu",
     rows: int = PICTURES,
 ) -> list[SearchResult]:
-    """What `search` finds for each of some pictures of one size, [b 3 h w] or one [3 h w] after the other."""
+    """Search for each of some pictures of one size, [b 3 h w] or one [3 h w] after the other."""
     return list(search_pictures_lazily(model, pixels, options, device=device, rows=rows))
 
 
@@ -214,7 +216,7 @@ def score_pairs(
     device: torch.device | str = "cpu",
     budget: int = SCORE_BUDGET,
 ) -> list[Scored]:
-    """What the model thinks of each pair of token sequences, in the order given."""
+    """Score each pair of token sequences by the model, in the order given."""
     if len(sources) != len(targets):
         raise ArgumentError(f"targets: {len(targets)} given, expected one for each of {len(sources)} sources")
     sizes = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]

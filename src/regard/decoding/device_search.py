@@ -145,8 +145,8 @@ class DeviceSearch:
         self.finish(finished[:, :rows], totals[:, :rows], parents[:, :rows], penalty)
         totals = totals.masked_fill(ends, -torch.inf)
         if rows > 1:
-            totals, kept = totals.topk(min(rows, totals.shape[1]))
-            parents, tokens = parents.gather(1, kept), tokens.gather(1, kept)
+            totals, order = totals.topk(min(rows, totals.shape[1]))
+            parents, tokens = parents.gather(1, order), tokens.gather(1, order)
         full = self.scores[:, -1] > -torch.inf
         over = full if rows == 1 else full & is_settled((totals / penalty).amax(1), self.scores[:, -1], rows)
         self.move(parents, tokens, totals.masked_fill(over[:, None], -torch.inf))
@@ -154,15 +154,15 @@ class DeviceSearch:
     def finish(self, finished: Tensor, totals: Tensor, parents: Tensor, penalty: Tensor) -> None:
         """Put the hypotheses that ended among the best of their sentence."""
         new = (totals / penalty).masked_fill(~finished, -torch.inf)
-        scores, kept = torch.cat([self.scores, new], 1).topk(self.rows)
+        scores, order = torch.cat([self.scores, new], 1).topk(self.rows)
         step, natural = self.step[:, None].expand_as(parents), (self.step < self.most)[:, None].expand_as(parents)
-        for pool, given in (
+        for pool, values in (
             (self.log_probs, totals),
             (self.lengths, step),
             (self.ends, parents),
             (self.natural, natural),
         ):
-            pool.copy_(torch.cat([pool, given], 1).gather(1, kept))
+            pool.copy_(torch.cat([pool, values], 1).gather(1, order))
         self.scores.copy_(scores)
 
     def move(self, parents: Tensor, tokens: Tensor, totals: Tensor) -> None:

@@ -31,8 +31,8 @@ class Ensemble(Model):
         if not models:
             raise ArgumentError("models: none given, expected at least one")
         self.models = nn.ModuleList(models)
-        known = [model.limit for model in models if model.limit is not None]
-        self.limit = min(known, default=None)
+        limits = [model.limit for model in models if model.limit is not None]
+        self.limit = min(limits, default=None)
 
     @property
     def each(self) -> list[Model]:
@@ -40,7 +40,7 @@ class Ensemble(Model):
         return cast(list[Model], list(self.models))
 
     def encode(self, source: Source) -> Memories:
-        """What each of them leaves to its decoder."""
+        """Encode the source with each of the models."""
         each = tuple(model.encode(source) for model in self.each)
         return Memories(each[0].states, each[0].span, each=each)
 
@@ -64,8 +64,8 @@ class Ensemble(Model):
             logits, _ = model.step(tokens, self.part(state, i))
             scores.append((logits if logits.dtype == torch.float64 else logits.float()).log_softmax(-1))
         if state.coverage is not None:
-            seen = [state.row[f"{i}.coverage"] for i in range(len(self.each))]
-            state.coverage.copy_(torch.stack(seen).mean(0))
+            coverages = [state.row[f"{i}.coverage"] for i in range(len(self.each))]
+            state.coverage.copy_(torch.stack(coverages).mean(0))
         return torch.stack(scores).logsumexp(0) - math.log(len(scores)), state
 
     def part(self, state: State, number: int) -> State:

@@ -1,4 +1,4 @@
-"""What a search may do: the tokens that may come next, the length of an output, the memory that it takes.
+"""Limits of a search: the tokens that may come next, the length of an output, the memory that it takes.
 
 The next token is never padding; END comes neither too early nor too late; a forced prefix comes first; and on request
 no n-gram comes twice.
@@ -73,10 +73,10 @@ class Constraints:
             if self.no_repeat:  # where nothing else is left, it has to end
                 scores[..., END] = torch.where(scores.amax(-1) == -torch.inf, ends, scores[..., END])
         if forced is not None and only is not None:
-            given = (forced != FREE)[:, None, None]
-            scores.masked_fill_(given, -torch.inf)
+            forcing = (forced != FREE)[:, None, None]
+            scores.masked_fill_(forcing, -torch.inf)
             place = forced.clamp(min=0)[:, None, None].expand_as(only)
-            scores.scatter_(-1, place, torch.where(given, only, scores.gather(-1, place)))
+            scores.scatter_(-1, place, torch.where(forcing, only, scores.gather(-1, place)))
 
     def forbid_repeats_(self, scores: Float[Tensor, "s r v"], history: Int[Tensor, "s r t"]) -> None:
         """Forbid what would say an n-gram for the second time; END may always come."""

@@ -1,4 +1,4 @@
-"""How to search: one table of options for every model and every command."""
+"""Options of search: one table for every model and every command."""
 
 from dataclasses import dataclass
 from typing import Literal

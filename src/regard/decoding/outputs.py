@@ -1,4 +1,4 @@
-"""What a search gives: outputs, best first, and on request everything that was considered on the way."""
+"""Results of a search: outputs, best first, and on request everything that was considered on the way."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -49,7 +49,7 @@ class Pool:
 
     @property
     def full(self) -> bool:
-        """Whether what comes now has to be better than the last."""
+        """Return whether what comes now has to be better than the last."""
         return len(self.outputs) == self.size
 
 

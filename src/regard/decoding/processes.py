@@ -32,7 +32,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes."""
+        """Return whether this is the one that writes."""
         return self.rank == 0
 
     def device(self, name: str) -> str:
@@ -105,7 +105,7 @@ class Processes:
             yield from (each for each, _ in answers[: len(dealt)])
 
     def gather(self, thing: Any) -> list[Any]:
-        """What every process has to say, by rank."""
+        """Gather one object from every process, by rank."""
         import torch.distributed as dist
 
         answers: list[Any] = [None] * self.world

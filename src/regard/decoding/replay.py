@@ -44,7 +44,7 @@ WIDER = 4  # times as many places as are needed: an earlier graph is better than
 
 
 def serves(options: Options) -> bool:
-    """Whether a search with these options never needs the host."""
+    """Return whether a search with these options never needs the host."""
     return not (options.sample or options.coverage_penalty or options.no_repeat or options.groups > 1)
 
 
@@ -64,7 +64,7 @@ class Replay:
         prefixes: Sequence[Sequence[int]] | None = None,
         budget: int | None = None,
     ) -> list[SearchResult]:
-        """What `search` finds for each of the sentences; `budget` limits source tokens, counted a hypothesis."""
+        """Search for each of the sentences as `search` does; `budget` limits source tokens, counted a hypothesis."""
         if prefixes is not None:
             self.check(sources, options, prefixes)
         weight = next(self.model.parameters())
@@ -154,13 +154,13 @@ class PlaceSearch:
         each = sum(buffer.numel() * buffer.element_size() for part in parts for buffer in buffers(part))
         cuda = self.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.device)[0] if cuda else machine_memory()
-        self.places = DeviceSearch(model, memory, count_places(most, each, free), size, options, prefix)
-        self.steps: Steps = CudaSteps(self.places, self.device) if cuda else PlainSteps(self.places)
+        self.device_search = DeviceSearch(model, memory, count_places(most, each, free), size, options, prefix)
+        self.steps: Steps = CudaSteps(self.device_search, self.device) if cuda else PlainSteps(self.device_search)
 
     def run(self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None) -> list[SearchResult]:
         """All sentences, through the places that there are."""
         answers: list[Any] = [None] * len(sources)
-        queue = PlaceQueue(len(sources), self.places.count)
+        queue = PlaceQueue(len(sources), self.device_search.count)
         pending: PendingResults | None = None
         while queue.unfinished:
             places, numbers = queue.fill()
@@ -176,7 +176,7 @@ class PlaceSearch:
                     pending.write_to(answers, self.options.nbest)
                     pending = None
                 done = queue.advance(burst, active())
-            hypotheses = self.places.collect(place_index(done, self.device))
+            hypotheses = self.device_search.collect(place_index(done, self.device))
             pending = PendingResults(hypotheses, queue.finish(done), self.device)
         if pending is not None:
             pending.write_to(answers, self.options.nbest)
@@ -192,12 +192,12 @@ class PlaceSearch:
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], self.device, fill=-1).ids
         limits = torch.tensor(most, device=self.device)
-        self.places.put(place_index(places, self.device), self.model.encode(batch), limits, begun)
+        self.device_search.put(place_index(places, self.device), self.model.encode(batch), limits, begun)
         return [steps + 1 for steps in most]
 
 
 class PlaceQueue:
-    """Which sentence is in which place, and which come next."""
+    """A queue of sentences: which is in which place, and which come next."""
 
     def __init__(self, sentences: int, places: int):
         self.waiting = deque(range(sentences))
@@ -207,12 +207,12 @@ class PlaceQueue:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a sentence waits, or is in a place."""
+        """Return whether a sentence waits, or is in a place."""
         return bool(self.waiting) or len(self.free) < len(self.inside)
 
     @property
     def enough(self) -> int:
-        """How many places have to be done before others begin there, or one, when nobody waits any more."""
+        """The number of places that have to be done before others begin there; one, when nobody waits any more."""
         return 1 if not self.waiting else max(1, len(self.inside) // CROWD)
 
     @property
@@ -262,35 +262,35 @@ class Steps(Protocol):
 class PlainSteps:
     """Steps that are done as they are called, where there are no graphs."""
 
-    def __init__(self, places: DeviceSearch):
-        self.places = places
+    def __init__(self, device_search: DeviceSearch):
+        self.device_search = device_search
 
     def run(self, count: int) -> None:
-        """So many steps."""
+        """Run `count` steps."""
         for _ in range(count):
-            self.places.advance()
+            self.device_search.advance()
 
     def read_active(self) -> Callable[[], list[bool]]:
-        """Which places are not done."""
-        active: list[bool] = self.places.active.tolist()
+        """Read which places are not done."""
+        active: list[bool] = self.device_search.active.tolist()
         return lambda: active
 
 
 class CudaSteps:
     """Steps that are captured once, and replayed."""
 
-    def __init__(self, places: DeviceSearch, device: torch.device):
-        self.places = places
-        self.flags = torch.zeros(places.count, dtype=torch.bool, pin_memory=True)
+    def __init__(self, device_search: DeviceSearch, device: torch.device):
+        self.device_search = device_search
+        self.flags = torch.zeros(device_search.count, dtype=torch.bool, pin_memory=True)
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):  # kernels are compiled, and workspaces made, before the capture
             for _ in range(2):
-                places.advance()
+                device_search.advance()
         torch.cuda.current_stream(device).wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
         with pause_garbage_collection(), torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            places.advance()
+            device_search.advance()
 
     def run(self, count: int) -> None:
         """Order the graph so many times."""
@@ -299,7 +299,7 @@ class CudaSteps:
 
     def read_active(self) -> Callable[[], list[bool]]:
         """Copy the flags to the host behind the steps; what this gives waits for them."""
-        self.flags.copy_(self.places.active, non_blocking=True)
+        self.flags.copy_(self.device_search.active, non_blocking=True)
         copied = torch.cuda.Event()
         copied.record()
 

@@ -1,4 +1,4 @@
-"""What both searches score hypotheses by: sums of log-probabilities, penalties, and when a sentence is done.
+"""Scoring that both searches share: sums of log-probabilities, penalties, and when a sentence is done.
 
 `regard.decoding.search` asks step by step, with the length as a number; `regard.decoding.device_search` asks for
 sentences that are each at a step of their own, with lengths as a tensor. The formulas are those of GNMT (Wu et al.
@@ -37,7 +37,7 @@ def length_penalty(length: int, alpha: float) -> float: ...
 @overload
 def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """What the log-probability of so many tokens, END among them, is divided by; lengths in a tensor are floats."""
+    """Return the divisor for the log-probability of so many tokens, END among them; lengths in a tensor are floats."""
     return ((5 + length) / 6) ** alpha
 
 
@@ -55,12 +55,13 @@ def add_log_probs(
 
 
 def candidate_count(rows: int) -> int:
-    """How many continuations of a sentence are looked at: of several rows, all may end at one step."""
+    """Return how many continuations of a sentence are considered: of several rows, all may end at one step."""
     return 1 if rows == 1 else 2 * rows
 
 
 def is_settled(best: T, last: T, rows: int) -> T | bool:
-    """Whether a sentence with `rows` finished hypotheses is done: none that goes on has a better score than the last.
+    """Return whether a sentence with `rows` finished hypotheses is done: none that goes on has a better score than the
+    last.
 
     Greedy search is done when its one hypothesis is.
     """
@@ -101,12 +102,12 @@ def top_tokens(scores: Float[Tensor, "s r v"], count: int) -> tuple[Float[Tensor
     folded = scores[..., : width * FOLDS].unflatten(-1, (FOLDS, width))
     top = folded.amax(-2)
     top = top.argmax(-1, keepdim=True) if count == 1 else top.topk(count).indices
-    places = (top[..., None, :] + torch.arange(0, width * FOLDS, width)[:, None]).flatten(-2)
+    candidates = (top[..., None, :] + torch.arange(0, width * FOLDS, width)[:, None]).flatten(-2)
     if size % FOLDS:
-        rest = torch.arange(width * FOLDS, size).expand(*places.shape[:-1], -1)
-        places = torch.cat([places, rest], -1)
-    values, order = scores.gather(-1, places).topk(count)
-    return values, places.gather(-1, order)
+        rest = torch.arange(width * FOLDS, size).expand(*candidates.shape[:-1], -1)
+        candidates = torch.cat([candidates, rest], -1)
+    values, order = scores.gather(-1, candidates).topk(count)
+    return values, candidates.gather(-1, order)
 
 
 def log_sum(scores: Float[Tensor, "s r v"]) -> Float[Tensor, "s r"]:

@@ -182,19 +182,19 @@ class StepSearch:
         return chosen[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*chosen, strict=True)))
 
     def select_next(self, candidates: Choice, rank: Float[Tensor, "s k"], rows: int, group: int, step: int) -> Choice:
-        """Of candidates in order: those that end and have a place are finished, the first `rows` others go on."""
+        """Select in order: candidates that end and have a place are finished, the first `rows` others go on."""
         ends = candidates.tokens == END
         finished = ends & (candidates.total > -torch.inf)
         finished[:, rows:] = False
         self.finish(candidates, finished, group, step)
         total = candidates.total.masked_fill(ends, -torch.inf)
         if total.shape[1] == 1:
-            kept = torch.zeros_like(candidates.parents)
+            order = torch.zeros_like(candidates.parents)
         else:
-            kept = rank.masked_fill(ends, -torch.inf).topk(min(rows, total.shape[1])).indices
-        chosen = Choice(*(part.gather(1, kept) for part in (candidates.parents, candidates.tokens, total)))
-        if len(kept[0]) < rows:  # a small vocabulary gives fewer candidates than there are places
-            fill = (0, rows - len(kept[0]))
+            order = rank.masked_fill(ends, -torch.inf).topk(min(rows, total.shape[1])).indices
+        chosen = Choice(*(part.gather(1, order) for part in (candidates.parents, candidates.tokens, total)))
+        if len(order[0]) < rows:  # a small vocabulary gives fewer candidates than there are places
+            fill = (0, rows - len(order[0]))
             chosen = Choice(
                 F.pad(chosen.parents, fill),
                 F.pad(chosen.tokens, fill, value=PAD),
@@ -202,8 +202,8 @@ class StepSearch:
             )
         self.stop_full(chosen, group, step)
         if self.trace:
-            alive = (chosen.total > -torch.inf)[:, : kept.shape[1]]
-            self.note(candidates, finished, kept.masked_fill(~alive, NONE), group * rows)
+            alive = (chosen.total > -torch.inf)[:, : order.shape[1]]
+            self.note(candidates, finished, order.masked_fill(~alive, NONE), group * rows)
         return chosen
 
     def draw(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
@@ -215,13 +215,13 @@ class StepSearch:
         tokens = sample_tokens(scores, self.numbers[:, step], self.options)
         total = shift + scores.gather(-1, tokens[..., None])[..., 0]
         rows = torch.arange(self.rows, device=tokens.device).expand(s, -1)
-        drawn = Choice(rows if r > 1 else torch.zeros_like(rows), tokens, total)
+        choice = Choice(rows if r > 1 else torch.zeros_like(rows), tokens, total)
         ends = tokens == END
         finished = ends & (total > -torch.inf)
-        self.finish(drawn, finished, 0, step)
+        self.finish(choice, finished, 0, step)
         if self.trace:
-            self.note(drawn, finished, rows.masked_fill(ends, NONE), 0)
-        return drawn._replace(total=total.masked_fill(ends, -torch.inf))
+            self.note(choice, finished, rows.masked_fill(ends, NONE), 0)
+        return choice._replace(total=total.masked_fill(ends, -torch.inf))
 
     # ---- what ends
 
@@ -241,7 +241,7 @@ class StepSearch:
                 self.pools[sentence][group].add(output)
 
     def scores(self, choice: Choice, step: int) -> Float[Tensor, "s k"]:
-        """What hypotheses are ranked by: log-probabilities with the penalties."""
+        """Rank hypotheses: log-probabilities with the penalties."""
         scores = choice.total / length_penalty(step + 1, self.options.length_penalty)
         if self.state.coverage is None:
             return scores
@@ -250,7 +250,7 @@ class StepSearch:
         return scores + self.options.coverage_penalty * penalty.gather(1, choice.parents)
 
     def stop_full(self, chosen: Choice, group: int, step: int) -> None:
-        """Where no hypothesis that goes on can enter the pool any more, none goes on."""
+        """Stop the hypotheses of sentences where none that goes on can enter the pool any more."""
         full = [i for i, sentence in enumerate(self.sentences) if self.pools[sentence][group].full]
         if full:
             best = self.scores(chosen, step).amax(1).tolist()
@@ -259,9 +259,9 @@ class StepSearch:
                 if is_settled(best[i], pool.outputs[-1].score, pool.size):
                     chosen.total[i] = -torch.inf
 
-    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], kept: Int[Tensor, "s r"], first: int) -> None:
+    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], chosen: Int[Tensor, "s r"], first: int) -> None:
         """Keep what was considered, for whoever asked for it: nothing of a sentence that is done."""
-        ended, rows = finished.tolist(), kept.tolist()
+        ended, rows = finished.tolist(), chosen.tolist()
         parts = zip(*(part.tolist() for part in candidates), strict=True)
         for i, (parents, tokens, totals) in enumerate(parts):
             steps = self.results[self.sentences[i]].steps
@@ -303,10 +303,10 @@ class StepSearch:
         self.state, self.history, self.total = self.state.take(keep), self.history[keep], self.total[keep]
         self.lengths = self.lengths[keep]
         self.constraints.take(keep)
-        kept = keep.tolist()
-        self.sentences = [self.sentences[i] for i in kept]
+        rows = keep.tolist()
+        self.sentences = [self.sentences[i] for i in rows]
         if self.numbers is not None:
-            self.numbers = self.numbers[kept]
+            self.numbers = self.numbers[rows]
 
 
 def rank_candidates(
@@ -327,7 +327,7 @@ def rank_candidates(
 
 
 def sample_keys(source: Tokens | Pictures) -> list[list[int]]:
-    """What a sample of each sentence or picture is drawn by, whatever it is searched together with."""
+    """Return the keys that each sentence or picture is sampled by, whatever it is searched together with."""
     if isinstance(source, Pictures):
         return [[zlib.crc32(pixels.contiguous().numpy().tobytes())] for pixels in source.pixels.cpu()]
     return [ids[:length] for ids, length in zip(source.ids.tolist(), source.lengths.tolist(), strict=True)]

@@ -25,7 +25,7 @@ NAMED = 10  # long lines that are named; more are counted
 
 
 class LineFitter:
-    """What is done about lines that have more than `limit` tokens.
+    """The treatment of lines that have more than `limit` tokens.
 
     `measure` says how many tokens texts have. With `split` every line becomes its sentences, and the long ones of those
     pieces; else long lines are cut, and `warn` is told of each.
@@ -63,10 +63,10 @@ class LineFitter:
         """The pieces of each line, at least one; the line `first` of the file `name` is the first of them."""
         if self.split:
             return [pieces(line, self.count, self.limit) or [Piece(0, 0, "")] for line in lines]
-        found = []
+        fitted = []
         for number, (line, length) in enumerate(zip(lines, self.measure(lines), strict=True), first):
             text = line if length <= self.limit else cut(line, self.count, self.limit)
-            found.append([Piece(0, len(text), text)])
+            fitted.append([Piece(0, len(text), text)])
             if length > self.limit:
                 self.cut += 1
                 if self.cut <= NAMED:
@@ -74,7 +74,7 @@ class LineFitter:
                         f"{name}, line {number:,}: {length:,} tokens, cut to {self.count(text):,}, as the model takes "
                         f"{self.limit:,}; --split translates all of it"
                     )
-        return found
+        return fitted
 
     def count(self, text: str) -> int:
         """The tokens of one text."""
@@ -94,7 +94,7 @@ def join_outputs(
     Pieces are independent of each other, so that the `count` best of the line are among the combinations of the best of
     each. What is not ranked, such as samples, is put together in its order.
     """
-    found: list[T] = list(outputs[0])
+    joined: list[T] = list(outputs[0])
     for i, more in enumerate(outputs[1:], 1):
         # Words are counted in the whole line; a piece may begin within one.
         words = len(line[: parts[i].start].split())
@@ -102,13 +102,13 @@ def join_outputs(
         if ranked:
             both = heapq.nlargest(
                 count,
-                itertools.product(found, more),
+                itertools.product(joined, more),
                 key=lambda pair: pair[0].score + pair[1].score,  # type: ignore[attr-defined]
             )
         else:
-            both = list(zip(found, more, strict=False))
-        found = [join_two(first, second, words) for first, second in both]
-    return found
+            both = list(zip(joined, more, strict=False))
+        joined = [join_two(first, second, words) for first, second in both]
+    return joined
 
 
 def join_two(first: Any, second: Any, words: int) -> Any:
@@ -129,7 +129,7 @@ def join_two(first: Any, second: Any, words: int) -> Any:
 
 
 def translate_file(
-    given: SourceLines,
+    lines: SourceLines,
     translate: Translate,
     fit: LineFitter,
     form: OutputFormat,
@@ -138,30 +138,30 @@ def translate_file(
     nbest: int = 1,
     ranked: bool = True,
 ) -> Iterator[tuple[int, str]]:
-    """How many lines were done, and what is to be written for them, block by block.
+    """Translate a file block by block; yields how many lines were done, and the text to write for them.
 
     `translate` is given texts and their prefixes, and gives the outputs of each.
     """
     import torch  # by now loaded, with the model
 
     def work(block: Block) -> tuple[int, str]:
-        parts = fit.parts(block.lines, display_name(given.path), block.first)
+        parts = fit.parts(block.lines, display_name(lines.path), block.first)
         texts = [piece.text for each in parts for piece in each]
         prefixes = None
         if block.prefixes is not None:  # of the first piece of a line
             begins = zip(parts, block.prefixes, strict=True)
             prefixes = [text for each, prefix in begins for text in (prefix, *[""] * (len(each) - 1))]
         try:
-            found = iter(list(translate(texts, prefixes)))
+            results = iter(list(translate(texts, prefixes)))
         except torch.OutOfMemoryError:
             last = block.first + len(block.lines) - 1
-            place = f"{display_name(given.path)}, lines {block.first:,} to {last:,}"
+            place = f"{display_name(lines.path)}, lines {block.first:,} to {last:,}"
             raise CommandError(f"{place}: out of memory; set --batch-tokens or --beam lower") from None
-        written = []
+        rows = []
         for i, (line, each) in enumerate(zip(block.lines, parts, strict=True), block.first - 1):
-            outputs = join_outputs(line, each, list(islice(found, len(each))), nbest, ranked)
-            written.append(form.lines(i, line, outputs))
-        return len(block.lines), "".join(written)
+            outputs = join_outputs(line, each, list(islice(results, len(each))), nbest, ranked)
+            rows.append(form.lines(i, line, outputs))
+        return len(block.lines), "".join(rows)
 
-    yield from processes.share(given.blocks(), work)
+    yield from processes.share(lines.blocks(), work)
     fit.end()

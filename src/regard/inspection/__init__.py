@@ -1,4 +1,4 @@
-"""What a model looked at, for people: pages and pictures of it.
+"""Inspection of what a model looked at, for people: pages and pictures of it.
 
     from regard import inspection, load
     exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday .", beam=5)
@@ -20,7 +20,7 @@ __all__ = ["Page", "Which", "bars", "exhibit_of", "heatmap", "page", "picture", 
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """What asks a model comes when it is first used: pictures of a look need no model."""
+    """Load what asks a model when it is first used: pictures of a look need no model."""
     if name not in ("Which", "exhibit_of"):
         raise AttributeError(f"module 'regard.inspection' has no attribute {name!r}")
     from regard.inspection.collect import from_run

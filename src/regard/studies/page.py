@@ -222,7 +222,7 @@ def render_markdown(page: Page) -> str:
 
 def markdown_table(each: Table) -> str:
     """A table as Markdown, numbers to the right."""
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in [list(each.columns), *each.shown()]]
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in [list(each.columns), *each.text_rows()]]
     rule = ["---:" if right else ":---" for right in each.numeric()]
     return "\n".join("| " + " | ".join(row) + " |" for row in [escaped[0], rule, *escaped[1:]])
 

@@ -49,7 +49,7 @@ class Guided(Prediction):
             return Loss(loss.total, {**loss.parts, "guided": nothing, "guided_count": nothing})
         source, target = inputs(batch)
         hidden, weights = self.looked(self.model.encode(source), target)
-        loss = self.said(hidden, batch, target)
+        loss = self.token_loss(hidden, batch, target)
         guided = missed(weights, batch.links)
         counted = batch.links.weight.sum()
         parts = {**loss.parts, "guided": guided.detach(), "guided_count": counted.to(guided.dtype)}

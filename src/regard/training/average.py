@@ -28,7 +28,7 @@ class MovingAverage:
     @contextlib.contextmanager
     def swap_in(self, parameters: Sequence[nn.Parameter]) -> Iterator[None]:
         """Inside, the parameters are the averages."""
-        kept = [parameter.detach().clone() for parameter in parameters]
+        saved = [parameter.detach().clone() for parameter in parameters]
         with torch.no_grad():
             for parameter, value in zip(parameters, self.values, strict=True):
                 parameter.copy_(value)
@@ -36,7 +36,7 @@ class MovingAverage:
             yield
         finally:
             with torch.no_grad():
-                for parameter, value in zip(parameters, kept, strict=True):
+                for parameter, value in zip(parameters, saved, strict=True):
                     parameter.copy_(value)
 
 

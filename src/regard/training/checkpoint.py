@@ -53,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint folder holds."""
+    """The contents of a checkpoint folder."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -76,7 +76,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class BestRecord:
-    """What best.json says: which checkpoint is the best, and the SHA-256 of its manifest."""
+    """The contents of best.json: which checkpoint is the best, and the SHA-256 of its manifest."""
 
     name: str
     manifest: str
@@ -94,15 +94,15 @@ class Checkpoints:
 
     def find(self, which: str) -> Path:
         """The checkpoint that `best`, `last` or a name such as step-000500 means, or why there is none."""
-        found = {"best": self.best, "last": self.last}.get(which, lambda: self.folder / which)()
-        if found is None or not found.is_dir():
+        folder = {"best": self.best, "last": self.last}.get(which, lambda: self.folder / which)()
+        if folder is None or not folder.is_dir():
             raise CheckpointError(f"{self.folder}: no checkpoint {which} in it")
-        return found
+        return folder
 
     def steps(self) -> list[Path]:
         """All checkpoints of steps, oldest first."""
-        found = [each for each in self.folder.glob("step-*") if NAME.fullmatch(each.name) and each.is_dir()]
-        return sorted(found, key=lambda each: int(each.name[5:]))
+        folders = [each for each in self.folder.glob("step-*") if NAME.fullmatch(each.name) and each.is_dir()]
+        return sorted(folders, key=lambda each: int(each.name[5:]))
 
     def last(self) -> Path | None:
         """The newest whole checkpoint."""
@@ -130,7 +130,7 @@ class Checkpoints:
         )
 
     def best_record(self) -> BestRecord | None:
-        """What best.json says; None where there is none."""
+        """Read best.json; None where there is none."""
         path = self.folder / "best.json"
         if not os.path.lexists(path):
             return None
@@ -171,10 +171,10 @@ class Checkpoints:
             return average
         if best is None:
             return last
-        found = self.folder / step_name(best.step)
-        if not found.is_dir():
-            raise missing_error(found, f"{last.name} says that it is the best checkpoint")
-        return found
+        folder = self.folder / step_name(best.step)
+        if not folder.is_dir():
+            raise missing_error(folder, f"{last.name} says that it is the best checkpoint")
+        return folder
 
     def linked(self, link: str) -> str | None:
         """The name that the link `best` or `last` points at."""
@@ -226,7 +226,7 @@ class Checkpoints:
         return target
 
     def lost(self, target: Path, error: OSError) -> TrainingError:
-        """What to say when a checkpoint could not be written."""
+        """Build the error for a checkpoint that could not be written."""
         last = self.last()
         safe = f"the last whole checkpoint is {last}" if last else "no checkpoint was written before"
         return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room, then resume with --resume")
@@ -286,34 +286,34 @@ class Checkpoints:
         """
         steps, best = self.steps(), self.best_record()
         regular = [each for each in steps[:-1] if int(each.name[5:]) % every == 0]
-        kept = {best and best.name, *(each.name for each in steps[-1:])}
-        kept |= {each.name for each in regular[max(0, len(regular) - self.keep + 1) :]}
+        names = {best and best.name, *(each.name for each in steps[-1:])}
+        names |= {each.name for each in regular[max(0, len(regular) - self.keep + 1) :]}
         for old in steps:
-            if old.name not in kept:
+            if old.name not in names:
                 self.remove(old)
 
     def remove(self, folder: Path) -> None:
         """Remove a checkpoint: renamed first, so that a kill in between leaves nothing that looks like one."""
-        gone = self.folder / f".gone-{folder.name}"
-        shutil.rmtree(gone, ignore_errors=True)
+        trash = self.folder / f".gone-{folder.name}"
+        shutil.rmtree(trash, ignore_errors=True)
         with contextlib.suppress(OSError):  # what cannot be removed now is no reason to stop
-            folder.rename(gone)
+            folder.rename(trash)
             sync(self.folder)
-            shutil.rmtree(gone, ignore_errors=True)
+            shutil.rmtree(trash, ignore_errors=True)
 
 
 def is_name(value: object) -> bool:
-    """Whether it is what a checkpoint is called."""
+    """Return whether it is what a checkpoint is called."""
     return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
 def step_name(step: int) -> str:
-    """What the checkpoint of a step is called."""
+    """Name the checkpoint of a step."""
     return f"step-{step:06d}"
 
 
 def supersedes(folder: Path, best: BestRecord) -> bool:
-    """Whether a checkpoint was measured to be better than the one that is recorded as the best."""
+    """Return whether a checkpoint was measured to be better than the one that is recorded as the best."""
     try:
         return read_manifest(folder).get("better_than") == best.manifest
     except CheckpointError:  # damaged, which is said where it is read
@@ -321,12 +321,12 @@ def supersedes(folder: Path, best: BestRecord) -> bool:
 
 
 def missing_error(path: Path, why: str) -> CheckpointError:
-    """What to say of a best checkpoint that is not there."""
+    """Build the error for a best checkpoint that is not there."""
     return CheckpointError(f"{path}: missing, and {why}; put it back, or choose another one (--checkpoint last)")
 
 
 def read_score(folder: Path) -> Score | None:
-    """What a checkpoint counts as the best score so far; None where nothing was measured."""
+    """Read the best score so far of a checkpoint; None where nothing was measured."""
     return parse_score(read_manifest(folder).get("counters", {}), str(folder / "manifest.json"))
 
 
@@ -343,7 +343,7 @@ def parse_score(counters: Mapping[str, Any], where: str) -> Score | None:
 
 
 def better_average(average: Path, best: Score | None, last: Path) -> bool:
-    """Whether the mean of checkpoints was better than each of them, in a run whose link says so no more."""
+    """Return whether the mean of checkpoints was better than each of them, in a run whose link says so no more."""
     own, step = read_score(average), read_manifest(average)["step"]
     if own is None or own.step != step:
         return False

@@ -1,4 +1,4 @@
-"""What a person sees while a model trains: a live display on a terminal, plain lines elsewhere, and log.txt always."""
+"""The display of training: live on a terminal, plain lines elsewhere, and log.txt always."""
 
 import os
 import sys

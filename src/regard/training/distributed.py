@@ -62,7 +62,7 @@ class Group:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+        """Return whether this is the one that writes and speaks."""
         return self.rank == 0
 
     def wrap(self, objective: nn.Module) -> None:
@@ -102,13 +102,13 @@ class Group:
         return tensor
 
     def any(self, flag: bool) -> bool:
-        """Whether any process says so."""
+        """Return whether any process says so."""
         if self.world == 1:
             return flag
         return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
 
     def same(self, thing: Any) -> Any:
-        """What the first process has, on every process; plain data only."""
+        """Return the first process's object on every process; plain data only."""
         if self.world == 1:
             return thing
         box = [thing]
@@ -186,7 +186,7 @@ def gather_all(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Te
 
 
 def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
-    """Whether matrix products are computed in bfloat16."""
+    """Return whether matrix products are computed in bfloat16."""
     if settings.precision == "bf16" and device.type == "mps":
         raise ConfigError("training.precision", '"bf16" given with an Apple GPU (mps), expected "fp32" or "auto"')
     return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")

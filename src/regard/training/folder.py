@@ -87,7 +87,9 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
 
 
 def is_no_folder(out: Path) -> bool:
-    """Whether something else has this name; asked once, as another process may make or remove a folder meanwhile."""
+    """Return whether something else has this name; asked once, as another process may make or remove a folder
+    meanwhile.
+    """
     try:
         return not stat.S_ISDIR(os.stat(out).st_mode)
     except FileNotFoundError:
@@ -100,12 +102,12 @@ def is_no_folder(out: Path) -> bool:
 
 def check_content(out: Path, resume: bool) -> None:
     """Refuse to write over a run, and to resume none."""
-    found = Checkpoints(out).last()
-    if resume and found is None:
+    checkpoint = Checkpoints(out).last()
+    if resume and checkpoint is None:
         raise CheckpointError(f"{out}: no checkpoint to resume from")
-    if not resume and found is not None:
+    if not resume and checkpoint is not None:
         raise TrainingError(
-            f"{out}: holds a run already ({found.name}); resume it with --resume {out}, or give another --out"
+            f"{out}: holds a run already ({checkpoint.name}); resume it with --resume {out}, or give another --out"
         )
 
 
@@ -125,7 +127,7 @@ def check_links(run: Path) -> None:
 
 
 def has_begun(out: Path) -> bool:
-    """Whether there is anything in a run folder that was trained: a record, or a checkpoint."""
+    """Return whether there is anything in a run folder that was trained: a record, or a checkpoint."""
     metrics = out / "metrics.jsonl"
     return (metrics.exists() and metrics.stat().st_size > 0) or Checkpoints(out).last() is not None
 

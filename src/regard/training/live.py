@@ -37,16 +37,16 @@ class LiveProgress(Progress):
         self._console = console or Console(
             file=cast(Any, stream or SafeStream(sys.stderr)), force_terminal=True, highlight=False
         )
-        self._clock, self._drawn = clock, -math.inf
+        self._clock, self._drawn_at = clock, -math.inf
         self._course = CurrentFigures()
         self._samples: list[Sample] = []
-        self._kept: tuple[tuple[int, int], list[Text]] | None = None
+        self._wrapped: tuple[tuple[int, int], list[Text]] | None = None
         self._live: live.Live | None = None
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         self.close()
-        self._course, self._samples, self._kept = CurrentFigures(steps), [], None
-        self._drawn = -math.inf
+        self._course, self._samples, self._wrapped = CurrentFigures(steps), [], None
+        self._drawn_at = -math.inf
         self._console.print(Text(title, style="bold"))
         if facts:
             table = Table.grid(padding=(0, 2))
@@ -72,7 +72,7 @@ class LiveProgress(Progress):
         self._draw(now=True)
 
     def samples(self, samples: Sequence[Sample]) -> None:
-        self._samples, self._kept = [Sample(*map(legible, sample)) for sample in samples], None
+        self._samples, self._wrapped = [Sample(*map(legible, sample)) for sample in samples], None
         self._draw(now=True)
 
     def say(self, text: str) -> None:
@@ -90,8 +90,8 @@ class LiveProgress(Progress):
             atexit.unregister(self.close)
 
     def _draw(self, now: bool = False) -> None:
-        if self._live is not None and (now or self._clock() - self._drawn >= REFRESH):
-            self._drawn = self._clock()
+        if self._live is not None and (now or self._clock() - self._drawn_at >= REFRESH):
+            self._drawn_at = self._clock()
             self._live.refresh()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -99,18 +99,21 @@ class LiveProgress(Progress):
         width, height = min(options.max_width, WIDTH), console.size.height
         lines = self._standing(width)
         room = height - len(lines)
-        if self._kept is None or self._kept[0] != (width, room):  # wrapped anew only when they or the window change
-            self._kept = (width, room), self._fitted(width, room, console)
-        for line in [*lines, *self._kept[1]][: max(1, height - 1)]:
+        if self._wrapped is None or self._wrapped[0] != (
+            width,
+            room,
+        ):  # wrapped anew only when they or the window change
+            self._wrapped = (width, room), self._fitted(width, room, console)
+        for line in [*lines, *self._wrapped[1]][: max(1, height - 1)]:
             line.no_wrap, line.overflow = True, "crop"
             yield line
 
     def _fitted(self, width: int, room: int, console: Console) -> list[Text]:
-        """As many samples as there is room for, each text on two lines or on one."""
+        """Fit as many samples as there is room for, each text on two lines or on one."""
         for count, depth in [(3, 2), (3, 1), (2, 2), (2, 1), (1, 2), (1, 1)]:
-            drawn = [line for sample in self._samples[:count] for line in _drawn(sample, width, depth, console)]
-            if len(drawn) < room and width >= 20:
-                return drawn
+            lines = [line for sample in self._samples[:count] for line in _sample_lines(sample, width, depth, console)]
+            if len(lines) < room and width >= 20:
+                return lines
         return []
 
     def _standing(self, width: int) -> list[Text]:
@@ -131,11 +134,11 @@ class LiveProgress(Progress):
         if course.checked is not None:
             lines.append(Text(""))
             new = course.best is course.checked
-            found = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
-            lines += _flow("validation", [*found, "best checkpoint so far"] if new else found, width)
+            parts = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
+            lines += _flow("validation", [*parts, "best checkpoint so far"] if new else parts, width)
             if course.best is not None and not new:
-                kept = {key: value for key, value in course.best.items() if not key.startswith("patience")}
-                lines += _flow("best", [f"step {course.best.get('step', 0):,}", *format_scores(kept)], width)
+                scores = {key: value for key, value in course.best.items() if not key.startswith("patience")}
+                lines += _flow("best", [f"step {course.best.get('step', 0):,}", *format_scores(scores)], width)
         for line in lines:
             line.truncate(width, overflow="ellipsis")
         return lines
@@ -163,7 +166,7 @@ def _bar(done: float, size: int, encoding: str) -> Text:
     return Text().append(full * at, style="cyan").append(empty * (size - at), style="dim")
 
 
-def _drawn(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
+def _sample_lines(sample: Sample, width: int, depth: int, console: Console) -> list[Text]:
     """A sample in lines: each text on at most `depth` of them, and an empty line above."""
     output = Text()
     for piece, differs in differing(sample.output, sample.reference):

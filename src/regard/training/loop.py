@@ -42,7 +42,7 @@ HOPELESS = 100  # steps in a row that were not finite
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended."""
+    """The result of a run."""
 
     step: int
     best: float | None
@@ -161,7 +161,7 @@ class Trainer:
     # ---- one update
 
     def shares(self) -> Prefetch:
-        """What each update from here on trains on."""
+        """Prefetch the shares that each update from here on trains on."""
         group, pin = self.group, self.group.device.type == "cuda"
         return Prefetch(self.task, self.now.position, self.settings.accumulate, group.rank, group.world, pin)
 
@@ -239,10 +239,10 @@ class Trainer:
             with torch.no_grad(), averaged, self.group.whole(self.objective):
                 # Sharded weights need every process at every step; otherwise one measures for all.
                 here = self.group.first or self.group.shard
-                measured = (self.task.validate(), self.task.samples()) if here else None
+                results = (self.task.validate(), self.task.samples()) if here else None
         finally:
             self.objective.train()
-        figures, samples = self.group.same(measured)
+        figures, samples = self.group.same(results)
         return figures, samples
 
     def save(self, best: bool) -> None:

@@ -36,7 +36,7 @@ NAME = re.compile(r"step-(?P<step>[0-9]{6}|[1-9][0-9]{6,17})|average")  # of a c
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What a checkpoint says of itself, checked; a folder of a step holds that step."""
+    """Read a checkpoint's manifest, checked; a folder of a step holds that step."""
     path = folder / "manifest.json"
     manifest = read_canonical(path, "a checkpoint's manifest")
     check_manifest(manifest, str(path))
@@ -56,15 +56,15 @@ def read_canonical(path: Path, what: str) -> dict[str, Any]:
         table = parse_json(raw)
         if not isinstance(table, dict) or canonical({k: v for k, v in table.items() if k != "sha256"}) != raw:
             raise ValueError
-        given = table["format"]
+        version = table["format"]
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}, expected {what}") from None
     except Unreadable as error:
         raise CheckpointError(f"{path}: damaged, {error}") from None
     except (ValueError, KeyError, RecursionError):
         raise CheckpointError(f"{path}: damaged, its contents do not match its own checksum") from None
-    if given != FORMAT or not is_count(given):
-        raise CheckpointError(f"{path}: format {show_value(given)} given, this version of regard reads {FORMAT}")
+    if version != FORMAT or not is_count(version):
+        raise CheckpointError(f"{path}: format {show_value(version)} given, this version of regard reads {FORMAT}")
     return table
 
 
@@ -109,12 +109,12 @@ def check_key(
 
 
 def is_count(value: object) -> bool:
-    """Whether it is a whole number that something can be counted to."""
+    """Return whether it is a whole number that something can be counted to."""
     return type(value) is int and 0 <= value < COUNT
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number."""
+    """Return whether it is a number."""
     return type(value) is float or (type(value) is int and abs(value) < COUNT)
 
 

@@ -1,4 +1,4 @@
-"""When memory runs out: the same work again, in smaller parts."""
+"""Recovery from running out of memory: the same work again, in smaller parts."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ def attempt_in_parts(attempt: Callable[[int], T], again: Callable[[int], None]) 
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it is memory that ran out, on a GPU or on the host."""
+    """Return whether it is memory that ran out, on a GPU or on the host."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 

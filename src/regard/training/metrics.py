@@ -95,10 +95,10 @@ class Metrics:
             step = record.get("step")
             if resume_step is None or not isinstance(step, int | float) or step <= resume_step:
                 lines.append(line)
-        kept = b"".join(lines)
-        if kept != before:
+        complete = b"".join(lines)
+        if complete != before:
             try:
-                write_whole(self.path, kept)
+                write_whole(self.path, complete)
             except OSError as error:
                 raise self._lost(error) from error
 
@@ -108,19 +108,19 @@ def read_records(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     if not path.exists():
         return []
-    found = (_record(line) for line in _bytes(path).splitlines())
-    return [record for record in found if record is not None]
+    records = (_record(line) for line in _bytes(path).splitlines())
+    return [record for record in records if record is not None]
 
 
 def mean_losses(sums: Mapping[str, float], count: float) -> dict[str, float]:
-    """What is reported of a run's sums: each divided by the count, or by its own, as `guided` by `guided_count`."""
+    """Average a run's sums for the report: each divided by the count, or by its own, as `guided` by `guided_count`."""
     own = {name: value for name, value in sums.items() if name.endswith("_count")}
     reported = [name for name in sums if name not in UNREPORTED and name not in own]
     return {name: sums[name] / max(1.0, own.get(f"{name}_count", count)) for name in reported}
 
 
 def metric_name(key: str) -> str:
-    """What people call a number: BLEU, chrF, exact match."""
+    """Name a number as people do: BLEU, chrF, exact match."""
     return NAMES.get(key, key.replace("_", " "))
 
 
@@ -187,7 +187,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _fits(key: str, value: Any) -> bool:
-    """Whether a value of a record is one that could have been written under its key."""
+    """Return whether a value of a record is one that could have been written under its key."""
     if key in COUNTED:
         return type(value) is int and 0 <= value < 2**63
     if key in WORDS:

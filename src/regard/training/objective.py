@@ -33,16 +33,18 @@ class Prediction(nn.Module):
 
     @property
     def half_weights(self) -> bool:
-        """Whether products take copies of the weights in half precision: those of a model that reads packed batches."""
+        """Return whether products take copies of the weights in half precision: those of a model that reads packed
+        batches.
+        """
         return self.model.packs
 
     def forward(self, batch: Batch | PackedBatch) -> Loss:
         """The sum over the batch's target tokens; `nll` is the same without smoothing, `tokens` how many there are."""
         source, target = inputs(batch)
         hidden, _ = self.model.decode(self.model.encode(source), target)
-        return self.said(hidden, batch, target)
+        return self.token_loss(hidden, batch, target)
 
-    def said(self, hidden: Float[Tensor, "*b n d"], batch: Batch | PackedBatch, target: Tokens) -> Loss:
+    def token_loss(self, hidden: Float[Tensor, "*b n d"], batch: Batch | PackedBatch, target: Tokens) -> Loss:
         """The loss of what the decoder leaves after each token of `target`."""
         smoothing = self.smoothing if self.training else 0.0
         if isinstance(batch, PackedBatch):

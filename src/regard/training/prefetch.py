@@ -16,7 +16,7 @@ DEPTH = 2  # updates that are loaded ahead
 
 @dataclass(frozen=True)
 class Share:
-    """What one process needs for an update."""
+    """The part of an update that one process needs."""
 
     batches: list[Any]  # of this process
     count: int  # what the losses of all processes are sums over

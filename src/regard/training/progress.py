@@ -1,4 +1,4 @@
-"""What the loop reports to while a model trains, and plain lines of it.
+"""Progress that the loop reports to while a model trains, and plain lines of it.
 
 The loop knows only `Progress`; `regard.training.display` chooses what a person sees. Nothing here has a thread, and a
 display that breaks (a closed pipe, a narrow encoding) never stops training.
@@ -28,7 +28,7 @@ __all__ = [
 
 @runtime_checkable
 class Stream(Protocol):
-    """Where lines go."""
+    """A stream that lines go to."""
 
     def write(self, text: str, /) -> int: ...
     def flush(self) -> None: ...
@@ -36,7 +36,9 @@ class Stream(Protocol):
 
 
 class Progress:
-    """What the loop reports to; this one does nothing with it. A context manager, so that it is always closed."""
+    """The receiver of the loop's reports; this one does nothing with them. A context manager, so that it is always
+    closed.
+    """
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         """Training starts: what it is called, what is to be known about it, and how many steps there are, if known."""
@@ -67,7 +69,7 @@ class Progress:
 
 
 class CurrentFigures:
-    """Where training stands, from the records so far: the smoothed loss, the time left, the best validation."""
+    """Current figures from the records so far: the smoothed loss, the time left, the best validation."""
 
     def __init__(self, steps: int | None = None):
         self.steps = steps
@@ -115,27 +117,27 @@ class CurrentFigures:
 
     def numbers(self) -> list[str]:
         """The loss, the rate, the pace and the rest of the last record, in words."""
-        record, found = self.last, []
+        record, parts = self.last, []
         if "loss" in record:
             now = record["loss"]
             if now is None or not math.isfinite(now):
-                found.append(
+                parts.append(
                     "loss not finite" + (f" (was {format_value('loss', self.loss)})" if self.loss is not None else "")
                 )
             else:
-                found.append(f"loss {format_value('loss', self.loss)}")
+                parts.append(f"loss {format_value('loss', self.loss)}")
         if "rate" in record:
-            found.append(f"rate {format_value('rate', float(record['rate']))}")
+            parts.append(f"rate {format_value('rate', float(record['rate']))}")
         pace = record.get("tokens_per_second")
         if pace is not None and math.isfinite(pace) and pace > 0:
-            found.append(f"{format_value('tokens_per_second', float(pace))} {record.get('unit', 'tokens')}/s")
+            parts.append(f"{format_value('tokens_per_second', float(pace))} {record.get('unit', 'tokens')}/s")
         if record.get("skipped"):
-            found.append(f"{record['skipped']:,} skipped")
+            parts.append(f"{record['skipped']:,} skipped")
         if self.left:
-            found.append(f"{format_duration(self.left)} left")
+            parts.append(f"{format_duration(self.left)} left")
         elif self.steps is None and "seconds" in record:
-            found.append(f"{format_duration(record['seconds'])} so far")
-        return found
+            parts.append(f"{format_duration(record['seconds'])} so far")
+        return parts
 
 
 def format_scores(record: Mapping[str, Any]) -> list[str]:
@@ -155,10 +157,10 @@ class PlainProgress(Progress):
     def __init__(self, stream: Stream, *, stamp: bool = False, clock: Callable[[], float] = time.monotonic):
         self._stream, self._stamp, self._clock = stream, stamp, clock
         self._course = CurrentFigures()
-        self._written: tuple[float, int] | None = None
+        self._last_line: tuple[float, int] | None = None
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
-        self._course, self._written = CurrentFigures(steps), None
+        self._course, self._last_line = CurrentFigures(steps), None
         self._line(title)
         for name, fact in facts:
             self._line(f"{name}: {fact}")
@@ -166,11 +168,11 @@ class PlainProgress(Progress):
     def step(self, record: Mapping[str, Any]) -> None:
         self._course.step(record)
         now, step = self._clock(), record.get("step", 0)
-        if self._written is not None and step != self._course.steps:
-            seconds, steps = now - self._written[0], step - self._written[1]
+        if self._last_line is not None and step != self._course.steps:
+            seconds, steps = now - self._last_line[0], step - self._last_line[1]
             if seconds < 10 and not (steps >= 100 and seconds >= 1):
                 return
-        self._written = now, step
+        self._last_line = now, step
         self._line(" · ".join([self._course.place(), *self._course.numbers()]))
 
     def valid(self, record: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ class Replayable(Protocol):
 
 
 class Capture(Protocol):
-    """What captures an update, without doing it."""
+    """A function that captures an update, without doing it."""
 
     def __call__(self, batch: Any) -> Replayable:
         """The update on batches of this one's shape, or a CaptureError."""
@@ -116,8 +116,8 @@ class CudaGraph:
 
     def replay(self, batch: Any) -> None:
         """Write the batch to where the graph reads it, and order the graph."""
-        for mine, given in zip(batch_tensors(self.batch), batch_tensors(batch), strict=True):
-            mine.copy_(given, non_blocking=True)
+        for mine, source in zip(batch_tensors(self.batch), batch_tensors(batch), strict=True):
+            mine.copy_(source, non_blocking=True)
         self.graph.replay()
 
 

@@ -50,13 +50,13 @@ def bracketed(output: str, reference: str) -> str:
 
 def letters(word: str) -> list[str]:
     """The letters of a word, each with the marks that combine with it."""
-    found: list[str] = []
+    clusters: list[str] = []
     for letter in word:
-        if found and (unicodedata.combining(letter) or letter in "\u200d\ufe0f" or found[-1].endswith("\u200d")):
-            found[-1] += letter
+        if clusters and (unicodedata.combining(letter) or letter in "\u200d\ufe0f" or clusters[-1].endswith("\u200d")):
+            clusters[-1] += letter
         else:
-            found.append(letter)
-    return found
+            clusters.append(letter)
+    return clusters
 
 
 def legible(text: str) -> str:

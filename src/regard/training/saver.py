@@ -156,6 +156,6 @@ class Saver:
             )
 
     def last_checkpoint(self) -> str:
-        """What there is to resume from, for a message."""
+        """Name the checkpoint to resume from, for a message."""
         last = self.checkpoints.last()
         return "no checkpoint was saved" if last is None else f"the last checkpoint is {last}"

@@ -1,4 +1,4 @@
-"""How a model is trained: what can be set about the loop. Imports no torch."""
+"""The settings of training: what can be set about the loop. Imports no torch."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ STEPS = 1_000_000_000
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a model is trained."""
+    """The settings of training."""
 
     steps: int = option(8000, "updates of the weights", least=1, most=STEPS)
     minutes: float | None = option(None, "stop after so many minutes, whatever step it is", above=0, most=5_256_000)

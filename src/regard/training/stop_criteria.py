@@ -1,4 +1,4 @@
-"""When to stop: the last step, no patience left, the time is up, or somebody asked."""
+"""Criteria for stopping: the last step, no patience left, the time is up, or somebody asked."""
 
 import signal
 from types import FrameType, TracebackType
@@ -23,7 +23,7 @@ class StopCriteria:
 
     def __init__(self, group: Group, settings: TrainingSettings, progress: Progress):
         self.group, self.settings, self.progress = group, settings, progress
-        self.asked: str | None = None
+        self.signal_name: str | None = None
         self.before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -40,10 +40,10 @@ class StopCriteria:
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Remember that somebody asked."""
-        if self.asked is not None and number == signal.SIGINT:
+        if self.signal_name is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = signal.Signals(number).name
-        self.progress.say(f"{self.asked}: saving after this step")
+        self.signal_name = signal.Signals(number).name
+        self.progress.say(f"{self.signal_name}: saving after this step")
 
     def reason(self, now: Counters) -> str | None:
         """Why to stop now, the same on every process: finished, patience, signal or minutes; None to continue."""
@@ -54,7 +54,7 @@ class StopCriteria:
             return "patience"
         if group.device.type == "cuda" and group.world > 1 and now.step % settings.log_every:
             return None  # asking the others costs a wait for the device
-        if group.any(self.asked is not None):
+        if group.any(self.signal_name is not None):
             return "signal"
         late = settings.minutes is not None and now.seconds > settings.minutes * 60
         return "minutes" if group.any(late) else None

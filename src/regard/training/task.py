@@ -24,14 +24,14 @@ __all__ = ["Loss", "Position", "Sample", "Task"]
 
 
 class Loss(NamedTuple):
-    """What an objective gives: a sum that is differentiated, and further sums to be reported."""
+    """The result of an objective: a sum that is differentiated, and further sums to be reported."""
 
     total: Tensor
     parts: dict[str, Tensor] = {}  # noqa: RUF012
 
 
 class Task:
-    """What is learned: its objective, its batches, how it is measured.
+    """A task to learn: its objective, its batches, how it is measured.
 
     A *plan* is whatever stands for a batch before it is loaded, cheap to make and to count: the loop takes plans from
     `stream`, divides losses by the `count` of all plans of an update (on every process), and loads only its own.
@@ -59,7 +59,7 @@ class Task:
                 raise TrainingError("no batches to train on: the epoch is empty")
 
     def count(self, plan: Any) -> int:
-        """What the loss of this plan is a sum over: tokens, or examples."""
+        """Return the count that this plan's loss is a sum over: tokens, or examples."""
         return len(plan)
 
     def batch(self, plan: Any, position: Position) -> Any:
@@ -93,9 +93,9 @@ class Task:
         return []
 
     def facts(self) -> list[tuple[str, str]]:
-        """What a person wants to know before it starts."""
+        """List what a person wants to know before training starts."""
         return []
 
     def fingerprint(self) -> dict[str, Any]:
-        """What must be the same for a checkpoint to fit: kept in its manifest, and compared when it is loaded."""
+        """Return what must be equal for a checkpoint to fit: kept in its manifest, and compared when it is loaded."""
         return {}

@@ -1,4 +1,6 @@
-"""What a checkpoint keeps of a run beside the weights: where it stands, the optimiser, and what it was made with."""
+"""The state that a checkpoint keeps of a run beside the weights: its counters, the optimiser, and what it was made
+with.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,7 +33,7 @@ __all__ = [
 
 @dataclass
 class Counters:
-    """Where a run stands."""
+    """The counters of a run: where it stands."""
 
     step: int = 0
     position: Position = Position(0, 0)
@@ -55,8 +57,8 @@ class Counters:
         value, loss = figures.get(metric, math.nan), figures.get("loss", 0.0)
         rank = (value if metric == "loss" else -value, loss)
         best = None if self.best is None else self.best if metric == "loss" else -self.best
-        known = math.inf if self.best_loss is None else self.best_loss
-        better = math.isfinite(value) and math.isfinite(loss) and (best is None or rank < (best, known))
+        best_loss = math.inf if self.best_loss is None else self.best_loss
+        better = math.isfinite(value) and math.isfinite(loss) and (best is None or rank < (best, best_loss))
         fell = math.isfinite(loss) and (self.lowest is None or loss < self.lowest)
         if better:
             self.best, self.best_step, self.best_loss = value, self.step, loss
@@ -66,17 +68,17 @@ class Counters:
         return better
 
     def table(self) -> dict[str, Any]:
-        """As a manifest holds it; the step stands beside it there."""
+        """Return the counters as a manifest holds them; the step stands beside them there."""
         return {**{key: value for key, value in asdict(self).items() if key != "step"}, "position": [*self.position]}
 
     @classmethod
     def of(cls, step: int, table: Mapping[str, Any]) -> "Counters":
-        """As it was."""
+        """Restore the counters from a manifest's table."""
         return cls(step, **{**table, "position": Position(*table["position"]), "sums": dict(table["sums"])})
 
 
 def is_position(value: object) -> bool:
-    """Whether it is a place in the data: an epoch and a batch."""
+    """Return whether it is a place in the data: an epoch and a batch."""
     return isinstance(value, list) and len(value) == 2 and all(map(is_count, value))
 
 
@@ -112,7 +114,7 @@ def read_counters(folder: Path, manifest: Mapping[str, Any]) -> Counters:
 def optimiser_tensors(
     optimiser: torch.optim.Optimizer, names: Sequence[str], parameters: Sequence[nn.Parameter]
 ) -> dict[str, Tensor]:
-    """What an optimiser keeps, by the names of the weights."""
+    """Collect an optimiser's tensors, by the names of the weights."""
     return {
         f"optimiser.{key}.{name}": value
         for name, parameter in zip(names, parameters, strict=True)
@@ -136,15 +138,15 @@ def restore_optimiser(
                 shape = [] if key == "step" else list(parameter.shape)
                 if list(tensor.shape) != shape or tensor.dtype not in FLOATS:
                     kind = str(tensor.dtype).removeprefix("torch.")
-                    given = f"{list(tensor.shape)} of {kind}, expected {shape} of float32"
-                    raise CheckpointError(f"{where}: tensor optimiser.{key}.{name} is {given}")
+                    actual = f"{list(tensor.shape)} of {kind}, expected {shape} of float32"
+                    raise CheckpointError(f"{where}: tensor optimiser.{key}.{name} is {actual}")
                 state[key] = tensor.to(parameter.device) if key == "step" else spread_like(tensor, parameter)
         if state:
             optimiser.state[parameter] = state
 
 
 def initialise_optimiser(optimiser: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
-    """What AdamW keeps of a weight, made now, where it would be made in its first step."""
+    """Create AdamW's state of each weight now, where it would be created in its first step."""
     for parameter in parameters:
         if not optimiser.state[parameter]:
             optimiser.state[parameter] = {
@@ -160,15 +162,15 @@ def check_fits(task: Task, manifest: Mapping[str, Any], folder: Path) -> None:
         check_same(key, manifest.get("task", {}).get(key), value, folder)
 
 
-def check_same(key: str, given: Any, value: Any, folder: Path) -> None:
+def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
     """Refuse a checkpoint that was made with another value of a key; of the model's, say which option."""
-    if key == "model" and isinstance(given, Mapping):
-        given = filled_from(given, folder)
-    if isinstance(value, Mapping) and isinstance(given, Mapping) and given != value:  # which of its options
-        name = next(name for name in {**given, **value} if given.get(name) != value.get(name))
-        key, given, value = f"{key}.{name}", given.get(name), value.get(name)
-    if given != value:
-        raise CheckpointError(f"{folder}: made with {key} {show_value(given)}, and this run has {show_value(value)}")
+    if key == "model" and isinstance(stored, Mapping):
+        stored = filled_from(stored, folder)
+    if isinstance(value, Mapping) and isinstance(stored, Mapping) and stored != value:  # which of its options
+        name = next(name for name in {**stored, **value} if stored.get(name) != value.get(name))
+        key, stored, value = f"{key}.{name}", stored.get(name), value.get(name)
+    if stored != value:
+        raise CheckpointError(f"{folder}: made with {key} {show_value(stored)}, and this run has {show_value(value)}")
 
 
 def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:

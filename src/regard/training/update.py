@@ -48,7 +48,7 @@ def rate_at(step: int, settings: TrainingSettings) -> float:
 
 
 class Objective(Protocol):
-    """What an objective may say of itself, beside giving the `Loss` of a batch. What it does not say is False."""
+    """An objective's optional properties, beside giving the `Loss` of a batch. What it does not say is False."""
 
     replays: (
         bool  # an update may be a CUDA graph: nothing is read back from the device, shapes hang on the batch's alone
@@ -91,7 +91,7 @@ class Updater:
         self.replay = self.choose_replay()
 
     def choose_replay(self) -> Replay | None:
-        """What replays updates, where the settings want it and it can be done."""
+        """Build what replays updates, where the settings want it and it can be done."""
         wanted = self.settings.replay
         if not wanted:
             return None
@@ -168,7 +168,7 @@ class Updater:
         self.optimiser.step()
 
     def redo(self, parts: int) -> None:
-        """Before a share that did not fit into memory is tried again in smaller parts."""
+        """Reset before a share that did not fit into memory is tried again in smaller parts."""
         if self.group.shard:
             raise TrainingError("out of memory: make training.batch_tokens smaller (sharded runs cannot redo a batch)")
         self.optimiser.zero_grad(set_to_none=True)
@@ -181,7 +181,7 @@ class Updater:
     # ---- replayed
 
     def try_replay(self, share: Share) -> bool:
-        """Whether the update was a replay of what was done for another batch of its shape."""
+        """Return whether the update was a replay of what was done for another batch of its shape."""
         if self.replay is None or not self.replay.on or has_hooks(self.objective):
             return False  # a replay runs no Python, and would not call who listens
         if self.done == 1:  # the second update, with everything compiled, says whether it may be

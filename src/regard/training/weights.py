@@ -30,19 +30,19 @@ DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2,
 
 def read_tensors(path: Path, files: Mapping[str, Any]) -> dict[str, Tensor]:
     """A safetensors file whose bytes are those that were written."""
-    known = files[path.name]
+    expected = files[path.name]
     try:
         size = path.stat().st_size
-        if path.is_file() and size != known["bytes"]:
-            raise CheckpointError(f"{path}: damaged, {size:,} bytes given, expected {known['bytes']:,}")
-        content = read_bytes(path, known["bytes"])
+        if path.is_file() and size != expected["bytes"]:
+            raise CheckpointError(f"{path}: damaged, {size:,} bytes given, expected {expected['bytes']:,}")
+        content = read_bytes(path, expected["bytes"])
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
     except Unreadable as error:
         raise CheckpointError(f"{path}: damaged, {error}") from None
     except (MemoryError, OverflowError):
-        raise CheckpointError(f"{path}: {known['bytes']:,} bytes given, more than fit into memory") from None
-    if hashlib.sha256(content).hexdigest() != known["sha256"]:
+        raise CheckpointError(f"{path}: {expected['bytes']:,} bytes given, more than fit into memory") from None
+    if hashlib.sha256(content).hexdigest() != expected["sha256"]:
         raise CheckpointError(f"{path}: damaged, its contents do not match the checksum in manifest.json")
     try:
         parse_shapes(content, len(content))
@@ -97,7 +97,7 @@ def parse_shapes(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
 
 
 def check_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int], int]:
-    """Of a tensor in a heading: its shape, where it begins and ends, and the bytes of a number."""
+    """Check a tensor's entry in a heading: its shape, where it begins and ends, and the bytes of a number."""
 
     def counts(value: Any, most: int) -> bool:
         right = isinstance(value, list) and len(value) <= most
@@ -116,11 +116,11 @@ def check_entry(name: str, entry: Any) -> tuple[tuple[int, ...], tuple[int, int]
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """A model's weights and buffers by name; what is shared stands there once."""
-    seen: dict[int, str] = {}
+    names: dict[int, str] = {}
     weights = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen[id(tensor)] = name
+        if id(tensor) not in names:
+            names[id(tensor)] = name
             weights[name] = tensor
     return weights
 
@@ -150,5 +150,5 @@ def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]
         if name not in shapes:
             raise CheckpointError(f"{where}: weight {name} is missing")
         if shapes[name] != tuple(tensor.shape):
-            given, expected = list(shapes[name]), list(tensor.shape)
-            raise CheckpointError(f"{where}: weight {name} is {given}, expected {expected}")
+            actual, expected = list(shapes[name]), list(tensor.shape)
+            raise CheckpointError(f"{where}: weight {name} is {actual}, expected {expected}")

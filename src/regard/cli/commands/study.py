@@ -79,7 +79,7 @@ def print_page(page: "Page") -> None:
         shown = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for column, right in zip(table.columns, table.numeric(), strict=True):
             shown.add_column(column, justify="right" if right else "left")
-        for row in table.shown():
+        for row in table.text_rows():
             shown.add_row(*row)
         console.print(shown, "", markup=False)
     for verdict in page.verdicts:

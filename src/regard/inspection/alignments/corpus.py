@@ -44,7 +44,7 @@ class AlignedPair(NamedTuple):
 
 
 class Translator(OpenRun, Protocol):
-    """What is asked of a run that translates: `regard.run.Run` is one."""
+    """The part of a run that translates which is needed here: `regard.run.Run` is one."""
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -137,9 +137,9 @@ def align_pairs(
     run: Translator, reverse: Translator | None, pairs: Sequence[AlignedPair], method: str
 ) -> list[AlignedPair]:
     """The pairs with their links, of both directions made one by `method` where there is a reverse run."""
-    known = [pair.links for pair in pairs if pair.links is not None]
+    gold = [pair.links for pair in pairs if pair.links is not None]
     texts = [(pair.source, pair.target) for pair in pairs]
-    links = known if len(known) == len(pairs) else list(run.links(texts))
+    links = gold if len(gold) == len(pairs) else list(run.links(texts))
     if reverse is not None:
         backward = reverse.links([(target, source) for source, target in texts])
         links = [symmetrise(each, flip_links(back), method) for each, back in zip(links, backward, strict=True)]
@@ -147,7 +147,7 @@ def align_pairs(
 
 
 def describe_score(path: Path | None, gold: Sequence[Gold], pairs: Sequence[AlignedPair], say: Say) -> str:
-    """How the links of the pairs fare against gold links, in one line; `say` is told of links that cannot be."""
+    """Describe in a line how the links of the pairs fare against gold links; `say` is told of links that cannot be."""
     say_slips(path, gold, pairs, say)
     scores = [each.score() for each in measure_links([pair.links or [] for pair in pairs], gold).values()]
     return ", ".join(f"{score.name} {score}" for score in scores)
@@ -156,7 +156,9 @@ def describe_score(path: Path | None, gold: Sequence[Gold], pairs: Sequence[Alig
 def choose_settings(
     run: R, reverse: R | None, source: str, target: str, gold: Sequence[Gold] | None, path: Path | None, say: Say
 ) -> list[tuple[R, AlignmentSettings, list[Reading]]]:
-    """What reads best in each run on the pairs of two files: by gold links, or by agreement with the reverse run."""
+    """Choose what reads best in each run on the pairs of two files: by gold links, or by agreement with the reverse
+    run.
+    """
     pairs = list(chain.from_iterable(read_pairs(run, source, target, say)[1]))
     if gold is not None:
         say_slips(path, gold, pairs, say)

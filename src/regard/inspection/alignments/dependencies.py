@@ -37,7 +37,7 @@ EXAMPLES = 500  # of the phrasebook's test split, in which heads are looked for
 
 @dataclass(frozen=True)
 class DependencyShare:
-    """How a head of a self-attention heeds dependencies."""
+    """The share of dependencies that a head of a self-attention heeds."""
 
     side: str
     view: str
@@ -48,7 +48,7 @@ class DependencyShare:
 
 @dataclass(frozen=True)
 class FixedDistance:
-    """What would be right of a head that looks at a fixed distance from each word."""
+    """The share that a head would get right that looks at a fixed distance from each word."""
 
     side: str
     distance: int
@@ -124,7 +124,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
 
 
 def head_matrix(side: str, examples: Sequence[Example], part: WatchedBatch) -> Bool[Tensor, "b i j"]:
-    """Where the head of each word is; of the decoder, if it was read before."""
+    """Mark where the head of each word is; of the decoder, if it was read before."""
     size = part.target_words if side == "decoder" else part.source_words
     matrix = torch.zeros(len(examples), size, size, dtype=torch.bool)
     for row, example in enumerate(examples):

@@ -1,4 +1,6 @@
-"""Where a model looks for each word of a translation: teacher forced, so exact after any search."""
+"""Extraction of alignments: where a model looks for each word of a translation; teacher forced, so exact after any
+search.
+"""
 
 # b pairs · h heads · n target pieces, r = n + 1 rows · m source pieces, k ≥ m columns · i target words · j source words
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +59,7 @@ class WatchedBatch:
         return torch.cat([nothing, self.target] if offset else [self.target, nothing], 1)
 
     def weights(self, name: str) -> Float[Tensor, "b h n m"]:
-        """What an attention gave to what, its one head where it has no more."""
+        """Return the weights of an attention, with a head axis also where it has one head."""
         weights = self.looks[name].weights.float()
         return weights if weights.ndim == 4 else weights[:, None]
 
@@ -129,7 +131,7 @@ def merge_batch(
 
 
 def pick_links(weights: Float[Tensor, "*b i j"], threshold: float | None = None) -> Bool[Tensor, "*b i j"]:
-    """Which are links: the largest weight of each row, or all from the threshold on.
+    """Pick the links: the largest weight of each row, or all from the threshold on.
 
     Of equal weights the first is taken; where a row has no weight, or one that is no number, there is no link.
     """
@@ -174,7 +176,7 @@ def list_links(mask: Bool[Tensor, "b i j"]) -> list[Links]:
 def read_weights(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings
 ) -> Iterator[tuple[list[int], Float[Tensor, "b i j"]]]:
-    """Which pairs, and how much their target words looked at their source words, batch by batch."""
+    """Yield which pairs, and how much their target words looked at their source words, batch by batch."""
     for part in watch_batches(model, tokenizers, pairs, only=[settings.view]):
         weights = part.crossing(settings.view, settings.head)
         counts = part.target_words, part.source_words
@@ -186,7 +188,7 @@ def read_weights(
 def word_weights(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], settings: AlignmentSettings | None = None
 ) -> list[Float[Tensor, "i j"]]:
-    """How much each target word of a pair of token sequences looked at each source word, by what was chosen to be read.
+    """Return how much each target word of a pair of token sequences looked at each source word, by the chosen settings.
 
     Where nothing was, that is the mean over the heads of the layer nearest to an alignment. The model has at least one
     attention to its source.
@@ -216,5 +218,5 @@ def link_words(
 
 
 def count_words(words: Callable[[Sequence[int]], list[int | None]], ids: Sequence[int]) -> int:
-    """How many words token numbers have."""
+    """Count the words of token numbers."""
     return max((word for word in words(ids) if word is not None), default=-1) + 1

@@ -1,4 +1,5 @@
-"""Which attention reads best as an alignment: every crossing, head and offset tried on a development set.
+"""Selection of the attention that reads best as an alignment: every crossing, head and offset tried on a development
+set.
 
 With gold links the lowest alignment error rate decides. Without them two runs of opposite directions judge each other:
 the two readings are taken whose links agree most, by the error rate of one against the other,
@@ -53,7 +54,7 @@ class Reading:
     recall: float | None = None
 
     def settings(self, by: str) -> AlignmentSettings:
-        """What is kept with a run that reads so."""
+        """Return the settings that a run keeps to read so."""
         return AlignmentSettings(self.view, self.head, cast(Literal[0, 1], self.offset), self.aer, by)
 
 
@@ -79,7 +80,7 @@ def readings_table(readings: Sequence[Reading]) -> tuple[tuple[str, ...], list[t
 def choose_by_gold(
     model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]
 ) -> tuple[AlignmentSettings, list[Reading]]:
-    """What reads best on pairs of token sequences with gold links, and the readings that were tried.
+    """Choose what reads best on pairs of token sequences with gold links; also the readings that were tried.
 
     The best few are then tried balanced, with thresholds, and joined with the links of the source's words.
     """
@@ -108,7 +109,7 @@ def choose_by_gold(
 
 
 def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gold: Sequence[Gold]) -> list[Reading]:
-    """How every crossing, head and offset fares against gold links, from one pass over the pairs."""
+    """Score every crossing, head and offset against gold links, from one pass over the pairs."""
     if not pairs or len(pairs) != len(gold):
         raise ArgumentError(f"gold: links of {len(gold):,} pairs given, expected those of {len(pairs):,}, at least one")
     totals: dict[tuple[str, int], Tensor] = {}
@@ -135,7 +136,8 @@ def score_heads(model: Model, tokenizers: Tokenizers, pairs: Sequence[Pair], gol
 def choose_by_agreement(
     forward: tuple[Model, Tokenizers, Sequence[Pair]], backward: tuple[Model, Tokenizers, Sequence[Pair]]
 ) -> tuple[tuple[AlignmentSettings, AlignmentSettings], tuple[list[Reading], list[Reading]]]:
-    """What reads best in two runs of opposite directions, by their agreement on the same pairs; and all that was tried.
+    """Choose what reads best in two runs of opposite directions, by their agreement on the same pairs; and all that was
+    tried.
 
     Each reading is listed with the error rate against the one of the other run that it agrees with most.
     """

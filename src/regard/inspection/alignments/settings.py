@@ -1,4 +1,4 @@
-"""What of a model reads as a word alignment: which attention, which of its heads, of which step, and how.
+"""Settings of alignment: which attention of a model reads as one, which of its heads, of which step, and how.
 
 The choice is kept in RUN/alignment.json; `selection` makes it on a development set.
 """
@@ -46,7 +46,9 @@ class AlignmentSettings:
 
     @classmethod
     def of(cls, folder: str | Path, model: Model) -> "AlignmentSettings":
-        """That of a run: from its alignment.json, else what it was guided in, else the one nearest to an alignment."""
+        """Return a run's settings: from its alignment.json, else what it was guided in, else the one nearest to an
+        alignment.
+        """
         path, cross_attentions = Path(folder) / FILE, model.cross_attentions
         if not cross_attentions:
             raise ArgumentError(f"{folder}: the model has no attention to its source")
@@ -64,7 +66,7 @@ class AlignmentSettings:
 
     @classmethod
     def read(cls, path: str | Path, views: list[str] | None = None) -> "AlignmentSettings":
-        """From a file; of `views` it must name one."""
+        """Read settings from a file; of `views` it must name one."""
         table = read_json(path, DataError)
         if not isinstance(table, dict) or not isinstance(table.get("view"), str):
             raise DataError(f"{path}: no view in it, expected the name of an attention")
@@ -98,10 +100,10 @@ class AlignmentSettings:
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number."""
+    """Return whether it is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number."""
+    """Return whether it is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -30,12 +30,12 @@ def flip_links(links: Iterable[Link]) -> list[Link]:
 
 
 def intersection(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """What both directions say: few links, most of them right."""
+    """Return the links of both directions: few, most of them right."""
     return set(forward) & set(backward)
 
 
 def union(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """What either says."""
+    """Return the links of either direction."""
     return set(forward) | set(backward)
 
 
@@ -46,12 +46,12 @@ def grow_diag(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
 
 
 def grow_diag_final(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """The same, and then every link of either direction that gives a word of one side its first."""
+    """Grow by `grow_diag`, and then add every link of either direction that gives a word of one side its first."""
     return add_final_links(forward, backward, lambda source, target: source or target)
 
 
 def grow_diag_final_and(forward: Iterable[Link], backward: Iterable[Link]) -> set[Link]:
-    """The same, and then every link of either direction between two words that have none yet."""
+    """Grow by `grow_diag`, and then add every link of either direction between two words that have none yet."""
     return add_final_links(forward, backward, lambda source, target: source and target)
 
 

@@ -1,1 +1,1 @@
-"""What a model looked at, collected once: an exhibit, from a run or from a look."""
+"""Collection of what a model looked at: an exhibit, from a run or from a look."""

@@ -33,7 +33,7 @@ Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced 
 
 @torch.no_grad()
 def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
-    """What each head is worth to the output; `options` are those of the search."""
+    """Measure what each head is worth to the output; `options` are those of the search."""
     forced = force(run, item, target=target, tree=False, **options)
     views = views_of(watch_forward(run.aligning, forced), run.settings.kind)
     return ablation_of(run.aligning, forced, views)
@@ -41,7 +41,7 @@ def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: An
 
 @torch.no_grad()
 def ablation_of(model: Model, forced: ForcedExample, views: Sequence[View]) -> Ablation:
-    """The same of a forced output and its views."""
+    """Measure what each head is worth, for a forced output and its views."""
     if model.points:
         raise ArgumentError("ablate: a pointer network's attention is its output, and silenced it says nothing")
     if not views:
@@ -99,10 +99,10 @@ def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
             return x
 
         if module.output is None:
-            return module.register_forward_hook(lambda module, given, made: quiet(made))
-        return module.output.register_forward_pre_hook(lambda module, given: (quiet(given[0]), *given[1:]))
+            return module.register_forward_hook(lambda module, inputs, made: quiet(made))
+        return module.output.register_forward_pre_hook(lambda module, inputs: (quiet(inputs[0]), *inputs[1:]))
 
-    def quiet_rows(module: nn.Module, given: tuple[Any, ...], made: Tensor) -> Tensor:
+    def quiet_rows(module: nn.Module, inputs: tuple[Any, ...], made: Tensor) -> Tensor:
         made = made.clone()
         each = made.unflatten(0, (count, -1))  # a document has a row a sentence
         for row, _ in rows:

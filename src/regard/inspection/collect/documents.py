@@ -1,4 +1,4 @@
-"""What a classifier of documents went by: its sentences, their words, and how much each of them counts."""
+"""Documents as a classifier weighed them: sentences, their words, and how much each of them counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class WeighedSentence:
 
     @property
     def counts(self) -> list[float]:
-        """How much each word counts in the document; over all sentences they sum to one."""
+        """The share of each word in the document; over all sentences they sum to one."""
         return [self.weight * weight for weight in self.weights]
 
 

@@ -64,7 +64,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Tree:
-    """What a search considered, step by step."""
+    """The hypotheses that a search considered, step by step."""
 
     beam: int
     steps: tuple[tuple[Candidate, ...], ...]
@@ -82,7 +82,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a recurrent network held after a word: for the states that arrive one by one."""
+    """The state of a recurrent network after a word, drawn as states arrive one by one."""
 
     piece: str
     values: Float[Tensor, " d"]
@@ -102,7 +102,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Ablation:
-    """How the log-probability of the output changes when one head gives nothing."""
+    """The change in the output's log-probability when one head gives nothing."""
 
     log_prob: float  # of the output with every head
     changes: dict[str, tuple[float, ...]]  # by view, head by head: with the head silenced, less that with every head
@@ -110,7 +110,7 @@ class Ablation:
 
 @dataclass(frozen=True, eq=False)
 class Exhibit:
-    """What is shown of one input."""
+    """An exhibit: all that is shown of one input."""
 
     kind: str  # of the model
     task: str

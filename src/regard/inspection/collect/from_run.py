@@ -80,7 +80,7 @@ def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int |
 
 
 def wanted(walk: Which | bool, aligned: str | None, head: int | None) -> Which:
-    """What is walked: by default the view and the head that lines are drawn from."""
+    """Choose what is walked: by default the view and the head that lines are drawn from."""
     which = Which() if isinstance(walk, bool) else walk
     if which.view is None and aligned is not None:
         return replace(which, view=aligned, head=head if which.head is None else which.head)

@@ -1,4 +1,4 @@
-"""What a person points at: texts as they are, files of them line by line, pictures and folders of pictures."""
+"""The inputs of a look: texts as they are, files of them line by line, pictures and folders of pictures."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -16,18 +16,18 @@ FILES = {".txt", ".tsv", ".csv", ".json", ".jsonl", ".gz", ".html", ".md"}
 FILES |= {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 
 
-def read_inputs(run: OpenRun, given: Sequence[str], count: int, say: Callable[[str], None]) -> list[str]:
+def read_inputs(run: OpenRun, arguments: Sequence[str], count: int, say: Callable[[str], None]) -> list[str]:
     """The first `count` things to look at; `say` is told of what is left out.
 
     Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,
     "-" is standard input, and anything else is a text.
     """
     if KINDS[run.settings.kind].reads == "pictures":
-        if not given:
+        if not arguments:
             raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-        return first(pictures_in(given, say), count, "pictures", say)
+        return first(pictures_in(arguments, say), count, "pictures", say)
     texts = list[str]()
-    for each in given or ["-"]:
+    for each in arguments or ["-"]:
         if each == "-" or is_file(each):
             read = (line for lines in read_chunks(each, say=say) for line in lines if line.strip())
             lines = list(itertools.islice(read, count + 1 - len(texts)))
@@ -41,21 +41,21 @@ def read_inputs(run: OpenRun, given: Sequence[str], count: int, say: Callable[[s
     return first(texts, count, "texts", say)
 
 
-def is_file(given: str) -> bool:
-    """Whether a file is meant: one that is there, or that its name speaks for. "and/or" is a text, as is "data"."""
-    if not given.strip():
+def is_file(text: str) -> bool:
+    """Return whether a file is meant: one that is there, or a name that looks it. "and/or" is a text, as is "data"."""
+    if not text.strip():
         return False
     try:
-        folder = Path(given).is_dir()
-        there = folder or Path(given).exists()
+        folder = Path(text).is_dir()
+        there = folder or Path(text).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
-    written_as_path = given.startswith(("/", "./", "../", "~/")) or given.endswith("/")
+    written_as_path = text.startswith(("/", "./", "../", "~/")) or text.endswith("/")
     if there:
         return not folder or written_as_path  # a word may be a folder's name, too
-    named = not any(map(str.isspace, given)) and (written_as_path or Path(given).suffix.lower() in FILES)
+    named = not any(map(str.isspace, text)) and (written_as_path or Path(text).suffix.lower() in FILES)
     if named:
-        raise CommandError(f"{given}: no such file; a text that looks like a file's name can come through a pipe")
+        raise CommandError(f"{text}: no such file; a text that looks like a file's name can come through a pipe")
     return False
 
 

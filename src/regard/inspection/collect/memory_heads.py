@@ -1,4 +1,4 @@
-"""What the heads of a Turing machine did in its memory: views of where they stood, their steps in numbers, ablation.
+"""The heads of a Turing machine in its memory: views of where they stood, their steps in numbers, ablation.
 
 `watch` knows attentions; these heads are found as a layer of the model (`MemoryHeads`) and recorded by a hook.
 """
@@ -71,7 +71,7 @@ def find_heads(model: nn.Module) -> list[MemoryHeads]:
 
 
 def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
-    """Where the heads stood in the memory, step by step; the first `source` steps read the source."""
+    """Yield views of where the heads stood in the memory, step by step; the first `source` steps read the source."""
     if not steps:
         return
     weights = torch.stack([step.weights[0] for step in steps], 1).float().cpu()  # [hh n m]
@@ -84,7 +84,7 @@ def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
 
 
 def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) -> tuple[Stage, ...]:
-    """How a head of the view `name` found its places in one step, and what it read there, or wrote."""
+    """Show how a head of the view `name` found its places in one step, and what it read there, or wrote."""
     heads, named, writes = step.heads, tuple(slots), MEMORY_VIEWS[name].writes
     where, what = heads.steer(step.hidden).split([2 * heads.heads * heads.place, 2 * heads.heads * heads.width], -1)
     number = head + writes * heads.heads
@@ -92,8 +92,8 @@ def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) ->
     key, gate, shifts, power = mine.split([heads.width + 1, 1, heads.shifts, 1], -1)
     memory, before = step.before.memory, step.before.weights[:, number, None]
     content = heads.content(key, heads.content.project(memory))
-    found = torch.softmax(content, -1)
-    gated = torch.lerp(before, found, torch.sigmoid(gate))
+    weights = torch.softmax(content, -1)
+    gated = torch.lerp(before, weights, torch.sigmoid(gate))
     shifted = shift_weights(gated, torch.softmax(shifts, -1))
     sharp = sharpen_weights(shifted, 1 + F.softplus(power))
     beta, gate_value, gamma = (float(x) for x in (F.softplus(key[..., -1]), torch.sigmoid(gate), 1 + F.softplus(power)))
@@ -105,7 +105,7 @@ def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) ->
         Stage("k", "what this head looks for", key[0, :, :-1].float().cpu(), ("k",)),
         Stage("M", "the memory as the last step left it", memory[0].float().cpu(), named),
         Stage("β cos(k, M)", f"how alike each slot is, sharpness β = {beta:.3f}", column(content), named),
-        Stage("w^c", "found by content: softmax", column(found), named),
+        Stage("w^c", "found by content: softmax", column(weights), named),
         Stage("w^g", f"gate g = {gate_value:.3f}: found, or where it was", column(gated), named),
         Stage("w̃", "moved along", column(shifted), named),
         Stage("w", f"sharpened, γ = {gamma:.3f}", column(sharp), named),
@@ -131,7 +131,7 @@ def silence_memory_heads(
         return (done < source) == (view.rows == "source")
 
     def write_nothing(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        """Nothing is erased, and nothing added."""
+        """Replace a write by one that erases and adds nothing."""
         if not in_phase() or not view.writes:
             return output
         output = output.clone()
@@ -141,7 +141,7 @@ def silence_memory_heads(
         return output
 
     def read_nothing(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> Any:
-        """What was read is zero."""
+        """Replace what was read by zeros."""
         nonlocal done
         memory, weights, reads = output
         if in_phase() and not view.writes:

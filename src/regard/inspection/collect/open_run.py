@@ -1,4 +1,4 @@
-"""What inspection asks of an opened run: `regard.run.Run` is one, and stands above this layer."""
+"""The part of an opened run that inspection needs: `regard.run.Run` is one, and stands above this layer."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -17,7 +17,7 @@ __all__ = ["OpenRun", "OpenedSettings"]
 
 
 class OpenedSettings(Protocol):
-    """What a run was trained with, as far as it matters for what it looks at."""
+    """The settings that a run was trained with, as far as they matter for what it looks at."""
 
     @property
     def task(self) -> str:
@@ -29,7 +29,7 @@ class OpenedSettings(Protocol):
 
     @property
     def data(self) -> DataSettings:
-        """How items are read."""
+        """The settings by which items are read."""
 
 
 @runtime_checkable
@@ -38,27 +38,27 @@ class OpenRun(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where it was read from."""
+        """The folder that it was read from."""
 
     @property
     def settings(self) -> OpenedSettings:
-        """What it was trained with."""
+        """The settings that it was trained with."""
 
     @property
     def step(self) -> int:
-        """Of the checkpoint."""
+        """The step of the checkpoint."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of a classifier."""
+        """The labels of a classifier."""
 
     @property
     def model(self) -> Model:
-        """What decodes: a model, or an ensemble."""
+        """The model, or the ensemble, that decodes."""
 
     @property
     def aligning(self) -> Model:
-        """What is looked at: of an ensemble the first."""
+        """The model that is looked at: of an ensemble the first."""
 
     @property
     def texts(self) -> Tokenizers | None:
@@ -66,7 +66,7 @@ class OpenRun(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
 
     def force(self, item: Any, target: str | None, options: Options, tree: bool) -> "ForcedExample":
         """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""

@@ -1,4 +1,4 @@
-"""Where in a picture a captioner looks for each word: teacher forced, so exact after any search.
+"""Places in a picture that a captioner looks at for each word: teacher forced, so exact after any search.
 
 On drawn scenes it is known which shape a word speaks of, and so how often the look is right.
 """
@@ -29,7 +29,7 @@ Box = tuple[int, int, int, int]
 def places_of(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> list[Float[Tensor, "i y x"]]:
-    """How much each word of a picture's caption looked at each place of the grid: the mean over the heads.
+    """Return how much each word of a picture's caption looked at each place of the grid: the mean over the heads.
 
     Of many layers the last but one is taken, and of up to three the last. Words are those of the text as the tokenizer
     writes it.
@@ -71,7 +71,7 @@ def watch_captions(
 
 @dataclass(frozen=True)
 class Concentration:
-    """How far a look is spread over the grid, the mean of all words."""
+    """The spread of a look over the grid, the mean of all words."""
 
     entropy: float  # in nats; of m places alike it is ln m
     largest: float  # the largest weight
@@ -82,9 +82,9 @@ class Concentration:
 def concentration(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> Concentration:
-    """How far looks are spread; of attention that takes one place, the probabilities that it is taken by."""
+    """Measure how far looks are spread; of attention that takes one place, the probabilities that it is taken by."""
     entropy = largest = 0.0
-    count = places = 0
+    count = cells = 0
     for ids, look, (down, across) in watch_captions(model, tokenizer, pixels, texts):
         spread = look.weights if look.probabilities is None else look.probabilities
         spread = (spread.mean(1) if spread.ndim == 4 else spread).cpu().double()
@@ -93,13 +93,13 @@ def concentration(
             entropy += float(torch.special.entr(words).sum())
             largest += float(words.amax(-1).sum())
             count += len(each)
-        places = down * across
-    return Concentration(entropy / max(1, count), largest / max(1, count), places)
+        cells = down * across
+    return Concentration(entropy / max(1, count), largest / max(1, count), cells)
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """How often words looked at the shape they speak of."""
+    """The share of words that looked at the shape they speak of."""
 
     words: int  # that speak of a shape
     right: int
@@ -115,7 +115,7 @@ class Grounding:
 
 
 def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[Pictured]) -> Grounding:
-    """Whether the place that a size, colour or kind of shape looked at most lies on the shape it speaks of.
+    """Measure whether the place that a size, colour or kind of shape looked at most lies on the shape it speaks of.
 
     It does where the middle of the place is within the shape's box, grown by half a place on every side: so far may a
     shape reach into a place whose middle it does not cover. The words are those of the scenes' own captions.
@@ -136,7 +136,7 @@ def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[Pictured]) 
 
 
 def on_box(box: Box, grid: tuple[int, int], side: int) -> Tensor:
-    """Which places [y x] of a grid over a picture lie on a box, by the rule above."""
+    """Mark which places [y x] of a grid over a picture lie on a box, by the rule above."""
     left, top, right, bottom = box
     (down, across), (height, width) = (torch.arange(size) for size in grid), (side / size for size in grid)
     rows, columns = (down + 0.5) * height, (across + 0.5) * width

@@ -44,16 +44,16 @@ def document_sides(tokenizer: Tokenizer, row: Sequence[int], *, ends: bool) -> d
     for number, (_, group) in enumerate(itertools.groupby(number_sentences(row), key=lambda pair: pair[0])):
         ids = [token for _, token in group]
         own, sentence = split_words(tokenizer, ids[:-1])
-        shown = ids if ends else ids[:-1]
-        pieces += tokenizer.pieces(shown)
+        visible = ids if ends else ids[:-1]
+        pieces += tokenizer.pieces(visible)
         words += [None if word is None else word + len(texts) for word in own] + [None] * ends
         texts += sentence
-        belongs += [number] * len(shown)
+        belongs += [number] * len(visible)
         sentences.append(" ".join(sentence))
-    places = tuple(range(len(sentences)))
+    numbers = tuple(range(len(sentences)))
     return {
         "source": Side(tuple(pieces), tuple(words), tuple(texts), sentences=tuple(belongs)),
-        "sentences": Side(tuple(sentences), places, tuple(sentences), sentences=places),
+        "sentences": Side(tuple(sentences), numbers, tuple(sentences), sentences=numbers),
         "document": Side(("document",), (0,), ("document",)),
     }
 
@@ -97,9 +97,9 @@ def merge(
     j, column_at, column_word = _words("columns", columns, weights.shape[-1])
     device, lead = weights.device, weights.shape[:-2]
     # Chosen and added by index, not by a product with zeros and ones: a NaN in a dropped piece stays out.
-    kept = weights.index_select(-2, row_at.to(device)).index_select(-1, column_at.to(device))
-    narrow = kept.new_zeros(*lead, kept.shape[-2], j).index_add(-1, column_word.to(device), kept)
-    merged = kept.new_zeros(*lead, i, j).index_add(-2, row_word.to(device), narrow)
+    selected = weights.index_select(-2, row_at.to(device)).index_select(-1, column_at.to(device))
+    narrow = selected.new_zeros(*lead, selected.shape[-2], j).index_add(-1, column_word.to(device), selected)
+    merged = selected.new_zeros(*lead, i, j).index_add(-2, row_word.to(device), narrow)
     merged = merged / torch.bincount(row_word, minlength=i).clamp(min=1).to(device, weights.dtype)[:, None]
     if renormalise:
         total = merged.sum(-1, keepdim=True)
@@ -108,12 +108,12 @@ def merge(
 
 
 def _words(name: str, words: Sequence[int | None], pieces: int) -> tuple[int, Tensor, Tensor]:
-    """How many words there are; which pieces belong to one; and to which."""
+    """Return how many words there are; which pieces belong to one; and to which."""
     if len(words) != pieces:
         raise ShapeError(f"{name}: {pieces} were expected, one for each piece, got {len(words)}")
-    kept = [(piece, word) for piece, word in enumerate(words) if word is not None]
-    wrong = [word for _, word in kept if word < 0]
+    pairs = [(piece, word) for piece, word in enumerate(words) if word is not None]
+    wrong = [word for _, word in pairs if word < 0]
     if wrong:
         raise ArgumentError(f"{name}: words are counted from 0, got {wrong[0]}")
-    at, word = torch.tensor(kept, dtype=torch.long).reshape(-1, 2).unbind(-1)
-    return int(word.max()) + 1 if kept else 0, at, word
+    at, word = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(-1)
+    return int(word.max()) + 1 if pairs else 0, at, word

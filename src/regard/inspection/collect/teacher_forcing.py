@@ -68,11 +68,11 @@ class ForcedExample:
 
     @property
     def reads(self) -> Literal["source", "picture"] | None:
-        """What the output is written from; a language model writes from nothing."""
+        """The input that the output is written from; a language model writes from nothing."""
         return "picture" if isinstance(self.source, Pictures) else "source" if "source" in self.sides else None
 
     def memory(self, model: Model, rows: int = 1) -> Memory:
-        """What the encoder leaves, `rows` times."""
+        """Return the encoder's memory, `rows` times."""
         if isinstance(self.source, Pictures) and self.target is not None:  # nothing attends within a captioner's grid
             device = self.source.pixels.device
             return model.encode(self.source).rows(torch.zeros(rows, dtype=torch.long, device=device))
@@ -87,8 +87,8 @@ class ForcedExample:
         device = next(model.parameters()).device
         read = tokens_of([[START, *self.target]] * rows, device)
         logits = to_float32(model.output(model.decode(memory, read)[0]))
-        written = torch.tensor([[*self.target, END]] * rows, device=device)
-        return -F.cross_entropy(logits.transpose(1, 2), written, reduction="none")
+        target = torch.tensor([[*self.target, END]] * rows, device=device)
+        return -F.cross_entropy(logits.transpose(1, 2), target, reduction="none")
 
     def log_prob(self, model: Model) -> float:
         """The log-probability of the whole output; of an ensemble, of the mean probability of every piece."""
@@ -100,7 +100,7 @@ class ForcedExample:
 
 @torch.no_grad()
 def force(run: OpenRun, item: Item, *, target: str | None = None, tree: bool = True, **options: Any) -> ForcedExample:
-    """What the run says of an item, by the search that `options` ask for; with a `target`, that is what it says.
+    """Force the run's output for an item, by the search that `options` ask for; with a `target`, that is the output.
 
     The item is a text, or, for a run that reads pictures, a file or its pixels; a target is a text, or a label. A
     language model writes nothing of its own here: the item is its output.
@@ -113,7 +113,7 @@ def force(run: OpenRun, item: Item, *, target: str | None = None, tree: bool = T
 
 
 def output_sides(tokenizer: Tokenizer, output: list[int], text: str | None) -> dict[str, Side]:
-    """What is written, END at its end, and what is read, START at its beginning."""
+    """Return the side that is written, END at its end, and the one that is read, START at its beginning."""
     return {
         "written": text_side(tokenizer, output, text, end=True),
         "read": text_side(tokenizer, output, text, start=True),
@@ -157,13 +157,13 @@ def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int
     """The place of the candidate, step by step, on the way to the output; none where it was not found on it."""
     if len(output) >= len(steps):
         return {}
-    kept = [{each.row: place for place, each in enumerate(step) if each.row is not None} for step in steps]
+    rows = [{each.row: place for place, each in enumerate(step) if each.row is not None} for step in steps]
     for place, last in enumerate(steps[len(output)]):
         if last.token != END or last.fate != "finished":
             continue
         way, parent = {len(output): place}, last.parent
         for number in range(len(output) - 1, -1, -1):
-            at = kept[number][parent]
+            at = rows[number][parent]
             if steps[number][at].token != output[number]:
                 break
             way[number], parent = at, steps[number][at].parent
@@ -199,7 +199,7 @@ def read_pixels(run: OpenRun, item: Item) -> UInt8[Tensor, "3 y x"]:
 
 
 def name_item(item: Item) -> str:
-    """What a picture is called: by its file, where it has one."""
+    """Name a picture by its file, where it has one."""
     return Path(item).name if isinstance(item, str | Path) else "picture"
 
 
@@ -220,7 +220,7 @@ def to_float32(logits: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class ForwardPass:
-    """What was recorded in the pass: every look, the memory, and the log-probability of each piece."""
+    """A record of one forward pass: every look, the memory, and the log-probability of each piece."""
 
     forced: ForcedExample
     model: Model

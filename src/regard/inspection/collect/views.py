@@ -76,7 +76,7 @@ def weights_of(forward: ForwardPass, name: str) -> Float[Tensor, "h n m"]:
 
 
 def by_sentence(forward: ForwardPass, name: str) -> bool:
-    """Whether an attention looks at each sentence of a document by itself: its batch has a row a sentence."""
+    """Return whether an attention looks at each sentence of a document by itself: its batch has a row a sentence."""
     several = len(forward.looks[name].weights) > 1
     return isinstance(forward.forced.source, Documents) and (several or name == "words")
 
@@ -89,7 +89,7 @@ def heads_first(numbers: Tensor | None) -> Float[Tensor, "h n"] | None:
 
 
 def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:
-    """The same for what was taken."""
+    """Return the keys that were taken, [h n]."""
     if picked is None:
         return None
     return (picked[0] if picked.ndim == 3 else picked[:1]).cpu()

@@ -36,7 +36,8 @@ __all__ = ["Which", "stages_of", "walk", "walk_of"]
 
 @dataclass(frozen=True)
 class Which:
-    """What is walked: a view by its name or title, one of its heads, and one of its rows, or a word of them.
+    """The choice of what is walked: a view by its name or title, one of its heads, and one of its rows, or a word of
+    them.
 
     All are counted from 0. By default it is the attention to the source, its first head, and the first word.
     """
@@ -67,7 +68,7 @@ def walk(
 
 @torch.no_grad()
 def walk_of(forward: ForwardPass, views: Sequence[View], which: Which = Which()) -> Walk:  # noqa: B008
-    """The same of a pass that was watched."""
+    """Walk through a pass that was watched."""
     return replace(stages_of(forward, views, which), states=states_of(forward))
 
 
@@ -134,7 +135,7 @@ def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, in
 
 
 def count_queries(module: nn.Module, record: CallRecord) -> int:
-    """How many of them a call has."""
+    """Count the queries of a call."""
     if isinstance(module, Attention) and module.query is not None:
         return len(module.query.vectors)
     asking: Tensor = record.args[0] if record.args else next(iter(record.kwargs.values()))
@@ -144,10 +145,10 @@ def count_queries(module: nn.Module, record: CallRecord) -> int:
 def resolve_call(module: nn.Module, record: CallRecord) -> ResolvedCall:
     """A noted call with the tensors that the attention itself works with."""
     if isinstance(module, Heads):
-        given = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs
-        x, (values, span) = given["x"], in_third_place(given.get("values"), given.get("span"))
-        start = given.get("start", 0)
-        projected_query, prepared = module.project_inputs(x, given.get("memory"), span, start, values)
+        arguments = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs
+        x, (values, span) = arguments["x"], in_third_place(arguments.get("values"), arguments.get("span"))
+        start = arguments.get("start", 0)
+        projected_query, prepared = module.project_inputs(x, arguments.get("memory"), span, start, values)
         inner = module.attention
         call = inner.resolve_call(projected_query, prepared, x, join(inner.span, span), heads=True)
         look = inner.dense_look(call, span)
@@ -155,13 +156,13 @@ def resolve_call(module: nn.Module, record: CallRecord) -> ResolvedCall:
     if isinstance(module, GridSelfAttention):
         inner = module.attention
         query, keys, values = module.project(module.flatten_batch(record.args[0]))
-        given = {"query": query, "keys": keys, "values": values}
+        arguments = {"query": query, "keys": keys, "values": values}
     else:
         assert isinstance(module, Attention)
         inner = module
-        given = dict(zip(("query", "keys", "values", "span"), record.args, strict=False)) | record.kwargs
-    span = given.get("span")
-    query, prepared = inner.check_inputs(given["query"], given["keys"], given.get("values"))
+        arguments = dict(zip(("query", "keys", "values", "span"), record.args, strict=False)) | record.kwargs
+    span = arguments.get("span")
+    query, prepared = inner.check_inputs(arguments["query"], arguments["keys"], arguments.get("values"))
     call = inner.resolve_call(inner.score.ask(query), prepared, query, join(inner.span, span), heads=False)
     return ResolvedCall(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
 
@@ -245,7 +246,7 @@ def query_stage(resolved: ResolvedCall, score: Score, query: Any) -> Stage:
 
 
 def key_words(score: Score, resolved: ResolvedCall) -> tuple[str, str]:
-    """What the keys are, behind the score's projection."""
+    """Name the keys, behind the score's projection."""
     if isinstance(score, General):
         return "W k", "every key, projected"
     if isinstance(score, Cosine):
@@ -254,7 +255,7 @@ def key_words(score: Score, resolved: ResolvedCall) -> tuple[str, str]:
 
 
 def reachable_keys(resolved: ResolvedCall, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
-    """Which keys a query may look at."""
+    """Mark which keys a query may look at."""
     shape = resolved.look.weights.shape
     mask = resolved.call.limits.mask()
     if mask is None:

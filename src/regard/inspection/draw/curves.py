@@ -31,7 +31,7 @@ class Curve(NamedTuple):
 
 
 def curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) -> list[Curve]:
-    """What there is to draw: the loss, the learning rate, every score; nothing of what was never recorded."""
+    """List the curves to draw: the loss, the learning rate, every score; nothing of what was never recorded."""
     best = next((record for record in reversed(valids) if record.get("best")), None)
     possible = [_loss(steps, valids, best), _rate(steps)]
     keys = list(dict.fromkeys(key for record in valids for key in record if key not in ASIDE | {"loss", "patience"}))
@@ -44,7 +44,9 @@ def curves(steps: Sequence[dict[str, Any]], valids: Sequence[dict[str, Any]]) ->
 
 
 def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float], list[float]]:
-    """At most `count` points, each the mean of its neighbours in a row, with the least and the most of them."""
+    """Thin out to at most `count` points, each the mean of its neighbours in a row, with the least and the most of
+    them.
+    """
     size = max(1, -(-len(points) // count))
     rows = [points[i : i + size] for i in range(0, len(points), size)]
     means = [(sum(x for x, _ in row) / len(row), sum(y for _, y in row) / len(row)) for row in rows]
@@ -52,7 +54,7 @@ def thin_points(points: Points, count: int = POINTS) -> tuple[Points, list[float
 
 
 def points(records: Sequence[dict[str, Any]], key: str) -> Points:
-    """Where a record has a step and a finite number of that name."""
+    """Return the points at which a record has a step and a finite number of that name."""
     pairs = ((_number(record.get("step")), _number(record.get(key))) for record in records)
     return [(x, y) for x, y in pairs if x is not None and y is not None]
 

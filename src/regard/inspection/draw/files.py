@@ -66,10 +66,10 @@ class OutputPaths:
         return paths
 
 
-def is_same_file(path: Path, given: str) -> bool:
-    """Whether both are the same file."""
+def is_same_file(path: Path, name: str) -> bool:
+    """Return whether both are the same file."""
     try:
-        return path.is_file() and path.samefile(given)
+        return path.is_file() and path.samefile(name)
     except (OSError, ValueError):  # a text, and no name of a file
         return False
 
@@ -86,5 +86,5 @@ def write_exhibit(
     if path.suffix == ".html":
         return page(exhibit, against=against).save(path)
     name = None if view is None else find_view(exhibit.views, view).name
-    shown = ABLATION if exhibit.ablation is not None else name
-    return save(picture(exhibit, view=shown, head=head, against=against), path)
+    view_name = ABLATION if exhibit.ablation is not None else name
+    return save(picture(exhibit, view=view_name, head=head, against=against), path)

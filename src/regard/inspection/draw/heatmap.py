@@ -232,7 +232,7 @@ def _scale(stack: Tensor) -> tuple[Colormap, float, float]:
 
 
 def _across(panels: int, m: int) -> int:
-    """How many panels side by side: a row where they fit, at most four."""
+    """Choose how many panels stand side by side: a row where they fit, at most four."""
     if m > 24:
         return 2
     return panels if panels <= 5 and m <= 8 else 4 if panels > 4 else min(panels, 3)

@@ -103,7 +103,7 @@ def table_element(table: Table, numeric: Sequence[bool] | None = None) -> str:
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.caption)}"><table>'
         f"<caption>{escape(table.caption)}</caption><thead>{row(list(table.columns), 'th')}</thead>"
-        f"<tbody>{''.join(row(cells, 'td') for cells in table.shown())}</tbody></table></div>{note}"
+        f"<tbody>{''.join(row(cells, 'td') for cells in table.text_rows())}</tbody></table></div>{note}"
     )
 
 

@@ -224,7 +224,7 @@ def _picture(pixels: UInt8[Tensor, "3 y x"]) -> str:
 
 
 def _number(value: float | None, digits: int = 4) -> float | None:
-    """Of four digits, which is what can be read; None for what is no number."""
+    """Round to four digits, which is what can be read; None for what is no number."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")

@@ -71,7 +71,7 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
     weights = _heads(view, heads)
     if columns is not None and columns.grid is not None:
         return _draw_places(
-            exhibit, view, weights.mean(0), columns.grid, places=rows is not None and rows.grid is not None
+            exhibit, view, weights.mean(0), columns.grid, with_places=rows is not None and rows.grid is not None
         )
     if view.role in ("words", "sentences"):
         return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
@@ -85,14 +85,14 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
 
 def _select(exhibit: Exhibit, name: str | None, head: int | None) -> tuple[View, list[int | None]]:
     """The view to draw and its heads; None stands for their mean."""
-    known = {view.name: view for view in exhibit.views}
-    if not known:
+    views = {view.name: view for view in exhibit.views}
+    if not views:
         raise ArgumentError(f"exhibit: a {exhibit.kind or 'model'} without attention has nothing to draw")
-    if name is not None and name not in known:
-        raise ArgumentError(f"view: {name!r} is not one of the exhibit's, which are {', '.join(known)}")
-    first = exhibit.aligned if exhibit.aligned in known else None
+    if name is not None and name not in views:
+        raise ArgumentError(f"view: {name!r} is not one of the exhibit's, which are {', '.join(views)}")
+    first = exhibit.aligned if exhibit.aligned in views else None
     crossing = [view for view in exhibit.views if view.role in ("cross", "words")]
-    view = known[name] if name else known[first] if first else (crossing or list(exhibit.views))[-1]
+    view = views[name] if name else views[first] if first else (crossing or list(exhibit.views))[-1]
     count = len(view.weights)
     if head is not None:
         if not 0 <= head < count:
@@ -124,7 +124,7 @@ def _rows_of(exhibit: Exhibit, view: View) -> Side | None:
 
 
 def _units(side: Side | None, count: int, pieces: bool) -> tuple[Sequence[int | None], list[str]]:
-    """Of each piece the unit it is drawn in, and the units' names."""
+    """Return for each piece the unit it is drawn in, and the units' names."""
     if side is None:
         return range(count), [str(index + 1) for index in range(count)]
     if pieces or all(word is None for word in side.words):
@@ -155,7 +155,7 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
     last = max((column for column in columns if column is not None), default=0)
 
     def along(place: float) -> float:
-        """From a place between pieces to one between units, whose middles are whole numbers."""
+        """Map a place between pieces to one between units, whose middles are whole numbers."""
         piece = min(m - 1, max(0, math.floor(place + 0.5)))
         unit = columns[piece]
         if unit is None:
@@ -176,8 +176,8 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
                 axes.plot([along(centre - reach), along(centre + reach)], [unit, unit], "|-", color=INK, ms=6, lw=0.9)
             axes.plot([along(centre)], [unit], "D", ms=4.5, mfc="white", mec=INK, mew=0.9)
         if view.picked is not None:
-            for taken in {int(each[piece]) for each in (view.picked if head is None else view.picked[head : head + 1])}:
-                column = columns[taken] if 0 <= taken < m else None
+            for key in {int(each[piece]) for each in (view.picked if head is None else view.picked[head : head + 1])}:
+                column = columns[key] if 0 <= key < m else None
                 if column is not None:
                     axes.plot([column], [unit], "o", ms=9, mfc="none", mec=INK, mew=1.2)
 
@@ -186,10 +186,10 @@ def _marks(axes: Axes, exhibit: Exhibit, view: View, head: int | None, pieces: b
 
 
 def _draw_places(
-    exhibit: Exhibit, view: View, weights: Float[Tensor, "n m"], grid: tuple[int, int], *, places: bool
+    exhibit: Exhibit, view: View, weights: Float[Tensor, "n m"], grid: tuple[int, int], *, with_places: bool
 ) -> Figure:
     """A panel a word; or a panel each of five places, framed, that look at the others."""
-    if places:
+    if with_places:
         spread = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.5), (0.75, 0.25), (0.75, 0.75))
         at = sorted({int(y * grid[0]) * grid[1] + int(x * grid[1]) for y, x in spread})
         maps, names = weights[at], [f"{place // grid[1] + 1}, {place % grid[1] + 1}" for place in at]
@@ -200,13 +200,13 @@ def _draw_places(
     down = -(-(len(maps) + 1) // across)
     figure = Drawing(figsize=(1.45 * across + 0.1, 1.75 * down + 0.1), layout="constrained", facecolor="white")
     panels = list(figure.subplots(down, across, squeeze=False).flat)
-    shown = None if exhibit.picture is None else exhibit.picture.movedim(0, -1).numpy()
-    height, width = grid if shown is None else shown.shape[:2]
+    background = None if exhibit.picture is None else exhibit.picture.movedim(0, -1).numpy()
+    height, width = grid if background is None else background.shape[:2]
     for index, axes in enumerate(panels):
         axes.set_axis_off()
         if index > len(maps):
             continue
-        paper = np.full((1, 1, 3), 245, np.uint8) if shown is None else shown
+        paper = np.full((1, 1, 3), 245, np.uint8) if background is None else background
         axes.imshow(paper, extent=(0, width, height, 0))
         if index == 0:
             continue
@@ -218,7 +218,7 @@ def _draw_places(
         veil[..., :3] = (0.05 + 0.95 * bright)[..., None]
         veil[..., 3] = DIM * (1 - bright) + LIFT * bright
         axes.imshow(veil, extent=(0, width, height, 0), interpolation="bilinear")
-        if places:
+        if with_places:
             _frame(axes, at[index - 1], grid, height, width)
     return figure
 

@@ -123,7 +123,7 @@ def article(name: str) -> str:
 
 
 class RunSummary:
-    """What the records say, in words."""
+    """A summary of the records, in words."""
 
     def __init__(
         self,
@@ -274,8 +274,8 @@ def _look(look: LookPicture | None) -> list[str]:
     photographs = any(array is not None and array.ndim == 3 for array in arrays)
     kind = "alone as-is" if photographs else "alone"
     size = f'<figure class="{kind}" style="--natural: {look.figure.get_figwidth() * 72:.0f}px">'
-    shown = figure_element(look.figure, "-seen", caption=look.caption, alt=look.alt).replace("<figure>", size, 1)
-    return ["<h2>Where it looked</h2>", shown]
+    figure = figure_element(look.figure, "-seen", caption=look.caption, alt=look.alt).replace("<figure>", size, 1)
+    return ["<h2>Where it looked</h2>", figure]
 
 
 def _validations(valids: Sequence[dict[str, Any]], metric: str | None) -> list[str]:

@@ -29,13 +29,13 @@ class Table:
             if len(row) != len(self.columns):
                 raise ArgumentError(f"rows: {len(self.columns)} cells a row were expected, got {list(row)}")
 
-    def shown(self) -> list[list[str]]:
+    def text_rows(self) -> list[list[str]]:
         """The rows as text."""
         formats = [*self.formats, *([""] * (len(self.columns) - len(self.formats)))]
         return [[show(cell, style) for cell, style in zip(row, formats, strict=True)] for row in self.rows]
 
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, with or without their deviations, and stand to the right."""
+        """Mark the columns that hold numbers, with or without their deviations, and stand to the right."""
         return [all(is_number(row[index]) for row in self.rows) for index in range(len(self.columns))]
 
 
