@@ -35,9 +35,10 @@ demo: $(READY)  ## train a Transformer from nothing and see what it looks at, in
 
 # Shapes are checked at run time by a hook that takes most of the time of what it checks: in attention, in kernels and in
 # a case a model (the mark `shapes`). The rest runs without it, and so do the compile tests, whose fullgraph it breaks.
-# The hook is a process's own, so these are two calls. One thread a core, a process a core.
+# The hook is a process's own, so these are two calls. One thread a core, a process a core, which takes tests from
+# another when its own are done. Bytecode is written, whatever the shell says: a hundred processes import the same.
 CHECKED := tests/attention tests/kernels tests/models
-PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+PYTEST  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 test: $(READY)  ## the tests, in minutes
 	@$(PYTEST) -m "$(FAST) and not compile and shapes" $(CHECKED)

@@ -1,5 +1,6 @@
 """What every test starts with: shapes checked at run time, a seed that is printed, two threads, no display."""
 
+import gc
 import os
 import random
 import signal
@@ -50,8 +51,8 @@ class TorchRandom:
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-COMPILE = Path(__file__).parent / "compile"
-SHAPES = Path(__file__).parent / "attention", Path(__file__).parent / "kernels"
+COMPILE = "tests/compile/"
+SHAPES = "tests/attention/", "tests/kernels/"
 TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference only
 hypothesis.register_random(TORCH_RANDOM)
 hypothesis.settings.register_profile("regard", deadline=None, derandomize=False, print_blob=True)
@@ -65,15 +66,23 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cuda = torch.cuda.is_available()
     for item in items:
-        if COMPILE in item.path.parents or item.path.name == "test_flex.py":  # FlexAttention compiles by itself
+        file = item.nodeid.partition("::")[0]
+        if file.startswith(COMPILE) or file.endswith("/test_flex.py"):  # FlexAttention compiles by itself
             item.add_marker("compile")
-        if any(folder in item.path.parents for folder in SHAPES):
+        if file.startswith(SHAPES):
             item.add_marker("shapes")
-        if item.path.name == "test_errors.py":
+        if file.endswith("/test_errors.py"):
             item.add_marker("unchecked")
-        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        if not cuda and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: neither is it looked through for garbage, nor do forked children copy it for that."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -160,7 +160,10 @@ def messages() -> dict[str, str]:
     """The strings of each source file in which an option is named."""
     found = {}
     for path in sorted((ROOT / "src").rglob("*.py")):
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        source = path.read_text(encoding="utf-8")
+        if "--" not in source:
+            continue
+        nodes = ast.walk(ast.parse(source))
         strings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
         text = "\n".join(text for text in strings if FLAG.search(text) and not STYLE.search(text))
         if text:

@@ -7,22 +7,28 @@
 `page` and `picture` are functions here; the files of the same names are found by importing from them.
 """
 
+import importlib as _importlib
 import typing as _typing
-
-from regard.inspection.draw.heatmap import bars, heatmap, save, svg
-from regard.inspection.draw.page import Page, page
-from regard.inspection.draw.picture import picture
 
 if _typing.TYPE_CHECKING:
     from regard.inspection.collect.from_run import Which, exhibit_of
+    from regard.inspection.draw.heatmap import bars, heatmap, save, svg
+    from regard.inspection.draw.page import Page, page
+    from regard.inspection.draw.picture import picture
 
 __all__ = ["Page", "Which", "bars", "exhibit_of", "heatmap", "page", "picture", "save", "svg"]
 
+_FILES = {
+    "collect.from_run": ("Which", "exhibit_of"),
+    "draw.heatmap": ("bars", "heatmap", "save", "svg"),
+    "draw.page": ("Page", "page"),
+    "draw.picture": ("picture",),
+}
+
 
 def __getattr__(name: str) -> _typing.Any:
-    """Load what asks a model when it is first used: pictures of a look need no model."""
-    if name not in ("Which", "exhibit_of"):
-        raise AttributeError(f"module 'regard.inspection' has no attribute {name!r}")
-    from regard.inspection.collect import from_run
-
-    return getattr(from_run, name)
+    """Load each when it is first used: alignments need no Matplotlib, and pictures of a look no model."""
+    for file, names in _FILES.items():
+        if name in names:
+            return getattr(_importlib.import_module(f"regard.inspection.{file}"), name)
+    raise AttributeError(f"module 'regard.inspection' has no attribute {name!r}")

@@ -8,20 +8,23 @@ optimiser's state over the processes.
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from regard.attention.block import Residual
 from regard.errors import ConfigError, TrainingError
 from regard.machine import auto_device
 from regard.training.settings import TrainingSettings
+
+if TYPE_CHECKING:  # half a second to import, for those who shard
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
 
 __all__ = ["Group", "allow_tf32", "describe_device", "gather_full", "spread_like", "uses_bf16"]
 
@@ -155,19 +158,29 @@ def gradient_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     yield batch
 
 
-def sharded_modules(objective: nn.Module) -> list[FSDPModule]:
+def sharded_modules(objective: nn.Module) -> "list[FSDPModule]":
     """The parts that are spread over the processes, the whole among them."""
+    from torch.distributed.fsdp import FSDPModule
+
     return [module for module in objective.modules() if isinstance(module, FSDPModule)]
+
+
+def is_sharded(tensor: Tensor) -> "TypeGuard[DTensor]":
+    """Whether it is spread over the processes; none is where nobody has imported what spreads them."""
+    spreading = sys.modules.get("torch.distributed.tensor")
+    return spreading is not None and isinstance(tensor, spreading.DTensor)
 
 
 def gather_full(tensor: Tensor) -> Tensor:
     """A tensor as one process would have it; all processes must ask."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def spread_like(tensor: Tensor, example: Tensor) -> Tensor:
     """A whole tensor laid out as the example is."""
-    if isinstance(example, DTensor):
+    if is_sharded(example):
+        from torch.distributed.tensor import distribute_tensor
+
         return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
     if tensor.stride() != example.stride():
         # A file does not keep the order in memory (channels last), and the fused optimiser goes by it.
@@ -181,7 +194,7 @@ def gather_all(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Te
     for name, tensor in tensors.items():
         gathered = gather_full(tensor)
         if keep:
-            whole[name] = gathered.cpu() if isinstance(tensor, DTensor) else gathered
+            whole[name] = gathered.cpu() if is_sharded(tensor) else gathered
     return whole
 
 
