@@ -1,1 +1,1 @@
-"""The command line: `main.py`, and one file a command."""
+"""The command line: `main`, one file a command in `commands/`, and what several commands share."""

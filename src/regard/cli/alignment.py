@@ -1,4 +1,4 @@
-"""What `regard align` checks, writes and prints."""
+"""The parts of `regard align`: options checked, links written, settings chosen, tables printed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -48,14 +48,14 @@ app = typer.Typer(
 
 @contextlib.contextmanager
 def handle_errors() -> Iterator[None]:
-    """A person's mistake is one sentence and status 2, a broken pipe is silent; a traceback is a bug."""
+    """Print a person's mistake as one sentence and exit with 2; a broken pipe is silent, and a traceback is a bug."""
     try:
         yield
     except RegardError as error:
         print_message(shorten(str(error)))
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:  # of torch's own kinds one is for GPUs, and none for CPUs
-        if not out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         print_message("out of memory; set --batch-tokens, --beam, --longest or --count lower")
         sys.exit(2)
@@ -73,8 +73,8 @@ def handle_errors() -> Iterator[None]:
         sys.exit(2)
 
 
-def out_of_memory(error: Exception) -> bool:
-    """Whether there was no room for a tensor."""
+def is_out_of_memory(error: Exception) -> bool:
+    """Tell whether an error means that there was no room for a tensor."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -96,13 +96,13 @@ def regard_(
         bool, typer.Option("--version", help="Show the version and exit.", callback=show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Sequence-to-sequence models with attention."""
+    """Train, run and inspect sequence-to-sequence models with attention."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
 
-def summary(command: Callable[..., None]) -> str:
-    """The first line of a command's help, cut at a comma or colon where the list of commands has no room for it."""
+def summarise(command: Callable[..., None]) -> str:
+    """Summarise a command by the first line of its help, cut at a comma or colon where the list has no room for it."""
     line = (command.__doc__ or "").partition("\n")[0].removesuffix(".")
     while len(line) > 60 and (cut := max(line.rfind(sign) for sign in ",:;")) > 0:
         line = line[:cut]
@@ -110,7 +110,7 @@ def summary(command: Callable[..., None]) -> str:
 
 
 def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option that imports plugins before anything else."""
+    """Give a command an option that imports plugins before anything else."""
 
     @functools.wraps(command)
     def run(*, plugin: list[str] | None = None, **given: Any) -> None:
@@ -127,11 +127,11 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
 
 for module in pkgutil.iter_modules(regard.cli.commands.__path__):
     command = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name)
-    app.command(module.name, short_help=summary(command))(handle_errors()(with_plugins(command)))
+    app.command(module.name, short_help=summarise(command))(handle_errors()(with_plugins(command)))
 
 
 def write_utf8() -> None:
-    """Let what comes in and goes out be UTF-8 with plain line feeds, whatever the locale or the code page.
+    """Read and write UTF-8 with plain line feeds, whatever the locale or the code page.
 
     A terminal that shows something else keeps its own letters for messages: what it has no √ for gets a question mark.
     """
@@ -166,7 +166,7 @@ class Messages(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Standard output and error that cannot be broken or closed in a way that a person sees a traceback of.
+    """Open standard output and error so that no person sees a traceback where one is closed or broken.
 
     What was closed (`>&-`) is opened: else the first file that is written would take its place, and what a library
     prints would stand in that file. Nothing can be written to such a standard output, and that is an error where

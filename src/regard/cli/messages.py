@@ -1,4 +1,4 @@
-"""What commands print: tables and reports, messages and bars on standard error, and mistakes in one sentence."""
+"""Printing for commands: tables and reports, messages and bars on standard error, mistakes in one sentence."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def show_progress(things: Iterable[T], count: int, what: str) -> Iterator[T]:
 
 
 class CommandGroup(TyperGroup):
-    """The commands: whoever types a wrong one reads in one sentence what is wrong, and where to read more."""
+    """A group of commands that answers a mistake with one sentence: what is wrong, and where to read more."""
 
     def main(
         self,
@@ -71,7 +71,7 @@ class CommandGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run as any group does, but for mistakes."""
+        """Run as any group does, but print a mistake in one sentence."""
         options: dict[str, Any] = {"args": args, "prog_name": prog_name, "complete_var": complete_var, **extra}
         options |= {"standalone_mode": False, "windows_expand_args": windows_expand_args}
         if not standalone_mode:
@@ -90,7 +90,7 @@ class CommandGroup(TyperGroup):
 
 
 def describe_mistake(error: Any) -> str:
-    """A mistake in one line: the flag and what is wrong with it, or else where to read more."""
+    """Describe a mistake in one line: the flag and what is wrong with it, or else where to read more."""
     flag = next((name for name in getattr(getattr(error, "param", None), "opts", ()) if name.startswith("-")), None)
     if flag is not None and error.message:
         return shorten(f"{flag}: {error.message}")
@@ -100,5 +100,5 @@ def describe_mistake(error: Any) -> str:
 
 
 def shorten(text: str) -> str:
-    """A message that can be seen whole, in one line: what was typed, or a file's name, may be as long as a page."""
+    """Shorten a message to a line that can be read whole: what was typed, or a file's name, may be very long."""
     return visible(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 :]}")

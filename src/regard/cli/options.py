@@ -48,7 +48,7 @@ def number_option(
     span = f"{low} to {most:,}" if most < SEED else f"from {low}"
 
     def parser(value: Any) -> Any:
-        """The number of a text; a default is one already."""
+        """Parse the text of a number; a default is a number already."""
         if not isinstance(value, str):
             return value
         try:
@@ -121,7 +121,7 @@ def check_search(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_number(text: str, kind: str) -> int | float | str:
-    """The number that a text is; the text itself where it is none."""
+    """Read a number from a text; a text that is no number is returned as it is."""
     if WHOLE.fullmatch(text.strip()):
         return int(text)
     try:
@@ -140,7 +140,7 @@ DeviceOption = Annotated[
 BatchTokensOption = Annotated[
     int | None,
     number_option(
-        "Source tokens in a batch, for each hypothesis; default: 8192, and on a GPU as many as fit.",
+        "Number of source tokens in a batch, for each hypothesis; default: 8192, and on a GPU as many as fit.",
         least=1,
         most=16_777_216,
         show_default=False,
@@ -157,7 +157,7 @@ JsonOption = Annotated[bool, flag_option("--json", "Print one JSON object.")]
 SourceOption = Annotated[Path | None, text_option("Text file of sources to translate, one a line.")]
 ReferenceOption = Annotated[Path | None, text_option("Text file of references, one a line.")]
 AlternativesOption = Annotated[
-    bool, flag_option("--alternatives", "Take lines with the same source as one item; any of its references is right.")
+    bool, flag_option("--alternatives", "Take lines with the same source as one item that has several references.")
 ]
 LowercaseOption = Annotated[bool, flag_option("--lowercase", "Ignore case.")]
 TokenizeOption = Annotated[str, typer.Option(help="Tokenisation that BLEU uses: 13a, intl, zh, char or none.")]

@@ -1,4 +1,4 @@
-"""The runs that a command line names: told from a file to read, and opened."""
+"""Run folders on the command line: opened, and parted from a file to read."""
 
 from collections.abc import Sequence
 from pathlib import Path

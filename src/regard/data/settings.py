@@ -26,7 +26,7 @@ class CorpusSettings:
     """One parallel corpus: two text files, line by line, or one file with both sides."""
 
     source: str | None = option(None, "text file of source sentences, one a line")
-    target: str | None = option(None, "text file of their translations, line by line")
+    target: str | None = option(None, "text file of the sources' translations, line by line")
     file: str | None = option(None, "one file with both sides: .tsv, .jsonl or .json (an object a line), also .gz")
     source_column: str | int | None = option(
         None, "the source in `file`: a column from 1 (TSV), a key (JSON lines)", least=1, most=COLUMNS
@@ -110,14 +110,14 @@ class DataSettings:
     """The source of pairs, documents or pictures, which of them are used, and where they are cached."""
 
     source: str | None = option(None, "text file of source sentences, one a line, gzip or not")
-    target: str | None = option(None, "text file of their translations, line by line")
+    target: str | None = option(None, "text file of the sources' translations, line by line")
     alignment: str | None = option(
         None,
         'text file of word links beside them, a line a pair: 0-0 1-2 (Pharaoh); "gold": a built-in corpus\' own',
     )
     corpora: tuple[CorpusSettings, ...] = option((), "several corpora, in place of source and target")
     valid_source: str | None = option(None, "text file of source sentences for validation")
-    valid_target: str | None = option(None, "text file of their translations")
+    valid_target: str | None = option(None, "text file of translations for validation")
     valid: tuple[CorpusSettings, ...] = option((), "several validation corpora, in place of the two")
     documents: str | None = option(None, "labelled documents, one a line: .tsv (label, text), .jsonl, .json, also .gz")
     valid_documents: str | None = option(None, "the same for validation")

@@ -21,7 +21,10 @@ class Options:
         0.6, "length penalty, GNMT's α: log P is divided by ((5 + length) / 6)^α", least=0, most=10
     )
     coverage_penalty: float = option(
-        0.0, "coverage penalty, GNMT's β: what an output loses for source words it did not look at", least=0, most=1000
+        0.0,
+        "coverage penalty, GNMT's β: what an output loses for source words that it did not attend to",
+        least=0,
+        most=1000,
     )
     shortest: int = option(0, "minimum number of tokens in an output", least=0, most=1_048_576)
     longest: int | None = option(
@@ -41,7 +44,10 @@ class Options:
     )
     top_k: int = option(0, "number of most likely tokens to sample from; 0: all", least=0, most=1_048_576)
     top_p: float = option(
-        1.0, "probability to sample from: the most likely tokens that have it together", above=0, most=1
+        1.0,
+        "nucleus to sample from: the most likely tokens whose probabilities add up to this; 1: all",
+        above=0,
+        most=1,
     )
     seed: int = option(0, "seed of sampling", least=0, most=2**63 - 1)
     precision: Literal["auto", "fp32", "bf16"] = option(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli.typing_in import Command
 
-from regard.cli.commands.configs import find, shipped
+from regard.cli.commands.configs import find_config, shipped_configs
 from regard.errors import CommandError
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -22,7 +22,7 @@ def empty(tmp_path, monkeypatch) -> Path:
 
 
 def test_every_one_is_listed_with_a_whole_sentence(empty):
-    assert shipped() == FILES
+    assert shipped_configs() == FILES
     lines = typed().stdout.splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
     assert listed.keys() == FILES.keys()
@@ -39,7 +39,7 @@ def test_one_is_printed_as_it_is(empty, name):
 @pytest.mark.parametrize("name", FILES)
 def test_every_one_is_found_from_anywhere(empty, name, capsys):
     for given in (Path(name), Path(f"{name}.toml"), Path("configs") / f"{name}.toml", Path(f"./configs/{name}.toml")):
-        assert find(given) == FILES[name]
+        assert find_config(given) == FILES[name]
         assert capsys.readouterr().err == f"regard: {given}: taken from those that come with Regard, {FILES[name]}\n"
         shown = Command("train").typed(given, "--check")
         assert (shown.exit_code, shown.stdout) == (0, "the configuration is right\n")
@@ -49,9 +49,9 @@ def test_what_is_there_comes_first(empty, capsys):
     (empty / "configs").mkdir()
     for path in (Path("configs/phrasebook.toml"), Path("phrasebook")):
         path.write_text('task = "translate"\n', encoding="utf-8")
-        assert find(path) == path
+        assert find_config(path) == path
     assert capsys.readouterr().err == ""
-    assert find(Path("scenes")) == FILES["scenes"]
+    assert find_config(Path("scenes")) == FILES["scenes"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_there_comes_first(empty, capsys):
 )
 def test_a_wrong_name_is_answered(empty, given, said):
     with pytest.raises(CommandError) as error:
-        find(Path(given))
+        find_config(Path(given))
     assert str(error.value).startswith(f"{given}: {said}")
 
 

@@ -1,4 +1,4 @@
-"""`regard align`."""
+"""`regard align`: word alignments of a parallel text."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_beside, open_run
 
-SourceOption = Annotated[str | None, text_option("Text file of sources, one a line; - is standard input.")]
+SourceOption = Annotated[str | None, text_option("Text file of sources, one a line; - reads standard input.")]
 TargetOption = Annotated[
     str | None, text_option("Text file of translations, one a line; without it the sources are translated first.")
 ]
@@ -31,28 +31,43 @@ SymmetriseOption = Annotated[
         "grow-diag-final-and."
     ),
 ]
-GoldOption = Annotated[Path | None, text_option("File of gold links of the pairs: prints the alignment error rate.")]
+GoldOption = Annotated[
+    Path | None, text_option("File of gold links of the pairs, to print the alignment error rate by.")
+]
 ChooseOption = Annotated[
     Path | None,
-    text_option("File of gold links to choose the layer, head and offset by; the choice is kept with the run."),
+    text_option("File of gold links to choose the layer, head and offset by; the choice is saved with the run."),
 ]
 AgreeOption = Annotated[
     bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
 ]
 OffsetOption = Annotated[
     int | None,
-    number_option("Word that a row belongs to: 0, the one that is written; 1, the one that is read.", least=0, most=1),
+    number_option(
+        "Target word that a step's weights belong to: 0, the one that it writes; 1, the one that it reads.",
+        least=0,
+        most=1,
+    ),
 ]
 ThresholdOption = Annotated[
     float | None,
-    number_option("Smallest weight that is a link; 0: only the largest is.", least=0, most=1, kind="fraction"),
+    number_option(
+        "Smallest weight that makes a link; 0: only the largest makes one.", least=0, most=1, kind="fraction"
+    ),
 ]
 JoinOption = Annotated[
-    str | None, text_option("Method to join links of source words: intersection, union, grow-diag or none.")
+    str | None,
+    text_option(
+        "Method to join the links of target words with those of source words: intersection, union, grow-diag or none."
+    ),
 ]
-BalanceOption = Annotated[int | None, number_option("Number of rounds to balance weights in.", least=0, most=1000)]
+BalanceOption = Annotated[
+    int | None,
+    number_option("Number of rounds in which the weights are balanced (Sinkhorn); 0: none.", least=0, most=1000),
+]
 DependenciesOption = Annotated[
-    bool, flag_option("--dependencies", "Show which heads look at the head of a word, on the phrasebook.")
+    bool,
+    flag_option("--dependencies", "Print how often each head looks at a word's syntactic head, on the phrasebook."),
 ]
 
 
@@ -64,7 +79,9 @@ def align(
     target: TargetOption = None,
     output: OutOption = None,
     translations: Annotated[Path | None, text_option("File to write translations to, without --target.")] = None,
-    reverse: Annotated[str | None, text_option("Run folder of the other direction, to join its links.")] = None,
+    reverse: Annotated[
+        str | None, text_option("Run folder of the opposite direction, whose links are joined with these.")
+    ] = None,
     symmetrise: SymmetriseOption = "grow-diag",
     alignment: GoldOption = None,
     choose: ChooseOption = None,
@@ -81,9 +98,10 @@ def align(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Write word alignments in Pharaoh's format: a line a pair, links source-target, words counted from 0.
+    """Write word alignments of a parallel text in Pharaoh's format.
 
-    regard align runs/en-de --source test.en --target test.de; without --target the sources are translated first.
+    regard align runs/en-de --source test.en --target test.de writes a line a pair, with a link source-target for each
+    two words that belong together, counted from 0. Without --target the sources are translated first.
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
 

@@ -1,4 +1,4 @@
-"""`regard bench`: Regard beside its peers, on this machine."""
+"""`regard bench`: speed and memory against other toolkits, on this machine."""
 
 import importlib
 import inspect
@@ -15,19 +15,19 @@ NAMES = ("attention", "training", "decoding", "lstmn")
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure: attention, training, decoding or lstmn.")],
+    name: Annotated[str, typer.Argument(help="Name of the benchmark: attention, training, decoding or lstmn.")],
     rounds: Annotated[int, number_option("Number of interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
     threads: Annotated[int, number_option("Number of CPU threads.", least=1, most=most_threads())] = 2,
     device: Annotated[
-        str, typer.Option(help="Device to measure on: cpu, or cuda where there are figures of a GPU.")
+        str, typer.Option(help="Device to measure on: cpu, or cuda for benchmarks that have figures of a GPU.")
     ] = "cpu",
     out: Annotated[Path | None, typer.Option(help="JSON file to write the figures to as well.")] = None,
 ) -> None:
-    """Measure speed and memory beside peers; results are compared first, and must agree.
+    """Benchmark speed and memory against other toolkits.
 
-    `training` and `decoding` have peers beyond torch: Transformers and CTranslate2 (pip install 'regard[peers]') and
-    JoeyNMT 2.3 (pip install --no-deps joeynmt sentencepiece subword-nmt sacremoses 'importlib_metadata<9' zipp). One
-    that is not there is named and left out.
+    Results are compared first, and must agree. `training` and `decoding` have peers beyond torch: Transformers and
+    CTranslate2 (pip install 'regard[peers]') and JoeyNMT 2.3 (pip install --no-deps joeynmt sentencepiece subword-nmt
+    sacremoses 'importlib_metadata<9' zipp). One that is not there is named and left out.
     """
     if name not in NAMES:
         raise CommandError(f"bench: {name!r} cannot be measured; what can: {', '.join(NAMES)}")

@@ -1,4 +1,4 @@
-"""`regard caption`."""
+"""`regard caption`: captions of pictures."""
 
 from collections import deque
 from collections.abc import Iterator

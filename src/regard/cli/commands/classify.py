@@ -1,4 +1,4 @@
-"""`regard classify`."""
+"""`regard classify`: labels of documents or pictures."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +54,7 @@ def classify(
 
 
 def classify_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
-    """The label of each picture, as it is written; those that cannot be read are named, and counted."""
+    """Yield the line to write for each picture; those that cannot be read are named, and counted."""
     from regard.data.images.caption_files import PictureFiles
     from regard.errors import CommandError
     from regard.io.formats import label_line

@@ -1,4 +1,4 @@
-"""`regard compare`."""
+"""`regard compare`: two systems, tested for a difference."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ MetricsOption = Annotated[
     ),
 ]
 ExamplesOption = Annotated[
-    int, number_option("Number of sentences to show of each system's best.", least=0, most=10_000)
+    int, number_option("Number of sentences to show for each system, of those it does best.", least=0, most=10_000)
 ]
 
 
@@ -88,7 +88,7 @@ def compare(
     items = read_items(source, reference, alternatives=alternatives, say=print_message)
     keys = drop_slow_metrics(keys, items.references, print_message) if metrics is None else keys
     opening = {"checkpoint": checkpoint, "device": device}
-    first, second = outputs_of((a, b), items, search, batch_tokens, lowercase, opening)
+    first, second = collect_outputs((a, b), items, search, batch_tokens, lowercase, opening)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
     options["examples"] = examples
     compared = compare_outputs(first, second, items.sources or [], items.references, keys, **options)
@@ -99,7 +99,7 @@ def compare(
         print_comparison(compared)
 
 
-def outputs_of(
+def collect_outputs(
     systems: Sequence[Path],
     items: "Items",
     search: dict[str, Any],
@@ -107,7 +107,7 @@ def outputs_of(
     lowercase: bool,
     opening: dict[str, str],
 ) -> list[list[str]]:
-    """What each system says; files are read, and found wrong, before any run translates."""
+    """Collect the outputs of each system; files are read, and refused, before any run translates."""
     from regard.tasks.evaluation import translate_sources
 
     runs = {system: open_run(system, **opening) for system in systems if system.is_dir()}

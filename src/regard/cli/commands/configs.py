@@ -1,4 +1,4 @@
-"""`regard configs`, and how `regard train` finds one that is not a file of a person's own."""
+"""`regard configs`: the configurations that come with Regard, and how `regard train` finds one."""
 
 import difflib
 import os
@@ -23,47 +23,47 @@ def configs(
     `regard train configs/phrasebook.toml --out runs/phrasebook` trains one of them from any folder, and
     `regard configs files > mine.toml` makes a copy to edit.
     """
-    known = shipped()
+    known = shipped_configs()
     if name is None:
         for each, path in known.items():
             print(f"{each:<26}{path.read_text(encoding='utf-8').splitlines()[0].removeprefix('# ')}")
         print("\nregard configs NAME prints one; regard train configs/NAME.toml --out RUN trains it.")
         return
-    file = known.get(Path(name).stem if is_name(Path(name)) else "")
+    file = known.get(Path(name).stem if is_config_name(Path(name)) else "")
     if file is None:
-        raise CommandError(f"{name}: no such configuration{meant(name)}")
+        raise CommandError(f"{name}: no such configuration{suggest_config(name)}")
     print(file.read_text(encoding="utf-8"), end="")
 
 
-def shipped() -> dict[str, Path]:
-    """The files by their names: from inside the package where it was installed, from beside `src` in a clone."""
+def shipped_configs() -> dict[str, Path]:
+    """List the files by their names: inside an installed package, beside `src` in a clone."""
     inside = Path(regard.__file__).with_name("configs")
     folder = inside if inside.is_dir() else Path(regard.__file__).parents[2] / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
 
 
-def find(path: Path) -> Path:
-    """The file; where there is none, the configuration that comes with Regard as configs/NAME.toml, or NAME alone."""
+def find_config(path: Path) -> Path:
+    """Find a configuration: a file, or else one that comes with Regard as configs/NAME.toml, or NAME alone."""
     if path.is_file():
         return path
-    own = shipped().get(path.stem) if is_name(path) else None
+    own = shipped_configs().get(path.stem) if is_config_name(path) else None
     if own is not None:
         if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one is enough
             print_message(f"{path}: taken from those that come with Regard, {own}")
         return own
     if not path.exists():
-        raise CommandError(f"{path}: no such file, expected a TOML configuration{meant(path.stem)}")
+        raise CommandError(f"{path}: no such file, expected a TOML configuration{suggest_config(path.stem)}")
     return path
 
 
-def is_name(path: Path) -> bool:
-    """Whether a path could be the name of one of them."""
+def is_config_name(path: Path) -> bool:
+    """Tell whether a path could be the name of a configuration that comes with Regard."""
     return path.parent in (Path(), Path("configs")) and path.suffix in ("", ".toml")
 
 
-def meant(name: str) -> str:
-    """The likely meaning of a wrong name, to be put behind the sentence that says so."""
-    close = difflib.get_close_matches(Path(name).stem, shipped(), n=1)
+def suggest_config(name: str) -> str:
+    """Suggest a name for a wrong one, in words that follow the sentence that says so."""
+    close = difflib.get_close_matches(Path(name).stem, shipped_configs(), n=1)
     return (
         f"; did you mean configs/{close[0]}.toml?" if close else "; `regard configs` lists those that come with Regard"
     )

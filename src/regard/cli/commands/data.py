@@ -1,4 +1,4 @@
-"""`regard data`."""
+"""`regard data`: a built-in corpus as files."""
 
 import sys
 from pathlib import Path
@@ -31,7 +31,11 @@ def data(
     force: Annotated[bool, flag_option("--force", "Overwrite existing files.")] = False,
     show: Annotated[bool, flag_option("--list", "List the corpora with their options and exit.")] = False,
 ) -> None:
-    """Write a built-in corpus as files: sentences, gold alignments, heads; documents; pictures with captions."""
+    """Write a built-in corpus as files.
+
+    regard data phrasebook --out data/ writes sentence pairs with gold alignments and syntactic heads; other corpora are
+    labelled documents, or pictures with captions.
+    """
     from regard.data.builtin import CORPORA, options_of, suggest_names
     from regard.data.builtin.files import write
     from regard.io.output import check_link

@@ -1,4 +1,4 @@
-"""`regard demo`."""
+"""`regard demo`: a small model trained, used and shown."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`regard eval`."""
+"""`regard eval`: scores of a run on a test set."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,10 +26,10 @@ from regard.errors import CommandError
 
 RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 GoldOption = Annotated[
-    Path | None, text_option("File of gold links, to measure those of the run or of --hypothesis by.")
+    Path | None, text_option("File of gold word links, to measure those of the run or of --hypothesis by.")
 ]
 Labels = Annotated[Path | None, text_option("TSV file of labels of the pictures; default: the names of their folders.")]
-Names = Annotated[Path | None, text_option("Text file of the pictures to take, a name a line; default: all.")]
+Names = Annotated[Path | None, text_option("Text file of names of the pictures to use, one a line; default: all.")]
 PlotOption = Annotated[Path | None, text_option("Picture of BLEU by source length to write: .png, .svg or .pdf.")]
 
 
@@ -59,7 +59,7 @@ def eval(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Measure a run: translate a test set, and compare with its references.
+    """Measure a run, or the output of any program, on a test set.
 
     `regard eval runs/en-de --source test.en --reference test.de` prints each score with its signature, which says how
     it was reached. `regard eval --hypothesis output.de --reference test.de` scores the output of any program.

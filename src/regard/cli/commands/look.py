@@ -1,4 +1,4 @@
-"""`regard look`."""
+"""`regard look`: pages of what a run looked at."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,9 +33,13 @@ def look(
         str | None, text_option("Output to show, instead of searching for one: a text, or a label.")
     ] = None,
     out: Annotated[Path | None, text_option("File to write, or a folder; default: look.html.")] = None,
-    format: Annotated[str | None, text_option("Format: html, png, svg or pdf; default: as --out ends.")] = None,
+    format: Annotated[
+        str | None, text_option("Format to write: html, png, svg or pdf; default: by the ending of --out.")
+    ] = None,
     against: Annotated[str | None, text_option("Run folder of another model, shown beside this one.")] = None,
-    steps: Annotated[bool, flag_option("--steps", "Show one word's way through its attention in numbers.")] = False,
+    steps: Annotated[
+        bool, flag_option("--steps", "Show how one word's attention is computed, step by step, in numbers.")
+    ] = False,
     word: Annotated[
         int | None, number_option("Word to show with --steps, counted from 1.", least=1, most=1_048_576)
     ] = None,
@@ -45,9 +49,7 @@ def look(
     head: Annotated[
         int | None, number_option("Head to show with --steps, or in a picture, counted from 1.", least=1, most=1024)
     ] = None,
-    ablate: Annotated[
-        bool, flag_option("--ablate", "Silence every head in turn, and print what that changes.")
-    ] = False,
+    ablate: Annotated[bool, flag_option("--ablate", "Ablate every head in turn, and print what that changes.")] = False,
     count: Annotated[
         int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
     ] = 10,

@@ -1,4 +1,4 @@
-"""`regard models`."""
+"""`regard models`: kinds of models and their options."""
 
 import dataclasses
 import typing

@@ -1,4 +1,4 @@
-"""`regard sample`."""
+"""`regard sample`: texts from a language model."""
 
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ def sample(
     runs: RunsArgument,
     *,
     count: Annotated[int, number_option("Number of texts to write.", least=1, most=1_000_000)] = 1,
-    prefix: Annotated[str, text_option("Text that each of them continues.")] = "",
+    prefix: Annotated[str, text_option("Text that every output continues.")] = "",
     search: dict[str, Any],
     scores: Annotated[bool, flag_option("--scores", "Write the log-probability as well, after a tab.")] = False,
     as_json: JsonLinesOption = False,

@@ -1,4 +1,4 @@
-"""`regard score`."""
+"""`regard score`: log-probabilities of given targets."""
 
 import math
 import sys
@@ -20,11 +20,13 @@ from regard.cli.runs import open_run
 def score(
     runs: RunsArgument,
     source: Annotated[str | None, text_option("Text file of sources, one a line; not for a language model.")] = None,
-    target: Annotated[str | None, text_option("Text file of their translations, line by line.")] = None,
+    target: Annotated[str | None, text_option("Text file to score: the sources' translations, line by line.")] = None,
     tokens: Annotated[
-        bool, flag_option("--tokens", "Write the pieces and the log-probability of each as well.")
+        bool, flag_option("--tokens", "Write the tokens and the log-probability of each as well.")
     ] = False,
-    normalise: Annotated[bool, flag_option("--normalise", "Divide by the number of tokens, the end included.")] = False,
+    normalise: Annotated[
+        bool, flag_option("--normalise", "Divide by the number of tokens, the end of the text included.")
+    ] = False,
     as_json: JsonLinesOption = False,
     out: OutOption = None,
     checkpoint: CheckpointOption = "best",

@@ -1,4 +1,4 @@
-"""`regard study`."""
+"""`regard study`: claims from the literature, tested."""
 
 import re
 import sys
@@ -22,7 +22,7 @@ def study(
     seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", help="Seeds of what is trained, as in 0,1,2; default: 0,1,2, and with --quick 0."),
+        typer.Option("--seeds", help="Seeds to train with, such as 0,1,2; default: 0,1,2, and with --quick 0."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder of real corpora; default: the built-in ones.")
@@ -88,7 +88,7 @@ def print_page(page: "Page") -> None:
 
 
 def parse_seeds(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
-    """The seeds of a study that trains."""
+    """Parse the seeds to train with: by default three from `seed` on, and one with --quick."""
     if given is None:
         return (seed,) if quick else (seed, seed + 1, seed + 2)
     parts = given.split(",")

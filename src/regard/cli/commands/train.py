@@ -1,4 +1,4 @@
-"""`regard train`."""
+"""`regard train`: a model trained into a run folder."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.commands.configs import find
+from regard.cli.commands.configs import find_config
 from regard.cli.options import flag_option, text_option
 from regard.config import assign, read
 from regard.errors import CommandError
@@ -29,9 +29,9 @@ def train(
     config: ConfigArgument = None,
     settings: SetOption = None,
     source: Annotated[str | None, text_option("Text file of sources, one sentence a line.")] = None,
-    target: Annotated[str | None, text_option("Text file of their translations, line by line.")] = None,
+    target: Annotated[str | None, text_option("Text file of the sources' translations, line by line.")] = None,
     valid_source: Annotated[str | None, text_option("Text file of sources for validation.")] = None,
-    valid_target: Annotated[str | None, text_option("Text file of their translations.")] = None,
+    valid_target: Annotated[str | None, text_option("Text file of translations for validation.")] = None,
     documents: Annotated[str | None, text_option("TSV file of labelled documents: label and text.")] = None,
     valid_documents: Annotated[str | None, text_option("TSV file of labelled documents for validation.")] = None,
     images: Annotated[str | None, text_option("Folder of pictures.")] = None,
@@ -83,7 +83,7 @@ def train(
 
 
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
-    """The tables of a configuration file or of a run; and whether that run has its own cache, which is not used."""
+    """Read the tables of a configuration or of a run; and whether that run has its own cache, which is not used."""
     from regard.tasks.settings import base_table, complete_run_table
 
     table: dict[str, Any] = {}
@@ -91,17 +91,17 @@ def read_table(config: Path | None, resume: Path | None, base: Path | None) -> t
         from regard.training.folder import check_links
 
         check_links(resume)  # none may lead out of the folder
-        own = read(run_config(resume))
+        own = read(find_run_config(resume))
         return complete_run_table(own), "cache" in own.get("data", {})
     if config is not None:
-        table = read(find(config))
+        table = read(find_config(config))
     if base is not None:
-        table = {**table, **base_table(read(run_config(base)), table, str(base))}
+        table = {**table, **base_table(read(find_run_config(base)), table, str(base))}
     return table, False
 
 
-def run_config(run: Path) -> Path:
-    """The configuration of a run folder."""
+def find_run_config(run: Path) -> Path:
+    """Find the configuration of a run folder."""
     if not (run / "config.toml").is_file():
         raise CommandError(f"{run}: not a run folder, it has no config.toml")
     return run / "config.toml"

@@ -1,4 +1,4 @@
-"""`regard translate`."""
+"""`regard translate`: a text translated line by line."""
 
 from typing import Annotated, Any
 
@@ -31,16 +31,18 @@ def translate(
     out: OutOption = None,
     scores: ScoresOption = False,
     alignment: Annotated[
-        bool, flag_option("--alignment", "Write links of words as well, as in 0-0 1-2, after a tab.")
+        bool, flag_option("--alignment", "Write word links as well, such as 0-0 1-2, after a tab.")
     ] = False,
     as_json: JsonLinesOption = False,
     split: Annotated[
-        bool, flag_option("--split", "Translate sentence by sentence, so that nothing is cut off.")
+        bool, flag_option("--split", "Split lines into sentences, so that long ones are not cut off.")
     ] = False,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
-    prefixes: Annotated[str | None, text_option("Text file of such texts, one a line.")] = None,
+    prefixes: Annotated[
+        str | None, text_option("Text file of prefixes, one a line: what each output begins with.")
+    ] = None,
     replace_unknown: Annotated[
-        bool, flag_option("--replace-unknown", "Replace unknown words by source words.")
+        bool, flag_option("--replace-unknown", "Replace each unknown word by the source word it looked at most.")
     ] = False,
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
