@@ -63,6 +63,11 @@ for row_name, row in {
         "regard.studies.positions.claim.run",
         training="regard.studies.positions.training.run",
     ),
+    "ending": Study(
+        "the end grows likelier with every word, for a model that knows where it stands",
+        "regard.studies.ending.claim.run",
+        trained=True,
+    ),
     "heads": Study(
         "several heads are better than one, and too many are not", "regard.studies.heads.claim.run", trained=True
     ),

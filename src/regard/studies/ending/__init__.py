@@ -1,0 +1,1 @@
+"""Where a sentence ends, with and without positions."""

@@ -1,0 +1,169 @@
+"""The full stop knows when: the end of a sentence grows likelier with its length, for a model that knows the place.
+
+Self-attention by itself is permutation equivariant (Vaswani et al. 2017, arXiv:1706.03762, section 3.5, put positions
+in for that): of a bag of words nobody can say how near its end is, except by counting. Language models with the same
+words and the same causal mask, that differ in positions alone, are asked for the probability of the end after each
+word. Of sequences whose words say nothing of their length, what is right is known: the share of those that get so far
+and end there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from regard.data.builtin import generate
+from regard.studies.ending.draw import LABELS, ending_plot, place_table, system_table
+from regard.studies.ending.measure import Endings, hazard, measure_endings, wasted
+from regard.studies.page import Page, Verdict, show, signed_training
+from regard.studies.setting import Setting
+from regard.studies.systems import group_by_name, train_all
+
+__all__ = ["CORPORA", "run", "tables", "verdicts"]
+
+SHORTEST, LONGEST = 3, 12  # words of a sequence, every length equally likely
+CORPORA = {"symbols": "symbols that say nothing of the length", "phrasebook": "German sentences of the phrasebook"}
+POSITIONS = ("sinusoidal", "rotary", "none")
+CLOSE = 3.0  # points: what is called following the true share
+
+
+def tables(quick: bool) -> dict[str, dict[str, Any]]:
+    """A configuration for each corpus and way to tell positions; all of a corpus the same but for these."""
+    sequence = [f"shortest={SHORTEST}", f"longest={LONGEST}", "symbols=30"]
+    data = {
+        "symbols": {"builtin": "copy", "count": 20_000 if quick else 60_000, "builtin_options": sequence},
+        "phrasebook": {"builtin": "phrasebook", "pair": "en-de", "count": 20_000 if quick else 60_000},
+    }
+    steps = 400 if quick else 2000
+    training = {
+        "steps": steps,
+        "batch_tokens": 2048 if quick else 4096,
+        "rate": 3e-3,
+        "schedule": "cosine",
+        "warmup": steps // 10,
+        "smoothing": 0.0,
+        "validate_every": steps // 2,
+        "metric": "loss",
+    }
+    widths = {"size": 64, "layers": 2, "hidden": 256} if quick else {"size": 128, "layers": 3, "hidden": 512}
+    model = {"kind": "encoder", "heads": 4, "dropout": 0.0, **widths}
+    return {
+        f"{corpus}-{positions}": {
+            "task": "language-model",
+            "data": data[corpus],
+            "tokenizer": {"kind": "word", "size": 4000},
+            "model": {**model, "positions": positions},
+            "training": training,
+        }
+        for corpus in CORPORA
+        for positions in POSITIONS
+    }
+
+
+def tests(corpus: str, quick: bool) -> list[str]:
+    """Texts that nothing was trained on."""
+    count = 500 if quick else 2000
+    if corpus == "symbols":
+        options: dict[str, Any] = {"shortest": SHORTEST, "longest": LONGEST, "symbols": 30}
+        return [each.target for each in generate("copy", count, split="test", seed=0, **options)]
+    return [each.target for each in generate("phrasebook", count, split="test", seed=0)]
+
+
+def run(setting: Setting) -> Page:
+    """Train, ask for the end after each word, and judge."""
+    texts = {corpus: tests(corpus, setting.quick) for corpus in CORPORA}
+    lengths = {corpus: [len(text.split()) for text in each] for corpus, each in texts.items()}
+    places = {corpus: max(each) + 1 for corpus, each in lengths.items()}
+    with signed_training(setting, "") as clock:
+        systems = group_by_name(train_all("ending", tables(setting.quick), setting))
+        figures = {
+            corpus: {
+                positions: measure_endings(systems[f"{corpus}-{positions}"], texts[corpus], places[corpus])
+                for positions in POSITIONS
+            }
+            for corpus in CORPORA
+        }
+        signature = clock.signature()
+    truth = {corpus: hazard(each, places[corpus]) for corpus, each in lengths.items()}
+    truth["symbols"] = even_hazard(places["symbols"])
+    return Page(
+        name="ending",
+        title="The full stop knows when",
+        claim="The end of a sentence grows likelier the longer it is, and a model of attention has to be told where it "
+        "stands to know.",
+        source="Vaswani et al. 2017, Attention Is All You Need, section 3.5 (arXiv:1706.03762)",
+        measured=[
+            "Language models of the encoder's blocks under a causal mask, two layers in a first look and three else, "
+            "that differ in positions alone. The probability of the end after each word of "
+            f"{', '.join(f'{len(each):,} {CORPORA[corpus]}' for corpus, each in texts.items())}, teacher forced.",
+            f"Sequences of symbols have {SHORTEST} to {LONGEST}, every length equally likely, and their symbols say "
+            "nothing of it: after t of them the end has come for one in so many as could still come. Of sentences the "
+            "true share is counted in the test.",
+        ],
+        tables=[
+            system_table(figures, truth, CORPORA),
+            *(place_table(CORPORA[corpus], figures[corpus], truth[corpus]) for corpus in CORPORA),
+        ],
+        plots=[ending_plot(figures, truth, CORPORA)],
+        verdicts=verdicts(figures, truth),
+        caveats=[
+            "A causal mask tells a model where it stands in part: the first word has nothing to look at but the start, "
+            "the tenth has nine words more, and the share of the start's weight falls with each. What is lost without "
+            "positions is what cannot be counted in this way.",
+            "In sentences words say more of the end than places do: after a verb that closes its clause a stop may "
+            "follow, after an article it may not.",
+        ],
+        signature=signature,
+    )
+
+
+def even_hazard(places: int) -> Float[np.ndarray, " t"]:
+    """The true share of symbols: lengths are equally likely."""
+    share = np.zeros(places)
+    for place in range(SHORTEST, min(places, LONGEST + 1)):
+        share[place] = 1 / (LONGEST - place + 1)
+    return share
+
+
+def verdicts(
+    figures: Mapping[str, Mapping[str, Endings]], truth: Mapping[str, Float[np.ndarray, " t"]]
+) -> list[Verdict]:
+    """Judge by how far P(end) is from the true share at each place of the symbols, and by both corpora's likelihood."""
+    own = {name: wasted(each.anywhere, truth["symbols"]) for name, each in figures["symbols"].items()}
+    told = "; ".join(f"{LABELS[name]} {show(points, '.1f')} points" for name, points in own.items())
+    rising = {
+        name: np.diff(each.anywhere[SHORTEST : LONGEST + 1]) for name, each in figures["symbols"].items()
+    }  # of symbols it grows at every place
+    with_positions = [name for name in own if name != "none"]
+    worse = {
+        corpus: each["none"].perplexity / min(each[name].perplexity for name in with_positions)
+        for corpus, each in figures.items()
+    }
+    return [
+        Verdict(
+            "with positions the end grows likelier with every word",
+            all((rising[name] > 0).all() for name in with_positions),
+            "; ".join(
+                f"{LABELS[name]} from {show(100 * figures['symbols'][name].anywhere[SHORTEST], '.1f')} % after "
+                f"{SHORTEST} to {show(100 * figures['symbols'][name].anywhere[LONGEST], '.1f')} % after {LONGEST}"
+                for name in with_positions
+            ),
+        ),
+        Verdict(
+            "with positions it follows the true share of what ends there",
+            all(own[name] < CLOSE for name in with_positions),
+            f"mean distance: {told}",
+        ),
+        Verdict(
+            "without positions it does not",
+            own["none"] > max(CLOSE, 2 * max(own[name] for name in with_positions)),
+            f"mean distance: {told}",
+        ),
+        Verdict(
+            "without positions a language model is worse",
+            all(ratio > 1.01 for ratio in worse.values()),
+            "perplexity, as a multiple of the best with positions: "
+            + "; ".join(f"{corpus} {show(ratio, '.3f')}" for corpus, ratio in worse.items()),
+        ),
+    ]

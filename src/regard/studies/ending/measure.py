@@ -1,0 +1,79 @@
+"""Measurements of endings: how likely a language model finds the end of a text, after each of its words.
+
+t places: words written before the end is asked for, from 0
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from regard.data.tokenizer import END, START
+from regard.models.contract import Tokens
+from regard.run import Run
+from regard.studies.systems import TrainedSystem
+
+__all__ = ["Endings", "end_probabilities", "hazard", "measure_endings", "wasted"]
+
+
+@dataclass(frozen=True, eq=False)
+class Endings:
+    """The probability of the end by place, of texts that go on and of texts that end there; means over all seeds."""
+
+    anywhere: Float[np.ndarray, " t"]  # after t words, whether the text ends there or not; NaN where no text is so long
+    here: Float[np.ndarray, " t"]  # of texts that do end there
+    perplexity: float  # of a word, the end among them
+    parameters: int
+
+
+def hazard(lengths: Iterable[int], places: int) -> Float[np.ndarray, " t"]:
+    """How many of the texts that have t words end there: what a model can know that sees nothing but the place."""
+    ends, reach = np.zeros(places), np.zeros(places)
+    for length in lengths:
+        reach[: length + 1] += 1
+        if length < places:
+            ends[length] += 1
+    return np.divide(ends, reach, out=np.full(places, np.nan), where=reach > 0)
+
+
+@torch.no_grad()
+def end_probabilities(run: Run, texts: Sequence[str]) -> list[Float[np.ndarray, " _"]]:
+    """Return the probability of each text's end before its first word, after it, and so on to the last."""
+    rows = []
+    for ids in run.tokenizers.target.encode_batch(list(texts)):
+        read = Tokens.of(*(torch.tensor(each, device=run.device) for each in ([[START, *ids]], [len(ids) + 1])))
+        states, _ = run.model.decode(run.model.encode(read), read)
+        logits = run.model.output(states).float()[0]
+        rows.append(logits.softmax(-1)[:, END].cpu().numpy())
+    return rows
+
+
+def measure_endings(systems: Sequence[TrainedSystem], texts: Sequence[str], places: int) -> Endings:
+    """Ask every seed of a system about the texts; a place is a word, as the tokenizer has one piece a word."""
+    anywhere, here, nll, tokens = (np.zeros(places) for _ in range(4))
+    counts, ends = np.zeros(places), np.zeros(places)
+    for system in systems:
+        for row in end_probabilities(system.run, texts):
+            row = row[:places]
+            anywhere[: len(row)] += row
+            counts[: len(row)] += 1
+            here[len(row) - 1] += row[-1]
+            ends[len(row) - 1] += 1
+        for scored in system.run.score(list(texts)):
+            nll[0] -= sum(scored.tokens)
+            tokens[0] += len(scored.tokens)
+    nothing = np.full(places, np.nan)
+    return Endings(
+        np.divide(anywhere, counts, out=nothing.copy(), where=counts > 0),
+        np.divide(here, ends, out=nothing.copy(), where=ends > 0),
+        float(np.exp(nll[0] / tokens[0])),
+        systems[0].parameters,
+    )
+
+
+def wasted(predicted: Float[np.ndarray, " t"], truth: Float[np.ndarray, " t"]) -> float:
+    """The mean of |P(end) − truth| over the places that are known, in points."""
+    known = ~(np.isnan(predicted) | np.isnan(truth))
+    return 100 * float(np.abs(predicted[known] - truth[known]).mean())

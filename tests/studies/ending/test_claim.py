@@ -1,0 +1,76 @@
+"""The study of endings: what it trains, how it judges, and, in full, what it finds."""
+
+import numpy as np
+import pytest
+
+from regard.data.builtin import generate
+from regard.studies import run
+from regard.studies.ending import claim
+from regard.studies.ending.claim import CORPORA, LONGEST, SHORTEST, even_hazard, tables, verdicts
+from regard.studies.ending.measure import Endings, hazard
+from regard.studies.setting import Setting
+from regard.tasks.settings import read_settings
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_systems_differ_in_positions_alone(quick):
+    for corpus in CORPORA:
+        systems = [read_settings(table) for name, table in tables(quick).items() if name.startswith(corpus)]
+        assert {each.model.positions for each in systems} == {"sinusoidal", "rotary", "none"}
+        assert len({(each.data, each.tokenizer, each.training, each.model.size) for each in systems}) == 1
+
+
+def test_the_true_share_is_what_the_corpus_has():
+    """Counted in many sequences, the share of those that end at a place is the one by definition."""
+    options = {"shortest": SHORTEST, "longest": LONGEST, "symbols": 30}
+    lengths = [len(each.target.split()) for each in generate("copy", 20_000, seed=3, **options)]
+    counted, known = hazard(lengths, LONGEST + 1), even_hazard(LONGEST + 1)
+    assert known[LONGEST] == 1
+    assert np.abs(counted - known).max() < 0.03
+
+
+def endings(probabilities, perplexity):
+    whole = np.array(probabilities, float)
+    return Endings(whole, whole, perplexity, 7)
+
+
+def test_verdicts_follow_the_figures():
+    truth = {"symbols": even_hazard(LONGEST + 1), "phrasebook": np.zeros(5)}
+    flat = np.full(LONGEST + 1, 0.11)
+    good = {"sinusoidal": endings(truth["symbols"], 20.0), "rotary": endings(truth["symbols"], 20.1)}
+    sentences = {name: endings(np.zeros(5), 9.0) for name in good} | {"none": endings(np.zeros(5), 9.5)}
+    figures = {"symbols": good | {"none": endings(flat, 21.0)}, "phrasebook": sentences}
+    assert [each.agrees for each in verdicts(figures, truth)] == [True] * 4
+    figures["symbols"]["none"] = endings(truth["symbols"], 20.0)  # it has counted
+    assert [each.agrees for each in verdicts(figures, truth)] == [True, True, False, False]
+    figures["symbols"]["rotary"] = endings(flat, 20.0)
+    assert [each.agrees for each in verdicts(figures, truth)] == [False, False, False, False]
+
+
+def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+
+    def few(quick):
+        made = tables(quick)
+        for table in made.values():
+            table["training"] = {**table["training"], "steps": 2, "validate_every": 2, "warmup": 1, "batch_tokens": 256}
+            table["data"] = {**table["data"], "count": 200}
+            table["model"] = {**table["model"], "size": 8, "hidden": 8, "layers": 1, "heads": 2}
+        return made
+
+    monkeypatch.setattr(claim, "tables", few)
+    whole = claim.tests
+    monkeypatch.setattr(claim, "tests", lambda corpus, quick: whole(corpus, quick)[:20])
+    page = run("ending", setting=Setting((4,), quick=True, device="cpu", out=tmp_path / "studies"))
+    assert [len(table.rows) for table in page.tables] == [6, 7, 7]
+    shares = [cell for row in page.tables[1].rows for cell in row[1:] if cell is not None]
+    assert all(0 <= share <= 100 for share in shares)
+    assert page.write(tmp_path / "studies").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_claim_holds(tmp_path):
+    """With positions; how far a model without them counts by its mask alone is told, not asked for."""
+    page = run("ending", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
+    assert [each.agrees for each in page.verdicts[:2]] == [True, True]
