@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 from inspection import exhibits
+from inspection.subjects import exhibit_of_subject
 
-from regard.inspection import Page, page
+from regard.inspection import Page, Which, page
 
 pytestmark = pytest.mark.browser
 
@@ -222,6 +223,47 @@ def test_a_caption_looks_word_by_word(opened):
     assert caption.locator(".frame").count() == len(exhibit.sides["written"].texts)
     on, off = (light(tab, "canvas.picture", *at) for at in ((0.72, 0.64), (0.05, 0.95)))
     assert on > off  # a blue square is brighter than grey that nobody looks at
+
+
+def test_the_walk_folds_and_unfolds(opened):
+    exhibit = exhibit_of_subject("transformer", walk=Which("decoder.blocks.0.attention", 1, 1))
+    tab = opened(page(exhibit))
+    walk = tab.locator("[data-section=walk]")
+    stages = exhibit.walk.stages
+    assert walk.locator("h3").all_inner_texts() == list(dict.fromkeys(stage.part for stage in stages))
+    assert walk.locator(".stage").count() == len(stages)
+    assert walk.locator(".stage[open]").count() == sum(stage.main for stage in stages)
+    at = [stage.symbol for stage in stages].index("e masked")
+    forbidden = walk.locator(".stage").nth(at).locator(".value")
+    assert forbidden.all_inner_texts()[2:] == ["−∞"] * (len(stages[at].names) - 2)
+    assert walk.locator(".stage").nth(at).locator(".shut").count() == len(stages[at].names) - 2
+    assert "W" in walk.locator(".symbol", has=tab.locator("sub", has_text="Q")).first.inner_text()
+    walk.get_by_role("button", name="Unfold all").click()
+    assert walk.locator(".stage[open]").count() == len(stages)
+    walk.get_by_role("button", name="Fold all").click()
+    assert walk.locator(".stage[open]").count() == 0
+    walk.locator(".stage summary").first.focus()
+    tab.keyboard.press("Enter")
+    assert walk.locator(".stage[open]").count() == 1
+
+
+@pytest.mark.parametrize("name", ["lstmn", "rnnsearch", "han", "rnn"])
+def test_gates_by_word(opened, name):
+    exhibit = exhibit_of_subject(name, walk=True)
+    tab = opened(page(exhibit))
+    section, gates = tab.locator("[data-section=gates]"), exhibit.walk.gates
+    assert section.locator(".layer-gates").count() == len(gates)
+    assert section.locator("canvas.units").count() == sum(len(each.values) for each in gates)
+    last = section.locator(".layer-gates").last
+    if last.get_attribute("open") is None:
+        last.locator("summary").click()
+    assert last.locator(".name").all_text_contents() == [piece or "∅" for piece in gates[-1].pieces]
+    kept = "f" if "f" in gates[-1].values else "z"
+    lowest = gates[-1].pieces[int(gates[-1].values[kept].mean(-1).argmin())]
+    assert last.locator(".remark").inner_text().startswith(f"Forgets most at {lowest} ({kept} = ")
+    for width in (1280, 400):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_place_looks_at_others(opened):

@@ -10,7 +10,9 @@ from regard.data.builtin import generate
 from regard.data.tokenizer import Tokenizers
 from regard.data.vocabulary import train
 from regard.inspection import exhibit_of
-from regard.inspection.collect.exhibit import Exhibit
+from regard.inspection.collect.exhibit import Exhibit, View
+from regard.inspection.collect.teacher_forcing import ForwardPass, force, watch_forward
+from regard.inspection.collect.views import views_of
 from regard.models.kinds import KINDS
 from regard.run import Run
 from regard.tasks.settings import read_settings
@@ -42,6 +44,12 @@ TRANSLATORS: dict[str, dict[str, Any]] = {
     "luong-local-m": {"kind": "luong", **SMALL, "span": "local-m", "radius": 2, "reverse": True},
     "luong-local-p": {"kind": "luong", **SMALL, "span": "local-p", "radius": 2},
     "transformer": {"kind": "transformer", **STACK},
+    "transformer-post": {"kind": "transformer", **STACK, "norm": "post"},
+    "transformer-bare": {"kind": "transformer", **STACK, "norm": "none", "residual": False, "feed_forward": False},
+    "transformer-no-norm": {"kind": "transformer", **STACK, "norm": "none"},
+    "transformer-additive": {"kind": "transformer", **STACK, "score": "additive", "layers": 1},
+    "transformer-slices": {"kind": "transformer", **STACK, "split": "input", "layers": 1},
+    "transformer-recurrence": {"kind": "transformer", **STACK, "mixing": "recurrence"},
     "transformer-rotary": {"kind": "transformer", **STACK, "positions": "rotary", "decoder_layers": 1},
     "transformer-alibi": {"kind": "transformer", **STACK, "positions": "alibi"},
     "lstmn": {"kind": "lstmn", **SMALL, "hidden": 5, "layers": 2},
@@ -123,6 +131,14 @@ def item_of(name: str) -> Any:
 
 def kind_of(name: str) -> str:
     return KINDS[ALL[name]["kind"]].name
+
+
+@cache
+def recorded(name: str) -> tuple[ForwardPass, tuple[View, ...]]:
+    """A pass over a run's own item with everything recorded, and its views."""
+    run = subject(name)
+    forward = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5), record=True)
+    return forward, views_of(forward, run.settings.kind)
 
 
 SHORT = {"longest": 7, "beam": 3}

@@ -27,6 +27,7 @@ from regard.attention.cache import Prepared
 from regard.attention.span import Lengths, Packed
 from regard.attention.state import State
 from regard.errors import ShapeError
+from regard.models.notation import Notation
 
 __all__ = ["Documents", "Memory", "Model", "Pictures", "Reinforcement", "Source", "State", "Tokens"]
 
@@ -195,6 +196,7 @@ class Model(nn.Module):
     origin: str = "the model"  # what errors call it: the run folder that it was loaded from
     replays: bool = True  # a step reads nothing back from the device, so that a graph can hold it
     points: bool = False  # its attention over the source is its output, and cannot be taken away
+    notation: Notation = Notation()  # the formulas of its paper, for a walk through its numbers
 
     @property
     def doubly_stochastic(self) -> float:

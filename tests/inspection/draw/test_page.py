@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import torch
 from inspection import exhibits
+from inspection.subjects import exhibit_of_subject
 
 from regard.attention import Attention
 from regard.attention.score import Dot
 from regard.attention.span import Predictive
 from regard.attention.weighting import Hard, Plain
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection import Page, page
+from regard.inspection import Page, Which, page
 from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.draw.page import SCRIPTS, quantise
 
@@ -130,6 +131,32 @@ def test_everything_in_an_exhibit_is_in_its_page():
     document = embedded(page(exhibits.han()))["exhibits"][0]
     assert document["sides"]["source"]["sentences"] == list(exhibits.han().sides["source"].sentences)
     assert embedded(page(exhibits.captioner()))["exhibits"][0]["picture"].startswith("data:image/png;base64,")
+
+
+def test_a_walk_has_its_formulas_and_minus_infinity():
+    data = embedded(page(exhibit_of_subject("transformer", walk=Which("decoder.blocks.0.attention", 1, 1))))
+    stages = {stage["symbol"]: stage for stage in data["exhibits"][0]["walk"]["stages"]}
+    values = [value for (value,) in stages["e masked"]["values"]]
+    assert values[2:] == ["-inf"] * (len(values) - 2)
+    assert all(isinstance(value, float) for value in values[:2])
+    assert stages["q"]["formula"] == "q = x W_Q + b_Q"
+    assert stages["x_j"]["main"] is False
+    assert stages["p"]["part"] == "The likeliest"
+
+
+def test_gates_come_back_within_half_a_step():
+    exhibit = exhibit_of_subject("luong", walk=True)
+    data = embedded(page(exhibit))
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(data["bytes"])), np.uint8)
+    shown = data["exhibits"][0]["walk"]["gates"]
+    assert [gates["title"] for gates in shown] == [gates.title for gates in exhibit.walk.gates]
+    for gates, own in zip(shown, exhibit.walk.gates, strict=True):
+        assert [part["symbol"] for part in gates["parts"]] == list(own.values)
+        for part, values in zip(gates["parts"], own.values.values(), strict=True):
+            count = len(gates["pieces"]) * part["width"]
+            units = levels[part["at"] : part["at"] + count].reshape(len(gates["pieces"]), part["width"])
+            assert np.abs(part["low"] + part["step"] * units - values.numpy()).max() <= 0.501 * part["step"] + 1e-6
+            assert part["means"] == pytest.approx(values.mean(-1).tolist(), rel=1e-3, abs=1e-6)
 
 
 def test_two_exhibits_share_a_page():

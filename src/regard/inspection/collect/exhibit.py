@@ -13,7 +13,20 @@ from torch import Tensor
 
 from regard.errors import ArgumentError
 
-__all__ = ["Ablation", "Candidate", "Exhibit", "Role", "Side", "Stage", "State", "Tree", "View", "Walk", "find_view"]
+__all__ = [
+    "Ablation",
+    "Candidate",
+    "Exhibit",
+    "Gates",
+    "Role",
+    "Side",
+    "Stage",
+    "State",
+    "Tree",
+    "View",
+    "Walk",
+    "find_view",
+]
 
 Role = Literal["cross", "encoder", "decoder", "words", "sentences", "places", "memory"]
 
@@ -72,12 +85,15 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A row of numbers on the way from a query to its context, with the formula that gave them."""
+    """Rows of numbers on the way from an input to a word, with the formula that gave them."""
 
-    symbol: str  # q, k, e, e/√d, a, Σ a v
+    symbol: str  # x, q, k, e, e/√d, a, Σ a v
     words: str  # "the query of this word"
-    values: Float[Tensor, "r c"]  # r rows, named by `names`
+    values: Float[Tensor, "r c"]  # r rows, named by `names`; -∞ for the score of what may not be looked at
     names: tuple[str, ...]  # of the rows: the keys that are looked at, or one name
+    formula: str = ""  # as the model's paper writes it; the symbol, where that is all there is to write
+    part: str = ""  # the part of the way that it belongs to: the stages of one follow one another
+    main: bool = True  # whether it is shown at once; others are unfolded
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +106,27 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
+class Gates:
+    """What the gates of a recurrent layer let through, word by word, with what the layer then held."""
+
+    title: str  # "encoder, layer 1, from the end"
+    cell: Literal["lstm", "gru", "rnn", "lstmn"]
+    side: str  # the side whose pieces were read, a key of `Exhibit.sides`
+    pieces: tuple[str, ...]
+    values: dict[str, Float[Tensor, "n d"]]  # by symbol, as i, f, o, c: a row a piece, in the order of the text
+    backwards: bool = False  # whether the layer reads from the end
+
+
+@dataclass(frozen=True, eq=False)
 class Walk:
-    """One word walked through its attention, in numbers; and, of a recurrent network, its states as they arrive."""
+    """One word from x to the likeliest words, in numbers; of a recurrent network, its states and gates too."""
 
     view: str  # the name of the view
     head: int
     row: int  # of the view's rows
     stages: tuple[Stage, ...]
     states: tuple[State, ...] = ()
+    gates: tuple[Gates, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from regard.inspection.collect.exhibit import Exhibit, View
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.teacher_forcing import Item, force, watch_forward
 from regard.inspection.collect.views import views_of
-from regard.inspection.collect.walk import Which, walk_of
+from regard.inspection.collect.walk import Which, vocabulary_of, walk_of
 
 __all__ = ["Which", "exhibit_of"]
 
@@ -42,7 +42,7 @@ def exhibit_of(
     """
     forced = force(run, item, target=target, tree=tree, **options)
     kind, task, model = run.settings.kind, run.settings.task, run.aligning
-    forward = watch_forward(model, forced)
+    forward = watch_forward(model, forced, record=walk is not False)
     views = views_of(forward, kind)
     aligned, head, offset = alignment_of(run, views)
     return Exhibit(
@@ -60,7 +60,7 @@ def exhibit_of(
         offset=offset,
         picture=forced.picture,
         tree=forced.tree,
-        walk=walk_of(forward, views, wanted(walk, aligned, head)) if walk else None,
+        walk=walk_of(forward, views, wanted(walk, aligned, head), vocabulary_of(run)) if walk else None,
         ablation=ablation_of(model, forced, views) if ablate else None,
     )
 

@@ -1,7 +1,9 @@
 """An input and an output that are both known, for a teacher-forced pass: what a search found, or what a person gave."""
 
-# n pieces of the output, START or END among them · r rows: the same again, side by side · y x height and width
+# n pieces of the output, START or END among them · r rows: the same again, side by side
+# v words or labels · y x height and width
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +31,7 @@ from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Candidate, Side, Tree
 from regard.inspection.collect.memory_heads import HeadStep, record_steps
 from regard.inspection.collect.open_run import OpenRun
+from regard.inspection.collect.record import Recording, record_modules
 from regard.inspection.collect.sides import grid_side, slots_side, text_side
 from regard.models.contract import Documents, Memory, Model, Pictures, Source, Tokens
 from regard.models.kinds import KINDS
@@ -78,17 +81,25 @@ class ForcedExample:
             return model.encode(self.source).rows(torch.zeros(rows, dtype=torch.long, device=device))
         return model.encode(repeat_source(self.source, rows))
 
-    def log_probs(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n"]:
-        """The log-probability of every piece of the output, END's last, or of the label: one pass for all rows."""
+    def logits(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n v"]:
+        """The scores of every word at every piece of the output, or, as one piece, of every label: one pass."""
         memory = self.memory(model, rows) if memory is None else memory
         if self.target is None:
+            return to_float32(model.classify(memory))[:, None]
+        read = tokens_of([[START, *self.target]] * rows, next(model.parameters()).device)
+        return to_float32(model.output(model.decode(memory, read)[0]))
+
+    def log_probs(self, model: Model, rows: int = 1, memory: Memory | None = None) -> Float[Tensor, "r n"]:
+        """The log-probability of every piece of the output, END's last, or of the label: one pass for all rows."""
+        return self.pick(self.logits(model, rows, memory))
+
+    def pick(self, logits: Float[Tensor, "r n v"]) -> Float[Tensor, "r n"]:
+        """The log-probability of the output, of the scores of every word."""
+        if self.target is None:
             assert self.label is not None
-            return to_float32(model.classify(memory)).log_softmax(-1)[:, self.label, None]
-        device = next(model.parameters()).device
-        read = tokens_of([[START, *self.target]] * rows, device)
-        logits = to_float32(model.output(model.decode(memory, read)[0]))
-        target = torch.tensor([[*self.target, END]] * rows, device=device)
-        return -F.cross_entropy(logits.transpose(1, 2), target, reduction="none")
+            return logits.log_softmax(-1)[..., self.label]
+        written = torch.tensor([[*self.target, END]] * len(logits), device=logits.device)
+        return -F.cross_entropy(logits.transpose(1, 2), written, reduction="none")
 
     def log_prob(self, model: Model) -> float:
         """The log-probability of the whole output; of an ensemble, of the mean probability of every piece."""
@@ -226,8 +237,10 @@ class ForwardPass:
     model: Model
     looks: Looks
     memory: Memory
+    logits: Float[Tensor, "n v"]
     log_probs: Float[Tensor, " n"]
     head_steps: list[HeadStep] = field(default_factory=list)  # of heads of a memory, those that read the source first
+    recording: Recording | None = None  # of every module, where it was asked for
 
     def module(self, name: str) -> nn.Module:
         """An attention by its name."""
@@ -259,13 +272,15 @@ class ForwardPass:
 
 
 @torch.no_grad()
-def watch_forward(model: Model, forced: ForcedExample) -> ForwardPass:
-    """Run the pass under `watch`, and record it."""
-    with watch(model) as looks, record_steps(model) as head_steps:
+def watch_forward(model: Model, forced: ForcedExample, *, record: bool = False) -> ForwardPass:
+    """Run the pass under `watch`; with `record`, keep what every module was given and made, as a walk needs it."""
+    recorder = record_modules(model) if record else nullcontext()
+    with watch(model) as looks, record_steps(model) as head_steps, recorder as recording:
         memory = forced.memory(model)
-        log_probs = forced.log_probs(model, memory=memory)[0]
+        logits = forced.logits(model, memory=memory)
+        log_probs = forced.pick(logits)[0]
     check_finite(model, log_probs)
-    return ForwardPass(forced, model, looks, memory, log_probs, head_steps)
+    return ForwardPass(forced, model, looks, memory, logits[0], log_probs, head_steps, recording)
 
 
 def span_of(record: CallRecord) -> Span | None:

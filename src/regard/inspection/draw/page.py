@@ -26,7 +26,7 @@ from torch import Tensor
 from regard.attention.look import Look
 from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.exhibit import Exhibit, Side, View
+from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
 from regard.inspection.collect.from_look import as_exhibit
 
 __all__ = ["Page", "page"]
@@ -41,6 +41,7 @@ SCRIPTS = (
     "ablation",
     "search",
     "steps",
+    "gates",
     "pictures",
     "captions",
     "places",
@@ -142,21 +143,51 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         ]
         table["tree"] = {"beam": exhibit.tree.beam, "steps": steps}
     if exhibit.walk is not None:
-        walk = exhibit.walk
-        table["walk"] = {
-            "view": walk.view,
-            "head": walk.head,
-            "row": walk.row,
-            "stages": [
-                {"symbol": s.symbol, "words": s.words, "values": _numbers(s.values), "names": s.names}
-                for s in walk.stages
-            ],
-            "states": [{"piece": s.piece, "values": _numbers(s.values), "side": s.side} for s in walk.states],
-        }
+        table["walk"] = _walk(exhibit.walk, packed)
     if exhibit.ablation is not None:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
         table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}
     return table
+
+
+def _walk(walk: Walk, packed: bytearray) -> dict[str, Any]:
+    return {
+        "view": walk.view,
+        "head": walk.head,
+        "row": walk.row,
+        "stages": [
+            {
+                "symbol": stage.symbol,
+                "words": stage.words,
+                "values": _numbers(stage.values, least="-inf"),
+                "names": stage.names,
+                "formula": stage.formula,
+                "part": stage.part,
+                "main": stage.main,
+            }
+            for stage in walk.stages
+        ],
+        "states": [{"piece": s.piece, "values": _numbers(s.values), "side": s.side} for s in walk.states],
+        "gates": [_gates(gates, packed) for gates in walk.gates],
+    }
+
+
+def _gates(gates: Gates, packed: bytearray) -> dict[str, Any]:
+    parts = []
+    for symbol, values in gates.values.items():
+        levels, (low,), (step,) = to_levels(f"{gates.title}, {symbol}", values[None])
+        means = _numbers(values.float().mean(-1))
+        parts.append({"symbol": symbol, "at": len(packed), "low": _number(low, 7), "step": _number(step, 7)})
+        parts[-1] |= {"width": values.shape[1], "means": means}
+        packed += levels.tobytes()
+    return {
+        "title": gates.title,
+        "cell": gates.cell,
+        "side": gates.side,
+        "pieces": gates.pieces,
+        "backwards": gates.backwards,
+        "parts": parts,
+    }
 
 
 def _side(side: Side) -> dict[str, Any]:
@@ -203,9 +234,14 @@ def _view(exhibit: Exhibit, view: View, packed: bytearray) -> dict[str, Any]:
 
 def quantise(view: View) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
     """Weights as low + step · level, a level of a byte; of weights that are never negative, low is exactly zero."""
-    weights: Float[np.ndarray, "h n m"] = view.weights.detach().cpu().double().numpy()
+    return to_levels(view.name, view.weights)
+
+
+def to_levels(name: str, values: Float[Tensor, "h n m"]) -> tuple[UInt8[np.ndarray, "h n m"], list[float], list[float]]:
+    """Any numbers as low + step · level, one low and one step for each of the first dimension."""
+    weights: Float[np.ndarray, "h n m"] = values.detach().cpu().double().numpy()
     if not np.isfinite(weights).all():
-        raise ArgumentError(f"{view.name}: all weights must be finite to be shown, got infinity or NaN")
+        raise ArgumentError(f"{name}: all weights must be finite to be shown, got infinity or NaN")
     flat = weights.reshape(len(weights), -1)
     low = np.minimum(flat.min(-1, initial=0.0), 0.0)
     step = (np.maximum(flat.max(-1, initial=0.0), 0.0) - low) / LEVELS
@@ -230,9 +266,13 @@ def _number(value: float | None, digits: int = 4) -> float | None:
     return float(f"{value:.{digits}g}")
 
 
-def _numbers(values: Tensor) -> Any:
+def _numbers(values: Tensor, least: str | None = None) -> Any:
+    """Numbers for the page, which cannot hold infinity; `least` stands for -∞."""
+
     def rounded(value: Any) -> Any:
-        return [rounded(each) for each in value] if isinstance(value, list) else _number(value)
+        if isinstance(value, list):
+            return [rounded(each) for each in value]
+        return least if value == -math.inf else _number(value)
 
     return rounded(values.detach().cpu().double().tolist())
 

@@ -22,6 +22,7 @@ from regard.models.captioner.config import CaptionerConfig
 from regard.models.captioner.lstm import LSTMDecoder
 from regard.models.contract import Memory, Model, Pictures, Reinforcement, Tokens
 from regard.models.layers.recurrent import make_readout
+from regard.models.notation import Notation, Reading, additive
 from regard.models.weights import load_weights
 
 __all__ = ["CaptionerModel"]
@@ -32,7 +33,7 @@ class CaptionerModel(Model):
 
     def __init__(self, config: CaptionerConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         self.backbone = make_backbone(config)
         channels = cast(int, self.backbone.width)
         self.decoder: LSTMDecoder | BlockDecoder
@@ -90,3 +91,22 @@ class CaptionerModel(Model):
     def hidden_state(self, state: State) -> Float[Tensor, "r d"] | None:
         """h of the LSTM's top layer; a Transformer has none."""
         return state.row["state"][:, -1, 0] if isinstance(self.decoder, LSTMDecoder) else None
+
+
+def make_notation(config: CaptionerConfig) -> Notation:
+    """The paper's formulas for the LSTM that writes; a Transformer has those of attention in general."""
+    if config.decoder != "lstm":
+        return Notation()
+    places = "ā" if config.attention == "none" else "Σ α_ti a_i"
+    weighed = additive("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
+    weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighed and summed")
+    gate = "the gate β_t before its sigmoid: how much the picture counts"
+    return Notation(
+        attentions={"decoder.cross": weighed},
+        readout=(
+            Reading("decoder.gate", "output", "f_β(h_{t−1})", gate),
+            Reading("decoder.shown", "input", f"ẑ_t = {'β_t ' if config.gate else ''}{places}", "what is seen"),
+            Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state behind this step"),
+            Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
+        ),
+    )

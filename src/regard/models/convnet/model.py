@@ -21,12 +21,22 @@ from regard.attention.span import Lengths
 from regard.models.contract import Memory, Model, Pictures
 from regard.models.convnet.config import ConvNetConfig
 from regard.models.layers.resnet import ResNet, make_norm
+from regard.models.notation import Notation, Reading
 
 __all__ = ["ConvNetModel"]
 
 
 class ConvNetModel(Model):
     """Stages of a ResNet, self-attention after one of them, the sum over all places, and a label."""
+
+    notation = Notation(
+        {
+            "q": ("q = W_f x + b_f", "the query of this place"),
+            "k": ("k = W_g x + b_g", "the key of every place"),
+            "v": ("v = W_h x + b_h", "the value of every place"),
+        },
+        readout=(Reading("readout", "input", "Σ_i y_i / √n", "the sum over all n places of the last stage"),),
+    )
 
     def __init__(self, config: ConvNetConfig, source: int, target: int):
         """`source` is not looked at: pictures have no vocabulary."""

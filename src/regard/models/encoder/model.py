@@ -20,12 +20,15 @@ from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.encoder.config import EncoderConfig
 from regard.models.layers.embedding import Embedding, initialise
+from regard.models.notation import Notation, Reading
 
 __all__ = ["EncoderModel"]
 
 
 class EncoderModel(Model):
     """A classifier (`classify`) or a language model (the contract's `decode` and `step`), by its config's job."""
+
+    notation = Notation(readout=(Reading("readout", "input", "pooled", "the document, which the readout reads"),))
 
     def __init__(self, config: EncoderConfig, source: int, target: int):
         super().__init__()

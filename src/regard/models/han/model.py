@@ -30,6 +30,7 @@ from regard.models.contract import Documents, Memory, Model, Tokens
 from regard.models.han.config import HANConfig
 from regard.models.layers.cells import Bidirectional, Dropout
 from regard.models.layers.recurrent import can_bypass, make_linear, make_readout
+from regard.models.notation import Notation, Reading
 
 __all__ = ["HANModel"]
 
@@ -39,6 +40,25 @@ class HANModel(Model):
 
     `watch` sees its two attentions as `words` and `sentences`; the one of a single level, over all words, as `pooling`.
     """
+
+    notation = Notation(
+        attentions={
+            level: {
+                "q": (f"u_{letter}", "the learned vector that says what counts"),
+                "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
+                "e": (f"uᵀ u_{letter}", "scores"),
+                "a": (f"α = softmax(uᵀ u_{letter})", ""),
+                "v": ("h = [h→; h←]", f"the annotation of every {what}"),
+                "Σ a v": (f"{whole} = Σ α h", f"the vector of {of}"),
+            }
+            for level, letter, what, whole, of in (
+                ("words", "w", "word", "s_i", "each sentence"),
+                ("sentences", "s", "sentence", "v", "the document"),
+                ("pooling", "w", "word", "v", "the document"),
+            )
+        },
+        readout=(Reading("readout", "input", "document vector v", "what the readout reads"),),
+    )
 
     words: Attention | None
     sentences: Attention | None
@@ -102,7 +122,7 @@ class HANModel(Model):
 
         A watcher sees all of them in one call.
         """
-        if self.words is not None and not can_bypass(self.words):
+        if not can_bypass(self.word_states, *([] if self.words is None else [self.words])):
             return self.read(words.ids, words.lengths)
         found, order = [], []
         for rows, longest in group_by_length(words.lengths):

@@ -56,6 +56,8 @@ class Dropout(nn.Module):
 class Layer(nn.Module):
     """One recurrent layer."""
 
+    step_method = "step"  # by which it takes one step: what a recording listens to
+
     def __init__(self, kind: Cell, inputs: int, size: int, nonlinearity: str = "tanh"):
         super().__init__()
         self.kind, self.size, self.nonlinearity = kind, size, nonlinearity

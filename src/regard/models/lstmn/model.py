@@ -49,6 +49,7 @@ from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
 from regard.models.layers.recurrent import RecurrentModel, attend_rows, can_bypass, make_linear, make_readout
 from regard.models.lstmn.config import LSTMNConfig
+from regard.models.notation import Notation, Reading, additive
 
 __all__ = ["LSTMNModel", "Tapes"]
 
@@ -68,6 +69,8 @@ def can_step_in_place(x: Tensor) -> bool:
 
 class Tapes(nn.Module):
     """A layer: an LSTM with a hidden and a memory tape, which lie side by side, [h_t; c_t]."""
+
+    step_method = "step_cell"  # by which it takes one step: what a recording listens to
 
     def __init__(self, inputs: int, size: int, hidden: int, intra: bool = True):
         super().__init__()
@@ -193,7 +196,7 @@ class LSTMNModel(RecurrentModel):
 
     def __init__(self, config: LSTMNConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         size, words = config.size, config.embedding
         self.dropout = Dropout(config.dropout)
         if config.job != "language-model":
@@ -342,3 +345,26 @@ def layer_state(state: State, layer: int) -> dict[str, Any]:
     return {
         name: state.row[f"{name}.{layer}"] for name in ("past", "summary", "state") if f"{name}.{layer}" in state.row
     }
+
+
+def make_notation(config: LSTMNConfig) -> Notation:
+    """The paper's formulas, as far as a model of this job and this fusion computes them."""
+    own = additive("[x_t; h̃_{t−1}]", "h_i", "s_i", "[h̃_t; c̃_t]", "the word, and what was read last")
+    tapes = {
+        "v": ("[h_i; c_i]", "the entries of both tapes"),
+        "Σ a v": ("[h̃_t; c̃_t] = Σ s_i [h_i; c_i]", "what is read off both tapes"),
+    }
+    if config.fusion == "deep":
+        source = additive("[x_t; γ̃_{t−1}]", "γ_j", "p_j", "γ̃_t", "the input, and what was read of the source last")
+        source["v"] = ("[γ_j; α_j]", "both tapes of the source")
+        source["Σ a v"] = ("[γ̃_t; α̃_t] = Σ p_j [γ_j; α_j]", "what is read off both tapes of the source")
+    else:
+        source = additive("h_t", "γ_j", "p_j", "γ̃_t", "the decoder's state behind this word")
+    last = {"translate": "tanh(W [γ̃_t; h_t])", "language-model": "h_t", "classify": "ReLU(W h̄ + b)"}[config.job]
+    readout = (
+        Reading("gate", "output", "W_r [γ̃_t; x_t] + b", "the gate r_t before its sigmoid", main=False),
+        Reading("attentional", "input", "[γ̃_t; h_t]", "what was read of the source, and the state", main=False),
+        Reading("hidden", "input", "h̄ = Σ h_t / n", "the mean of the hidden tape", main=False),
+        Reading("readout", "input", last, "what the readout reads"),
+    )
+    return Notation(attentions={"intra": own | tapes, "attention": source}, readout=readout)

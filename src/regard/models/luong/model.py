@@ -45,6 +45,7 @@ from regard.models.layers.recurrent import (
     repeat_rows,
 )
 from regard.models.luong.config import LuongConfig
+from regard.models.notation import Notation, Reading, additive
 
 __all__ = ["LuongModel"]
 
@@ -65,6 +66,19 @@ def make_score(config: LuongConfig) -> Score:
 
 class LuongModel(RecurrentModel):
     """Stacked cells, attention after the state, the attentional state fed on."""
+
+    notation = Notation(
+        {
+            **additive("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state behind the word just read"),
+            "k": ("h̄_j", "the annotation of every source word"),
+            "W k": ("W h̄_j", "the annotation of every source word, projected"),
+            "e": ("e_tj = score(h_t, h̄_j)", ""),
+        },
+        readout=(
+            Reading("attentional", "input", "[c_t; h_t]", "context and state side by side", main=False),
+            Reading("readout", "input", "h̃_t = tanh(W_c [c_t; h_t])", "the attentional state: what the readout reads"),
+        ),
+    )
 
     def __init__(self, config: LuongConfig, source: int, target: int):
         super().__init__()

@@ -36,6 +36,7 @@ from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Layer
 from regard.models.layers.memory_heads import Machine, MemoryHeads
 from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, repeat_rows
+from regard.models.notation import Notation, Reading
 from regard.models.ntm.config import NTMConfig
 
 __all__ = ["NTMModel"]
@@ -61,6 +62,10 @@ class Feedforward(nn.Module):
 
 class NTMModel(RecurrentModel):
     """A machine that reads the source into its memory, and writes from there."""
+
+    notation = Notation(
+        readout=(Reading("readout", "input", "[controller; r]", "the controller's state, and what all heads read"),),
+    )
 
     def __init__(self, config: NTMConfig, source: int, target: int):
         super().__init__()

@@ -37,6 +37,7 @@ from regard.errors import ArgumentError
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Bidirectional, Dropout, Stack
 from regard.models.layers.recurrent import RecurrentModel, repeat_rows
+from regard.models.notation import Notation, additive
 from regard.models.pointer.config import PointerConfig
 
 __all__ = ["PointerModel"]
@@ -44,6 +45,16 @@ __all__ = ["PointerModel"]
 
 class PointerModel(RecurrentModel):
     """An LSTM encoder, an LSTM decoder, and an attention that is the output."""
+
+    notation = Notation(
+        {
+            **additive("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
+            "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
+            "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
+            "v": ("1_j", "each place is its own value"),
+            "Σ a v": ("p(C_i)", "the weights again: what is summed are the places themselves"),
+        },
+    )
 
     projects = False
     points = True

@@ -26,6 +26,7 @@ from regard.attention.state import State
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import PARTS, Dropout, Stack, reverse_rows
 from regard.models.layers.recurrent import RecurrentModel, make_linear, make_readout, maxout, repeat_rows
+from regard.models.notation import Notation, Reading
 from regard.models.rnn.config import RNNConfig
 
 __all__ = ["RNNModel"]
@@ -36,7 +37,7 @@ class RNNModel(RecurrentModel):
 
     def __init__(self, config: RNNConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         size, parts = config.size, PARTS[config.cell]
         every = config.context == "every"
         self.source, self.target = nn.Embedding(source, config.embedding), nn.Embedding(target, config.embedding)
@@ -100,3 +101,17 @@ class RNNModel(RecurrentModel):
         if self.config.context == "every":
             hidden = maxout(self.deep(torch.cat([hidden, x], -1)))
         return self.output(self.dropout(hidden)), state
+
+
+def make_notation(config: RNNConfig) -> Notation:
+    """The papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
+    words = "the decoder's state behind the word just read"
+    if config.context == "start":
+        return Notation(readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),))
+    return Notation(
+        readout=(
+            Reading("decoder.layers.*", "state", "s_t = f(s_{t−1}, [E y_{t−1}; c])", words),
+            Reading("deep", "input", "[s_t; E y_{t−1}; c]", "state, word and the fixed context c", main=False),
+            Reading("readout", "input", "t̃_t = maxout(U s_t + V E y_{t−1} + C c)", "what the readout reads"),
+        )
+    )

@@ -43,6 +43,7 @@ from regard.models.layers.recurrent import (
     repeat_rows,
     to_autocast_dtype,
 )
+from regard.models.notation import Notation, Reading, additive
 from regard.models.rnnsearch.config import RNNSearchConfig
 
 __all__ = ["RNNSearchModel"]
@@ -55,7 +56,7 @@ class RNNSearchModel(RecurrentModel):
 
     def __init__(self, config: RNNSearchConfig, source: int, target: int):
         super().__init__()
-        self.config = config
+        self.config, self.notation = config, make_notation(config)
         size, words = config.size, config.embedding
         self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
         self.encoder = Bidirectional(
@@ -175,3 +176,20 @@ class RNNSearchModel(RecurrentModel):
         state.row["state"].copy_(after)
         read = before if self.config.output == "previous" else after
         return self.output(self.deep_output(read[:, 0], words, context)), state
+
+
+def make_notation(config: RNNSearchConfig) -> Notation:
+    """The paper's formulas, with the state that the readout reads."""
+    state = "s_{i−1}" if config.output == "previous" else "s_i"
+    return Notation(
+        additive("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
+        readout=(
+            Reading("cell", "state", "s_i = f(s_{i−1}, [E y_{i−1}; c_i])", "the decoder's state behind this step"),
+            Reading(
+                "deep", "input", f"[{state}; E y_{{i−1}}; c_i]", "state, word and context side by side", main=False
+            ),
+            Reading(
+                "readout", "input", f"t̃_i = maxout(U_o {state} + V_o E y_{{i−1}} + C_o c_i)", "what the readout reads"
+            ),
+        ),
+    )

@@ -114,7 +114,7 @@ async function shownIn(column, exhibit, letter) {
     column.append(each);
     each.ready?.();
   }
-  for (const make of [pairSection, headsSection, searchSection, walkSection, statesSection, ablationSection]) {
+  for (const make of [pairSection, headsSection, searchSection, walkSection, gatesSection, statesSection, ablationSection]) {
     const each = make(exhibit, state);
     if (!each) continue;
     sections.push(each);
@@ -137,8 +137,12 @@ async function begin() {
   const data = JSON.parse(document.getElementById("data").textContent),
     bytes = await unpacked(data.bytes),
     main = document.getElementById("look");
-  for (const exhibit of data.exhibits)
+  for (const exhibit of data.exhibits) {
     for (const view of exhibit.views) view.levels = bytes.subarray(view.at, view.at + view.heads * view.n * view.m);
+    for (const gates of exhibit.walk?.gates ?? [])
+      for (const part of gates.parts)
+        part.levels = bytes.subarray(part.at, part.at + gates.pieces.length * part.width);
+  }
   main.replaceChildren();
   if (data.exhibits.length === 1) await shownIn(main, data.exhibits[0], "");
   else {

@@ -1,11 +1,11 @@
-// One word walked through its attention in numbers and bars; and the states of a recurrent network as they arrive.
+// One word walked from its input to the likeliest words, in numbers and bars; and states as they arrive.
 
 function walkSection(exhibit) {
   const { walk } = exhibit;
   if (!walk?.stages.length) return null;
   const view = exhibit.views.find((each) => each.name === walk.view),
-    side = view && exhibit.sides[view.rows];
-  const node = section("walk", "In numbers", null);
+    side = exhibit.sides[view ? view.rows : "written"];
+  const node = section("walk", walk.stages.some((stage) => stage.part) ? "From x to the word" : "In numbers", null);
   node.append(
     el(
       "p",
@@ -13,48 +13,85 @@ function walkSection(exhibit) {
       "One word",
       side ? [": ", said(side.pieces[walk.row], { class: "who" })] : "",
       view ? `, ${view.title}${view.heads > 1 ? `, head ${walk.head + 1}` : ""}.` : ".",
+      " Every number is the model’s own, of this pass.",
     ),
   );
-  const list = el("ol", { class: "stages" });
-  for (const stage of walk.stages)
+  const unfold = el("button", {
+    type: "button",
+    class: "plain",
+    onclick: () => {
+      const all = [...node.querySelectorAll("details.stage")],
+        open = all.some((each) => !each.open);
+      all.forEach((each) => {
+        each.open = open;
+      });
+      named();
+    },
+  });
+  const named = () => {
+    const shut = [...node.querySelectorAll("details.stage")].some((each) => !each.open);
+    unfold.textContent = shut ? "Unfold all" : "Fold all";
+  };
+  node.append(el("div", { class: "bar-row" }, unfold));
+  let part = null,
+    list = null;
+  for (const stage of walk.stages) {
+    if (list === null || stage.part !== part) {
+      part = stage.part;
+      list = el("ol", { class: "stages" });
+      node.append(part ? el("h3", {}, part) : "", list);
+    }
     list.append(
       el(
         "li",
         {},
         el(
-          "div",
-          { class: "formula" },
-          el("span", { class: "symbol" }, stage.symbol),
-          el("span", { class: "faint" }, stage.words),
+          "details",
+          { class: "stage", open: stage.main !== false, ontoggle: named },
+          el(
+            "summary",
+            { class: "formula" },
+            el("span", { class: "symbol" }, ...scripted(stage.formula || stage.symbol)),
+            el("span", { class: "faint" }, stage.words),
+          ),
+          stageOf(stage),
         ),
-        stageOf(stage),
       ),
     );
-  node.append(list);
+  }
+  named();
   return node;
+}
+
+// s_{i−1} and W_Q with what stands below the line set there.
+function scripted(text) {
+  return text
+    .split(/(_\{[^}]*\}|_[\p{L}\p{N}]+)/u)
+    .map((piece) => (piece.startsWith("_") ? el("sub", {}, piece.slice(1).replace(/^\{|\}$/g, "")) : piece));
 }
 
 function stageOf(stage) {
   let { values, names } = stage;
   if (values.length === 1 && names.length > 1 && values[0].length === names.length)
     values = values[0].map((value) => [value]);
-  const flat = values.flat().filter((value) => value !== null),
+  const flat = values.flat().filter((value) => typeof value === "number"),
     reach = largest(flat.map(Math.abs)),
     negative = flat.some((value) => value < 0);
-  const single = values[0]?.length === 1;
-  const top = single && largest(flat, -Infinity);
+  const single = values[0]?.length === 1,
+    alone = values.length === 1 && !single;
+  const top = single && values.length > 1 && largest(flat, -Infinity);
   const rows = values.map((row, i) =>
     el(
       "div",
       { class: "line" },
-      said(names[i] ?? "", { class: "name" }),
+      alone ? "" : said(names[i] ?? "", { class: "name" }),
       single ? barOf(row[0], reach, negative) : stripOf(row, reach, names[i] ?? ""),
-      single ? el("span", { class: `value${row[0] === top ? " most" : ""}` }, share(row[0], 3)) : "",
+      single ? el("span", { class: `value${row[0] === top ? " most" : ""}` }, scoreText(row[0])) : "",
     ),
   );
   const body = el(
     "div",
-    { class: single ? "single" : "vectors" },
+    { class: single ? "single" : alone ? "vectors alone" : "vectors" },
     rows.slice(0, 60),
     rows.length > 60 ? el("p", { class: "faint small" }, `and ${rows.length - 60} more`) : "",
   );
@@ -80,7 +117,7 @@ function stageOf(stage) {
               el(
                 "tr",
                 {},
-                el("th", { scope: "row" }, said(names[i] ?? "")),
+                el("th", { scope: "row" }, alone ? "" : said(names[i] ?? "")),
                 row.slice(0, 128).map((value) => el("td", { class: "number" }, share(value))),
               ),
             ),
@@ -91,7 +128,12 @@ function stageOf(stage) {
   );
 }
 
+function scoreText(value) {
+  return value === "-inf" ? "−∞" : share(value, 3);
+}
+
 function barOf(value, reach, negative) {
+  if (typeof value !== "number") return el("span", { class: "meter signed shut", "aria-hidden": "true" });
   const width = (100 * Math.abs(value)) / reach / (negative ? 2 : 1);
   return el(
     "span",

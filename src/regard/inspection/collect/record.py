@@ -1,0 +1,144 @@
+"""Recording a pass: what went into each module and what came out, so that a walk shows the model's own numbers.
+
+Forward hooks see modules that are called; the cells of a decoder are stepped by a method, which is recorded as well.
+"""
+
+# r rows of a batch · g gates · p parts of a state · d width of a state
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.block import Residual
+from regard.attention.grid import GridSelfAttention
+from regard.attention.heads import Heads, ProjectionRows, SlicedProjection
+from regard.models.layers.cells import Layer
+
+__all__ = ["CellStep", "ModuleCall", "Recording", "record_modules"]
+
+# What a walk asks about. The convolutions of a backbone are not among them: their maps are large.
+RECORDED = (
+    nn.Linear,
+    nn.LayerNorm,
+    nn.Identity,
+    nn.ReLU,
+    Heads,
+    ProjectionRows,
+    SlicedProjection,
+    GridSelfAttention,
+    Residual,
+    Layer,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleCall:
+    """One call of a module: copies of its positional inputs and of its output."""
+
+    inputs: tuple[Any, ...]
+    output: Any
+
+
+@dataclass(frozen=True, eq=False)
+class CellStep:
+    """One step of a recurrent cell."""
+
+    projected: Float[Tensor, "r g"]  # W x + b
+    before: Float[Tensor, "r p d"]  # the state that it began with; of an LSTMN what was read off both tapes
+    after: Float[Tensor, "r p d"]
+    added: Float[Tensor, "r d"] | None = None  # to c, in an LSTMN's deep fusion
+
+
+@dataclass(eq=False)
+class Recording:
+    """The calls and the steps of a pass, by the dotted names of the modules, in order."""
+
+    calls: dict[str, list[ModuleCall]] = field(default_factory=dict)
+    steps: dict[str, list[CellStep]] = field(default_factory=dict)
+
+    def output(self, name: str, row: int = 0) -> Float[Tensor, " d"]:
+        """What a module made of one position, over all of its calls."""
+        return pick_row([call.output for call in self.calls[name]], row)
+
+    def input(self, name: str, row: int = 0) -> Float[Tensor, " d"]:
+        """What a module was given at one position, over all of its calls."""
+        return pick_row([call.inputs[0] for call in self.calls[name]], row)
+
+
+def pick_row(tensors: list[Tensor], row: int) -> Float[Tensor, " d"]:
+    """The row of that number, where the tensors [*b d] of one example follow one another."""
+    for tensor in tensors:
+        rows = tensor.reshape(-1, tensor.shape[-1])
+        if row < len(rows):
+            return rows[row].float().cpu()
+        row -= len(rows)
+    raise AssertionError("a module was called for as many positions as there are")
+
+
+@contextmanager
+def record_modules(model: nn.Module) -> Iterator[Recording]:
+    """Inside, record the calls of the model's modules and the steps of its cells, in this thread."""
+    recording, mine = Recording(), threading.get_ident()
+    hooks, stepped = list[Any](), list[tuple[nn.Module, str]]()
+
+    def hook(name: str, module: nn.Module) -> None:
+        pending: list[tuple[Any, ...]] = []
+
+        def before(_: nn.Module, args: tuple[Any, ...]) -> None:
+            if threading.get_ident() == mine:
+                pending.append(copy_tensors(args))
+
+        def after(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if threading.get_ident() == mine:
+                recording.calls.setdefault(name, []).append(ModuleCall(pending.pop(), copy_tensors(output)))
+
+        hooks.extend((module.register_forward_pre_hook(before), module.register_forward_hook(after)))
+
+    def replace_step(name: str, module: nn.Module, method: str) -> None:
+        original: Callable[..., Tensor] = getattr(module, method)
+
+        def step(*args: Any) -> Tensor:
+            made = original(*args)
+            if threading.get_ident() == mine:
+                recording.steps.setdefault(name, []).append(cell_step(made.clone(), *copy_tensors(args)))
+            return made
+
+        module.__dict__[method] = step  # before the class's own: a method has no hooks
+        stepped.append((module, method))
+
+    for name, module in model.named_modules():
+        inside_grid = isinstance(module, nn.Conv2d) and name.rpartition(".")[0] in recorded_grids(model)
+        if isinstance(module, RECORDED) or inside_grid:
+            hook(name, module)
+        method = getattr(module, "step_method", None)
+        if method is not None:
+            replace_step(name, module, method)
+    try:
+        yield recording
+    finally:
+        for each in hooks:
+            each.remove()
+        for module, method in stepped:
+            del module.__dict__[method]
+
+
+def recorded_grids(model: nn.Module) -> set[str]:
+    """The names of the attentions over a grid, whose projections are convolutions."""
+    return {name for name, module in model.named_modules() if isinstance(module, GridSelfAttention)}
+
+
+def cell_step(after: Tensor, projected: Tensor, before: Tensor, added: Tensor | None = None) -> CellStep:
+    """A step from a method's arguments and result; states that lie side by side, [h; c], become two rows."""
+    before, after = (state if state.ndim == 3 else state.unflatten(-1, (2, -1)) for state in (before, after))
+    return CellStep(projected, before, after, added)
+
+
+def copy_tensors(value: Any) -> Any:
+    """A copy of a tensor, or of those in a tuple: what comes later may overwrite them."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return tuple(map(copy_tensors, value)) if isinstance(value, tuple) else value

@@ -1,0 +1,331 @@
+"""The stages of one query through its attention: from x over q, k, e and the mask to a and Σ a v."""
+
+# b rows of a batch: sentences of a document, otherwise one · m keys · d width · c any width
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.attention.attention import Attention
+from regard.attention.block import Block
+from regard.attention.cache import Prepared
+from regard.attention.grid import GridSelfAttention
+from regard.attention.heads import Heads, in_third_place
+from regard.attention.look import Look
+from regard.attention.per_head_score import PerHead
+from regard.attention.score import Additive, Cosine, General, Location, Score
+from regard.attention.span import join
+from regard.attention.watch import CallRecord
+from regard.inspection.collect.exhibit import Stage
+from regard.inspection.collect.record import Recording
+from regard.inspection.collect.teacher_forcing import ForwardPass
+from regard.kernels.reference import Call
+
+__all__ = ["ResolvedCall", "attention_stages", "block_of", "call_of", "input_stages"]
+
+INPUT, ATTENTION = "The input", "Scores, weights, sum"  # parts of the way
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedCall:
+    """A call of an attention, resolved: what each stage of it is."""
+
+    score: Score
+    query: Tensor | None  # before the score has transformed it; None where that is the same
+    call: Call
+    look: Look
+    heads: bool
+    learned: bool = False
+    rotated: bool = False  # by rotary positions
+    memory: str = "x"  # what keys and values of heads are projected from: x itself, or a memory m
+
+
+def call_of(forward: ForwardPass, name: str, row: int) -> tuple[ResolvedCall, int]:
+    """The call that a row of a view belongs to, and its place among the call's queries."""
+    module = forward.module(name)
+    for call in forward.calls(name):
+        count = count_queries(module, call)
+        if row < count:
+            return resolve_call(module, call, projections(forward.recording, name)), row
+        row -= count
+    raise AssertionError("a view has as many rows as its calls have queries")
+
+
+def projections(recording: Recording | None, name: str) -> list[Tensor] | None:
+    """What the projections of heads made of their inputs in the pass itself; None where they were not recorded."""
+    parts = [f"{name}.{part}" for part in ("query", "key", "value")]
+    if recording is None or any(len(recording.calls.get(part, ())) != 1 for part in parts):
+        return None
+    return [recording.calls[part][0].output for part in parts]
+
+
+def count_queries(module: nn.Module, record: CallRecord) -> int:
+    """Count the queries of a call."""
+    if isinstance(module, Attention) and module.query is not None:
+        return len(module.query.vectors)
+    asking: Tensor = record.args[0] if record.args else next(iter(record.kwargs.values()))
+    return asking.shape[-2:].numel() if isinstance(module, GridSelfAttention) else asking.shape[-2]
+
+
+def resolve_call(module: nn.Module, record: CallRecord, projected: list[Tensor] | None = None) -> ResolvedCall:
+    """A noted call with the tensors that the attention itself works with; `projected` are heads' own q, k and v."""
+    if isinstance(module, Heads):
+        arguments = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs
+        x, (own_values, span) = arguments["x"], in_third_place(arguments.get("values"), arguments.get("span"))
+        memory, start = arguments.get("memory"), arguments.get("start", 0)
+        own = memory is None or memory is x
+        raw: Tensor | None = None
+        if projected is None:
+            projected_query, prepared = module.project_inputs(x, memory, span, start, own_values)
+        else:
+            query, keys, values = projected
+            table = None if module.rotary is None else module.rotary_table(keys, start if own else 0, span, not own)
+            raw = module.split_heads(query, None if module.rotary is None else module.rotary_table(query, start, span))
+            projected_query = module.attention.score.ask(raw)
+            keys = module.attention.score.project(module.split_heads(keys, table))
+            prepared = Prepared(keys, module.split_heads(values), module)
+        inner = module.attention
+        call = inner.resolve_call(projected_query, prepared, x, join(inner.span, span), heads=True)
+        look = inner.dense_look(call, span)
+        return ResolvedCall(
+            inner.score, raw, call, look, True, rotated=module.rotary is not None, memory="x" if own else "m"
+        )
+    if isinstance(module, GridSelfAttention):
+        inner = module.attention
+        query, keys, values = module.project(module.flatten_batch(record.args[0]))
+        arguments = {"query": query, "keys": keys, "values": values}
+    else:
+        assert isinstance(module, Attention)
+        inner = module
+        arguments = dict(zip(("query", "keys", "values", "span"), record.args, strict=False)) | record.kwargs
+    span = arguments.get("span")
+    query, prepared = inner.check_inputs(arguments["query"], arguments["keys"], arguments.get("values"))
+    call = inner.resolve_call(inner.score.ask(query), prepared, query, join(inner.span, span), heads=False)
+    return ResolvedCall(inner.score, query, call, inner.dense_look(call, span), False, learned=inner.query is not None)
+
+
+# ---- the input, before the scores
+
+
+def block_of(forward: ForwardPass, name: str) -> tuple[str, Block, str] | None:
+    """The block that an attention is a part of: its name, itself, and the part ("attention" or "cross")."""
+    parent, _, part = name.rpartition(".")
+    block = forward.model.get_submodule(parent)
+    return (parent, block, part) if isinstance(block, Block) else None
+
+
+def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: Sequence[str]) -> list[Stage]:
+    """What the attention was given, and its projections: x, x W_Q, x W_K."""
+    module, recording = forward.module(name), forward.recording
+    assert recording is not None
+    if isinstance(module, Heads):
+        return heads_input(forward, recording, module, name, head, row, columns)
+    if isinstance(module, GridSelfAttention):
+        places = recording.calls[name][0].inputs[0][0].flatten(1).mT.float().cpu()
+        return [
+            one("x", "the features of this place", places[row], part=INPUT),
+            Stage("x_j", "the features of every place", places, tuple(columns), "", INPUT, False),
+        ]
+    return []
+
+
+def heads_input(
+    forward: ForwardPass,
+    recording: Recording,
+    heads: Heads,
+    name: str,
+    head: int,
+    row: int,
+    columns: Sequence[str],
+) -> list[Stage]:
+    """x and, of heads whose positions are rotary, its projections before they are rotated."""
+    stages = list[Stage]()
+    block = block_of(forward, name)
+    if block is not None and block[1].norm == "pre":
+        stream = recording.input(f"{block[0]}.{block[2]}_norm", row)
+        stages.append(one("r", "the residual stream at this word, as it comes in", stream, part=INPUT))
+        stages.append(one("x", "the input of this attention", recording.input(name, row), "x = LayerNorm(r)", INPUT))
+    else:
+        stages.append(one("x", "the input of this attention: the residual stream at this word",
+                          recording.input(name, row), part=INPUT))  # fmt: skip
+    inputs = recording.calls[name][0].inputs
+    memory = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], Tensor) else None
+    keys = inputs[0] if memory is None else memory
+    symbol, words = ("x_j", "the inputs of all words") if memory is None else ("m_j", "the memory that is looked at")
+    stages.append(
+        Stage(symbol, words, keys.reshape(-1, keys.shape[-1]).float().cpu(), tuple(columns), "", INPUT, False)
+    )
+    if heads.rotary is None:
+        return stages
+    query = recording.output(f"{name}.query", row).unflatten(-1, (heads.heads, -1))[head]
+    projected = recording.calls[f"{name}.key"][0].output.unflatten(-1, (heads.heads, -1))[0, :, head].float().cpu()
+    stages.append(one("x W_Q", "the query of this word in this head, before its place rotates it", query, part=INPUT))
+    stages.append(
+        Stage(f"{symbol[0]} W_K", "every key in this head, before its place rotates it", projected, tuple(columns),
+              "", INPUT, False)
+    )  # fmt: skip
+    return stages
+
+
+def one(
+    symbol: str, words: str, values: Float[Tensor, " d"], formula: str = "", part: str = "", main: bool = True
+) -> Stage:
+    """A stage of one vector."""
+    return Stage(symbol, words, values[None].float().cpu(), (symbol,), formula, part, main)
+
+
+# ---- scores, weights, sum
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """The tensors of a call as stages have them: one head, one query, all keys."""
+
+    resolved: ResolvedCall
+    head: int
+    row: int
+    rows: tuple[Bool[Tensor, " m"], ...]  # of each row of the batch: the keys that have a name
+
+    def part(self, tensor: Tensor, batched: int) -> Float[Tensor, "x c"]:
+        """[*b (h) n c] of one row of the batch and the head."""
+        shape = self.resolved.look.weights.shape[:-2]
+        full = tensor.expand(*shape, *tensor.shape[-2:])
+        return (full[batched, self.head] if self.resolved.heads else full[batched]).float().cpu()
+
+    def query(self, tensor: Tensor) -> Float[Tensor, "1 c"]:
+        """Of the query that is walked."""
+        return self.part(tensor, 0)[self.row, None]
+
+    def keys(self, tensor: Tensor) -> Float[Tensor, "m c"]:
+        """Of every key that has a name."""
+        return torch.cat([self.part(tensor, each)[named] for each, named in enumerate(self.rows)])
+
+    def weights(self, tensor: Tensor) -> Float[Tensor, "m 1"]:
+        """Of every key, what the query has for it."""
+        return self.keys(tensor[..., self.row, :, None])
+
+    def contexts(self) -> Float[Tensor, "b c"]:
+        """What is read, in each row of the batch."""
+        return torch.stack([self.part(self.resolved.look.context, each)[self.row] for each in range(len(self.rows))])
+
+
+def attention_stages(
+    resolved: ResolvedCall,
+    head: int,
+    row: int,
+    columns: Sequence[str],
+    contexts: Sequence[str],
+    notation: Mapping[str, tuple[str, str]],
+) -> list[Stage]:
+    """Every stage of one query, over all keys; the score of one that may not be looked at becomes -∞."""
+    call, look = resolved.call, resolved.look
+    score = resolved.score.head_scores[head] if isinstance(resolved.score, PerHead) else resolved.score
+    batch, count = look.weights.shape[0], look.weights.shape[-1]
+    reach = [reachable_keys(resolved, each, head, row) for each in range(batch)]
+    # Of several sentences in one batch the names stand one after the other, and padding has none.
+    slices = Slices(resolved, head, row, tuple(reach) if batch > 1 else (torch.ones(count, dtype=torch.bool),))
+    names = tuple(columns) if batch > 1 else tuple(columns[:count])
+    if not any(bool(each.any()) for each in reach):
+        nothing = Stage("Σ a v", "nothing to look at: the context is zero", slices.query(look.context), ("context",))
+        return rename([query_stage(resolved, score, slices), nothing], notation)
+    stages = [query_stage(resolved, score, slices), *score_stages(resolved, score, slices, names)]
+    scores, bias, gate = look.scores.float(), call.limits.bias(), call.limits.gate()
+    if bias is not None:
+        scores = scores + bias.expand_as(scores).float()
+        stages.append(
+            Stage("e + b", "with what distance takes away", slices.weights(scores), names, "e + b", main=False)
+        )
+    there = torch.cat([mask[named] for mask, named in zip(reach, slices.rows, strict=True)])
+    masked = slices.weights(scores).masked_fill(~there[:, None], -torch.inf)
+    forbidden = int((~there).sum())
+    words = (
+        f"{forbidden} of {len(there)} may not be looked at: −∞" if forbidden else "nothing is forbidden to this word"
+    )
+    stages.append(Stage("e masked", words, masked, names, "e, −∞ where it may not look", main=forbidden > 0))
+    if look.probabilities is not None and (gate is not None or look.picked is not None):
+        why = "before the window's Gaussian" if gate is not None else "the probability of each to be taken"
+        stages.append(Stage("softmax(e)", why, slices.weights(look.probabilities), names))
+    words = "weights: the one that is taken" if look.picked is not None else "weights: they sum to one"
+    words = "weights: what the Gaussian leaves of them" if gate is not None else words
+    stages.append(Stage("a", words, slices.weights(look.weights), names, "a = softmax(e)"))
+    projected = f"v = {resolved.memory} W_V + b_V" if resolved.heads else ""
+    stages.append(Stage("v", "the value of every key", slices.keys(call.values), names, projected, main=False))
+    stages.append(Stage("Σ a v", "the context: values, weighed and summed", slices.contexts(), tuple(contexts)))
+    return rename(stages, notation, exact=gate is None and look.picked is None)
+
+
+def rename(stages: Sequence[Stage], notation: Mapping[str, tuple[str, str]], exact: bool = True) -> list[Stage]:
+    """The stages with the formulas and words of the model's paper; a is no plain softmax where it is not `exact`."""
+    named = list[Stage]()
+    for stage in stages:
+        formula, words = notation.get(stage.symbol, ("", ""))
+        if stage.symbol == "a" and not exact:
+            formula = (formula or stage.formula).split(" = ")[0]
+            named.append(replace(stage, formula=formula, part=ATTENTION))
+            continue
+        named.append(replace(stage, formula=formula or stage.formula, words=words or stage.words, part=ATTENTION))
+    return named
+
+
+def query_stage(resolved: ResolvedCall, score: Score, slices: Slices) -> Stage:
+    """q."""
+    words = "the learned query" if resolved.learned else "the query of this word"
+    if resolved.heads:
+        words += " in this head" + (", rotated by its place" if resolved.rotated else "")
+    if isinstance(score, Cosine):
+        return Stage("β q/|q|", words, slices.query(resolved.call.query), ("q",))
+    values = slices.query(resolved.call.query if resolved.query is None else resolved.query)
+    return Stage("q", words, values, ("q",), "q = x W_Q + b_Q" if resolved.heads and not resolved.rotated else "")
+
+
+def score_stages(resolved: ResolvedCall, score: Score, slices: Slices, names: tuple[str, ...]) -> list[Stage]:
+    """k and e, by the formula of the score."""
+    call, scores = resolved.call, slices.weights(resolved.look.scores)
+    if type(score).compare not in (Score.compare, Additive.compare, Location.compare):  # one's own
+        words = f"scores: {type(score).__name__} of q and k"
+        return [
+            Stage("k", "every key, as the score projects it", slices.keys(call.keys), names),
+            Stage("e", words, scores, names),
+        ]
+    if isinstance(score, Additive):
+        sums = torch.tanh(slices.keys(call.keys) + slices.query(call.query))
+        return [
+            Stage("W q", "the query, projected", slices.query(call.query), ("W q",), main=False),
+            Stage("U k + b", "every key, projected", slices.keys(call.keys), names),
+            Stage("tanh(W q + U k + b)", "query and key together", sums, names, main=False),
+            Stage("e", "scores: v · tanh(W q + U k + b)", scores, names),
+        ]
+    if isinstance(score, Location):
+        return [Stage("e", "scores: (W q)ⱼ, from the query alone", scores, names)]
+    symbol, words, formula = key_words(score, resolved)
+    scale, product = score.scale(call.query.shape[-1]), "q · W k" if isinstance(score, General) else "q · k"
+    stages = [
+        Stage(symbol, words, slices.keys(call.keys), names, formula),
+        Stage("e", "scores: how well each key fits", scores / scale, names, f"e = {product}"),
+    ]
+    if scale != 1:
+        width = call.query.shape[-1]
+        stages.append(Stage("e/√d", f"divided by √{width}, the width of a key", scores, names, f"{product} / √{width}"))
+    return stages
+
+
+def key_words(score: Score, resolved: ResolvedCall) -> tuple[str, str, str]:
+    """What the keys are behind the score's projection: symbol, words and formula."""
+    if isinstance(score, General):
+        return "W k", "every key, projected", ""
+    if isinstance(score, Cosine):
+        return "k/|k|", "every key, of length one", ""
+    words = "every key" + (" in this head" if resolved.heads else "") + (", rotated by its place" * resolved.rotated)
+    return "k", words, f"k = {resolved.memory} W_K + b_K" if resolved.heads and not resolved.rotated else ""
+
+
+def reachable_keys(resolved: ResolvedCall, each: int, head: int, row: int) -> Bool[Tensor, " m"]:
+    """Mark which keys a query may look at."""
+    shape = resolved.look.weights.shape
+    mask = resolved.call.limits.mask()
+    if mask is None:
+        return torch.ones(shape[-1], dtype=torch.bool)
+    full = mask.expand(shape)
+    return (full[each, head, row] if resolved.heads else full[each, row]).cpu()

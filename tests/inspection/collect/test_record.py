@@ -1,0 +1,66 @@
+"""A recording: inputs and outputs as they were, nothing left behind, and the pass's results as without it."""
+
+import threading
+
+import pytest
+import torch
+from inspection.subjects import ALL, item_of, subject
+from oracles import agree
+from torch import nn
+
+from regard.inspection.collect.record import record_modules
+from regard.inspection.collect.teacher_forcing import force, watch_forward
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_recording_changes_nothing(name):
+    run = subject(name)
+    forced = force(run, item_of(name), beam=2, longest=5)
+    plain, recorded = watch_forward(run.model, forced), watch_forward(run.model, forced, record=True)
+    agree(plain.log_probs, recorded.log_probs, rtol=1e-4, atol=1e-5)
+    assert plain.recording is None
+    for module in run.model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert not {"step", "step_cell"} & set(vars(module))
+
+
+def test_what_is_overwritten_later_is_recorded_as_it_was():
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
+    x = torch.randn(2, 3)
+    with record_modules(net) as recording, torch.no_grad():
+        expected = net[0].weight @ x[1] + net[0].bias
+        net(x)
+        x.zero_()
+    agree(recording.output("0", 1), expected, rtol=1e-5, atol=1e-6)
+    assert (recording.output("0") < 0).any() or (recording.output("0", 1) < 0).any() or (expected >= 0).all()
+    assert recording.input("0", 1).abs().sum() > 0
+
+
+def test_rows_go_on_over_several_calls():
+    net = nn.Sequential(nn.Linear(2, 2))
+    with record_modules(net) as recording:
+        parts = [torch.randn(1, 3, 2), torch.randn(1, 2), torch.randn(1, 2, 2)]
+        for part in parts:
+            net(part)
+    rows = torch.cat([part.reshape(-1, 2) for part in parts])
+    for row in range(6):
+        assert torch.equal(recording.input("0", row), rows[row])
+
+
+def test_another_thread_is_not_recorded():
+    net = nn.Sequential(nn.Linear(2, 2))
+    with record_modules(net) as recording:
+        other = threading.Thread(target=lambda: net(torch.zeros(1, 2)))
+        other.start()
+        other.join()
+        net(torch.ones(1, 2))
+    (call,) = recording.calls["0"]
+    assert torch.equal(call.inputs[0], torch.ones(1, 2))
+
+
+def test_hooks_go_when_the_pass_fails():
+    net = nn.Sequential(nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="shapes"), record_modules(net):
+        net(torch.ones(1, 5))
+    assert not net[0]._forward_hooks

@@ -1,0 +1,170 @@
+"""Stages of a walk: each from the one before it by the formula, from x to Σ a v, for every kind of attention."""
+
+import pytest
+import torch
+from inspection.subjects import ATTENTIVE, TEXT, recorded, subject
+from oracles import agree
+
+from regard.attention.heads import Heads
+from regard.inspection import Which
+from regard.inspection.collect.walk import stages_of, walk, walk_of
+
+ATTENTIONS = [name for name in ATTENTIVE if not name.startswith("ntm")]
+HEADS = [name for name in ATTENTIONS if name.startswith(("transformer", "encoder", "captioner-transformer"))]
+
+
+def column(stage):
+    assert stage.values.shape[1] == 1
+    return stage.values[:, 0]
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_each_stage_follows_from_the_one_before(name):
+    seen, views = recorded(name)
+    model = seen.model
+    for view in views:
+        heads, n, _ = view.weights.shape
+        rows = sorted({n // 3, n - 1})
+        for head, row in [(head, row) for head in range(heads) for row in rows]:
+            made = stages_of(seen, views, Which(view.name, head, row))
+            assert (made.view, made.head, made.row) == (view.name, head, row)
+            stages = {stage.symbol: stage for stage in made.stages}
+            for stage in made.stages:
+                assert stage.words
+                assert len(stage.names) == len(stage.values)
+            if "a" not in stages:  # the first word of a tape
+                assert view.weights[head, row].sum() == 0
+                assert (stages["Σ a v"].values == 0).all()
+                continue
+            weights, shown = column(stages["a"]), view.weights[head, row]
+            e, masked = column(stages["e"]), column(stages["e masked"])
+            large = max(1.0, float(e.abs().max()))  # without norms scores are large, and so are their last digits
+            agree(weights[weights > 0], shown[shown > 0], rtol=1e-5 * large, atol=1e-7 * large)
+            last = next(column(stages[symbol]) for symbol in ("e + b", "e/√d", "e") if symbol in stages)
+            assert torch.equal(masked[masked.isfinite()], last[masked.isfinite()])
+            assert (weights[masked == -torch.inf] == 0).all()
+            assert last.isfinite().all()
+            result = column(stages.get("softmax(e)", stages["a"]))
+            if len(stages["Σ a v"].values) == 1:  # not a sentence of a document each
+                agree(torch.softmax(masked, 0), result, rtol=1e-4, atol=1e-6)
+            if "tanh(W q + U k + b)" in stages:
+                attention = seen.module(view.name)
+                score = attention.attention.score.head_scores[head] if isinstance(attention, Heads) else attention.score
+                agree(stages["tanh(W q + U k + b)"].values @ score.v.detach(), e, rtol=1e-4, atol=1e-5)
+                summed = stages["W q"].values + stages["U k + b"].values
+                agree(torch.tanh(summed), stages["tanh(W q + U k + b)"].values)
+                agree(score.query(stages["q"].values).detach(), stages["W q"].values, rtol=1e-4, atol=1e-5)
+            elif "W k" in stages or "k" in stages:
+                keys = stages.get("W k", stages.get("k"))
+                agree(keys.values @ stages["q"].values[0], e, rtol=1e-4, atol=1e-5)
+            if "e/√d" in stages:
+                agree(e / stages["q"].values.shape[1] ** 0.5, column(stages["e/√d"]), rtol=1e-4, atol=1e-6)
+            if len(stages["Σ a v"].values) == 1:
+                agree(weights @ stages["v"].values, stages["Σ a v"].values[0], rtol=1e-4, atol=1e-5)
+    assert not model.training
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_x_times_its_matrices_is_q_k_and_v(name):
+    """By the weights themselves, of every head: the projections' own modules are not asked."""
+    forward, views = recorded(name)
+    for view in views:
+        module = forward.module(view.name)
+        if not isinstance(module, Heads):
+            continue
+        row = view.weights.shape[1] // 2
+        for head in range(len(view.weights)):
+            stages = {stage.symbol: stage for stage in stages_of(forward, views, Which(view.name, head, row)).stages}
+            keys = stages["m_j"] if "m_j" in stages else stages["x_j"]
+            assert ("m_j" in stages) == view.name.endswith("cross")
+            if "x_j" in stages:
+                assert torch.equal(stages["x_j"].values[row], stages["x"].values[0])
+            rotary = module.rotary is not None
+            query, key = ("x W_Q", "x W_K") if rotary else ("q", "k" if "k" in stages else "U k + b")
+            for number, (symbol, given) in enumerate([(query, stages["x"]), (key, keys), ("v", keys)]):
+                if symbol == "U k + b":
+                    continue
+                projected = matrix_product(module, number, head, given.values)
+                agree(projected, stages[symbol].values, rtol=1e-4, atol=1e-5)
+            if "r" in stages:
+                norm = forward.model.get_submodule(view.name + "_norm")
+                agree(norm(stages["r"].values).detach(), stages["x"].values, rtol=1e-4, atol=1e-5)
+
+
+def matrix_product(module, number, head, x):
+    """x W + b of one head, with q, k and v numbered 0, 1, 2."""
+    deep, wide, heads = module.query_size, module.value_size, module.heads
+    part = [module.query, module.key, module.value][number]
+    if module.split == "input":
+        slices = x.unflatten(-1, (heads, -1))[:, head]
+        return (slices @ part.weight[head].mT + part.bias.unflatten(0, (heads, -1))[head]).detach()
+    if module.projection is not None:
+        weight, bias = (
+            each.split((deep, deep, wide))[number] for each in (module.projection.weight, module.projection.bias)
+        )
+    else:
+        weight, bias = part.weight, part.bias
+    weight, bias = (each.unflatten(0, (heads, -1))[head] for each in (weight, bias))
+    return (x @ weight.mT + bias).detach()
+
+
+def test_rotary_places_rotate_q_and_k():
+    forward, views = recorded("transformer-rotary")
+    for row in (0, 4):
+        stages = {
+            s.symbol: s.values for s in stages_of(forward, views, Which("encoder.blocks.0.attention", 1, row)).stages
+        }
+        agree(stages["x W_Q"].norm(dim=-1), stages["q"].norm(dim=-1), rtol=1e-4, atol=1e-5)
+        assert torch.allclose(stages["x W_Q"], stages["q"], atol=1e-5) == (row == 0)
+        agree(stages["x W_K"][0], stages["k"][0], rtol=1e-5, atol=1e-6)
+
+
+def test_what_may_not_be_looked_at_is_listed_with_minus_infinity():
+    forward, views = recorded("transformer")
+    pieces = forward.sides["read"].pieces
+    stages = {s.symbol: s for s in walk_of(forward, views, Which("decoder.blocks.0.attention", 0, 2)).stages}
+    assert stages["k"].names == stages["e masked"].names == pieces
+    assert (column(stages["e masked"]) == -torch.inf).tolist() == [place > 2 for place in range(len(pieces))]
+    assert f"{len(pieces) - 3} of {len(pieces)} may not be looked at" in stages["e masked"].words
+    forward, views = recorded("luong-local-m")
+    stages = {s.symbol: s for s in walk_of(forward, views, Which("attention", 0, 4)).stages}
+    open_ = [place for place, value in enumerate(column(stages["e masked"]).tolist()) if value > -torch.inf]
+    assert open_ == [2, 3, 4, 5, 6]
+
+
+def test_papers_have_their_own_words():
+    for name, formulas in {
+        "rnnsearch": ["s_{i−1}", "U h_j + b", "α_ij = softmax(e)", "c_i = Σ α_ij h_j"],
+        "luong": ["h_t", "W h̄_j", "c_t = Σ a_tj h̄_j"],
+        "pointer": ["d_i", "p(C_i = j) = softmax(u)"],
+        "captioner": ["h_{t−1}", "U a_i + b", "Σ α_ti a_i"],
+        "captioner-hard": ["α_ti"],
+        "lstmn-deep": ["[h̃_t; c̃_t] = Σ s_i [h_i; c_i]"],
+        "han": ["u_s", "v = Σ α h"],
+        "transformer": ["q = x W_Q + b_Q", "k = m W_K + b_K", "v = m W_V + b_V"],
+    }.items():
+        forward, views = recorded(name)
+        shown = [stage.formula for stage in stages_of(forward, views, Which(views[-1].name)).stages]
+        assert set(formulas) <= set(shown), (name, shown)
+
+
+def test_alibi_takes_away_by_distance():
+    made = walk(subject("transformer-alibi"), TEXT, view="encoder.blocks.0.attention", head=1, row=3, longest=4)
+    stages = {stage.symbol: stage for stage in made.stages}
+    taken = column(stages["e + b"]) - column(stages["e/√d"])
+    agree(taken, -(2.0**-8) * (torch.arange(len(taken)) - 3).abs(), rtol=1e-3, atol=1e-5)
+
+
+def test_a_document_has_a_context_a_sentence():
+    seen, views = recorded("han")
+    made = walk_of(seen, views, Which("words"))
+    stages = {stage.symbol: stage for stage in made.stages}
+    belongs = torch.tensor(seen.sides["source"].sentences)
+    weights, values = column(stages["a"]), stages["v"].values
+    sentences = seen.sides["sentences"].pieces
+    assert stages["Σ a v"].names == sentences
+    for number in range(len(sentences)):
+        own = belongs == number
+        agree(weights[own].sum(), torch.tensor(1.0), rtol=1e-5, atol=1e-6)
+        agree(torch.softmax(column(stages["e"])[own], 0), weights[own], rtol=1e-4, atol=1e-6)
+        agree(weights[own] @ values[own], stages["Σ a v"].values[number], rtol=1e-4, atol=1e-5)
