@@ -273,3 +273,28 @@ def odd():
     source = ["<script>alert('x')</script>", '"quoted"', "שלום", "עולם", "👩‍🚀", "&amp;", "</style>", "<!--", "\ud800"]
     target = ["مرحبا", "أيها", "العالم", "👩‍🚀", "<b>", "'", "\\u003c", "</script>"]
     return transformer(source, target, layers=2, heads=2, cut=())
+
+
+def encoder(texts, layers=2, heads=3, seed=0):
+    """A classifier that reads a text whole: in head 2 of layer 1 all look at "not", where it is there."""
+    g = torch.Generator().manual_seed(seed)
+    into, n = side(texts), len(texts)
+    views = []
+    for layer in range(layers):
+        scores = torch.randn(heads, n, n, generator=g)
+        if "not" in texts and layer == 0:
+            scores[1, :, texts.index("not")] += 6
+        views.append(view(f"encoder.blocks.{layer}.attention", f"encoder, layer {layer + 1}", "encoder", layer,
+                          "source", "source", soft(scores)))  # fmt: skip
+    good = 0.9 if "not" in texts else 0.2
+    return Exhibit(
+        kind="encoder",
+        task="classify",
+        title=" ".join(texts),
+        run="reviews, step 800",
+        sides={"source": into},
+        views=tuple(views),
+        output="positive" if good > 0.5 else "negative",
+        log_prob=math.log(max(good, 1 - good)),
+        labels={"negative": 1 - good, "positive": good},
+    )

@@ -136,6 +136,29 @@ def test_two_runs_side_by_side(desk, tmp_path):
     assert "is of the task caption, and run of translate" in refused("run", "1", "--against", "captions")
 
 
+def test_two_inputs_side_by_side(desk, tmp_path):
+    """What is no run folder is a second input: a text or a picture for all, or a file with one for each."""
+    out = tmp_path / "a.html"
+    said("run", "1 2 3", "--against", "1 3", "--beam", 2, "--out", out)
+    both = [exhibit_of(load("run"), text, beam=2) for text in ("1 2 3", "1 3")]
+    assert out.read_text() == str(page(both[0], against=both[1]))
+    said("run", "1", "2", "3", "--against", "lines.txt", "--out", out)
+    assert (tmp_path / "a-2.html").read_text() == str(
+        page(exhibit_of(load("run"), "2"), against=exhibit_of(load("run"), "4 5"))
+    )
+    said("run", "1 2 3", "--against", "and/or", "--out", tmp_path / "b.png", "--target", "3 2 1")
+    said("captions", "photos/0.png", "--against", "photos/1.png", "--longest", 3, "--out", out)
+    said("reviews", "It was not bad .", "--against", "It was bad .", "--out", out)
+    assert "It was not bad" in out.read_text()
+    for given, problem in {
+        "photos": "--against: photos: no config.toml in it, expected a run folder, or a text, a file or a picture",
+        "photos/run": "--against: photos/run: no such folder, expected a run folder, or a text",
+        "none.txt": "--against: none.txt: no such file",
+        "lines.txt": "--against: more than 2 inputs in lines.txt, expected one for all, or one for each of the 2",
+    }.items():
+        assert problem in refused("run", "1", "2", "--against", given)
+
+
 def test_pictures_and_documents(desk, tmp_path):
     paths = said("captions", "photos", "--out", tmp_path, "--longest", 4)
     assert paths == [str(tmp_path / "look-1.html"), str(tmp_path / "look-2.html")]

@@ -166,6 +166,18 @@ def test_two_exhibits_share_a_page():
     assert (weights_in(data, 0, exhibit=1) - two.views[0].weights).abs().max() < 0.01
 
 
+def test_two_inputs_share_a_page():
+    """They may have other words, and more of them."""
+    one, two = (
+        exhibits.encoder(["This", "pizza", "is", "not", "too", "bad", "."]),
+        exhibits.encoder(["This", "pizza", "is", "bad", "."]),
+    )
+    data = embedded(page(one, against=two))
+    assert [each["title"] for each in data["exhibits"]] == ["This pizza is not too bad .", "This pizza is bad ."]
+    for number, each in enumerate((one, two)):
+        assert (weights_in(data, 0, exhibit=number) - each.views[0].weights).abs().max() < 0.01
+
+
 def test_a_look_makes_a_page():
     attention = Attention(Dot(), span=Predictive(8, radius=2))
     look = attention.look(torch.randn(1, 3, 8), torch.randn(1, 5, 8), torch.randn(1, 5, 8))

@@ -64,7 +64,7 @@ def test_windows_and_picks_are_marked():
 def test_a_caption_is_a_film_strip():
     exhibit = exhibits.captioner()
     figure = picture(exhibit)
-    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    titles = [axes.get_xlabel() for axes in figure.axes[:2]]
     assert titles == list(exhibit.sides["written"].texts)
     assert (figure.axes[0].images[0].get_array() == exhibit.picture.movedim(0, -1).numpy()).all()
     veil = figure.axes[1].images[1].get_array()[..., 3]  # of the first word: clear where it looked most
@@ -88,10 +88,29 @@ def test_two_are_drawn_with_their_difference():
     one, two = exhibits.transformer(layers=1, heads=2), exhibits.luong()
     a, b, difference = (drawn(axes) for axes in picture(one, against=two).axes[:3])
     assert torch.allclose(a - b, difference, atol=1e-6)
-    with pytest.raises(ArgumentError, match="another text"):
+    with pytest.raises(ArgumentError, match="no word in common"):
         picture(one, against=exhibits.odd())
     with pytest.raises(ArgumentError, match="texts can be compared"):
         picture(exhibits.captioner(), against=exhibits.captioner())
+
+
+def test_two_inputs_are_drawn_over_the_words_of_both():
+    """A word that one of them lacks has no weight there."""
+    long, short = (
+        exhibits.encoder(["This", "pizza", "is", "not", "too", "bad", "."]),
+        exhibits.encoder(["This", "pizza", "is", "bad", "!"]),
+    )
+    figure = picture(long, against=short, view="encoder.blocks.0.attention", head=1)
+    a, b, difference = (drawn(axes) for axes in figure.axes[:3])
+    assert a.shape == (4, 8)  # This pizza is bad, over This pizza is not too bad . !
+    assert torch.allclose(a - b, difference, atol=1e-6)
+    rows = torch.tensor([0, 1, 2, 5])
+    assert torch.allclose(a[:, :7], long.views[0].weights[1][rows].double(), atol=1e-6)
+    assert torch.allclose(b[:, [0, 1, 2, 5, 7]], short.views[0].weights[1][:4].double(), atol=1e-6)
+    assert (a[:, 7] == 0).all()
+    assert (b[:, [3, 4, 6]] == 0).all()
+    titles = [axes.get_xlabel() for axes in figure.axes[:2]]
+    assert titles == ["A: This pizza is not too bad .", "B: This pizza is bad !"]
 
 
 @pytest.mark.parametrize("make", [exhibits.odd, exhibits.captioner, exhibits.convnet, exhibits.han])

@@ -36,7 +36,10 @@ def look(
     format: Annotated[
         str | None, text_option("Format to write: html, png, svg or pdf; default: by the ending of --out.")
     ] = None,
-    against: Annotated[str | None, text_option("Run folder of another model, shown beside this one.")] = None,
+    against: Annotated[
+        str | None,
+        text_option("What to show beside it: the run folder of another model, or another text, file or picture."),
+    ] = None,
     steps: Annotated[
         bool, flag_option("--steps", "Show how one word's attention is computed, step by step, in numbers.")
     ] = False,
@@ -68,19 +71,21 @@ def look(
 
     from regard.inspection.collect.ablation import ablation_table
     from regard.inspection.collect.from_run import Which, exhibit_of
-    from regard.inspection.collect.inputs import read_inputs
+    from regard.inspection.collect.inputs import is_run, read_against, read_inputs
 
     opened = open_run(run, checkpoint=checkpoint, device=device)
-    other = open_beside(opened, against, checkpoint=checkpoint)
-    if other is not None and other.settings.task != opened.settings.task:
+    other_run = against if against is not None and is_run(against) else None
+    other = open_beside(opened, other_run, checkpoint=checkpoint) or opened
+    if other.settings.task != opened.settings.task:
         raise CommandError(
             f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
         )
     inputs = read_inputs(opened, items or [], count, print_message)
+    seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs))
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
-    for item, path in zip(inputs, paths.list_paths(len(inputs), inputs), strict=True):
+    for item, second, path in zip(inputs, seconds, paths.list_paths(len(inputs), inputs + seconds), strict=True):
         exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, ablate=ablate, **search)
-        beside = None if other is None else exhibit_of(other, item, target=target, **search)
+        beside = None if against is None else exhibit_of(other, second, target=target, **search)
         if exhibit.ablation is not None:
             print(ablation_table(exhibit.ablation, exhibit.views))
         print(write_exhibit(exhibit, path, against=beside, view=view, head=which.head))

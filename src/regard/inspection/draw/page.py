@@ -88,7 +88,8 @@ def page(
 ) -> Page:
     """The page of an exhibit, or of a look with the words that it stands between.
 
-    `against` is another one, of the same input: the two are shown side by side, and where they differ is marked.
+    `against` is another one, of the same input and another model, or of another input: the two are shown side by side,
+    and where they differ is marked.
     """
     exhibits = [as_exhibit(what, source, target)]
     if against is not None:

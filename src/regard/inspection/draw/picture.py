@@ -6,6 +6,7 @@ What a page shows, standing still: `picture` chooses by what the exhibit holds.
 # h heads · n rows · m columns · y x rows and columns of a grid
 import difflib
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,9 @@ def picture(
     Text is drawn as a heat map, between words or between `pieces`; a caption as a film strip, a panel a word, as in Xu
     et al. 2015; a document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the
     one that is nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all
-    of them. view="ablation" draws what is lost without each head. `against` another exhibit of the same input, the
-    words that both wrote are drawn for one, for the other, and as the difference. With a `path` the figure is also
-    saved; the suffix chooses PNG, SVG or PDF.
+    of them. view="ablation" draws what is lost without each head. `against` another exhibit, of another model or of
+    another input, the words that both wrote or read are drawn for one, for the other, and as the difference. With a
+    `path` the figure is also saved; the suffix chooses PNG, SVG or PDF.
     """
     exhibit = as_exhibit(what, source, target)
     if view == ABLATION:
@@ -322,16 +323,40 @@ def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: i
         merged, down, across = _merge_words(each, its_view, _heads(its_view, heads).mean(0, keepdim=True), False)
         tables.append((merged[0], down, across))
     (one, down, across), (two, others, beside) = tables
-    if across != beside:
-        raise ArgumentError(f"against: {len(beside)} words of another text given, expected the same {len(across)}")
-    blocks = difflib.SequenceMatcher(None, down, others, autojunk=False).get_matching_blocks()
-    pairs = [(block.a + k, block.b + k) for block in blocks for k in range(block.size)]
+    pairs = [(i, j) for i, j in _merge_places(down, others) if i is not None and j is not None]
     if not pairs:
-        raise ArgumentError("against: the two outputs have no word in common")
-    first, second = one[[i for i, _ in pairs]], two[[j for _, j in pairs]]
-    names = [_run_label(exhibit, "A"), _run_label(other, "B"), "A less B"]
-    return heatmap(torch.stack([first, second, first - second]), across, [down[i] for i, _ in pairs], title=names)
+        raise ArgumentError("against: the two have no word in common that looks")
+    columns = _merge_places(across, beside)
+    first = _spread_columns(one[[i for i, _ in pairs]], [i for i, _ in columns])
+    second = _spread_columns(two[[j for _, j in pairs]], [j for _, j in columns])
+    words = [across[i] if i is not None else beside[j or 0] for i, j in columns]
+    inputs = exhibit.title != other.title
+    names = [_label(exhibit, "A", inputs), _label(other, "B", inputs), "A less B"]
+    return heatmap(torch.stack([first, second, first - second]), words, [down[i] for i, _ in pairs], title=names)
 
 
-def _run_label(exhibit: Exhibit, letter: str) -> str:
+def _merge_places(one: list[str], two: list[str]) -> list[tuple[int | None, int | None]]:
+    """Two lists of words in one order: the place of each in the one and in the other, None where it is not there."""
+    merged = list[tuple[int | None, int | None]]()
+    for same, i, i_end, j, j_end in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
+        if same == "equal":
+            merged += zip(range(i, i_end), range(j, j_end), strict=True)
+        else:
+            merged += [(place, None) for place in range(i, i_end)] + [(None, place) for place in range(j, j_end)]
+    return merged
+
+
+def _spread_columns(weights: Tensor, places: list[int | None]) -> Tensor:
+    """Columns in another order, with zeros where there is none."""
+    wide = weights.new_zeros(len(weights), len(places))
+    for column, place in enumerate(places):
+        if place is not None:
+            wide[:, column] = weights[:, place]
+    return wide
+
+
+def _label(exhibit: Exhibit, letter: str, by_input: bool) -> str:
+    """The name of one of two: its input where these differ, else its model."""
+    if by_input:
+        return f"{letter}: {textwrap.shorten(exhibit.title, 50, placeholder='…')}"
     return f"{letter}: " + (", ".join(filter(None, [exhibit.kind, exhibit.run])) or "a look")

@@ -1,4 +1,4 @@
-// Two models on one input: what they said, and where they looked, with the differences marked.
+// Two models on one input, or one model on two inputs: what was said, and where they looked, with the differences marked.
 
 // Pairs of words that both wrote, in order: the longest such.
 function common(a, b) {
@@ -35,54 +35,175 @@ function mostOf(table, row) {
   return best;
 }
 
+// Two lists of words in one order: the place of each in A and in B, -1 where it is not there.
+function mergedPlaces(a, b) {
+  const merged = [];
+  let i = 0,
+    j = 0;
+  for (const [p, q] of [...common(a, b), [a.length, b.length]]) {
+    for (; i < p; i++) merged.push([i, -1]);
+    for (; j < q; j++) merged.push([-1, j]);
+    if (p < a.length) merged.push([i++, j++]);
+  }
+  return merged;
+}
+
+const textsOf = (units) => units.map((unit) => unit.text);
+
+// Two tables over the words that both have below, and over all that either has above.
+function comparison(x, y) {
+  const rows = common(textsOf(x.rows), textsOf(y.rows)),
+    columns = mergedPlaces(textsOf(x.columns), textsOf(y.columns));
+  const at = (r, k) => [
+    columns[k][0] < 0 ? 0 : x.at(rows[r][0], columns[k][0]),
+    columns[k][1] < 0 ? 0 : y.at(rows[r][1], columns[k][1]),
+  ];
+  const unit = (k) => (columns[k][0] < 0 ? y.columns[columns[k][1]] : x.columns[columns[k][0]]);
+  return { x, y, rows, columns, at, unit, alone: (k) => columns[k][0] < 0 || columns[k][1] < 0 };
+}
+
+// Of one model and two inputs: the attention and the head in which a word of both looks most at a word of one alone.
+function tellingHead(a, b) {
+  let best = null;
+  for (const view of textViews(a)) {
+    const other = b.views.find((each) => each.name === view.name);
+    for (let head = 0; other && head < Math.min(view.heads, other.heads); head++) {
+      const both = comparison(tableOf(a, view, head, true), tableOf(b, other, head, true));
+      both.rows.forEach((_, r) =>
+        both.columns.forEach((_, k) => {
+          const most = both.alone(k) ? Math.max(...both.at(r, k)) : 0;
+          if (most > (best?.most ?? 0)) best = { most, view: view.name, head };
+        }),
+      );
+    }
+  }
+  return best;
+}
+
+// Two texts, each as words, with those marked that the other has not.
+function markedWords(texts) {
+  const lists = texts.map((text) => text.split(/\s+/u).filter(Boolean)),
+    pairs = common(...lists);
+  return lists.map((words, k) => {
+    const both = new Set(pairs.map((pair) => pair[k]));
+    return words.flatMap((word, at) => [both.has(at) ? word : el("mark", {}, word), " "]);
+  });
+}
+
+function outputsOf(exhibits) {
+  const outputs = markedWords(exhibits.map((each) => each.output));
+  return el(
+    "dl",
+    { class: "outputs" },
+    exhibits.flatMap((each, k) => [
+      el(
+        "dt",
+        {},
+        el("b", {}, "AB"[k]),
+        ` ${[each.kind, each.run].filter(Boolean).join(" · ")}`,
+        each.logProb !== null ? el("span", { class: "faint" }, ` · log-probability ${decimal(each.logProb)}`) : "",
+      ),
+      el("dd", { dir: "auto" }, outputs[k]),
+    ]),
+  );
+}
+
 function compareSection(exhibits) {
   const [a, b] = exhibits,
-    names = ["A", "B"],
+    twoInputs = a.title !== b.title,
     node = section("compare", "Differences");
-  const said_ = exhibits.map((each) => each.output.split(/\s+/u).filter(Boolean)),
-    pairs = common(...said_);
-  const kept = [0, 1].map((k) => new Set(pairs.map((pair) => pair[k])));
-  node.append(
-    el(
-      "dl",
-      { class: "outputs" },
-      exhibits.flatMap((each, k) => [
-        el(
-          "dt",
-          {},
-          el("b", {}, names[k]),
-          ` ${[each.kind, each.run].filter(Boolean).join(" · ")}`,
-          each.logProb !== null ? el("span", { class: "faint" }, ` · log-probability ${decimal(each.logProb)}`) : "",
-        ),
-        el(
-          "dd",
-          { dir: "auto" },
-          said_[k].flatMap((word, at) => [kept[k].has(at) ? word : el("mark", {}, word), " "]),
-        ),
-      ]),
-    ),
-  );
+  node.append(outputsOf(exhibits));
+  const telling = twoInputs && a.run === b.run ? tellingHead(a, b) : null;
+  if (telling) for (const each of exhibits) each.first = telling;
+  const counted = countedWords(a, b);
+  if (counted) node.append(counted);
+  const bar = el("div", { class: "bar-row" }),
+    body = el("div");
+  const choose = (name, head) => {
+    const views = exhibits.map((each) => each.views.find((view) => view.name === name));
+    bar.replaceChildren(
+      menu(
+        "Attention",
+        textViews(a).map((view) => [view.name, capital(view.title)]),
+        name,
+        (other) => choose(other, head),
+      ).node,
+      views[0].heads > 1 ? headChoice(views[0], head, (other) => choose(name, other)).node : "",
+    );
+    const [x, y] = views.map((view, k) => tableOf(exhibits[k], view, view.heads > 1 ? head : 0, true));
+    body.replaceChildren(...compared(exhibits, x, y, views[0]));
+  };
+  if (telling) {
+    node.append(bar, body);
+    choose(telling.view, telling.head);
+    return node;
+  }
   const first = exhibits.map(firstTable);
   if (!first[0] || !first[1]) return node;
-  const [x, y] = first.map((each) => each.table),
-    texts = (units) => units.map((unit) => unit.text);
-  if (texts(x.columns).join("\u0000") !== texts(y.columns).join("\u0000")) return node;
-  const rows = common(texts(x.rows), texts(y.rows)),
-    apart = [];
-  exhibits.forEach((each) => {
-    each.marked = new Set();
-  });
-  for (const [i, j] of rows) {
+  const [x, y] = first.map((each) => each.table);
+  if (!twoInputs && textsOf(x.columns).join("\u0000") !== textsOf(y.columns).join("\u0000")) return node;
+  node.append(...compared(exhibits, x, y, first[0].view));
+  return node;
+}
+
+// Of two documents: how much each word counted in the one and in the other.
+function countedWords(a, b) {
+  const views = [a, b].map((each) => each.views.find((view) => view.role === "words"));
+  if (!views[0] || !views[1]) return null;
+  const [x, y] = views.map((view, k) => tableOf([a, b][k], view, view.heads > 1 ? null : 0, true));
+  const columns = mergedPlaces(textsOf(x.columns), textsOf(y.columns)),
+    top = 40;
+  const weight = (table, at) => (at < 0 ? null : table.at(0, at));
+  const rows = columns
+    .map(([i, j]) => ({ unit: i < 0 ? y.columns[j] : x.columns[i], a: weight(x, i), b: weight(y, j) }))
+    .filter(({ unit }) => !unit.special);
+  const most = rows.length > top ? "; those that count most" : "",
+    large = ({ a, b }) => Math.max(a ?? 0, b ?? 0),
+    least = rows.map(large).sort((p, q) => q - p)[top] ?? -1;
+  return el(
+    "div",
+    { class: "scroll" },
+    el(
+      "table",
+      {},
+      el("caption", {}, `How much a word counts in its sentence${most}`),
+      el("thead", {}, el("tr", {}, ["word", "in A", "in B"].map((name, k) => el("th", { scope: "col", class: k ? "number" : "" }, name)))),
+      el(
+        "tbody",
+        {},
+        rows
+          .filter((row) => rows.length <= top || large(row) > least)
+          .map(({ unit, a, b }) =>
+            el("tr", {}, el("th", { scope: "row" }, said(unit.text)), [a, b].map((value) => el("td", { class: "number" }, share(value)))),
+          ),
+      ),
+    ),
+  );
+}
+
+// Where words of both look, and the difference of the two tables.
+function compared([a, b], x, y, view) {
+  const both = comparison(x, y),
+    { rows, columns, at } = both,
+    apart = [],
+    nodes = [];
+  a.marked = new Set();
+  b.marked = new Set();
+  rows.forEach(([i, j], r) => {
     let distance = 0;
-    for (let k = 0; k < x.m; k++) distance += Math.abs(x.at(i, k) - y.at(j, k)) / 2;
+    columns.forEach((_, k) => {
+      const [p, q] = at(r, k);
+      distance += Math.abs(p - q) / 2;
+    });
     const [p, q] = [mostOf(x, i), mostOf(y, j)];
-    if (p === q) continue;
+    if (columns.some(([m, n]) => m === p && n === q)) return;
     apart.push({ i, j, p, q, distance });
     a.marked.add(x.rows[i].text + "\u0000" + i);
     b.marked.add(y.rows[j].text + "\u0000" + j);
-  }
-  const unit = (table, k) => said(table.columns[k].text, { class: "who" });
-  node.append(
+  });
+  const who = view.role === "cross" ? "words that both wrote" : "words of both",
+    unit = (table, k) => said(table.columns[k].text, { class: "who" });
+  nodes.push(
     apart.length
       ? el(
           "div",
@@ -90,7 +211,7 @@ function compareSection(exhibits) {
           el(
             "table",
             {},
-            el("caption", {}, `${apart.length} of ${rows.length} words that both wrote look elsewhere`),
+            el("caption", {}, `${apart.length} of ${rows.length} ${who} look elsewhere`),
             el(
               "thead",
               {},
@@ -118,14 +239,24 @@ function compareSection(exhibits) {
             ),
           ),
         )
-      : el("p", { class: "readout" }, `All ${rows.length} words that both wrote look most at the same.`),
+      : el("p", { class: "readout" }, `All ${rows.length} ${who} look most at the same.`),
   );
-  if (rows.length > 1 && !a.sides[first[0].view.columns]?.grid) {
-    const values = new Float32Array(rows.length * x.m);
-    rows.forEach(([i, j], r) => {
-      for (let k = 0; k < x.m; k++) values[r * x.m + k] = x.at(i, k) - y.at(j, k);
+  if (rows.length > 1 && !a.sides[view.columns]?.grid) {
+    const m = columns.length,
+      values = new Float32Array(rows.length * m);
+    rows.forEach((_, r) =>
+      columns.forEach((_, k) => {
+        const [p, q] = at(r, k);
+        values[r * m + k] = p - q;
+      }),
+    );
+    const table = finished({
+      rows: rows.map(([i]) => x.rows[i]),
+      columns: columns.map((_, k) => both.unit(k)),
+      n: rows.length,
+      m,
+      values,
     });
-    const table = finished({ rows: rows.map(([i]) => x.rows[i]), columns: x.columns, n: rows.length, m: x.m, values });
     table.signed = true;
     const told = readout("Point at a cell, or focus the map and use the arrows.");
     const drawn = heat(table, {
@@ -134,16 +265,17 @@ function compareSection(exhibits) {
       width: Math.min(760, innerWidth - 60),
     });
     painters.add(drawn.paint);
-    node.append(
+    const alone = columns.some((_, k) => both.alone(k)) ? "; a word that one of them lacks counts as 0 there" : "";
+    nodes.push(
       el("h3", {}, "A less B"),
       el(
         "p",
         { class: "faint small" },
-        `blue: A looks there more; orange with a dash: B does; darkest ${share(table.top)}`,
+        `blue: A looks there more; orange with a dash: B does; darkest ${share(table.top)}${alone}`,
       ),
       el("div", { class: "scroll" }, drawn.node),
       told.node,
     );
   }
-  return node;
+  return nodes;
 }

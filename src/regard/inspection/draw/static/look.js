@@ -4,13 +4,14 @@
 function stateOf(exhibit) {
   const listeners = [];
   const first =
+    exhibit.first?.view ??
     exhibit.aligned ??
     matrixViews(exhibit).find((view) => view.role === "cross")?.name ??
     matrixViews(exhibit)[0]?.name ??
     null;
   const state = {
     view: first,
-    head: exhibit.head,
+    head: exhibit.first ? exhibit.first.head : exhibit.head,
     merged: true,
     on: (listener) => listeners.push(listener),
     choose: (changes) => {
@@ -147,13 +148,26 @@ async function begin() {
   if (data.exhibits.length === 1) await shownIn(main, data.exhibits[0], "");
   else {
     main.classList.add("two");
-    const [a] = data.exhibits;
+    const [a, b] = data.exhibits,
+      twoInputs = a.title !== b.title,
+      models = twoInputs && a.run && a.run === b.run ? "one model" : "two models";
     main.append(
       el(
         "header",
         { class: "both" },
-        el("p", { class: "eyebrow" }, "two models on one input"),
-        a.title ? el("h1", {}, said(a.title, { class: a.title.length > 420 ? "long" : "" })) : "",
+        el("p", { class: "eyebrow" }, `${models} on ${twoInputs ? "two inputs" : "one input"}`),
+        twoInputs
+          ? markedWords([a.title, b.title]).map((words, k) =>
+              el(
+                "h1",
+                { class: "input" },
+                el("b", { class: "letter" }, "AB"[k]),
+                el("span", { dir: "auto", class: [a, b][k].title.length > 420 ? "long" : "" }, words),
+              ),
+            )
+          : a.title
+            ? el("h1", {}, said(a.title, { class: a.title.length > 420 ? "long" : "" }))
+            : "",
       ),
     );
     main.append(compareSection(data.exhibits));
