@@ -2,21 +2,21 @@
 
 import pytest
 import torch
-from models.cases import CASES, model_of, pair
+from models.cases import CASES, RECURRENT_CASES, model_of, pair
 from oracles import agree
+from torch import nn
 
-from regard.attention import Attention
-from regard.attention.score import Additive, Dot, General
-from regard.attention.weighting import Softmax
+from regard.attention import Attention, use_backend
+from regard.attention.score import Additive, Dot, General, Score
+from regard.attention.weighting import Hard, Softmax
 
 
 def with_attention(name):
     return any(isinstance(part, Attention) for part in model_of(name).modules())
 
 
-def logits(model):
+def logits(model, source, target):
     """Of all steps at once, and of one after the other."""
-    source, target = pair()
     state = model.start(model.encode(source), size=8)
     steps = [model.step(tokens, state)[0] for tokens in target.ids.unbind(1)]
     return model(source, target)[target.real], torch.stack(steps, 1)[target.real]
@@ -36,15 +36,60 @@ def turned(part):
     )
 
 
+class Near(Score):
+    """-|q - P k|²: what is near is looked at."""
+
+    def __init__(self, query_size, key_size):
+        super().__init__()
+        self.near = nn.Linear(key_size, query_size, dtype=torch.float64)
+
+    def project(self, keys):
+        return self.near(keys)
+
+    def projected_size(self, key_size):
+        return self.near.out_features
+
+    def compare(self, query, keys, first=0):
+        return -(query[..., :, None, :] - keys[..., None, :, :]).square().sum(-1)
+
+
+def replace_score(part, width):
+    part.score = Near(part.score.query_size or width, getattr(part.score, "key_size", None) or width)
+
+
+def exchange_score(part, width):
+    """Another score of the library's than the model was written for."""
+    sizes = part.score.query_size or width, part.score.key_size or width
+    part.score = (General(*sizes) if type(part.score) is Additive else Additive(*sizes, hidden=3)).double()
+
+
+def scale_score(part, width):
+    part.score = Dot(scaled=True) if type(part.score) is Dot else part.score
+    part.weighting = Hard().eval()
+
+
 @pytest.mark.parametrize("change", [warmed, turned])
 @pytest.mark.parametrize("name", [name for name in CASES if with_attention(name)])
 def test_it_is_what_the_model_computes(name, change):
-    model = model_of(name)
+    check(name, lambda part, width: change(part))
+
+
+@pytest.mark.parametrize("change", [replace_score, exchange_score, scale_score])
+@pytest.mark.parametrize("name", [name for name in RECURRENT_CASES if with_attention(name)])
+def test_another_score_in_place_of_a_recurrent_models_own_is_what_it_computes(name, change):
+    check(name, change)
+
+
+def check(name, change):
+    """All attentions of a model are changed: that changes what it computes, at once and step by step alike."""
+    model, given = model_of(name), pair()
     with torch.no_grad():
-        before, _ = logits(model)
+        before, _ = logits(model, *given)
         for part in model.modules():
             if isinstance(part, Attention):
-                change(part)
-        together, one_by_one = logits(model)
+                change(part, model.config.size)
+        together, one_by_one = logits(model, *given)
+        with use_backend("dense"):
+            agree(together, logits(model, *given)[0])
     agree(together, one_by_one)
     assert not torch.allclose(together, before)

@@ -6,7 +6,9 @@ from models import formulas
 from models.pictured import CASES, captioner, captions, pictures
 from oracles import agree
 
-from regard.attention import watch
+from regard.attention import use_backend, watch
+from regard.attention.score import Score
+from regard.attention.weighting import Softmax
 
 LSTMS = [name for name in CASES if name != "transformer"]
 
@@ -177,3 +179,34 @@ def test_nothing_is_drawn_at_first_and_more_and_more_later():
     model.decoder.batches.fill_(10)
     _, extra = model.decode(model.encode(pictures(3)), captions([4, 6, 1]))
     assert not extra["sampled"].any()
+
+
+class Third(Score):
+    """The third place fits, whatever is asked."""
+
+    def compare(self, query, keys, first=0):
+        scores = query.new_zeros(*query.shape[:-1], keys.shape[-2])
+        scores[..., 2] = 80
+        return scores
+
+
+@pytest.mark.parametrize("name", ["soft", "hard", "straight-through"])
+def test_a_score_of_ones_own_is_what_is_computed_in_training_too(name):
+    """There soft attention is written out, and places are sampled from the scores."""
+    model, target = captioner(name, settle=0, sampled=1.0), captions([4, 2])
+    model.decoder.cross.score = Third()
+    memory = model.encode(pictures(2))
+    hidden, _ = model.decode(memory, target)
+    trained, extra = model.train().decode(memory, target)
+    agree(hidden, trained)
+    agree(extra["weights"][..., 2], torch.ones(2, 4, dtype=torch.float64))
+    with use_backend("dense"):
+        agree(model.eval().decode(memory, target)[0], hidden)
+
+
+def test_a_weighting_of_ones_own_is_what_is_computed_in_training_too():
+    model, target = captioner("hard", settle=0), captions([4, 2])
+    memory = model.encode(pictures(2))
+    model.decoder.cross.weighting = Softmax(temperature=1e9)
+    weights = model.train().decode(memory, target)[1]["weights"]
+    agree(weights, torch.full_like(weights, 1 / weights.shape[-1]), rtol=1e-6, atol=1e-6)

@@ -6,7 +6,7 @@ from models.cases import model_of, pair
 from torch import nn
 
 from regard.attention import Attention, use_backend
-from regard.attention.score import Additive, Cosine, Dot
+from regard.attention.score import Additive, Cosine, Dot, General
 from regard.attention.span import Causal
 from regard.attention.weighting import Hard, Softmax, Sparsemax
 from regard.models.layers.recurrent import (
@@ -76,7 +76,8 @@ def test_hooks_and_forced_backends_are_not_bypassed():
     [
         (Attention(Additive(3, 3, 4)), True),
         (Attention(Dot()), True),
-        (Attention(Dot(), weighting=Hard()), True),
+        (Attention(Dot(), weighting=Hard()), False),
+        (Attention(Dot(scaled=True)), False),
         (Attention(Dot(), weighting=Softmax(temperature=2.0)), False),
         (Attention(Dot(), weighting=Sparsemax()), False),
         (Attention(Cosine(1.0)), False),
@@ -87,8 +88,15 @@ def test_hooks_and_forced_backends_are_not_bypassed():
     ],
 )
 def test_attentions_with_other_parts_are_called_themselves(attention, standard):
-    assert is_standard(attention) == standard
+    assert is_standard(attention, (Additive, Dot, General)) == standard
     assert can_bypass(attention) == standard
+
+
+def test_code_that_knows_one_score_and_one_weighting_serves_no_other():
+    assert can_bypass(Attention(Dot(), weighting=Hard()), weightings=(Hard,))
+    assert not can_bypass(Attention(Dot()), weightings=(Hard,))
+    assert not can_bypass(Attention(Dot()), scores=(Additive,))
+    assert not can_bypass(Attention(Additive(3, 3, 4)), scores=(Dot, General))
 
 
 @torch.no_grad()

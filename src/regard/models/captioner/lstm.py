@@ -37,9 +37,12 @@ from regard.attention.state import State
 from regard.models.captioner.config import CaptionerConfig
 from regard.models.contract import Memory, Tokens
 from regard.models.layers.cells import Dropout, Stack
-from regard.models.layers.recurrent import attend_rows, can_bypass, make_linear, repeat_rows
+from regard.models.layers.recurrent import attend_rows, can_bypass, is_standard, make_linear, repeat_rows
 
 __all__ = ["LSTMDecoder"]
+
+
+WEIGHTINGS = {"soft": weighting.Softmax, "hard": weighting.Hard, "straight-through": weighting.Gumbel}
 
 
 class Glimpse(NamedTuple):
@@ -128,10 +131,10 @@ class LSTMDecoder(nn.Module):
             mean = memory.sentence["mean"]
             return lambda query: Glimpse(mean), {}
         attention, soft = self.cross, self.config.attention == "soft"
-        keys = attention.prepare(memory.states)
+        keys, usual = attention.prepare(memory.states), WEIGHTINGS[self.config.attention]
         if not soft and not self.training:
             return lambda query: Glimpse(attention(query[:, None], keys)[:, 0]), {}
-        if soft and not can_bypass(attention):
+        if type(attention.weighting) is not usual or (soft and not can_bypass(attention, scores=(Additive,))):
 
             def watched(query: Tensor) -> Glimpse:
                 weights = attention.look(query[:, None], keys).weights[:, 0]
@@ -141,10 +144,13 @@ class LSTMDecoder(nn.Module):
 
         # With one query a caption there is little more to a call than finding out how to serve it. And tanh(x) is
         # 2σ(2x) - 1: a sigmoid is several times as fast on a CPU, and to a softmax the 1 makes no difference.
-        score = cast(Additive, attention.score)
-        doubled, vector = 2 * keys.keys, 2 * score.v
+        score, fast = attention.score, is_standard(attention, (Additive,), (usual,))
+        if fast:
+            doubled, vector = 2 * keys.keys, 2 * cast(Additive, score).v
 
         def scores(query: Tensor) -> Tensor:
+            if not fast:
+                return score.compare(score.ask(query[:, None]), keys.keys)[:, 0]
             return torch.sigmoid(2 * score.ask(query[:, None]) + doubled) @ vector
 
         if soft:

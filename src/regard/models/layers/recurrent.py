@@ -6,15 +6,17 @@ begin.
 """
 
 # b sentences · n positions · d width · s sentences · r rows, hypotheses of all sentences · m source positions
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import Attention
-from regard.attention.score import Additive, Dot, General
+from regard.attention.score import Additive, Dot, General, Score
 from regard.attention.span import Span
 from regard.attention.state import State
-from regard.attention.weighting import Gumbel, Hard, Softmax
+from regard.attention.weighting import Softmax, Weighting
 from regard.kernels.backends import forced_backend
 from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model
@@ -23,6 +25,7 @@ __all__ = [
     "RecurrentModel",
     "attend_rows",
     "can_bypass",
+    "is_standard",
     "make_linear",
     "make_readout",
     "maxout",
@@ -66,29 +69,38 @@ def make_readout(size: int, count: int, scale: float = 1.0) -> nn.Linear:
     return layer
 
 
-def can_bypass(*parts: nn.Module) -> bool:
+def can_bypass(
+    *parts: nn.Module,
+    scores: Sequence[type[Score]] = (Additive, Dot, General),
+    weightings: Sequence[type[Weighting]] = (Softmax,),
+) -> bool:
     """Whether faster code may stand in for these modules: none has a hook, and no backend is forced.
 
-    That code knows attentions as models make them; one with parts of another package's is called itself.
+    That code knows attentions with these scores and weightings of the library's; one that was given others is called
+    itself.
     """
     return forced_backend() is None and not any(
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
-        or (isinstance(module, Attention) and not is_standard(module))
+        or (isinstance(module, Attention) and not is_standard(module, scores, weightings))
         for part in parts
         for module in part.modules()
     )
 
 
-def is_standard(attention: Attention) -> bool:
-    """Whether an attention has a score and a weighting of the library's, which the written-out recurrences know."""
+def is_standard(
+    attention: Attention, scores: Sequence[type[Score]], weightings: Sequence[type[Weighting]] = (Softmax,)
+) -> bool:
+    """Whether an attention has one of these scores, not scaled, one of these weightings, and nothing else."""
     score, weighting = attention.score, attention.weighting
     return (
         type(attention) is Attention
-        and type(score) in (Additive, Dot, General)
+        and type(score) in scores
         and score.fused_form == score.form
-        and (type(weighting) in (Gumbel, Hard) or (type(weighting) is Softmax and weighting.temperature == 1.0))
+        and score.scale(64) == 1.0
+        and type(weighting) in weightings
+        and (not isinstance(weighting, Softmax) or weighting.temperature == 1.0)
         and attention.span is None
         and not attention.dropout
     )

@@ -58,7 +58,7 @@ FULL_PRECISION = (torch.float32, torch.float64)
 
 def can_run_kernel(x: Tensor, *parts: nn.Module) -> bool:
     """Whether the written-out recurrences may stand in for these modules."""
-    return x.dtype in FULL_PRECISION and not torch.compiler.is_compiling() and can_bypass(*parts)
+    return x.dtype in FULL_PRECISION and not torch.compiler.is_compiling() and can_bypass(*parts, scores=(Additive,))
 
 
 def can_step_in_place(x: Tensor) -> bool:
@@ -121,7 +121,8 @@ class Tapes(nn.Module):
         assert self.intra is not None
         query = torch.cat([x, summary], -1)
         known = past.length_range() if isinstance(past, Cache) else None
-        if known is not None and past.length is not None and can_step_in_place(x) and can_bypass(self.intra):
+        known_score = can_bypass(self.intra, scores=(Additive,))
+        if known is not None and past.length is not None and can_step_in_place(x) and known_score:
             score = cast(Additive, self.intra.score)
             return recurrence.read_tapes(score.ask(query), past.keys, past.values, past.length, score.v, known)
         read: Tensor = self.intra(query[:, None], past)

@@ -144,8 +144,7 @@ class LuongModel(RecurrentModel):
 
         With one query a row there is little more to a call than finding out how to serve it.
         """
-        config = self.config
-        if config.span != "global" or config.score not in ("dot", "general") or not can_bypass(self.attention):
+        if self.config.span != "global" or not can_bypass(self.attention, scores=(Dot, General)):
             return lambda query, t: self.attention(query, keys, span=self.window(t))
         assert keys.length is not None
         there = torch.arange(keys.keys.shape[1], device=keys.keys.device) < keys.length[:, None]

@@ -111,7 +111,7 @@ class RNNSearchModel(RecurrentModel):
             self.config.cell in ("gru", "lstm")
             and (words.is_cuda or (words.dtype in FULL_PRECISION and not torch.is_autocast_enabled("cpu")))
             and not torch.compiler.is_compiling()
-            and can_bypass(self.attention, self.cell)
+            and can_bypass(self.attention, self.cell, scores=(Additive,))
         )
 
     def recur_cpu(
