@@ -4,6 +4,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.models.kinds import KINDS
+from regard.tasks import settings
 from regard.tasks.settings import base_table, complete_run_table, read_settings
 
 
@@ -76,6 +77,17 @@ def test_what_goes_from_run_to_run():
     assert base_table(table, table, "runs/a") == base_table(table, {}, "runs/a")
     with pytest.raises(ConfigError, match="model: that of runs/a is taken"):
         base_table(table, {"model": {"kind": "rnn"}}, "runs/a")
+    with pytest.raises(ConfigError, match="task: that of runs/a is taken"):
+        base_table(table, {"task": "language-model"}, "runs/a")
+
+
+def test_two_configurations_are_read_once_each(monkeypatch):
+    table, tables = read_settings({}).table(), []
+    monkeypatch.setattr(settings, "read_settings", lambda each: tables.append(each) or read_settings(each))
+    base_table(table, table, "runs/a")
+    assert len(tables) == 2
+    base_table(table, {"training": {"steps": 3}}, "runs/a")
+    assert len(tables) == 2
 
 
 def test_a_run_that_says_no_edition_was_trained_on_the_first():

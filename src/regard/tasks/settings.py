@@ -90,7 +90,8 @@ def read_part(settings: Settings, name: str) -> Any:
     given = settings.given.get(name, {})
     if name != "model":
         return parse(PARTS[name], given, name)
-    model, kind, job = {**given, "kind": settings.kind}, KINDS[settings.kind], settings.row.job
+    model, kind = {**given, "kind": settings.kind}, KINDS[settings.kind]
+    job = settings.row.served_as(kind.tasks)
     if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", job) != job:
         wrong = f'{show_value(model["job"])} given with task = "{settings.task}", expected "{job}"'
         raise ConfigError("model.job", wrong)
@@ -152,13 +153,12 @@ def task_and_kind(table: Mapping[str, Any], data: DataSettings) -> tuple[str, Ki
     if data.reads is not None and data.reads not in row.reads:
         expected = " or ".join(row.reads)
         raise ConfigError("task", f'"{task}" given with data that is {data.reads}, expected {expected}')
-    if not named:
-        return task, KINDS[row.usual_kind(reads)]
-    kind = find_kind(table["model"])
+    kind = find_kind(table["model"] if named else {"kind": row.usual_kind(reads)})
     # A classifier of text takes documents, whole.
     fitting = {data.reads, "text" if data.reads == "documents" else data.reads}
-    if row.job not in kind.tasks or (data.reads is not None and kind.reads not in fitting):
-        kinds = [each for each in KINDS.values() if row.job in each.tasks and (not data.reads or each.reads in fitting)]
+    if row.served_as(kind.tasks) is None or (data.reads is not None and kind.reads not in fitting):
+        serving = [each for each in KINDS.values() if row.served_as(each.tasks) is not None]
+        kinds = [each for each in serving if not data.reads or each.reads in fitting]
         of = f" and data that is {data.reads}" if len(row.kinds) > 1 and data.reads else ""
         names = ", ".join(each.name for each in kinds)
         raise ConfigError("model.kind", f'"{kind.name}" given with task = "{task}"{of}, expected one of {names}')
@@ -180,10 +180,12 @@ def known_options(model: Mapping[str, Any]) -> None:
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What a run takes from the configuration of another that it begins with; its own may say nothing else."""
     taken = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
-    for key in taken.keys() - {"plugins"}:
-        own = {"task": taken.get("task", Settings.task), **{key: table[key] for key in ("task", key) if key in table}}
-        if key in table and read_settings(own).table()[key] != read_settings(taken).table()[key]:
-            raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
+    own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in taken}
+    if own:
+        theirs, mine = read_settings(taken).table(), read_settings({"task": taken.get("task", Settings.task), **own})
+        for key in own:
+            if mine.table()[key] != theirs[key]:
+                raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
     return taken
 
 

@@ -5,7 +5,7 @@ shown (`regard.tasks.task.RunTask`).
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +35,25 @@ class TaskRow:
     alone: bool = False  # it has no source: it reads what it writes
     labels: bool = False  # it says one of a few labels, and writes no text
     linked: bool = False  # its pairs may have word links (data.alignment), by which a head is guided
-    like: str = ""  # the task whose kinds of model serve it, too; of a task of one's own
+    like: str = ""  # of a task of one's own: the task whose kinds of model serve it, where it cannot be seen by itself
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table, for its data (defaults.py)
 
-    @property
-    def job(self) -> str:
-        """What the table of kinds (`Kind.tasks`) calls it."""
-        return self.like or self.name
+    def served_as(self, tasks: Sequence[str]) -> str | None:
+        """Which of the tasks that a kind of model serves is, for the model, the same as this one; None: none of them.
+
+        To a model tasks differ in what they read, whether there is a source, and whether text or a label comes out. So
+        a task of one's own has every kind that serves one of Regard's own with the same inputs and outputs.
+        """
+        if self.name in tasks:
+            return self.name
+        if self.like:
+            return self.like if self.like in tasks else None
+        rows = (TASKS[name] for name in tasks if name in TASKS)
+        return next((row.name for row in rows if self.looks_like(row)), None)
+
+    def looks_like(self, other: "TaskRow") -> bool:
+        """Whether the same goes in and comes out as of another task."""
+        return (self.alone, self.labels) == (other.alone, other.labels) and {*self.reads} <= {*other.reads}
 
     def all_metrics(self) -> tuple[str, ...]:
         """The metrics, those of plugins among them where a search writes texts to compare."""

@@ -67,7 +67,8 @@ def train(
 
     from regard.tasks.settings import read_settings
 
-    read_settings(table).data.require()
+    checked = read_settings(table)
+    checked.data.require()
     if check:
         print("the configuration is right")
         return
@@ -79,7 +80,7 @@ def train(
 
     from regard.report import train_and_report
 
-    train_and_report(table, folder, resume=resume is not None, base=base, choose=config is None and resume is None)
+    train_and_report(checked, folder, resume=resume is not None, base=base, choose=config is None and resume is None)
 
 
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:

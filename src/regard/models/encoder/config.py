@@ -28,6 +28,11 @@ class EncoderConfig(ModelConfig):
     tied: bool = option(True, "a language model's output projection is its embedding")
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
 
+    @property
+    def writes(self) -> bool:
+        """Whether text comes out, and no label: then there is no source."""
+        return self.job == "language-model"
+
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
         """Pre-norm and positions as the Transformer has them."""

@@ -51,9 +51,9 @@ class EncoderModel(Model):
         self.readout = Linear(config.size, target)
         initialise(self)
         self.pooling: Attention | None = None
-        if config.job == "classify" and config.pooling == "attention":
+        if not config.writes and config.pooling == "attention":
             self.pooling = Attention(Dot(scaled=True), query=Learned(1, config.size))
-        if config.job == "language-model" and config.tied:
+        if config.writes and config.tied:
             if source != target:
                 raise ArgumentError(f"tied: true given, expected one vocabulary, not {source} and {target} pieces")
             self.readout.weight = self.tokens.tokens.weight
@@ -66,7 +66,7 @@ class EncoderModel(Model):
 
     def encode(self, source: Tokens) -> Memory:
         """Every token, having looked at all the others; of a language model's source only the number of sentences."""
-        if self.config.job == "language-model":
+        if self.config.writes:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
         x = self.tokens(source.ids, source.span)
@@ -74,7 +74,7 @@ class EncoderModel(Model):
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
         """The scores of every label."""
-        if self.config.job != "classify":
+        if self.config.writes:
             raise ArgumentError('job: "language-model", expected "classify" for a classifier')
         memory = memory.pad()
         if self.pooling is not None:
@@ -115,5 +115,5 @@ class EncoderModel(Model):
 
     def check_language_model(self) -> None:
         """Refuse to write with a classifier."""
-        if self.config.job != "language-model":
+        if not self.config.writes:
             raise ArgumentError('job: "classify", expected "language-model" for one that writes')

@@ -24,3 +24,13 @@ class LSTMNConfig(ModelConfig):
     fusion: Literal["shallow", "deep"] = option(
         "shallow", "a decoder reads the source beside its state (shallow), or into its memory by a gate, too (deep)"
     )
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether there is something to read: a language model has no source."""
+        return self.job != "language-model"
+
+    @property
+    def writes(self) -> bool:
+        """Whether text comes out, and no label."""
+        return self.job != "classify"

@@ -200,13 +200,13 @@ class LSTMNModel(RecurrentModel):
         self.config, self.notation = config, make_notation(config)
         size, words = config.size, config.embedding
         self.dropout = Dropout(config.dropout)
-        if config.job != "language-model":
+        if config.reads_source:
             self.source, self.encoder = nn.Embedding(source, words), Stack(config)
-        if config.job != "classify":
+        if config.writes:
             self.target, self.decoder = nn.Embedding(target, words), Stack(config)
-        if config.job == "classify":
+        if not config.writes:
             self.hidden = make_linear(size, size)
-        if config.job == "translate":
+        if config.reads_source and config.writes:
             x = self.decoder.inputs
             self.attention = Attention(Additive(x + size if config.fusion == "deep" else size, size, config.hidden))
             if config.fusion == "deep":
@@ -218,7 +218,7 @@ class LSTMNModel(RecurrentModel):
 
     def encode(self, source: Tokens) -> Memory:
         """The tapes of the source; of a language model's source only the number of sentences."""
-        if self.config.job == "language-model":
+        if not self.config.reads_source:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
         written = self.encoder(self.dropout(self.source(source.padded_ids)))
@@ -226,7 +226,7 @@ class LSTMNModel(RecurrentModel):
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
         """The scores of every label, from the mean of the hidden tape."""
-        if self.config.job != "classify":
+        if self.config.writes:
             raise ArgumentError(f'job: "{self.config.job}", expected "classify" for a classifier')
         memory = memory.pad()
         hidden = memory.states[..., : self.config.size]
@@ -240,7 +240,7 @@ class LSTMNModel(RecurrentModel):
         """All steps: the source is read after the tapes are written, or, in deep fusion, before."""
         self.check_writes()
         x, top = self.decoder.below(self.dropout(self.target(target.padded_ids))), self.decoder.each[-1]
-        if self.config.job == "language-model":
+        if not self.config.reads_source:
             hidden = top(x)[..., : self.config.size]
         elif self.config.fusion == "deep":
             read = self.read(x, self.prepare_source(memory))
@@ -294,7 +294,7 @@ class LSTMNModel(RecurrentModel):
         count = len(memory.lengths) * rows
         for index, layer in enumerate(self.decoder.each):
             row |= {f"{name}.{index}": part for name, part in layer.begin(count, size).items()}
-        if self.config.job == "translate":
+        if self.config.reads_source:
             keys = sentence["memory"] = self.prepare_source(memory).copy()
             if self.config.fusion == "deep":
                 row["read"] = keys.values.new_zeros(count, self.config.size)
@@ -311,7 +311,7 @@ class LSTMNModel(RecurrentModel):
         for index, layer in enumerate(below):
             x = self.dropout(layer.step(x, layer_state(state, index)))
         mine = layer_state(state, len(below))
-        if self.config.job == "language-model":
+        if not self.config.reads_source:
             hidden = top.step(x, mine)
         elif self.config.fusion == "deep":
             read = attend_rows(self.attention, torch.cat([x, state.row["read"]], -1), state)
@@ -337,7 +337,7 @@ class LSTMNModel(RecurrentModel):
 
     def check_writes(self) -> None:
         """Refuse to write with a classifier."""
-        if self.config.job == "classify":
+        if not self.config.writes:
             raise ArgumentError('job: "classify", expected "translate" or "language-model" for one that writes')
 
 
