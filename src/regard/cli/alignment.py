@@ -55,7 +55,7 @@ def write_links(
     from regard.io.output import open_output, progress_bar
     from regard.io.pharaoh import format_pharaoh
 
-    scored, done = list[AlignedPair](), 0
+    scored, count = list[AlignedPair](), 0
     with (
         open_output(output) as write,
         open_output(translations, translations is not None) as write_translations,
@@ -65,9 +65,9 @@ def write_links(
             write("".join(f"{format_pharaoh(pair.links or [])}\n" for pair in pairs))
             write_translations("".join(f"{BREAKS.sub(' ', pair.target)}\n" for pair in pairs))
             advance(len(pairs))
-            done += len(pairs)
+            count += len(pairs)
             scored += pairs if gold is not None else []
-    print_message(f"{done:,} pair{'s' * (done != 1)}, read from {settings}")
+    print_message(f"{count:,} pair{'s' * (count != 1)}, read from {settings}")
     if gold is not None:
         print_message(describe_score(alignment, gold, scored, print_message))
 

@@ -39,9 +39,9 @@ def measure_items(
     """Measure a run on documents or pictures, and write what it said of each."""
     from regard.io.output import check_output, open_output
 
-    given = {name: path for name, path in files.items() if path is not None}
-    check_output(output, *(path for name, path in given.items() if name != "images"), flag="--output")
-    report = open_run(folder, **opening).evaluate(**given, **search)
+    paths = {name: path for name, path in files.items() if path is not None}
+    check_output(output, *(path for name, path in paths.items() if name != "images"), flag="--output")
+    report = open_run(folder, **opening).evaluate(**paths, **search)
     for line in report.notes[:MOST]:
         print_message(line)
     if len(report.notes) > MOST:
@@ -80,9 +80,9 @@ def measure_texts(
         warn_of_lowercase(run, how["lowercase"])
         if texts["source"] is None and not run.settings.row.alone:
             raise CommandError(f"--source: missing, expected the text that {run.folder} is to translate")
-        given: dict[str, Any] = {"search": search, "batch_tokens": batch_tokens, "say": print_message}
-        given |= {"watch": show_progress, "keep": keep if output is not None else None}
-        report = run.evaluate(test=test, system=system, **given)
+        options: dict[str, Any] = {"search": search, "batch_tokens": batch_tokens, "say": print_message}
+        options |= {"watch": show_progress, "keep": keep if output is not None else None}
+        report = run.evaluate(test=test, system=system, **options)
     else:
         report = test.measure(None, system)
     if plot is not None and report.lengths is not None:

@@ -57,8 +57,8 @@ def bench(
             console.print(f"[bold]{result.what}[/bold]", soft_wrap=True)
             console.print(f"  {result.ours} · {result.peer}", soft_wrap=True)
             console.print(f"  ratio {ratio} · goal: {result.goal} · {mark}", soft_wrap=True)
-    signed = signature(device, threads)
-    console.print(" · ".join(f"{key} {value}" for key, value in signed.items()), soft_wrap=True)
+    facts = signature(device, threads)
+    console.print(" · ".join(f"{key} {value}" for key, value in facts.items()), soft_wrap=True)
     if out is not None:
-        save(out, results, signed)
+        save(out, results, facts)
         notes.print(f"written to {out}")

@@ -33,8 +33,8 @@ def classify(
     """
     from regard.io.output import check_output, open_output
 
-    given = items or []
-    check_output(out, *given)
+    inputs = items or []
+    check_output(out, *inputs)
 
     from regard.io.inputs import DocumentLines
     from regard.io.output import progress_bar
@@ -43,25 +43,25 @@ def classify(
     opened.require("classify")
     if opened.settings.data.reads == "pictures":
         with open_output(out) as write:
-            for line in classify_pictures(opened, given, scores, as_json):
+            for line in classify_pictures(opened, inputs, scores, as_json):
                 write(line)
         return
-    lines = DocumentLines.of(given, print_message)
+    lines = DocumentLines.of(inputs, print_message)
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:
         for count, written in lines.labelled(opened.classify, scores, as_json):
             write(written)
             advance(count)
 
 
-def classify_pictures(run: "Run", given: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
+def classify_pictures(run: "Run", inputs: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":
     """Yield the line to write for each picture; those that cannot be read are named, and counted."""
     from regard.data.images.caption_files import PictureFiles
     from regard.errors import CommandError
     from regard.io.formats import label_line
 
-    if not given:
+    if not inputs:
         raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
-    files = PictureFiles(given, print_message)
+    files = PictureFiles(inputs, print_message)
     for path, pixels in files.read(run.settings.data):
         place = "" if files.single else path
         yield label_line({"picture": path}, run.classify([pixels])[0], scores, as_json, place)

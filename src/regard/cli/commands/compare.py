@@ -91,12 +91,12 @@ def compare(
     first, second = collect_outputs((a, b), items, search, batch_tokens, lowercase, opening)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize, "resamples": resamples, "seed": seed}
     options["examples"] = examples
-    compared = compare_outputs(first, second, items.sources or [], items.references, keys, **options)
+    comparison = compare_outputs(first, second, items.sources or [], items.references, keys, **options)
     if as_json:
-        print(json.dumps({"a": str(a), "b": str(b), **compared.table()}, ensure_ascii=False, allow_nan=False))
+        print(json.dumps({"a": str(a), "b": str(b), **comparison.table()}, ensure_ascii=False, allow_nan=False))
     else:
         print(f"A  {a}\nB  {b}")
-        print_comparison(compared)
+        print_comparison(comparison)
 
 
 def collect_outputs(
@@ -119,22 +119,22 @@ def collect_outputs(
     return [outputs[system] for system in systems]
 
 
-def print_comparison(compared: "Comparison") -> None:
+def print_comparison(comparison: "Comparison") -> None:
     """Print a comparison for people: the metrics, what they mean, and sentences that differ most."""
     from regard.training.sample import bracketed, legible
 
-    print(f"{compared.sentences:,} sentences, {compared.same:,} of them the same by both\n")
-    rows, differences = [], list(compared.differences.values())
+    print(f"{comparison.sentences:,} sentences, {comparison.same:,} of them the same by both\n")
+    rows, differences = [], list(comparison.differences.values())
     for each in differences:
         scale = 100 if each.a.unit == "share" else 1
         change, low, high = (f"{scale * value:+.2f}".replace("-", "−") for value in (each.value, each.low, each.high))
         rows.append((each.a.name, str(each.a), str(each.b), change, f"{low} to {high}", f"{each.p:.2g}"))
     print_table(("metric", "A", "B", "B − A", "95 % interval", "p"), rows)
-    print(f"\n{compared.conclusion}")
-    print(f"({compared.resamples:,} resamples, seed {compared.seed}; {differences[0].a.signature})")
-    if any(compared.contrasts):
+    print(f"\n{comparison.conclusion}")
+    print(f"({comparison.resamples:,} resamples, seed {comparison.seed}; {differences[0].a.signature})")
+    if any(comparison.contrasts):
         print("\nWhere they differ most, by chrF; [brackets]: not as in the reference, ‸: something is missing")
-    for name, contrasts in zip("AB", compared.contrasts, strict=True):
+    for name, contrasts in zip("AB", comparison.contrasts, strict=True):
         for contrast in contrasts:
             reference = legible(contrast.reference)
             print(f"\n  {name} is better in sentence {contrast.number:,}")

@@ -23,13 +23,13 @@ def configs(
     `regard train configs/phrasebook.toml --out runs/phrasebook` trains one of them from any folder, and
     `regard configs files > mine.toml` makes a copy to edit.
     """
-    known = shipped_configs()
+    paths = shipped_configs()
     if name is None:
-        for each, path in known.items():
+        for each, path in paths.items():
             print(f"{each:<26}{path.read_text(encoding='utf-8').splitlines()[0].removeprefix('# ')}")
         print("\nregard configs NAME prints one; regard train configs/NAME.toml --out RUN trains it.")
         return
-    file = known.get(Path(name).stem if is_config_name(Path(name)) else "")
+    file = paths.get(Path(name).stem if is_config_name(Path(name)) else "")
     if file is None:
         raise CommandError(f"{name}: no such configuration{suggest_config(name)}")
     print(file.read_text(encoding="utf-8"), end="")

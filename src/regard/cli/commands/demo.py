@@ -30,9 +30,9 @@ def demo(
         folder = out or Path("runs/lineage")
         for kind in MODELS:
             remove_earlier(folder / kind)
-        compared = compare(folder, seed=seed, steps=steps)
-        print(compared.table())
-        print(f"\nplot: {compared.picture}", file=sys.stderr)
+        comparison = compare(folder, seed=seed, steps=steps)
+        print(comparison.table())
+        print(f"\nplot: {comparison.picture}", file=sys.stderr)
         return
 
     from regard.demo.phrasebook import STEPS, demonstrate
@@ -41,16 +41,16 @@ def demo(
     folder = out or Path("runs/demo")
     remove_earlier(folder)
     print("training a Transformer from nothing, English to German (two to three minutes)", file=sys.stderr)
-    shown = demonstrate(folder, steps=steps or STEPS, seed=seed)
-    for example, output, aligned in shown.alignments:
+    result = demonstrate(folder, steps=steps or STEPS, seed=seed)
+    for example, output, aligned in result.alignments:
         right = "right" if output == example.target else f"expected: {example.target}"
         print(f"\n{example.source}\n{output}   ({right})\n")
         print(bars(aligned.weights, aligned.source, aligned.target))
-    print(f"\n{shown.exact:.1%} of {shown.tests:,} sentences that were never trained on are translated exactly.")
+    print(f"\n{result.exact:.1%} of {result.tests:,} sentences that were never trained on are translated exactly.")
     print(
         f"\nWhat next:\n"
-        f"  {shown.report}  how the training went\n"
-        f"  {shown.picture}  an alignment as a picture\n"
+        f"  {result.report}  how the training went\n"
+        f"  {result.picture}  an alignment as a picture\n"
         f'  regard look {folder} "I ate pizza yesterday ."  a page of everything it looked at\n'
         f"  regard demo --lineage  without attention, with it, and with nothing else\n"
         f"  regard models  what else can be trained\n"

@@ -19,15 +19,20 @@ from regard.cli.runs import open_beside, open_run
 from regard.errors import CommandError
 
 FORMATS = ("html", "png", "svg", "pdf")
+ItemsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="text or file", help="Texts, files of texts (one a line), or pictures."),
+]
+AgainstOption = Annotated[
+    str | None,
+    text_option("What to show beside it: the run folder of another model, or another text, file or picture."),
+]
 
 
 @with_search(without=["nbest", "precision"])
 def look(
     run: RunArgument,
-    items: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="text or file", help="Texts, files of texts (one a line), or pictures."),
-    ] = None,
+    items: ItemsArgument = None,
     *,
     target: Annotated[
         str | None, text_option("Output to show, instead of searching for one: a text, or a label.")
@@ -36,10 +41,7 @@ def look(
     format: Annotated[
         str | None, text_option("Format to write: html, png, svg or pdf; default: by the ending of --out.")
     ] = None,
-    against: Annotated[
-        str | None,
-        text_option("What to show beside it: the run folder of another model, or another text, file or picture."),
-    ] = None,
+    against: AgainstOption = None,
     steps: Annotated[
         bool, flag_option("--steps", "Show how one word's attention is computed, step by step, in numbers.")
     ] = False,

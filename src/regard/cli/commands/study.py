@@ -76,12 +76,12 @@ def print_page(page: "Page") -> None:
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for table in page.tables:
-        shown = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        rich_table = Table(title=table.caption, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for column, right in zip(table.columns, table.numeric(), strict=True):
-            shown.add_column(column, justify="right" if right else "left")
+            rich_table.add_column(column, justify="right" if right else "left")
         for row in table.text_rows():
-            shown.add_row(*row)
-        console.print(shown, "", markup=False)
+            rich_table.add_row(*row)
+        console.print(rich_table, "", markup=False)
     for verdict in page.verdicts:
         print(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}")
     print(f"\n{page.signature}")

@@ -50,10 +50,10 @@ def train(
     `regard train --source train.en --target train.de --out runs/en-de` chooses the rest from the corpus.
     `--documents FILE.tsv` trains a classifier of documents, `--images DIR --captions FILE` one that describes pictures.
     """
-    given = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
-    given |= {"documents": documents, "valid_documents": valid_documents, "images": images, "labels": labels}
-    given |= {"captions": captions, "valid_captions": valid_captions}
-    data = {key: value for key, value in given.items() if value is not None}
+    files = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
+    files |= {"documents": documents, "valid_documents": valid_documents, "images": images, "labels": labels}
+    files |= {"captions": captions, "valid_captions": valid_captions}
+    data = {key: value for key, value in files.items() if value is not None}
     if resume is not None and (config or out or base or data or model or preset):
         raise CommandError("--resume: the run's own configuration is used; give only --set beside it")
     if base is not None and (model or preset):

@@ -19,14 +19,16 @@ from regard.cli.options import (
 )
 from regard.cli.runs import split_runs_and_file
 
+MoreArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="run or file", help="Further run folders, which make an ensemble; a text file to read."),
+]
+
 
 @with_search()
 def translate(
     run: RunArgument,
-    more: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="run or file", help="Further run folders, which make an ensemble; a text file to read."),
-    ] = None,
+    more: MoreArgument = None,
     *,
     out: OutOption = None,
     scores: ScoresOption = False,
@@ -73,14 +75,14 @@ def translate(
     with processes:
         opened = load(*runs, checkpoint=checkpoint, device=processes.device(device))
         form = OutputFormat(scores, alignment, search["nbest"] > 1, as_json)
-        wanted = {"alignment": alignment, "replace_unknown": replace_unknown, "batch_tokens": batch_tokens}
-        done = translate_lines(
-            opened, source_lines, form, processes, split=split, warn=print_message, **wanted, **search
+        extras = {"alignment": alignment, "replace_unknown": replace_unknown, "batch_tokens": batch_tokens}
+        blocks = translate_lines(
+            opened, source_lines, form, processes, split=split, warn=print_message, **extras, **search
         )
         with (
             open_output(out, processes.first) as write,
             progress_bar(source_lines.total, out is not None, processes.first) as advance,
         ):
-            for lines, written in done:
+            for lines, written in blocks:
                 write(written)
                 advance(lines)
