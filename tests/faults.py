@@ -235,7 +235,7 @@ OTHERS = [
         "inspection/collect/sides.py",
         "    if renormalise:",
         "    if not renormalise:",
-        "inspection/collect/test_sides_words.py",
+        "inspection/collect/test_sides.py",
     ),
     Fault(
         "tasks/classify.py",

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from regard.attention import Attention
 from regard.attention.score import Additive, General
@@ -23,6 +21,8 @@ SPANS = {
     "local-p": Predictive(6, 4),
     "local-p, lengths": Predictive(6, 9) & Lengths([100, 1, 37]),
 }
+
+
 WAYS = {"tiled": cpu.attend_in_tiles, "gathered": cpu.attend_gathering, "bucketed": cpu_buckets.attend}
 
 
@@ -45,6 +45,8 @@ def by_definition(flat):
 
 
 MOVING = ["local-m", "local-m, later", "local-m, before", "local-m, causal"]  # one start for all rows: tiles
+
+
 COMBINATIONS = [(name, way) for name in SPANS for way in WAYS if way != "tiled" or name in MOVING]
 
 
@@ -100,13 +102,3 @@ def test_an_additive_vector_a_head():
         scores = hidden @ vector[head]
         weights = reference.softmax(scores, call.limits.mask())
         torch.testing.assert_close(found[:, head], weights @ values[:, head])
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=300))
-def test_sorting_into_groups(buckets):
-    """Every query has a place of its own, in a group of its bucket, and no more groups are made than must be."""
-    given_buckets = torch.tensor(buckets)
-    slot, bucket = cpu_buckets.sort_into_groups(given_buckets, 10)
-    assert len(set(slot.tolist())) == len(buckets)
-    assert torch.equal(bucket[slot // cpu_buckets.GROUP], given_buckets)
-    assert len(bucket) == sum(-(-buckets.count(one) // cpu_buckets.GROUP) for one in range(10))

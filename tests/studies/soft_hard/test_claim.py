@@ -1,39 +1,18 @@
 """The study of soft and hard attention: what it compares, how it scores and judges, and, in full, what it finds."""
 
-import tarfile
-
-import numpy as np
 import pytest
-from PIL import Image
+from studies.galleries import SCENES, photographs
 
 from regard.studies import run
-from regard.studies.corpora.images import flickr8k, scenes, unpack
+from regard.studies.corpora.images import flickr8k
 from regard.studies.page import Table
 from regard.studies.seed_statistics import SeedStatistics
 from regard.studies.setting import Setting
 from regard.studies.soft_hard import claim
-from regard.studies.soft_hard.claim import caveats, gallery_of, is_better, tables, verdicts
+from regard.studies.soft_hard.claim import caveats, is_better, tables, verdicts
 from regard.studies.soft_hard.draw import SYSTEMS, looks_table, scores_plot, scores_table
 from regard.studies.soft_hard.measure import score_captions
 from regard.tasks.settings import read_settings
-
-SCENES = scenes(40, 6, side=32, shapes=2)
-
-
-def photographs(folder, count=6):
-    """A corpus in the shape of Flickr8k, of plain pictures."""
-    home = folder / "flickr8k"
-    (home / "made").mkdir(parents=True)
-    names = [f"{i}.jpg" for i in range(count)]
-    with tarfile.open(home / "images.tar", "w") as archive:
-        for i, name in enumerate(names):
-            Image.new("RGB", (120, 96), (40 * i, 90, 200 - 30 * i)).save(home / "made" / name)
-            archive.add(home / "made" / name, name)
-    lines = [f"{name}#{n}\tA picture number {i} , told {n} times .\n" for i, name in enumerate(names) for n in range(2)]
-    (home / "Flickr8k.token.txt.gz").write_text("".join(lines))
-    for which, part in (("train", names[:-2]), ("dev", names[-2:-1]), ("test", names[-1:])):
-        (home / f"Flickr_8k.{which}Images.txt").write_text("\n".join(part))
-    return folder
 
 
 def test_systems_differ_in_their_attention_alone(tmp_path):
@@ -46,26 +25,6 @@ def test_systems_differ_in_their_attention_alone(tmp_path):
         assert all(each == models[0] for each in models)
         assert len({(each.model.attention, each.model.penalty) for each in found.values()}) == len(names)
         assert found["soft"].model.penalty == (0.0 if gallery.scenes else 1.0)
-
-
-def test_photographs_are_unpacked_once_and_split_as_listed(tmp_path):
-    setting = Setting(data=photographs(tmp_path / "data"), out=tmp_path / "studies")
-    gallery = gallery_of(setting)
-    assert [each.shape for each in gallery.pixels] == [(3, 96, 96)]
-    assert gallery.pixels[0][0].mean() == pytest.approx(200, abs=5)
-    assert gallery.references == [["A picture number 5 , told 0 times .", "A picture number 5 , told 1 times ."]]
-    (setting.data / "flickr8k" / "images.tar").write_bytes(b"")
-    unpack(setting.data / "flickr8k" / "images.tar", setting.out / "data" / "flickr8k" / "images")
-    assert len(list((setting.out / "data" / "flickr8k" / "images").iterdir())) == 6
-    with pytest.raises(tarfile.ReadError):
-        unpack(setting.data / "flickr8k" / "images.tar", tmp_path / "images")
-    assert not (tmp_path / "images").exists()
-
-
-def test_scenes_are_those_that_words_are_known_of():
-    assert [each.shape for each in SCENES.pixels] == [(3, 32, 32)] * 6
-    assert SCENES.references == [[each.target] for each in SCENES.scenes]
-    assert np.array_equal(SCENES.pixels[2], SCENES.scenes[2].picture().transpose(2, 0, 1))
 
 
 def test_captions_are_scored_against_all_references():

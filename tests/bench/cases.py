@@ -1,0 +1,9 @@
+"""Small sizes, models and batches for the benchmarks of decoding and training."""
+
+from regard.bench.training_peers import Sizes
+
+TINY = Sizes(vocabulary=27, size=16, heads=2, layers=1, hidden=24)
+
+
+ROWS, LENGTH = 5, 4
+SMALL = Sizes(vocabulary=50, size=16, heads=2, layers=1, hidden=32)

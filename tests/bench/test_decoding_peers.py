@@ -1,0 +1,141 @@
+"""Decoders of peers: with our weights they say the same, and what they cannot be is refused."""
+
+import pytest
+import torch
+from bench.cases import LENGTH, ROWS, TINY
+
+from regard.bench import decoding, decoding_peers, training, training_peers
+from regard.bench.training_peers import Sizes
+from regard.data.tokenizer import END, PAD, START
+from regard.errors import ArgumentError
+from regard.models import kinds
+from regard.models.contract import Tokens
+from regard.models.transformer.config import TransformerConfig
+
+
+def said(decoder, batch, beam):
+    given = decoder.prepare(batch)
+    return decoder.tokens(decoder(given, beam), given)
+
+
+def teacher_forced(model, batch, i, tokens):
+    """The log-probability of each token, a call for every prefix."""
+    source = batch.source[i : i + 1, : batch.source_lengths[i]]
+    found = []
+    for n, token in enumerate(tokens):
+        read = torch.tensor([[START, *tokens[:n]]])
+        logits = model(*(Tokens.of(ids, torch.tensor([ids.shape[1]])) for ids in (source, read)))
+        found.append(float(logits[0, -1].detach().log_softmax(-1)[token]))
+    return found
+
+
+def test_random_weights_do_not_repeat_themselves():
+    torch.manual_seed(0)
+    sizes = Sizes(vocabulary=400, size=64, heads=4, layers=2, hidden=128)
+    ours = decoding_peers.RegardDecoder(decoding.transformer(sizes), 10)
+    batch = decoding.make_batches(1, 16, sizes.vocabulary, seed=0)[0]
+    for beam in decoding.BEAMS:
+        outputs = said(ours, batch, beam)
+        assert len({tuple(each) for each in outputs}) > 12  # of 16
+        assert sum(len(set(each)) for each in outputs) / len(outputs) > 4
+
+
+def test_special_words_are_never_the_likeliest(model, batch):
+    target = torch.randint(4, TINY.vocabulary, (ROWS, 9))
+    logits = model(Tokens.of(batch.source, batch.source_lengths), Tokens.of(target, torch.full((ROWS,), 9)))
+    assert not logits[..., [PAD, START, END]].any()
+    assert bool((logits.amax(-1) > 0).all())
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_without_end_is_the_likeliest_of_the_last_beam(model, batch, beam):
+    """A beam search written plainly, that feeds every prefix anew."""
+    ours = decoding_peers.RegardDecoder(model, LENGTH)
+    for i, found in enumerate(ours.without_end(ours.prepare(batch), beam)):
+        source = batch.source[i : i + 1, : batch.source_lengths[i]]
+        hypotheses = [([], 0.0)]
+        for _ in range(LENGTH + 1):
+            longer = []
+            for tokens, total in hypotheses:
+                read = torch.tensor([[START, *tokens]])
+                logits = model(*(Tokens.of(ids, torch.tensor([ids.shape[1]])) for ids in (source, read)))
+                likely = enumerate(logits[0, -1].detach().double().log_softmax(-1).tolist())
+                longer += [([*tokens, token], total + each) for token, each in likely if token > END]
+            hypotheses = sorted(longer, key=lambda pair: -pair[1])[:beam]
+        assert found == hypotheses[0][0]
+
+
+def test_log_probs_are_the_models(model, batch):
+    torch.manual_seed(3)
+    outputs = [torch.randint(4, TINY.vocabulary, (2, LENGTH)).tolist() for _ in range(ROWS)]
+    found = decoding_peers.log_probs(model, Tokens.of(batch.source, batch.source_lengths), outputs)
+    for i, each in enumerate(outputs):
+        for tokens, likely in zip(each, found[i], strict=True):
+            assert likely == pytest.approx(teacher_forced(model, batch, i, tokens), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("default")  # theirs
+@pytest.mark.parametrize("name", ["transformers", "joeynmt", "ctranslate2"])
+def test_a_peer_with_our_weights_says_the_same(name, model, batch):
+    pytest.importorskip(name)
+    ours = decoding_peers.RegardDecoder(model, LENGTH)
+    if name == "transformers":
+        peer = decoding_peers.MarianDecoder(model, TINY, LENGTH)
+    elif name == "joeynmt":
+        peer = decoding_peers.JoeyDecoder(training_peers.JoeyTransformer(TINY, "post"), LENGTH, model)
+    else:
+        peer = decoding_peers.CTranslate2Decoder(model, LENGTH)
+    for beam in decoding.BEAMS:
+        assert said(peer, batch, beam) == ours.without_end(ours.prepare(batch), beam)
+
+
+@pytest.mark.filterwarnings("default")
+def test_joeynmts_gru_says_as_many_tokens(batch):
+    pytest.importorskip("joeynmt")
+    outputs = said(decoding_peers.JoeyDecoder(training_peers.JoeyRNN(TINY), LENGTH), batch, 5)
+    ours = said(decoding_peers.RegardDecoder(training.rnnsearch(TINY).objective.model, LENGTH), batch, 5)
+    assert [len(each) for each in outputs] == [len(each) for each in ours] == [LENGTH + 1] * ROWS
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("tied", ["none", "output", "all"])
+def test_ctranslate2_scores_as_we_do(tmp_path, norm, positions, tied):
+    """Every parameter is random, so that none can be left behind unseen; there are two vocabularies where there may."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    torch.manual_seed(4)
+    config = TransformerConfig(
+        size=12, heads=3, layers=2, decoder_layers=1, hidden=20, norm=norm, positions=positions, tied=tied, length=30
+    )
+    sizes = (31, 31) if tied == "all" else (31, 42)
+    model = kinds.build("transformer", config, *sizes).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    words = [[decoding_peers.special(i) for i in range(size)] for size in sizes]
+    decoding_peers.convert(model, tmp_path, *words)
+    translator = ctranslate2.Translator(str(tmp_path), compute_type="float32", intra_threads=1)
+    sources = [torch.randint(4, 31, (n,)).tolist() for n in (1, 5, 9)]
+    targets = [torch.randint(4, sizes[1], (n,)).tolist() for n in (7, 2, 11)]
+    found = translator.score_batch(
+        *([[names[i] for i in ids] for ids in side] for side, names in zip((sources, targets), words, strict=True))
+    )
+    for each, scored in zip(found, decoding_peers.score(model, sources, targets), strict=True):
+        assert each.log_probs == pytest.approx(scored.tokens, abs=1e-4)
+
+
+def test_what_a_peer_cannot_be_is_refused(tmp_path):
+    def build(**options):
+        return kinds.build("transformer", TransformerConfig(size=8, heads=2, layers=1, hidden=8, **options), 20, 20)
+
+    with pytest.raises(ArgumentError, match="rotary positions, joined by add, given"):
+        decoding_peers.convert(build(positions="rotary"), tmp_path, [], [])
+    with pytest.raises(ArgumentError, match="sinusoidal positions, joined by concatenate, given"):
+        decoding_peers.convert(build(join="concatenate"), tmp_path, [], [])
+    for copy in (decoding_peers.copy_to_marian, decoding_peers.copy_to_joey):
+        with pytest.raises(ArgumentError, match="sinusoidal positions, pre-norm, tied output given"):
+            copy(build(), None)
+    biased = build(norm="post")
+    torch.nn.init.ones_(biased.readout.bias)
+    with pytest.raises(ArgumentError, match="JoeyNMT's tied output layer has none"):
+        decoding_peers.copy_to_joey(biased, None)

@@ -1,0 +1,14 @@
+"""Benchmarks of a GPU where there is none."""
+
+import pytest
+import torch
+
+from regard.bench import attention, decoding, training
+from regard.errors import RegardError
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.parametrize("run", [attention.run, decoding.run, training.run])
+def test_no_gpu_is_said(run):
+    with pytest.raises(RegardError, match="torch sees no CUDA device here"):
+        next(iter(run(3, device="cuda")))

@@ -1,0 +1,34 @@
+"""The GPU's training benchmark: its batches, and what is said without a GPU."""
+
+import pytest
+import torch
+
+from regard.bench import training, training_cuda
+from regard.bench.pairs import make_pairs
+from regard.bench.training_peers import Sizes
+from regard.data.batching import collate
+from regard.errors import RegardError
+from regard.training.task import Position
+
+
+def test_a_gpu_is_asked_for_where_there_is_none():
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(RegardError, match="no CUDA device"):
+        next(training.run(device="cuda"))
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_the_batches_of_a_gpu_are_those_of_its_peers(half):
+    sizes = Sizes(vocabulary=30, size=8, heads=2, layers=1, hidden=8, dropout=0.0)
+    pairs = make_pairs(60, sizes.vocabulary, 0, training_cuda.MEANS, training_cuda.LONGEST)
+    task = training_cuda.PairTask(training_cuda.transformer(sizes), pairs, sizes.smoothing, budget=512)
+    task.few_shapes(half)
+    stream = task.stream(Position())
+    for plan in task.plans:
+        _, number = next(stream)
+        rows = collate([pairs[i] for i in plan])
+        expected = task.objective(rows)
+        found = task.objective(task.form_of(number))
+        assert task.count(number) == rows.tokens
+        torch.testing.assert_close(found.total, expected.total, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,63 @@
+"""Inputs of a look: texts, files of them, pictures; what is a file and what is a text."""
+
+import io
+import sys
+
+import pytest
+from inspection.subjects import subject
+
+from regard.errors import CommandError
+from regard.inspection.collect.inputs import is_file, read_inputs
+
+
+def quiet(text):
+    raise AssertionError(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "and/or", "A man rides a horse.", "e.g. this", "see notes.txt here", "a\0b", "x" * 5000, "data"]
+)
+def test_a_text_is_a_text(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()  # a word may be a folder's name, too
+    assert not is_file(text)
+
+
+def test_what_is_there_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain").write_text("a text\n")
+    assert is_file("plain")
+    assert is_file(str(tmp_path))
+    assert is_file("./")
+
+
+@pytest.mark.parametrize("text", ["missing.txt", "./missing", "/no/such/folder/", "photo.JPG"])
+def test_a_name_of_nothing_is_refused(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CommandError, match="no such file; a text that looks like a file's name can come"):
+        is_file(text)
+
+
+def test_texts_and_files_line_by_line(tmp_path):
+    (tmp_path / "two.txt").write_text("one\n\n  \ntwo\n")
+    run = subject("rnnsearch")
+    assert read_inputs(run, ["zero", str(tmp_path / "two.txt")], 3, quiet) == ["zero", "one", "two"]
+    said = []
+    assert read_inputs(run, ["zero", str(tmp_path / "two.txt")], 2, said.append) == ["zero", "one"]
+    assert said == ["only the first 2 texts are shown; --count says how many"]
+
+
+def test_standard_input_is_read_where_nothing_is_given(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a text\n")))
+    assert read_inputs(subject("rnnsearch"), [], 3, quiet) == ["a text"]
+
+
+def test_a_file_without_text_is_refused(tmp_path):
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(CommandError, match="no text in it"):
+        read_inputs(subject("rnnsearch"), [str(tmp_path / "empty.txt")], 3, quiet)
+
+
+def test_a_run_of_pictures_asks_for_pictures():
+    with pytest.raises(CommandError, match="which pictures\\?"):
+        read_inputs(subject("captioner"), [], 3, quiet)

@@ -1,0 +1,77 @@
+"""What all tasks share: sizes of vocabularies, halves of a batch, samples spread over an order."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.tokenizer import Tokenizers
+from regard.data.vocabulary import train
+from regard.errors import ArgumentError, ConfigError, TrainingError
+from regard.tasks.settings import read_settings
+from regard.tasks.task import RunTask, build_model, halve, spread_out, vocabulary_sizes
+
+
+def word(*texts):
+    return train(list(texts), "word")
+
+
+TWO = Tokenizers(word("a b c"), word("d e"))
+ONE = Tokenizers(word("a b c"))
+SMALL = {"size": 8, "heads": 2, "layers": 1, "hidden": 8}
+
+
+@given(st.lists(st.integers(0, 99), unique=True, max_size=30))
+def test_three_of_an_order_or_fewer(order):
+    chosen = spread_out(order)
+    assert len(chosen) == min(3, len(order))
+    assert set(chosen) <= set(order)
+
+
+def test_they_are_a_quarter_a_half_and_three_quarters_along():
+    assert spread_out(range(100, 108)) == [102, 104, 106]
+
+
+class Single:
+    def halves(self):
+        raise ArgumentError("one row")
+
+
+class Double:
+    def halves(self):
+        return [1, 2]
+
+
+def test_one_example_cannot_be_halved():
+    assert halve(Double(), lambda: "") == [1, 2]
+    with pytest.raises(TrainingError, match="^set the size lower$"):
+        halve(Single(), lambda: "set the size lower")
+
+
+@pytest.mark.parametrize(
+    ("table", "tokenizers", "labels", "sizes"),
+    [
+        ({}, TWO, (), (TWO.source.size, TWO.target.size)),
+        ({"task": "language-model"}, ONE, (), (ONE.target.size, ONE.target.size)),
+        ({"task": "classify"}, ONE, ("good", "bad", "so so"), (ONE.source.size, 3)),
+        ({"task": "classify", "model": {"kind": "convnet"}}, None, ("cat", "dog"), (0, 2)),
+    ],
+)
+def test_sizes_of_what_is_read_and_written(table, tokenizers, labels, sizes):
+    assert vocabulary_sizes(read_settings(table), tokenizers, labels) == sizes
+
+
+def test_two_vocabularies_cannot_be_tied():
+    table = {"model": {"kind": "transformer", **SMALL, "tied": "all"}}
+    with pytest.raises(ConfigError, match="model.tied"):
+        build_model(read_settings(table), TWO)
+    build_model(read_settings(table), ONE)
+
+
+def test_a_task_says_that_it_cannot_be_measured_or_looked_into():
+    class Opened:
+        folder, settings = "runs/x", read_settings({})
+
+    with pytest.raises(ArgumentError, match="no way to be measured"):
+        RunTask.evaluate(Opened())
+    with pytest.raises(ArgumentError, match="no way to be looked into"):
+        RunTask.force(Opened(), "a", None, None, False)

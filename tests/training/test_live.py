@@ -1,0 +1,123 @@
+"""The live display on a terminal: whole, within its window, drawn seldom."""
+
+import contextlib
+import io
+import itertools
+import re
+import time
+
+import pytest
+from rich.cells import cell_len
+from training.displays import SAMPLES, display, screen, train
+
+from regard.training.display import ProgressGroup
+from regard.training.live import REFRESH
+from regard.training.progress import PlainProgress, SafeStream
+from regard.training.sample import Sample
+
+
+def test_the_display_shows_all_of_it():
+    live, clock, raw = display()
+    train(live, steps=100, total=400, clock=clock, skipped=2)
+    live.valid({"step": 50, "loss": 3.0, "bleu": 12.44, "exact": 0.831, "best": True})
+    live.valid({"step": 100, "loss": 3.1, "bleu": 11.0, "exact": 0.8, "best": False, "patience": 4})
+    live.samples(SAMPLES)
+    live.say("saved [step] 100")
+    live.end("done")
+    shown = screen(raw)
+    assert shown[:4] == ["regard train", "model  transformer, 1.3 M parameters", "data   9 pairs", "saved [step] 100"]
+    text = "\n".join(shown)
+    assert re.search(r"^step 100/400  ━{10}┄{30}  25%  epoch 1$", text, re.M)
+    assert "loss 4.00 · rate 4.2e-4 · 2,310 tokens/s · 2 skipped" in text
+    assert "validation step 100 · loss 3.10 · BLEU 11.0 · exact match 80.0% · patience 4" in text
+    assert "best       step 50 · loss 3.00 · BLEU 12.4 · exact match 83.1%" in text
+    assert "output     Ein Mann fährt ‸ Pferd ." in text or "output     Ein Mann fährt Pferd ." in text
+    assert "source     שלום, עולם (מה שלומך?)" in text
+    assert shown[-2:] == ["done", ""]
+
+
+def test_what_differs_is_underlined():
+    live, _, raw = display()
+    live.begin("t", [], None)
+    live.samples([Sample("a", "Ein Mann reitet", "Ein Hund reitet")])
+    live.close()
+    text = raw.getvalue().decode()
+    assert "4" in re.search(r"\x1b\[([0-9;]+)mHund", text)[1].split(";")
+    assert re.search(r"\x1b\[0m *Ein \x1b", text)  # what agrees is as it is, only the reference is dim
+    assert re.search(r"\x1b\[2mEin Mann reitet", text)
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 20, 39, 40, 60, 80, 200])
+@pytest.mark.parametrize("height", [1, 2, 5, 12, 24, 60])
+def test_the_display_fits_its_window(width, height):
+    live, _, _ = display(width, height)
+    live._course.step({"step": 1234567, "epoch": 12, "loss": 3.0, "rate": 4.2e-4, "seconds": 1.0, "steps": 9999999})
+    live._course.valid({"step": 1, "loss": 1.0, "bleu": 100.0, "chrf": 100.0, "exact": 1.0, "best": True})
+    live._samples = SAMPLES
+    lines = live._console.render_lines(live, pad=False)
+    assert len(lines) <= max(1, height - 1)
+    if width >= 8:
+        assert max(sum(cell_len(segment.text) for segment in line) for line in lines) <= min(width, 100)
+
+
+def test_a_window_of_24_lines_holds_three_samples():
+    live, clock, raw = display(80, 24)
+    train(live, clock=clock)
+    live.valid({"step": 300, "loss": 1.0, "bleu": 10.0, "best": True})
+    long = Sample("word " * 40, "wort " * 40, "wert " * 40)
+    live.samples([long] * 3)
+    live.close()
+    assert sum(line.startswith("output") for line in screen(raw)) == 3
+
+
+def test_drawn_at_most_four_times_a_second():
+    live, clock, _ = display()
+    live.begin("t", [], 10_000)
+    drawn = []
+    live._live.refresh = lambda: drawn.append(clock.now)
+    for step in range(1, 1001):
+        clock.now += 0.01
+        live.step({"step": step, "loss": 1.0})
+    times = list(drawn)  # the end is always drawn
+    live.close()
+    assert 10 <= len(times) <= 10 / REFRESH + 1
+    assert REFRESH >= 0.25
+    assert min(b - a for a, b in itertools.pairwise(times)) >= REFRESH - 1e-9
+
+
+def test_a_step_costs_next_to_nothing():
+    live, clock, _ = display()
+    told = ProgressGroup([live, PlainProgress(io.StringIO(), clock=clock)])
+    told.begin("t", [], 10**6)
+    record = {"step": 1, "epoch": 1, "loss": 4.0, "rate": 4.2e-4, "tokens_per_second": 2310.4, "seconds": 1.0}
+    told.step(record)
+    begun = time.perf_counter()
+    for step in range(2, 1002):
+        told.step({**record, "step": step})
+    told.close()
+    assert (time.perf_counter() - begun) / 1000 < 1e-3  # microseconds really; types are checked here
+
+
+def test_a_narrow_encoding_is_written_to():
+    raw = io.BytesIO()
+    told = PlainProgress(SafeStream(io.TextIOWrapper(raw, encoding="ascii", write_through=True)))
+    train(told, steps=1)
+    told.samples(SAMPLES)
+    told.valid({"step": 1, "loss": -1.5})
+    text = raw.getvalue().decode("ascii")
+    assert "step 1/300 - loss 4.00 - rate 4.2e-4" in text
+    assert "f?hrt" in text
+    live, clock, raw = display(encoding="ascii")
+    train(live, steps=150, clock=clock)
+    live.samples(SAMPLES)
+    live.end("done")
+    assert re.search(r"step 150/300  ={20}\.{20}  50%", "\n".join(screen(raw, "ascii")))
+
+
+def test_the_cursor_comes_back_when_training_fails():
+    live, _, raw = display()
+    with contextlib.suppress(RuntimeError), live:
+        live.begin("t", [], 10)
+        assert b"\x1b[?25l" in raw.getvalue()
+        raise RuntimeError("out of memory")
+    assert raw.getvalue().rindex(b"\x1b[?25h") > raw.getvalue().rindex(b"\x1b[?25l")

@@ -1,0 +1,63 @@
+"""A task of one's own needs batches alone: the rest has an answer."""
+
+import itertools
+
+import pytest
+import torch
+from tiny import Line
+
+from regard.errors import TrainingError
+from regard.training.task import Loss, Position, Task
+
+
+class Numbers(Task):
+    """Epochs of different lengths."""
+
+    def epoch(self, number):
+        return [(number, i) for i in range(3 + number % 2)]
+
+
+def take(position, count=9):
+    return list(itertools.islice(Numbers().stream(position), count))
+
+
+@pytest.mark.parametrize("skip", [0, 1, 3, 5, 8])
+def test_a_stream_from_a_position_is_the_rest_of_the_stream(skip):
+    whole = take(Position(0, 0), 20)
+    position, _ = whole[skip]
+    assert take(position) == whole[skip : skip + 9]
+    assert all(plan == (position.epoch, position.batch) for position, plan in whole)
+
+
+def test_an_empty_epoch_is_refused():
+    class Empty(Task):
+        def epoch(self, number):
+            return []
+
+    with pytest.raises(TrainingError, match="no batches to train on"):
+        next(Empty().stream(Position(0, 0)))
+
+
+def test_a_batch_of_any_shape_is_moved():
+    batch = (torch.ones(2), [torch.zeros(1), "a word"], 7)
+    moved = Task().move(batch, torch.device("meta"))
+    assert moved[0].device.type == moved[1][0].device.type == "meta"
+    assert moved[1][1:] == ["a word"]
+    assert moved[2] == 7
+
+
+def test_what_a_task_does_not_say_is_nothing():
+    task = Task()
+    assert (task.validate(), task.samples(), task.facts(), task.fingerprint()) == ({}, [], [], {})
+    assert task.count([1, 2, 3]) == 3
+    assert task.batch("plan", Position(0, 0)) == "plan"
+    with pytest.raises(TrainingError, match="cannot be split: make them smaller"):
+        task.halves([1, 2])
+
+
+def test_halves_add_up_to_the_whole():
+    task = Line(rows=7)
+    _, plan = next(task.stream(Position(0, 0)))
+    whole = task.objective(plan)
+    assert isinstance(whole, Loss)
+    torch.testing.assert_close(sum(task.objective(half).total for half in task.halves(plan)), whole.total)
