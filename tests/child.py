@@ -1,5 +1,6 @@
 """A command, or any work, in a process of its own that is forked from this one, where torch is loaded already."""
 
+import functools
 import os
 import resource
 import signal
@@ -87,14 +88,27 @@ def ended(work: Callable[[], object]) -> int:
     return 0
 
 
-def regard(*arguments: object, **options) -> Ended:
-    """The command line; what it imports is imported here, once for all."""
+@functools.cache
+def load_commands() -> Callable[[], None]:
+    """The command line, with what it imports on the way imported here, once for all children."""
+    import torch._dynamo  # noqa: F401 (every optimiser imports it)
+    from typer.testing import CliRunner
+
     from regard import report  # noqa: F401
-    from regard.cli.main import main
+    from regard.cli.main import app, main
     from regard.decoding import translate_file  # noqa: F401
     from regard.evaluation import text  # noqa: F401
-    from regard.inspection.collect import ablation  # noqa: F401
+    from regard.inspection.collect import ablation, from_run  # noqa: F401
+    from regard.inspection.draw import page, picture  # noqa: F401
     from regard.io import output  # noqa: F401
+
+    assert CliRunner().invoke(app, ["configs"]).exit_code == 0  # reading options imports more
+    return main
+
+
+def regard(*arguments: object, **options) -> Ended:
+    """Run the command line in a child."""
+    main = load_commands()
 
     def command() -> None:
         sys.argv = ["regard", *map(str, arguments)]

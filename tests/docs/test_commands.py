@@ -81,19 +81,26 @@ COMMANDS = commands()
 
 
 @cache
+def command_group() -> Any:
+    """What `regard` runs."""
+    return typer.main.get_command(app)
+
+
+@cache
 def options(name: str) -> frozenset[str]:
     """The options of a command."""
-    group: Any = typer.main.get_command(app)
+    group = command_group()
     return frozenset(each for option in group.commands[name].params for each in (*option.opts, *option.secondary_opts))
 
 
-def every_option() -> set[str]:
-    group: Any = typer.main.get_command(app)
+@cache
+def every_option() -> frozenset[str]:
+    group = command_group()
     above = {each for option in group.params for each in option.opts}
-    return above.union(*map(options, group.commands)) | {"--help"}
+    return frozenset(above.union(*map(options, group.commands), {"--help"}))
 
 
-def belong(flags: list[str], known: set[str], text: str) -> list[str]:
+def belong(flags: list[str], known: set[str] | frozenset[str], text: str) -> list[str]:
     """The options that nothing has."""
     others = [flags_ for word, flags_ in OTHERS.items() if word in text]
     return [flag for flag in flags if flag not in known.union(*others)]
@@ -107,7 +114,7 @@ def test_there_are_commands():
 @contextlib.contextmanager
 def parsed(words: list[str]) -> Iterator[tuple[Any, Any]]:
     """The command, and its context with every option read; what does not exist is an error of the parser."""
-    group = typer.main.get_command(app)
+    group = command_group()
     name, rest = words[0], words[1:]
     with (
         group.make_context("regard", [name]) as above,
@@ -149,7 +156,7 @@ def test_every_option_between_backticks_is_of_a_command_of_the_page(page):
     quoted = spans(TEXTS[page])[1]
     named = {words[0] for line, words in COMMANDS.items() if line.startswith(f"{page}: ")}
     named |= {word for word in quoted if re.fullmatch(r"[a-z]+", word)}  # `eval` in a table of commands
-    group: Any = typer.main.get_command(app)
+    group = command_group()
     everywhere = frozenset.intersection(*map(options, group.commands))  # options that every command has
     known = set().union({"--help", "--version"}, everywhere, *(options(name) for name in named & set(group.commands)))
     wrong = belong([flag for each in quoted for flag in FLAG.findall(each)], known, TEXTS[page])
