@@ -183,7 +183,12 @@ def check_loaded(names: object, where: str) -> None:
     if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise CommandError(f"{where}: expected a list of names of plugins")
     known = {name.removesuffix(".py") for name in LOADED.values()}
-    if missing := [name for name in names if name.removesuffix(".py") not in known]:
+    missing = [name for name in names if name.removesuffix(".py") not in known]
+    if missing:  # an installed plugin has a short name, and its module's
+        modules = entry_points()
+        known |= {modules[name] for name in LOADED.values() if name in modules}
+        missing = [name for name in missing if modules.get(name, name).removesuffix(".py") not in known]
+    if missing:
         flags = " ".join(f"--plugin {name}" for name in missing)
         what = f"the plugin{'s' * (len(missing) > 1)} {' and '.join(missing)}"
         raise CommandError(f"{where}: it needs {what}; give {flags}, or import it in Python")

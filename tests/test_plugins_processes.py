@@ -1,0 +1,161 @@
+"""Plugins in other processes: those of a study, those that torchrun starts, and Python that has not imported them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomli_w
+from cli.typing_in import Command
+from plugin_rows import forget_plugins
+from tiny import free_port, table
+
+from regard import plugins
+from regard.errors import CommandError
+from regard.report import train
+from regard.run import load
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+STUDY = """
+import regard
+from regard.studies import Study
+from regard.studies.page import Page, Table, signed_training
+from regard.studies.systems import train_all
+
+TABLE = {
+    "data": {"builtin": "reverse", "count": 50},
+    "tokenizer": {"kind": "word"},
+    "model": {"kind": "own-translator"},
+    "training": {"steps": 1, "batch_tokens": 128, "validate_every": 1, "validate_rows": 0},
+}
+
+
+def measure(setting):
+    with signed_training(setting) as clock:
+        systems = train_all("own-claim", {"own": TABLE}, setting)
+    rows = [[system.name, system.seed, system.parameters] for system in systems]
+    table = Table("systems", ["system", "seed", "parameters"], rows)
+    none = {"measured": ["Steps."], "plots": [], "verdicts": [], "caveats": []}
+    words = {"name": "own-claim", "title": "A claim", "claim": "a claim of one's own", "source": "nobody"}
+    return Page(tables=[table], signature=clock.signature(), **none, **words)
+
+
+regard.register("own-claim", study=Study("a claim of one's own", measure, trained=True))
+"""
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder with two plugins in it; what they register is gone afterwards."""
+    shutil.copy(Path(__file__).with_name("own_kinds.py"), tmp_path / "mine.py")
+    (tmp_path / "claim.py").write_text(STUDY)
+    with forget_plugins(tmp_path, monkeypatch):
+        yield tmp_path
+
+
+def whole_table(desk: Path) -> dict:
+    """A configuration of the plugin's kind."""
+    return table(desk, model={"kind": "own-translator", "attends": True}, training__steps=2, training__validate_every=2)
+
+
+def open_without(folder: Path, module: str) -> list[str]:
+    """What another Python prints that loads the run, and loads it again when it has imported the plugin's module."""
+    code = f"""
+import regard
+try:
+    regard.load("run")
+except regard.errors.RegardError as error:
+    print(error)
+import {module}
+print(regard.load("run").settings.kind)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != plugins.VARIABLE}
+    environment["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    return subprocess.check_output([sys.executable, "-c", code], text=True, env=environment, timeout=120).splitlines()
+
+
+def test_a_study_of_ones_own_trains_systems_of_ones_own_in_processes_of_their_own(desk):
+    given = ("own-claim", "--quick", "--device", "cpu", "--plugin", "mine.py", "--plugin", "claim.py")
+    shown = Command("study").typed(*given, "--seeds", "0,1", "--jobs", 2)
+    assert shown.exit_code == 0, shown.output
+    assert "own-claim" in (desk / "studies" / "own-claim" / "index.html").read_text()
+    for seed in (0, 1):
+        run = load(desk / "studies" / "own-claim" / "runs" / f"quick-own-{seed}")
+        assert (run.settings.kind, run.settings.plugins, run.step) == ("own-translator", ("mine.py",), 1)
+    before = shown.stdout
+    again = Command("study").typed(*given, "--seeds", "0,1")
+    assert (again.exit_code, again.stderr.count("found in")) == (0, 2)
+    assert again.stdout.splitlines()[:4] == before.splitlines()[:4]
+    listed = Command("study").typed("--list", "--plugin", "claim.py").stdout.splitlines()
+    assert listed[-1].split() == ["own-claim", "a", "claim", "of", "one's", "own"]
+
+
+def test_two_processes_train_a_kind_of_ones_own(desk):
+    (desk / "c.toml").write_text(tomli_w.dumps(whole_table(desk)))
+    common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = [sys.executable, "-m", "regard", "train", "c.toml", "--out", "run", "--plugin", "mine.py"]
+    started = [
+        subprocess.Popen(
+            command,
+            env={**common, "RANK": rank, "LOCAL_RANK": rank, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        printed = [process.communicate(timeout=120)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], "\n".join(printed)
+    plugins.load("mine.py")
+    run = load("run")
+    assert (run.step, run.settings.plugins) == (2, ("mine.py",))
+
+
+@pytest.mark.slow
+def test_torchrun_takes_a_plugin(desk):
+    (desk / "c.toml").write_text(tomli_w.dumps(whole_table(desk)))
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    command += ["-m", "regard", "train", "c.toml", "--out", "run", "--plugin", "mine.py"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    shown = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, timeout=280)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stderr.count("finished after 2 steps") == 1
+
+
+def test_python_that_has_not_imported_a_plugin_says_which_it_needs(desk):
+    plugins.load("mine.py")
+    train(whole_table(desk), "run")
+    needed = "run: it needs the plugin mine.py; give --plugin mine.py, or import it in Python"
+    assert open_without(desk, "mine") == [needed, "own-translator"]
+
+
+def test_a_run_of_an_installed_plugin_is_opened_when_its_module_is_imported(desk, monkeypatch):
+    install(desk, monkeypatch)
+    plugins.load("own")
+    train(whole_table(desk), "run")
+    needed = "run: it needs the plugin own; give --plugin own, or import it in Python"
+    assert open_without(desk / "site", "installed") == [needed, "own-translator"]
+
+
+def test_a_run_of_a_module_is_opened_by_the_short_name_of_its_entry_point(desk, monkeypatch):
+    install(desk, monkeypatch)
+    plugins.load("own")
+    plugins.check_loaded(["installed"], "run")
+    with pytest.raises(CommandError, match="run: it needs the plugin another; give --plugin another"):
+        plugins.check_loaded(["installed", "another"], "run")
+
+
+def install(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin as an installed package with an entry point: `own` is the module `installed`."""
+    info = desk / "site" / "installed-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[regard.plugins]\nown = installed\n")
+    (desk / "mine.py").rename(desk / "site" / "installed.py")
+    monkeypatch.syspath_prepend(desk / "site")
