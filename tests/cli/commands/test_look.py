@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli.typing_in import Command
 
-from regard.inspection import exhibit_of, page
+from regard.inspection import exhibit_of, model_graph, page
 from regard.run import load
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -208,3 +208,37 @@ def test_mistakes(desk, arguments, expected):
 def test_what_is_read_is_not_overwritten(desk, tmp_path):
     shutil.copy(desk / "photos" / "0.png", tmp_path / "mine.png")
     assert "is a file that is read" in refused("captions", tmp_path / "mine.png", "--out", tmp_path / "mine.png")
+
+
+def test_a_graph_is_drawn_of_the_model_alone(desk, tmp_path):
+    assert said("run", "--graph") == ["graph.svg"]
+    expected = model_graph(load("run").model).svg
+    assert (desk / "graph.svg").read_text().endswith(expected)
+    for run in ("other", "rnn", "captions", "reviews"):
+        assert said(run, "--graph", "--out", tmp_path / f"{run}.svg") == [str(tmp_path / f"{run}.svg")]
+    assert said("rnn", "--graph", "--out", tmp_path / "folder") == [str(tmp_path / "folder" / "graph.svg")]
+    assert said("rnn", "--graph", "--out", tmp_path) == [str(tmp_path / "graph.svg")]
+
+
+def test_a_graph_stands_on_the_page_of_a_text(desk, tmp_path):
+    out = tmp_path / "a.html"
+    assert said("run", "1 2 3", "--graph", "--out", out) == [str(out)]
+    assert out.read_text() == str(page(exhibit_of(load("run"), "1 2 3", graph=True)))
+    assert said("run", "1 2 3", "--against", "other", "--graph", "--out", out) == [str(out)]
+    assert "graph-1-title" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--graph", "--steps"), "--steps: given with --graph alone, which looks at no text; give a text, too"),
+        (("--graph", "--against", "other"), "--against: given with --graph alone"),
+        (("--graph", "--out", "a.html"), "--out: a.html given, expected a name that ends in .svg"),
+        (("--graph", "--format", "png"), "--format: 'png' given, expected svg for a graph alone"),
+        (("1 2", "--graph", "--out", "a.png"), "--graph: given with png, which cannot show it beside a text"),
+    ],
+)
+def test_a_graph_that_cannot_be_is_refused(desk, given, words):
+    (desk / "graph.svg").unlink(missing_ok=True)
+    assert words in refused("run", *given)
+    assert not any((desk / name).exists() for name in ("a.html", "a.png", "graph.svg"))

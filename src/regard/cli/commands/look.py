@@ -55,6 +55,9 @@ def look(
         int | None, number_option("Head to show with --steps, or in a picture, counted from 1.", least=1, most=1024)
     ] = None,
     ablate: Annotated[bool, flag_option("--ablate", "Ablate every head in turn, and print what that changes.")] = False,
+    graph: Annotated[
+        bool, flag_option("--graph", "Draw what runs in the model: alone to graph.svg, or with a text on its page.")
+    ] = False,
     count: Annotated[
         int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
     ] = 10,
@@ -65,11 +68,24 @@ def look(
     """Show what a trained run looked at, on a page that opens without a network.
 
     regard look runs/en-de "A man rides a horse." --out look.html; a file is shown line by line, a page each.
+    regard look runs/en-de --graph draws the model itself, from the parts that ran.
     """
-    from regard.inspection.draw.files import OutputPaths, write_exhibit
+    from regard.inspection.draw.files import OutputPaths, graph_path, write_exhibit
 
+    if graph and not items:
+        check_alone({"--steps": steps, "--ablate": ablate, "--against": against, "--target": target, "--view": view})
+        path = graph_path(out, format)
+
+        from regard.inspection.draw.graph import model_graph
+
+        print(model_graph(open_run(run, checkpoint=checkpoint, device="cpu").aligning).save(path))
+        return
     paths = OutputPaths.parse(out, format, FORMATS)
     check_steps(paths.format, steps, word, view, head)
+    if graph and paths.format != "html":
+        raise CommandError(
+            f"--graph: given with {paths.format}, which cannot show it beside a text; write a page, such as look.html"
+        )
 
     from regard.inspection.collect.ablation import ablation_table
     from regard.inspection.collect.from_run import Which, exhibit_of
@@ -86,11 +102,23 @@ def look(
     seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs))
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     for item, second, path in zip(inputs, seconds, paths.list_paths(len(inputs), inputs + seconds), strict=True):
-        exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, ablate=ablate, **search)
-        beside = None if against is None else exhibit_of(other, second, target=target, **search)
+        more = {"ablate": ablate, "graph": graph, **search}
+        exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, **more)
+        beside = (
+            None
+            if against is None
+            else exhibit_of(other, second, target=target, graph=graph and other is not opened, **search)
+        )
         if exhibit.ablation is not None:
             print(ablation_table(exhibit.ablation, exhibit.views))
         print(write_exhibit(exhibit, path, against=beside, view=view, head=which.head))
+
+
+def check_alone(options: dict[str, Any]) -> None:
+    """Refuse options of what a text is looked at with, where a graph is all that is asked for."""
+    for name, given in options.items():
+        if given:
+            raise CommandError(f"{name}: given with --graph alone, which looks at no text; give a text, too")
 
 
 def check_steps(form: str, steps: bool, word: int | None, view: str | None, head: int | None) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from regard.errors import ArgumentError
+from regard.inspection.collect.graph import Graph
 
 __all__ = [
     "Ablation",
@@ -157,6 +158,7 @@ class Exhibit:
     tree: Tree | None = None
     walk: Walk | None = None
     ablation: Ablation | None = None
+    graph: Graph | None = None  # of what ran in the model
 
 
 def find_view(views: Sequence[View], name: str | None) -> View:

@@ -12,7 +12,7 @@ from regard.inspection.draw.page import page
 from regard.inspection.draw.picture import ABLATION, picture
 from regard.io.output import check_link
 
-__all__ = ["OutputPaths", "write_exhibit"]
+__all__ = ["OutputPaths", "graph_path", "write_exhibit"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,16 @@ class OutputPaths:
             if str(path) in inputs or any(is_same_file(path, each) for each in inputs):
                 raise CommandError(f"--out: {path} is a file that is read, expected another")
         return paths
+
+
+def graph_path(out: Path | None, format: str | None) -> Path:
+    """Return the path of a graph's picture, as a person typed it; SVG is the one format."""
+    if format not in (None, "svg"):
+        raise CommandError(f"--format: {format!r} given, expected svg for a graph alone; with a text it is on its page")
+    if out is not None and out.suffix not in ("", ".svg") and not out.is_dir():
+        raise CommandError(f"--out: {out} given, expected a name that ends in .svg; with a text a graph is on its page")
+    paths = OutputPaths.parse(Path("graph.svg") if out is None else out, None, ("svg",))
+    return paths.out / "graph.svg" if paths.folder else paths.out
 
 
 def is_same_file(path: Path, name: str) -> bool:

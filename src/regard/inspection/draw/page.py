@@ -28,6 +28,7 @@ from regard.disk import write_whole
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
 from regard.inspection.collect.from_look import as_exhibit
+from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
 
 __all__ = ["Page", "page"]
 
@@ -47,6 +48,7 @@ SCRIPTS = (
     "places",
     "documents",
     "compare",
+    "graph",
     "look",
 )
 LEVELS = 255
@@ -96,13 +98,18 @@ def page(
         exhibits.append(as_exhibit(against, *((None, None) if isinstance(against, Exhibit) else (source, target))))
     packed = bytearray()
     data: dict[str, Any] = {"exhibits": [_exhibit(each, packed) for each in exhibits]}
+    for index, (table, exhibit) in enumerate(zip(data["exhibits"], exhibits, strict=True)):
+        if exhibit.graph is not None:
+            table["graph"] = draw_graph(exhibit.graph, f"graph-{index}")
     data["bytes"] = base64.b64encode(zlib.compress(bytes(packed), 9)).decode()
     title = " · ".join(filter(None, [_short(exhibits[0].title), exhibits[0].kind])) or "What was looked at"
     # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
     embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     style, script = _static("look.css"), _script()
+    styles = [style, *([GRAPH_STYLE] if any(each.graph is not None for each in exhibits) else [])]
+    allowed = " ".join(f"'{_hash(each)}'" for each in styles)
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src {allowed}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return Page(

@@ -115,7 +115,8 @@ async function shownIn(column, exhibit, letter) {
     column.append(each);
     each.ready?.();
   }
-  for (const make of [pairSection, headsSection, searchSection, walkSection, gatesSection, statesSection, ablationSection]) {
+  const further = [pairSection, headsSection, searchSection, walkSection, gatesSection, statesSection, ablationSection];
+  for (const make of [...further, graphSection]) {
     const each = make(exhibit, state);
     if (!each) continue;
     sections.push(each);

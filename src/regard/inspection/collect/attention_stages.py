@@ -1,0 +1,135 @@
+"""The stages inside an attention, from its own score, span and weighting: e, ÷ √d, mask, a, Σ, concatenation."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from regard.attention.attention import Attention
+from regard.attention.cache import Prepared
+from regard.attention.joined_span import parts_of
+from regard.attention.per_head_score import PerHead
+from regard.attention.score import Additive, Cosine, Dot, General, Location, Score
+from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span, join
+from regard.attention.weighting import Softmax, Weighting
+
+__all__ = ["AttentionStage", "formula_of", "stages_of"]
+
+FORMULAS: dict[type[Score], str] = {
+    Dot: "q_i · k_j",
+    General: "q_iᵀ W k_j",
+    Additive: "vᵀ tanh(W q_i + U k_j)",
+    Cosine: "β cos(q_i, k_j)",
+    Location: "(W q_i)_j",
+}
+Name = Literal["score", "scale", "centre", "bias", "mask", "weights", "gate", "sum", "concatenate"]
+Source = Literal["q", "k", "v", "x"]  # projected query, keys and values; x, the query before its projection
+
+
+@dataclass(frozen=True)
+class AttentionStage:
+    """One stage of a call: what it reads beside the stage before, the part whose parameters it uses, in words."""
+
+    name: Name
+    shape: tuple[int, ...]
+    note: str = ""
+    reads: tuple[Source, ...] = ()
+    part: str = ""  # the attention's attribute: score, span or weighting
+    follows: bool = True  # it reads the stage before
+
+
+def stages_of(
+    attention: Attention,
+    projected_query: Tensor,
+    prepared: Prepared,
+    query: Tensor,
+    span: Span | None,
+    heads: bool,
+    context: tuple[int, ...],
+) -> list[AttentionStage]:
+    """The stages of one call, asked of its parts; shapes are those of the tensors that its look computes."""
+    look = attention.look_projected(projected_query, prepared, query, span, heads)
+    pairs = tuple(look.scores.shape)
+    score = attention.score.first_score if isinstance(attention.score, PerHead) else attention.score
+    reads: tuple[Source, ...] = ("q",) if isinstance(score, Location) else ("q", "k")
+    stages = [AttentionStage("score", pairs, formula_of(score), reads, "score", follows=False)]
+    if isinstance(score, Dot) and score.scaled and score.fused_form == "bilinear":
+        stages.append(AttentionStage("scale", pairs, f"√{projected_query.shape[-1]}"))
+    joined = join(attention.span, span)
+    parts = parts_of(joined)
+    if any(isinstance(part, Packed) for part in parts):
+        masked, biased, gated = True, False, False
+    else:
+        limits = attention.resolve_call(projected_query, prepared, query, joined, heads).limits
+        masked, biased, gated = (each is not None for each in (limits.mask(), limits.bias(), limits.gate()))
+    if prepared.length is not None and not bool(prepared.length.any()):
+        masked = False  # there is nothing yet to look at, and nothing to choose from
+    if biased:
+        stages.append(AttentionStage("bias", pairs, list_words(parts, biases=True)))
+    if masked:
+        words = list_words(parts, biases=False)
+        if prepared.length is not None and "padding" not in words:
+            words = ", ".join(filter(None, [words, "padding"]))
+        learned = any(isinstance(part, nn.Module) for part in parts)
+        stages.append(AttentionStage("mask", pairs, words, ("x",) if learned else (), "span"))
+    stages.append(
+        AttentionStage("weights", tuple(look.weights.shape), weighting_of(attention.weighting), (), "weighting")
+    )
+    if gated:
+        stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
+    stages.append(AttentionStage("sum", context, "", ("v",)))
+    if heads:
+        *batch, count, queries, width = context
+        stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads"))
+    return stages
+
+
+def formula_of(score: Score) -> str:
+    """A score as the papers write it; one of another package by its class."""
+    return FORMULAS.get(type(score), type(score).__name__)
+
+
+def weighting_of(weighting: Weighting) -> str:
+    """A weighting by its name."""
+    if isinstance(weighting, Softmax) and weighting.temperature != 1.0:
+        return f"softmax, T = {weighting.temperature:g}"
+    names = {"hard": "hard: one key", "gumbel": "Gumbel: one key", "plain": "the scores themselves"}
+    return type(weighting).__name__ if weighting.name == "other" else names.get(weighting.name, weighting.name)
+
+
+def list_words(parts: tuple[Span, ...], biases: bool) -> str:
+    """What the spans of a call forbid, or what they add to scores, in words."""
+    words = [span_words(part) for part in parts if not is_known(part) or isinstance(part, Alibi) is biases]
+    return ", ".join(dict.fromkeys(words))
+
+
+def span_words(part: Span) -> str:
+    """What a span forbids, or adds, in words; one of another package is named by its class."""
+    if is_known(part):
+        match part:
+            case Alibi():
+                return "ALiBi, by distance"
+            case Causal():
+                return "what comes later"
+            case Lengths():
+                return "padding"
+            case Monotonic():
+                return f"|j − i| > {part.radius}"
+            case Predictive():
+                return f"|j − p_i| > {part.radius}"
+            case Mask():
+                return "what a mask forbids"
+            case Packed():
+                return "other sentences"
+    return type(part).__name__
+
+
+def is_known(part: Span) -> bool:
+    """Whether a span is one of the library's, as it is there."""
+    return type(part) in (Alibi, Causal, Lengths, Monotonic, Predictive, Mask, Packed)
+
+
+def gate_words(parts: tuple[Span, ...]) -> str:
+    """What weights are multiplied with after the softmax."""
+    known = any(isinstance(part, Predictive) for part in parts)
+    return "exp(−(j − p_i)² / 2σ²)" if known else ", ".join(type(part).__name__ for part in parts if not is_known(part))

@@ -1,0 +1,234 @@
+"""Collecting a graph: a trace of one tiny pass, as boxes, edges and frames.
+
+    graph = graph_of(model)
+    [node.label for node in graph.nodes], graph.edges, graph.groups
+
+Nothing here knows how a kind is built: boxes and edges are those of the trace. What a step reads of the step before is
+a node of its own, so that every edge goes forward.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from torch import nn
+
+from regard.attention.attention import Attention
+from regard.attention.heads import ProjectionRows
+from regard.attention.look import Attentive
+from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
+from regard.inspection.collect.symbols import group_label, label_of, previous_label, symbol_of
+from regard.inspection.collect.tiny_pass import TinyPass, run_tiny
+from regard.inspection.collect.trace import Trace, Unit
+from regard.models.contract import Model, Source, Tokens
+from regard.models.layers.cells import Layer
+
+__all__ = ["graph_of"]
+
+LISTS = (nn.ModuleList, nn.Sequential)
+
+
+def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
+    """The graph of one pass over a source and a target, or over a tiny one where none is given."""
+    passed = run_tiny(model, source, target)
+    units = live_units(passed.trace)
+    names = name_units(units)
+    nodes, edges = connect(units, names, passed)
+    groups = add_previous(group_nodes(nodes, passed.trace), nodes, edges)
+    kind = passed.kind
+    graph = Graph(
+        type(model).__name__ if kind is None else kind.name,
+        "" if kind is None else kind.paper,
+        tuple(nodes),
+        tuple(edges),
+        tuple(groups),
+        passed.sizes,
+    )
+    lists = {name: list(each._modules) for name, each in passed.trace.modules.items() if isinstance(each, LISTS)}
+    return fold_layers(graph, lists) if fold else graph
+
+
+def live_units(recorder: Trace) -> list[Unit]:
+    """The units on the way to the last one, in an order in which reading goes forward."""
+    units = sorted(recorder.units.values(), key=lambda unit: unit.time)
+    last = max(units, key=lambda unit: unit.time)
+    alive, queue = {last.id}, [last.id]
+    while queue:
+        for read in set().union(*recorder.units[queue.pop()].reads) - alive:
+            alive.add(read)
+            queue.append(read)
+    return [unit for unit in units if unit.id in alive]
+
+
+def name_units(units: Sequence[Unit]) -> dict[str, str]:
+    """A name for every unit, the same in every run: modules by their own, others with a word and a number."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for unit in units:
+        if unit.kind == "module":
+            name = unit.module
+        elif unit.kind == "input":
+            name = f"input {unit.operation}"
+        elif unit.kind == "learned":
+            name = f"{unit.module}.{unit.operation}".removeprefix(".")
+        else:
+            name = f"{unit.module}/{unit.operation}"
+        number, first = 2, name
+        while name in taken:
+            name, number = f"{first} {number}", number + 1
+        taken.add(name)
+        names[unit.id] = name
+    return names
+
+
+def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> tuple[list[GraphNode], list[GraphEdge]]:
+    """Nodes and edges; what is read of a later unit is of the step before, and gets a node of its own."""
+    by_id = {unit.id: unit for unit in units}
+    nodes = list[GraphNode]()
+    edges = dict[GraphEdge, None]()  # each once, in order
+    owner: dict[str, str] = {}  # of each module, the node that has its parameters
+    beginnings = first_values(units)
+    previous = dict[str, str]()  # of units that are read a step later, the node that stands for that
+    outer = {each for unit in units for each in set().union(*unit.reads) if by_id[each].time > unit.time}
+
+    def join(sources: Iterable[str], target: str) -> None:
+        found = set(sources)
+        for each in set(found):  # what something begins with comes along with it
+            found -= beginnings.get(each, set())
+        for each in sorted(found, key=lambda one: by_id[one].time):
+            edges[GraphEdge(names[each], target)] = None
+
+    for unit in units:
+        reads = set().union(*unit.reads)
+        before = {each for each in reads if by_id[each].time > unit.time or (each == unit.id and each in outer)}
+        for each in sorted(before, key=lambda one: by_id[one].time):
+            if each not in previous:
+                previous[each] = f"{names[each]}, step before"
+                nodes.append(previous_node(previous[each], by_id[each], unit, passed))
+                join(beginnings.get(each, ()), previous[each])
+            edges[GraphEdge(previous[each], names[unit.id])] = None
+        given = set[str]().union(*(beginnings.get(each, set()) for each in before))
+        join(reads - before - given - {unit.id}, names[unit.id])
+        nodes.append(make_node(unit, names[unit.id], owner, passed, loops=unit.id in reads - before))
+    return nodes, list(edges)
+
+
+def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass) -> GraphNode:
+    """The node of what a unit gave in the step before, on the side of who reads it."""
+    label, symbol = previous_label(unit, passed)
+    return GraphNode(name, "previous", label, symbol, unit.shape, reader.phase, unit.module)
+
+
+def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, loops: bool) -> GraphNode:
+    """The node of a unit; its modules are its own where no node before has them."""
+    modules = passed.trace.modules
+    module = modules.get(unit.module)
+    fresh = [each for each in unit.modules if each not in owner]
+    owned = None if fresh or not unit.modules or unit.kind == "learned" else owner[unit.modules[0]]
+    owner.update(dict.fromkeys(fresh, name))
+    # A recurrent layer that is called once goes from state to state inside.
+    whole = isinstance(module, Layer) and unit.kind == "module" and unit.id in passed.trace.outputs
+    return GraphNode(
+        name,
+        unit.kind,
+        label_of(unit, module, modules),
+        symbol_of(unit, passed),
+        unit.shape,
+        unit.phase,
+        unit.module,
+        tuple(fresh),
+        unit.note,
+        max(1, unit.calls),
+        loops or whole,
+        None if isinstance(module, ProjectionRows) else owned,
+        parameters=count_parameters(unit, fresh, passed.trace),
+    )
+
+
+def count_parameters(unit: Unit, modules: Sequence[str], recorder: Trace) -> int:
+    """How many numbers the parameters of some modules have, without those of modules inside of them."""
+    if unit.kind == "learned":
+        parameter = recorder.modules[unit.module]._parameters[unit.operation]
+        return 0 if parameter is None else parameter.numel()
+    own = (parameter for name in modules for parameter in recorder.modules[name]._parameters.values())
+    return sum(parameter.numel() for parameter in own if parameter is not None)
+
+
+def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
+    """What stands for a unit's output before the first step: what the same place in the code reads at first."""
+    time = {unit.id: unit.time for unit in units}
+    found: dict[str, set[str]] = {}
+    for unit in units:
+        for reads in unit.places.values():
+            later = set().union(*reads[1:])
+            before = [each for each in later if time[each] >= unit.time]
+            if len(before) == 1:
+                found.setdefault(before[0], set()).update(reads[0] - later - {before[0]})
+    return found
+
+
+# ---- groups
+
+
+def group_nodes(nodes: Sequence[GraphNode], recorder: Trace) -> list[GraphGroup]:
+    """Groups for attentions, and for layers that stand one after the other: outermost first."""
+    groups = dict[tuple[str, str], list[str]]()
+    for node in nodes:
+        if node.kind == "previous":
+            continue
+        for name in enclosing(node.module, recorder):
+            if name != node.module or node.kind in ("operation", "stage", "learned"):
+                groups.setdefault((node.side, name), []).append(node.name)
+    made = []
+    framed: set[tuple[str, ...]] = set()  # a frame around another's boxes alone is none
+    for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
+        if len(members) > 1 and tuple(members) not in framed:
+            framed.add(tuple(members))
+            label = group_label(recorder.modules[name], name, recorder.modules)
+            made.append((side, name, GraphGroup(f"{side}:{name}", label, tuple(members), members=(name,))))
+    known = {group.name for _, _, group in made}
+    nested = []
+    for side, name, group in made:
+        parents = [f"{side}:{each}" for each in enclosing(name, recorder)]
+        parent = next((each for each in reversed(parents) if each in known and each != group.name), None)
+        nested.append(replace(group, parent=parent))
+    return sorted(nested, key=lambda group: group.name.count("."))
+
+
+def add_previous(
+    groups: Sequence[GraphGroup], nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
+) -> list[GraphGroup]:
+    """Put what is read of the step before into the innermost groups that all of its readers are in."""
+    made = list(groups)
+    for node in nodes:
+        if node.kind == "previous":
+            readers = {edge.target for edge in edges if edge.source == node.name}
+            for number, group in enumerate(made):
+                if readers <= set(group.nodes):
+                    made[number] = replace(group, nodes=(*group.nodes, node.name))
+    return made
+
+
+def enclosing(name: str, recorder: Trace) -> list[str]:
+    """The modules around a name that are drawn as a frame, outermost first."""
+    parts = name.split(".")
+    found: list[str] = []
+    for count in range(1, len(parts) + 1):
+        path = ".".join(parts[:count])
+        module, parent = recorder.modules[path], recorder.modules[".".join(parts[: count - 1])]
+        if not module._modules or isinstance(module, nn.ModuleList | Layer):
+            continue
+        inside = found and isinstance(recorder.modules[found[-1]], Attentive)
+        if (isinstance(module, Attentive) and not inside) or isinstance(parent, nn.ModuleList):
+            found.append(path)
+        elif isinstance(parent, nn.Sequential) or isinstance(module, nn.Sequential):
+            if isinstance(module, nn.Sequential) and any(each._modules for each in module._modules.values() if each):
+                continue  # a row of layers, each of which has a frame
+            found.append(path)
+        elif not inside and not isinstance(module, Attention) and is_unknown(module):
+            found.append(path)
+    return found
+
+
+def is_unknown(module: nn.Module) -> bool:
+    """Whether a module is another package's: then all that it has inside is framed."""
+    return not type(module).__module__.startswith("regard.")

@@ -1,0 +1,206 @@
+"""The computational graph of a model as plain data: boxes in order, what read what, and layers that are alike, folded.
+
+`graph_of` of `from_model` makes it from a model, `draw/graph.py` draws it; nobody who draws asks the model anything.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+__all__ = ["Graph", "GraphEdge", "GraphGroup", "GraphNode", "Side", "fold_layers"]
+
+Side = Literal["encoder", "decoder"]
+NodeKind = Literal["input", "learned", "module", "operation", "stage", "previous"]
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A box."""
+
+    name: str  # of its own in the graph: a module's dotted name, or that of the module it belongs to and a word
+    kind: NodeKind
+    label: str  # what it is: "layer norm"
+    symbol: str  # as the paper writes its result: "h_j"
+    shape: tuple[int, ...]  # of its output, in its first call
+    side: Side
+    module: str  # that it is, or belongs to
+    modules: tuple[str, ...] = ()  # with the parameters that it uses; one that came before is not named again
+    note: str = ""
+    calls: int = 1
+    loops: bool = False  # it reads what it gave in the step before
+    shares: str | None = None  # the node that has its parameters
+    count: int = 1  # alike ones that are folded into it, itself among them
+    folded: tuple[str, ...] = ()  # the modules of the others
+    parameters: int = 0  # numbers in them, of those named in `modules`
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """Numbers that go from one box to another."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class GraphGroup:
+    """Boxes that belong together: a layer, an attention."""
+
+    name: str
+    label: str
+    nodes: tuple[str, ...]
+    parent: str | None = None
+    count: int = 1  # layers like it that are folded into it
+    members: tuple[str, ...] = ()  # their names, its own first
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A model as it ran: nodes in an order in which every edge goes forward."""
+
+    kind: str  # of the model
+    paper: str
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    groups: tuple[GraphGroup, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)  # letters of shapes
+
+    def alone(self, node: GraphNode) -> int:
+        """How many alike ones a node stands for beside those that the frames around it count."""
+        framed = 1
+        for group in self.groups:
+            framed *= group.count if node.name in group.nodes else 1
+        return node.count // framed
+
+    def node(self, name: str) -> GraphNode:
+        """The node of a name."""
+        return next(each for each in self.nodes if each.name == name)
+
+
+# ---- layers that are alike
+
+COMPARED = ("kind", "label", "symbol", "shape", "note", "calls", "loops", "count", "parameters")
+
+
+def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
+    """Fold rows of layers that are alike into one with their number; `lists` has the keys of each list of modules."""
+    for name in sorted(lists, key=lambda name: -name.count(".")):
+        for side in ("encoder", "decoder"):
+            graph = fold_list(graph, name, lists[name], side)
+    return graph
+
+
+def fold_list(graph: Graph, name: str, keys: Sequence[str], side: str) -> Graph:
+    """Fold runs of alike children of one list."""
+    members = {key: within(graph, f"{name}.{key}".removeprefix("."), side) for key in keys}
+    keys = [key for key in keys if members[key]]
+    runs: list[list[str]] = []
+    for key in keys:
+        if runs and is_alike(graph, name, members, runs[-1][-1], key, keys):
+            runs[-1].append(key)
+        else:
+            runs.append([key])
+    for run in runs:
+        if len(run) > 1:
+            graph = merge_run(
+                graph, [members[key] for key in run], [f"{name}.{key}".removeprefix(".") for key in run], side
+            )
+    return graph
+
+
+def within(graph: Graph, module: str, side: str) -> list[GraphNode]:
+    """The nodes of a module and of what is inside of it."""
+    return [
+        node
+        for node in graph.nodes
+        if node.side == side and (node.module == module or node.module.startswith(module + "."))
+    ]
+
+
+def is_alike(
+    graph: Graph, name: str, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]
+) -> bool:
+    """Whether two layers have the same boxes, shapes and edges, each but for where its input comes from."""
+    first, second = members[one], members[other]
+    if len(first) != len(second) or len(first) == 0:
+        return False
+    for a, b in zip(first, second, strict=True):
+        if any(getattr(a, key) != getattr(b, key) for key in COMPARED):
+            return False
+        if relative(a.name, f"{name}.{one}") != relative(b.name, f"{name}.{other}"):
+            return False
+    return read_by(graph, members, one, keys) == read_by(graph, members, other, keys) and follows(
+        graph, members, one, other, keys
+    )
+
+
+def follows(graph: Graph, members: dict[str, list[GraphNode]], one: str, other: str, keys: Sequence[str]) -> bool:
+    """Whether a layer reads the one before it, or stands beside it and reads what all of them read."""
+    first, second = ({node.name for node in members[key]} for key in (one, other))
+    outside = {edge.source for edge in graph.edges if edge.target in second} - second
+    return bool(outside & first) or all(is_common(graph, members, source, keys) for source in outside)
+
+
+def is_common(graph: Graph, members: dict[str, list[GraphNode]], source: str, keys: Sequence[str]) -> bool:
+    """Whether a node outside of some layers is read by several of them."""
+    if any(node.name == source for key in keys for node in members[key]):
+        return False
+    return len(layers_of((edge.target for edge in graph.edges if edge.source == source), members)) > 1
+
+
+def read_by(
+    graph: Graph, members: dict[str, list[GraphNode]], key: str, keys: Sequence[str]
+) -> list[tuple[int, tuple[str, ...]]]:
+    """What each box of a layer reads, with numbers for its own boxes; what comes before it has no name."""
+    index = {node.name: number for number, node in enumerate(members[key])}
+    reads: dict[int, list[str]] = {}
+    for edge in graph.edges:
+        if edge.target in index:
+            if edge.source in index:
+                origin = str(index[edge.source])
+            else:
+                origin = edge.source if is_common(graph, members, edge.source, keys) else "before"
+            reads.setdefault(index[edge.target], []).append(origin)
+    return [(number, tuple(sorted(reads[number]))) for number in sorted(reads)]
+
+
+def layers_of(names: Iterable[str], members: dict[str, list[GraphNode]]) -> set[str]:
+    """The layers that some nodes are in."""
+    wanted = set(names)
+    return {key for key, nodes in members.items() if any(node.name in wanted for node in nodes)}
+
+
+def relative(name: str, module: str) -> str:
+    """A node's name without its layer's, and without the number that tells it from others of the graph."""
+    return re.sub(r" \d+$", "", name.removeprefix(module.removeprefix(".")))
+
+
+def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[str], side: str) -> Graph:
+    """Keep the first of several alike layers; what read the last one reads the first."""
+    target = {node.name: first.name for part in parts[1:] for node, first in zip(part, parts[0], strict=True)}
+    kept = {node.name for node in parts[0]}
+    order = {node.name: number for number, node in enumerate(graph.nodes)}
+    edges = dict[GraphEdge, None]()
+    for edge in graph.edges:
+        source, to = target.get(edge.source, edge.source), target.get(edge.target, edge.target)
+        if order[source] < order[to]:  # an edge from one layer to the next goes nowhere now
+            edges[GraphEdge(source, to)] = None
+    twins = {first.name: [part[number] for part in parts[1:]] for number, first in enumerate(parts[0])}
+    nodes = []
+    for node in graph.nodes:
+        if node.name in kept:
+            others = tuple(name for twin in twins[node.name] for name in (*twin.modules, *twin.folded))
+            nodes.append(replace(node, count=node.count * len(parts), folded=(*node.folded, *others)))
+        elif node.name not in target:
+            nodes.append(node)
+    dropped = {f"{side}:{name}" for name in names[1:]}
+    groups = []
+    for group in graph.groups:
+        if any(group.name == each or group.name.startswith(each + ".") for each in dropped):
+            continue
+        inner = tuple(name for name in group.nodes if name not in target)
+        if group.name == f"{side}:{names[0]}":
+            group = replace(group, count=group.count * len(parts), members=tuple(names))
+        groups.append(replace(group, nodes=inner))
+    return replace(graph, nodes=tuple(nodes), edges=tuple(edges), groups=tuple(groups))

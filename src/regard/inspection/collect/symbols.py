@@ -1,0 +1,391 @@
+"""Words and symbols for the boxes of a graph: what a part is called, and how the paper of its kind writes its result.
+
+In symbols `_` and `^` begin an index below and above, one letter or several in braces: "h_j", "s_{i−1}".
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from regard.attention.attention import Attention, Learned
+from regard.attention.grid import GridSelfAttention
+from regard.attention.heads import Heads, ProjectionRows, SlicedProjection
+from regard.attention.look import Attentive
+from regard.inspection.collect.tiny_pass import TinyPass
+from regard.inspection.collect.trace import Unit
+from regard.models.layers.cells import Layer
+
+__all__ = ["group_label", "label_of", "previous_label", "symbol_of"]
+
+OPERATIONS = {
+    "dropout_add": "add",
+    "__add__": "add",
+    "add_": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "__mul__": "multiply",
+    "div": "divide",
+    "cat": "concatenate",
+    "relu": "ReLU",
+    "sigmoid": "σ",
+    "matmul": "matrix product",
+    "bmm": "matrix product",
+    "baddbmm": "write",
+    "amax": "maximum",
+    "maximum": "maximum",
+    "log": "log",
+    "lerp": "gate",
+    "glu": "gated linear unit",
+    "pool_mean": "mean",
+    "pool_max": "maximum",
+    "shift_weights": "shift",
+    "sharpen_weights": "sharpen",
+    "step_lstm": "LSTM gates i, f, o",
+    "scatter_add": "sum over places of a word",
+    "avg_pool2d": "average pool",
+    "sum": "sum",
+}
+STAGES = {
+    "score": "score",
+    "scale": "scale",
+    "bias": "add bias",
+    "mask": "mask",
+    "gate": "gate",
+    "sum": "weighted sum",
+    "concatenate": "concatenate",
+}
+PROJECTIONS = {"query": "W_Q", "key": "W_K", "value": "W_V", "output": "W_O"}
+CELLS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
+CLASSES = {
+    "Embedding": "embedding",
+    "Linear": "linear",
+    "LayerNorm": "layer norm",
+    "PlaceNorm": "norm at each place",
+    "BatchNorm2d": "batch norm",
+    "ReLUDropout": "ReLU",
+    "ReLU": "ReLU",
+    "Tanh": "tanh",
+    "Cosine": "score",
+    "General": "linear",
+    "Rotary": "rotate by position",
+    "Sinusoidal2D": "add positions",
+}
+
+# A pattern of side, module and operation, and the symbol; the first that fits is taken.
+BLOCKS = (
+    (r"input source", "x"),
+    (r"input target", "y, shifted right"),
+    (r"tokens Embedding", "E x_i"),
+    (r"positions (Sinusoidal|Embedded)", "x_i + p_i"),
+    (r"positions Sinusoidal2D", "a_{yx} + p_{yx}"),
+    (r"\.query (ProjectionRows|SlicedProjection|Linear)", "Q"),
+    (r"\.key (ProjectionRows|SlicedProjection|Linear)", "K"),
+    (r"\.value (ProjectionRows|SlicedProjection|Linear)", "V"),
+    (r"rotary ", "R_i q_i, R_j k_j"),
+    (r" score$", "e_{ij}"),
+    (r" scale$", "e_{ij} / √d"),
+    (r" bias$", "e_{ij} − m |i − j|"),
+    (r" mask$", "−∞ where it is forbidden"),
+    (r" weights$", "a_{ij}"),
+    (r" sum$", "c_i = Σ_j a_{ij} v_j"),
+    (r" concatenate$", "[c^1; …; c^h]"),
+    (r"feed\.0 ", "x W_1 + b_1"),
+    (r"feed\.1 ", "max(0, ·)"),
+    (r"feed\.2 ", "· W_2 + b_2"),
+    (r" dropout_add", "x + f(x)"),
+    (r"readout ", "logits"),
+    (r" softmax$", "p"),
+)
+SEARCH = (
+    (r"encoder:input", "x_1 … x_m"),
+    (r"decoder:input", "y_0 … y_{n−1}"),
+    (r"source Embedding", "E x_j"),
+    (r"target Embedding", "E y_{i−1}"),
+)
+SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
+    "transformer": (
+        (r"decoder:target.tokens ", "E y_i"),
+        (r"decoder:target.positions", "y_i + p_i"),
+        (r"decoder: softmax$", "p(y_i | y_{<i}, x)"),
+    ),
+    "encoder": ((r"decoder: softmax$", "p(x_{i+1} | x_{≤i})"), (r"encoder: softmax$", "p(label | x)")),
+    "rnn": (
+        *SEARCH,
+        (r"encoder\.layers\.\d+ Layer", "h_t"),
+        (r"begin", "V h_m"),
+        (r"encoder: tanh", "s_0"),
+        (r"decoder: cat$", "[E y_{i−1}; c]"),
+        (r"decoder\.layers\.\d+ Layer", "s_i"),
+        (r"deep", "U_o [s_i; E y_{i−1}; c]"),
+        (r"maxout", "t_i"),
+        (r" softmax$", "p(y_i | y_{<i}, x)"),
+    ),
+    "rnnsearch": (
+        *SEARCH,
+        (r"forwards\.\d+ Layer", "→h_j"),
+        (r"backwards\.\d+ Layer", "←h_j"),
+        (r"encoder cat", "h_j = [→h_j; ←h_j]"),
+        (r"begin", "W_s ←h_1"),
+        (r"encoder: tanh", "s_0"),
+        (r"score\.query", "W_a s_{i−1}"),
+        (r"score\.key", "U_a h_j"),
+        (r" score$", "e_{ij} = v_a^⊤ tanh(W_a s_{i−1} + U_a h_j)"),
+        (r" weights$", "α_{ij}"),
+        (r" sum$", "c_i = Σ_j α_{ij} h_j"),
+        (r"cell ", "s_i = f(s_{i−1}, y_{i−1}, c_i)"),
+        (r"decoder: cat$", "[s_i; E y_{i−1}; c_i]"),
+        (r"deep ", "t̃_i"),
+        (r"maxout", "t_i"),
+        (r"readout", "W_o t_i"),
+        (r" softmax$", "p(y_i | y_{<i}, x)"),
+    ),
+    "luong": (
+        *SEARCH,
+        (r"forwards\.\d+ Layer", "→h_s"),
+        (r"backwards\.\d+ Layer", "←h_s"),
+        (r"encoder\.layers\.\d+ Layer", "h̄_s"),
+        (r"decoder\.layers\.\d+ Layer", "h_t"),
+        (r"score (General)", "W_a h̄_s"),
+        (r"score\.query", "W_a h_t"),
+        (r"score\.key", "U_a h̄_s"),
+        (r" score$", "score(h_t, h̄_s)"),
+        (r" weights$", "a_t(s)"),
+        (r" sum$", "c_t = Σ_s a_t(s) h̄_s"),
+        (r"decoder: cat$", "[c_t; h_t]"),
+        (r"attentional", "W_c [c_t; h_t]"),
+        (r"decoder: tanh", "h̃_t"),
+        (r"readout", "W_s h̃_t"),
+        (r" softmax$", "p(y_t | y_{<t}, x)"),
+    ),
+    "pointer": (
+        (r"encoder:input", "P_1 … P_m"),
+        (r"decoder:input", "C_0 … C_{n−1}"),
+        (r"encoder\.layers\.\d+ Layer", "e_j"),
+        (r"decoder\.layers\.\d+ Layer", "d_i"),
+        (r"score\.query", "W_2 d_i"),
+        (r"score\.key", "W_1 e_j"),
+        (r" score$", "u^i_j = v^⊤ tanh(W_1 e_j + W_2 d_i)"),
+        (r" weights$", "p(C_i = j)"),
+        (r" sum$", "Σ_j p(C_i = j) 1_j"),
+        (r"scatter_add", "p(y) = Σ_{j: x=y} p(C_i = j)"),
+    ),
+    "captioner": (
+        (r"encoder:input", "pixels"),
+        (r"decoder:input", "y_0 … y_{n−1}"),
+        (r"backbone relu", "a_1 … a_L"),
+        (r"decoder mean", "ā"),
+        (r"decoder.begin", "f_{init}(ā)"),
+        (r"encoder:decoder tanh", "c_0, h_0"),
+        (r"words Embedding", "E y_{t−1}"),
+        (r"score\.query", "W h_{t−1}"),
+        (r"score\.key", "U a_i"),
+        (r"cross score$", "e_{ti} = f_{att}(a_i, h_{t−1})"),
+        (r"decoder\.cross weights$", "α_{ti}"),
+        (r"decoder\.cross sum$", "Σ_i α_{ti} a_i"),
+        (r"gate Linear", "f_β(h_{t−1})"),
+        (r"decoder sigmoid", "β_t"),
+        (r"decoder mul", "ẑ_t"),
+        (r"cells\.layers\.\d+ ", "h_t"),
+        (r"said", "L_h h_t"),
+        (r"shown", "L_z ẑ_t"),
+        (r"readout", "L_o (…)"),
+        (r" softmax$", "p(y_t | a, y_{<t})"),
+    ),
+    "han": (
+        (r"input", "w_{it}"),
+        (r"embedding", "x_{it} = W_e w_{it}"),
+        (r"word_states\.forwards", "→h_{it}"),
+        (r"word_states\.backwards", "←h_{it}"),
+        (r"word_states cat", "h_{it} = [→h_{it}; ←h_{it}]"),
+        (r"word_layer", "W_w h_{it} + b_w"),
+        (r"encoder: tanh$", "u_{it}"),
+        (r"(words|pooling)\.query", "u_w"),
+        (r"(words|pooling) score", "u_{it}^⊤ u_w"),
+        (r"(words|pooling) weights", "α_{it}"),
+        (r"words sum", "s_i = Σ_t α_{it} h_{it}"),
+        (r"pooling sum", "v = Σ_t α_t h_t"),
+        (r"sentence_states\.forwards", "→h_i"),
+        (r"sentence_states\.backwards", "←h_i"),
+        (r"sentence_states cat", "h_i = [→h_i; ←h_i]"),
+        (r"sentence_layer", "W_s h_i + b_s"),
+        (r"encoder: tanh 2$", "u_i"),
+        (r"sentences\.query", "u_s"),
+        (r"sentences score", "u_i^⊤ u_s"),
+        (r"sentences weights", "α_i"),
+        (r"sentences sum", "v = Σ_i α_i h_i"),
+        (r"readout", "W_c v + b_c"),
+        (r" softmax$", "p(label | document)"),
+    ),
+    "lstmn": (
+        *SEARCH,
+        (r"layers\.\d+ cat", "[x_t; h̃_{t−1}]"),
+        (r"intra\.score\.query", "W_x x_t + W_h̃ h̃_{t−1}"),
+        (r"intra\.score\.key", "W_h h_i"),
+        (r"intra score$", "a^t_i = v^⊤ tanh(…)"),
+        (r"intra weights$", "s^t_i"),
+        (r"intra sum$", "[h̃_t; c̃_t] = Σ_i s^t_i [h_i; c_i]"),
+        (r"cell Layer", "W [h̃_t; x_t]"),
+        (r"step_lstm", "[h_t; c_t]"),
+        (r"attention\.score\.query", "W_γ h_t"),
+        (r"attention\.score\.key", "U_γ γ_j"),
+        (r"attention weights$", "p^t_j"),
+        (r"attention sum$", "γ̃_t = Σ_j p^t_j γ_j"),
+        (r"decoder: cat", "[γ̃_t; h_t]"),
+        (r"gate Linear", "W_r [γ̃_t; x_t]"),
+        (r"decoder: sigmoid", "r_t"),
+        (r"decoder: mul", "r_t ∘ α̃_t"),
+        (r"decoder: softmax$", "p(y_t | y_{<t})"),
+        (r"encoder: softmax$", "p(label | x)"),
+    ),
+    "ntm": (
+        *SEARCH,
+        (r"controller", "h_t"),
+        (r"steer", "k_t, β_t, g_t, s_t, γ_t, e_t, a_t"),
+        (r"content Cosine", "β_t cos(k_t, M_{t−1}(i))"),
+        (r"heads softmax 2", "s_t"),
+        (r"heads softmax", "w^c_t"),
+        (r"heads sigmoid 2", "e_t"),
+        (r"heads sigmoid", "g_t"),
+        (r"lerp", "w^g_t = g_t w^c_t + (1 − g_t) w_{t−1}"),
+        (r"shift", "w̃_t"),
+        (r"softplus", "γ_t"),
+        (r"sharpen", "w_t"),
+        (r"heads mul", "erase"),
+        (r"baddbmm", "M_t"),
+        (r"heads matmul 2", "r_t"),
+        (r"heads matmul", "w_t e_t^⊤"),
+        (r"first_reads", "r_0"),
+        (r"decoder: cat$", "[h_t; r_t]"),
+        (r" softmax$", "p(y_t)"),
+    ),
+    "convnet": (
+        (r"input", "pixels"),
+        (r"attention\.query", "f(x) = W_f x"),
+        (r"attention\.key", "g(x) = W_g x"),
+        (r"attention\.value", "h(x) = W_h x"),
+        (r"attention score$", "s_{ij} = f(x_i)^⊤ g(x_j)"),
+        (r"attention weights$", "β_{j,i}"),
+        (r"attention sum$", "Σ_i β_{j,i} h(x_i)"),
+        (r"attention\.output", "o_j = W_v (…)"),
+        (r"gamma", "γ"),
+        (r"attention mul", "γ o_j"),
+        (r"attention add", "y_j = γ o_j + x_j"),
+        (r" softmax$", "p(label | pixels)"),
+    ),
+}
+GENERAL = ((r"learned", ""), *BLOCKS)
+# Options that change what a box holds: the kind, the option and its value, and what then is written otherwise.
+VARIANTS: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
+    ("rnnsearch", "output", "previous", ((r"decoder: cat", "[s_{i−1}; E y_{i−1}; c_i]"),)),
+    (
+        "lstmn",
+        "fusion",
+        "deep",
+        (
+            (r"attention\.score\.query", "W [x_t; γ̃_{t−1}]"),
+            (r"decoder: cat$", "[x_t; γ̃_{t−1}]"),
+            (r"decoder: cat 2", "[γ̃_t; x_t]"),
+            (r"attention sum$", "[γ̃_t; α̃_t] = Σ_j p^t_j [γ_j; α_j]"),
+        ),
+    ),
+)
+
+
+def symbol_of(unit: Unit, passed: TinyPass) -> str:
+    """The result of a unit as the paper of its kind writes it; nothing where no paper says."""
+    text = description(unit, passed)
+    kind = "" if passed.kind is None else passed.kind.name
+    config = getattr(passed.trace.model, "config", None)
+    changed = [
+        pair
+        for name, option, value, pairs in VARIANTS
+        if name == kind and getattr(config, option, None) == value
+        for pair in pairs
+    ]
+    for pattern, symbol in (*changed, *SYMBOLS.get(kind, ()), *GENERAL):
+        if re.search(pattern, text):
+            return symbol
+    return ""
+
+
+def description(unit: Unit, passed: TinyPass) -> str:
+    """A unit in words for patterns: side, module, operation, and a number where the module has several such."""
+    if unit.kind == "input":
+        return f"{unit.phase}:input {unit.operation}"
+    if unit.kind == "learned":
+        return f"{unit.phase}:{unit.module}.{unit.operation} learned"
+    alike = [
+        each.id
+        for each in sorted(passed.trace.units.values(), key=lambda each: each.time)
+        if (each.phase, each.module, each.operation, each.kind) == (unit.phase, unit.module, unit.operation, unit.kind)
+    ]
+    number = alike.index(unit.id) + 1
+    operation = f"{unit.operation}()" if unit.kind == "operation" and unit.operation in STAGES else unit.operation
+    return f"{unit.phase}:{unit.module} {operation}" + (f" {number}" if number > 1 else "")
+
+
+def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Module]) -> str:
+    """What a unit is called in its box."""
+    if unit.kind == "input":
+        return unit.operation
+    if unit.kind == "learned":
+        return "learned query" if isinstance(module, Learned) else unit.operation.replace("_", " ")
+    if unit.kind == "stage":
+        if unit.operation == "weights":
+            return unit.note
+        return f"÷ {unit.note}" if unit.operation == "scale" else STAGES[unit.operation]
+    if unit.kind == "operation":
+        label = OPERATIONS.get(unit.operation, unit.operation.strip("_").replace("_", " "))
+        if unit.note:
+            label = {"multiply": f"× {unit.note}", "divide": f"÷ {unit.note}"}.get(label, label)
+        return label
+    assert module is not None
+    return module_label(module, unit.module, modules)
+
+
+def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> str:
+    """What a module is called in its box."""
+    parent, _, key = name.rpartition(".")
+    around = modules.get(parent)
+    projects = isinstance(module, ProjectionRows | SlicedProjection) or isinstance(around, Heads | GridSelfAttention)
+    if projects and key in PROJECTIONS:
+        return PROJECTIONS[key]
+    if isinstance(module, Layer):
+        return CELLS[module.kind]
+    if isinstance(module, nn.Conv2d):
+        return f"{module.kernel_size[0]} × {module.kernel_size[1]} convolution"
+    if type(module).__name__ in ("Sinusoidal", "Embedded"):
+        return "add positions" if module.join == "add" else "append positions"
+    return CLASSES.get(type(module).__name__, type(module).__name__)
+
+
+def previous_label(unit: Unit, passed: TinyPass) -> tuple[str, str]:
+    """What stands for a unit's output of the step before: words, and its symbol with the index of that step."""
+    symbol = symbol_of(unit, passed).partition(" =")[0]
+    before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
+    return "step before", before if before != symbol or not symbol else f"{symbol}, before"
+
+
+def group_label(module: nn.Module, name: str, modules: Mapping[str, nn.Module]) -> str:
+    """What a frame around boxes is called."""
+    key = name.rpartition(".")[2]
+    if isinstance(module, Heads):
+        which = {"attention": "self-attention", "cross": "cross-attention"}.get(key, key)
+        return f"{which}, {module.heads} heads" if module.heads > 1 else which
+    if isinstance(module, GridSelfAttention):
+        return "self-attention over places"
+    if isinstance(module, Attention):
+        usual = {"attention": "attention", "cross": "attention", "intra": "attention to its own past"}
+        return usual.get(key, f"attention over {key}" if key in ("words", "sentences") else f"attention: {key}")
+    if isinstance(module, Attentive):
+        return type(module).__name__
+    if isinstance(module, nn.Sequential) and key == "feed":
+        return "feed-forward"
+    if key.isdigit():
+        around = name.rpartition(".")[0]
+        row = around.rpartition(".")[2]
+        named = isinstance(modules[around], nn.ModuleList) and row not in ("", "blocks")
+        return row.removesuffix("s") if named else "layer" if row == "blocks" else "block"
+    return key

@@ -1,0 +1,122 @@
+"""A tiny input for a model of any kind, and one pass over it: teacher forced, or the naming of a label."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.inspection.collect.trace import Trace, trace
+from regard.models.contract import Documents, Model, Pictures, Source, Tokens
+from regard.models.kinds import KINDS, Kind
+
+__all__ = ["TinyPass", "kind_of", "run_tiny"]
+
+PIXELS = 32  # a side of the picture that is drawn of: small, and halved five times at most
+PRIMES = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+
+
+@dataclass(frozen=True)
+class TinyPass:
+    """What ran, and the sizes of the pass by the letters that stand for them."""
+
+    trace: Trace
+    sizes: dict[str, int]
+    kind: Kind | None
+
+
+def kind_of(model: nn.Module) -> Kind | None:
+    """The row of a model's kind; None where it has none."""
+    config = getattr(model, "config", None)
+    return next((kind for kind in KINDS.values() if type(config) is kind.config), None)
+
+
+@torch.no_grad()
+def run_tiny(model: Model, source: Source | None = None, target: Tokens | None = None) -> TinyPass:
+    """Trace a pass over a source and a target; where none is given, over a small one of the kind that the model reads.
+
+    Sizes are numbers that no parameter has, so that a batch or a length is known by its size wherever it stands.
+    """
+    kind = kind_of(model)
+    letters = iter(free_sizes(model))
+    device = next(model.parameters()).device
+    sizes: dict[str, int] = {}
+    if source is None:
+        source = make_source(model, kind, letters, sizes)
+    job = getattr(getattr(model, "config", None), "job", None)
+    classifies = job == "classify" or (kind is not None and kind.tasks == ("classify",))
+    alone = job == "language-model"
+    if target is None and not classifies:
+        rows = len(source.lengths)
+        n = min(next(letters), model.limit or PRIMES[-1])
+        target, sizes["n"] = make_tokens(model, rows, n), n
+    was_training = model.training
+    model.eval()
+    try:
+        with trace(model) as recorder:
+            if not alone:
+                recorder.add_input("source", tensor_of(source), "source")
+            memory = model.encode(source.to(device))
+            if classifies:
+                scores = model.classify(memory)
+            else:
+                assert target is not None
+                recorder.phase = "decoder"
+                recorder.add_input("target", target.ids, "target")
+                scores = model.output(model.decode(memory, target)[0])
+            if model.projects:
+                torch.softmax(scores, -1)
+    finally:
+        model.train(was_training)
+    return TinyPass(recorder, sizes, kind)
+
+
+def free_sizes(model: nn.Module) -> list[int]:
+    """Primes that are no size of a parameter and no number of the configuration."""
+    taken = {size for parameter in model.parameters() for size in parameter.shape}
+    options = getattr(getattr(model, "config", None), "__dict__", {})
+    taken |= {value for value in options.values() if isinstance(value, int)}
+    return [prime for prime in PRIMES if prime not in taken and prime + 1 not in taken] + list(PRIMES)
+
+
+def make_source(model: Model, kind: Kind | None, letters: Iterator[int], sizes: dict[str, int]) -> Source:
+    """A small source of what the kind reads; some of it is shorter than the rest, so that there is padding."""
+    rows = sizes["b"] = next(letters)
+    reads = "text" if kind is None else kind.reads
+    if reads == "pictures":
+        generator = torch.Generator().manual_seed(0)
+        pixels = torch.randint(256, (rows, 3, PIXELS, PIXELS), generator=generator, dtype=torch.uint8)
+        return Pictures(pixels.to(next(model.parameters()).device))
+    if reads == "documents":
+        sizes["l"], sizes["w"] = next(letters), next(letters)
+        counts = torch.full((rows,), sizes["l"])
+        counts[-1] -= 1
+        sizes["s"] = int(counts.sum())
+        return Documents(make_tokens(model, sizes["s"], sizes["w"]), counts.to(next(model.parameters()).device))
+    sizes["m"] = min(next(letters), model.limit or PRIMES[-1], location_length(model))
+    return make_tokens(model, rows, sizes["m"])
+
+
+def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
+    """Rows of words that every vocabulary of the model has, the last row one shorter."""
+    vocabulary = min((each.num_embeddings for each in model.modules() if isinstance(each, nn.Embedding)), default=4)
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(min(4, vocabulary - 1), vocabulary, (rows, length), generator=generator)
+    lengths = torch.full((rows,), length)
+    lengths[-1] = max(1, length - 1)
+    return Tokens.of(ids.to(device), lengths.to(device))
+
+
+def location_length(model: nn.Module) -> int:
+    """The most source positions that a score by location knows."""
+    found: list[Any] = [getattr(each, "length", None) for each in model.modules()]
+    return min((each for each in found if isinstance(each, int)), default=PRIMES[-1])
+
+
+def tensor_of(source: Source) -> Tensor:
+    """The tensor that a source is."""
+    if isinstance(source, Pictures):
+        return source.pixels
+    return source.words.ids if isinstance(source, Documents) else source.ids

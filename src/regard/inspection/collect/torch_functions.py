@@ -1,0 +1,54 @@
+"""What torch's functions do with numbers, as far as a graph shows it: move them about, join them, or make new ones."""
+
+import math
+from types import CodeType
+from typing import Any
+
+__all__ = ["CREATORS", "ELEMENTWISE", "FIRST_ALONE", "is_function", "is_structural", "scalar_in"]
+
+# fmt: off
+# They move numbers about, or say where numbers are, and compute none.
+STRUCTURAL = {
+    "__getitem__", "__setitem__", "__get__", "__len__", "__contains__", "__bool__", "__reversed__", "__iter__",
+    "view", "view_as", "reshape", "reshape_as", "transpose", "swapaxes", "permute", "movedim", "unbind", "chunk",
+    "split", "tensor_split", "stack", "expand", "expand_as", "contiguous", "to", "float", "double", "half",
+    "bfloat16", "type", "type_as", "long", "int", "bool", "detach", "clone", "flatten", "unflatten", "squeeze",
+    "unsqueeze", "index_select", "select", "narrow", "gather", "take_along_dim", "masked_fill", "masked_fill_",
+    "masked_scatter", "masked_scatter_", "masked_select", "where", "pad", "roll", "flip", "copy_", "fill_", "zero_",
+    "repeat", "repeat_interleave", "tile", "t", "mT", "T", "clamp", "clamp_", "clip", "nan_to_num", "dropout",
+    "unfold", "index_copy", "index_copy_", "index_put_", "index_fill_", "scatter", "scatter_", "numel", "size",
+    "dim", "item", "tolist", "cpu", "cuda", "requires_grad_", "set_", "resize_", "broadcast_to", "broadcast_tensors",
+    "meshgrid", "hstack", "vstack", "as_strided", "diagonal", "tril", "triu", "numpy", "data_ptr",
+}
+CREATORS = {
+    "new_zeros", "new_full", "new_ones", "new_empty", "new_tensor", "zeros_like", "ones_like", "empty_like",
+    "full_like",
+}  # of their argument they take the dtype, the device or the shape
+ELEMENTWISE = {
+    "add", "sub", "rsub", "mul", "div", "true_divide", "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__",
+    "__isub__", "__mul__", "__rmul__", "__imul__", "__truediv__", "__rtruediv__", "__itruediv__", "add_", "sub_",
+    "mul_", "div_", "multiply",
+}
+# fmt: on
+FIRST_ALONE = {"to", "type_as", "view_as", "expand_as", "reshape_as"}  # of the second they take dtype or shape
+
+
+def is_structural(name: str) -> bool:
+    """Whether a torch function only moves numbers about."""
+    return name in STRUCTURAL
+
+
+def is_function(code: CodeType, package: str) -> bool:
+    """Whether code is a named function of a library other than torch, and no lambda or the like."""
+    return not code.co_name.startswith("<") and package.partition(".")[0] not in ("torch", "jaxtyping", "contextlib")
+
+
+def scalar_in(given: list[Any]) -> str | None:
+    """The number that a tensor is multiplied with or the like, where it is not 1; a root is written as one."""
+    for value in given[0]:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
+            square = value * value
+            if not float(value).is_integer() and math.isclose(square, round(square), rel_tol=1e-6):
+                return f"√{round(square)}"
+            return f"{value:.4g}"
+    return None

@@ -1,0 +1,468 @@
+"""A trace of one pass through a model: which part ran, in which order, with which shapes, and whose output it read.
+
+Every torch function that is called passes through a `TorchFunctionMode`. The modules on Python's stack say whose it is,
+whatever method they were called by, and each tensor carries the units that it stems from, so that an edge is there if
+and only if numbers went along it. A hook on every module keeps models from faster code that passes their modules by.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from regard.attention.attention import Attention
+from regard.attention.cache import Prepared
+from regard.attention.heads import ProjectionRows
+from regard.attention.look import Attentive
+from regard.attention.score import Score
+from regard.attention.span import Span
+from regard.attention.weighting import Weighting
+from regard.inspection.collect.attention_stages import stages_of
+from regard.inspection.collect.torch_functions import (
+    CREATORS,
+    ELEMENTWISE,
+    FIRST_ALONE,
+    is_function,
+    is_structural,
+    scalar_in,
+)
+from regard.models.layers.cells import Dropout, Layer
+
+__all__ = ["Phase", "Trace", "Unit", "trace"]
+
+Phase = Literal["encoder", "decoder"]
+UnitKind = Literal["input", "learned", "module", "operation", "stage"]
+Shape = tuple[int, ...]
+
+SKIPPED = (nn.Identity, nn.Dropout, Dropout)
+
+
+class Parameter(NamedTuple):
+    """A parameter as an origin of numbers."""
+
+    module: str
+    name: str
+
+
+class Output(NamedTuple):
+    """What a unit gave in one of its calls."""
+
+    unit: str
+    call: int
+
+
+Origin = Output | Parameter
+
+
+@dataclass
+class Unit:
+    """What stands as one box: a module, an operation, a stage of an attention, a parameter, or an input."""
+
+    id: str
+    kind: UnitKind
+    module: str  # its own dotted name; of an operation or a stage, that of the module that it belongs to
+    operation: str  # a torch function, a function's name, a stage or a class
+    phase: Phase
+    time: int  # when it last ran: in a loop all units have run by then, and stand in the order of a step
+    shape: Shape = ()
+    modules: list[str] = field(default_factory=list)  # all modules whose parameters it uses
+    reads: list[set[str]] = field(default_factory=list)  # the units that it reads, call by call
+    note: str = ""
+    places: dict[Any, list[set[str]]] = field(default_factory=dict, repr=False)  # in the code: what each reads, in turn
+    sites: set[Any] = field(default_factory=set, repr=False)
+    frame: FrameType | None = field(default=None, repr=False)
+
+    @property
+    def calls(self) -> int:
+        """How many times it ran."""
+        return len(self.reads)
+
+
+class Called(NamedTuple):
+    """A plain function on the stack, and the place that it was called from."""
+
+    name: str
+    frame: FrameType
+    site: Any
+
+
+class Trace(TorchFunctionMode):
+    """Records the units of a pass while it is active."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+        self.units: dict[str, Unit] = {}
+        self.phase: Phase = "encoder"
+        self.modules = dict(model.named_modules())
+        self.names = {id(module): name for name, module in self.modules.items()}
+        self.owners: dict[int, list[Parameter]] = {}
+        for name, module in self.modules.items():
+            for key, parameter in module._parameters.items():
+                if parameter is not None:
+                    self.owners.setdefault(id(parameter), []).append(Parameter(name, key))
+        self.origins: dict[int, tuple[Tensor, frozenset[Origin]]] = {}  # by tensor, which is kept alive with it
+        self.writes: dict[int, set[Origin]] = {}  # by storage: who wrote into it in place
+        self.parts: dict[int, tuple[int, list[frozenset[Origin]]]] = {}  # of stacked tensors: the dimension, each one's
+        self.root: CodeType | None = None
+        self.time = 0
+        self.inside: list[set[Origin]] = []  # of attentions: the parameters that they use
+        self.outputs: dict[str, Shape] = {}  # what hooks see
+
+    # ---- where numbers come from
+
+    def origin(self, tensor: Tensor) -> frozenset[Origin]:
+        """The units and parameters that a tensor's numbers stem from."""
+        known = self.origins.get(id(tensor))
+        if known is not None:
+            found: frozenset[Origin] = known[1]
+        elif id(tensor) in self.owners:
+            return frozenset(self.owners[id(tensor)][:1])
+        else:
+            found = frozenset()
+        return found | self.writes.get(storage_of(tensor), frozenset())
+
+    def add_input(self, name: str, tensor: Tensor, words: str) -> None:
+        """Name a tensor that comes from outside."""
+        unit = self.unit(f"input {name}", "input", "", words)
+        unit.shape = tuple(tensor.shape)
+        self.origins[id(tensor)] = (tensor, frozenset([Output(unit.id, 0)]))
+
+    def unit(self, key: str, kind: UnitKind, module: str, operation: str) -> Unit:
+        """The unit of a key in this phase; a new one where there is none."""
+        name = f"{self.phase}:{key}"
+        if name not in self.units:
+            self.time += 1
+            self.units[name] = Unit(name, kind, module, operation, self.phase, self.time)
+        return self.units[name]
+
+    # ---- torch functions
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a torch function, and record it."""
+        result = function(*args, **(kwargs or {}))
+        # The frames of this method and of the call into it are no one's.
+        self.record(function, [args, kwargs or {}], result, sys._getframe(1))
+        return result
+
+    def record(self, function: Any, given: list[Any], result: Any, frame: FrameType) -> None:
+        """Record a call: whose it is, what it read, and that its results stem from it."""
+        name = getattr(function, "__name__", str(function))
+        outputs = list(tensors_in(result))
+        if name == "__setitem__":
+            outputs = list(tensors_in(given[0][:1]))
+        inputs = list(tensors_in(given[0][:1] if name in FIRST_ALONE else given))
+        if not outputs or not inputs or name in CREATORS:
+            return
+        origins = [self.origin(each) for each in inputs]
+        merged: frozenset[Origin] = frozenset().union(*origins)
+        if self.inside:
+            self.inside[-1].update(merged)
+        else:
+            part = self.select_part(name, given)
+            if part is not None:
+                merged = part
+            else:
+                merged = self.attribute(name, given, inputs, origins, outputs, frame) or merged
+        if not merged:
+            return
+        in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or "out" in given[1]
+        for output in outputs:
+            if not in_place and any(output is each for each in inputs):
+                continue  # it gave back what it was given
+            if in_place:
+                self.writes.setdefault(storage_of(output), set()).update(merged)
+            self.origins[id(output)] = (output, merged)
+        if name == "stack" and not self.inside:
+            dim = given[0][1] if len(given[0]) > 1 else given[1].get("dim", 0)
+            self.parts[id(outputs[0])] = (dim % outputs[0].ndim, [self.origin(each) for each in given[0][0]])
+
+    def select_part(self, name: str, given: list[Any]) -> frozenset[Origin] | None:
+        """The origin of one of the tensors that were stacked, where an index takes it out again."""
+        if name != "__getitem__" or id(given[0][0]) not in self.parts:
+            return None
+        dim, origins = self.parts[id(given[0][0])]
+        index = given[0][1] if isinstance(given[0][1], tuple) else (given[0][1],)
+        if len(index) <= dim or type(index[dim]) is not int or not all(type(each) is slice for each in index[:dim]):
+            return None
+        return origins[index[dim]]
+
+    def attribute(
+        self,
+        name: str,
+        given: list[Any],
+        inputs: list[Tensor],
+        origins: list[frozenset[Origin]],
+        outputs: list[Tensor],
+        frame: FrameType,
+    ) -> frozenset[Origin] | None:
+        """The origin of a call's results: the unit that it is part of; None where it is part of none."""
+        stack, frames, site, function = self.read_stack(frame)
+        merged: frozenset[Origin] = frozenset().union(*origins)
+        parameters = {each for each in merged if isinstance(each, Parameter)}
+        box = self.find_box(stack, parameters, inputs)
+        if box is not None:
+            own = {each: owner for each in parameters if (owner := self.owner_within(each, box)) is not None}
+            if is_structural(name) or not outputs[0].is_floating_point():
+                return None  # numbers as they were, on their way to what the module computes
+            path = self.names[id(box)]
+            unit = self.unit(path, "module", path, type(box).__name__)
+            for owner in own.values():
+                self.claim(unit, owner)
+            outermost = next((each for module, each in reversed(frames) if module is box), None)
+            again = (name, site) in unit.sites and (outermost is None or outermost is not unit.frame)
+            self.read(unit, (name, site), outermost, merged - own.keys(), again)
+            if unit.calls == 1 and unit.id not in self.outputs:
+                unit.shape = tuple(outputs[0].shape)
+            return frozenset([Output(unit.id, unit.calls)])
+        if not merged or not outputs[0].is_floating_point() or isinstance(stack[0], Score | Span | Weighting):
+            return None
+        if any(isinstance(each, Attention) for each in stack):
+            return None  # a look beside the call, which is no part of the pass
+        owner = self.names[id(stack[0])]
+        place = site if function is None else function.site
+        key = f"{owner}/{place}"
+        if is_structural(name) or not self.computes(name, given, origins):
+            return None
+        unit = self.unit(key, "operation", owner, name if function is None else function.name)
+        if function is None and name in ELEMENTWISE and (scalar := scalar_in(given)) is not None:
+            unit.note = scalar
+        called = None if function is None else function.frame
+        again = (name, site) in unit.sites if called is None else called is not unit.frame
+        self.read(unit, (name, site), called, merged, again)
+        if unit.calls == 1:
+            unit.shape = tuple(outputs[0].shape)
+        return frozenset([Output(unit.id, unit.calls)])
+
+    def read(self, unit: Unit, site: Any, frame: FrameType | None, origins: Iterable[Origin], again: bool) -> None:
+        """Add to what a unit reads; `again` begins a further call."""
+        if not unit.reads or again:
+            unit.reads.append(set())
+            unit.sites.clear()
+        unit.frame = frame
+        unit.sites.add(site)
+        # What it gave itself in this call is inside of it.
+        reads = {self.source_of(origin) for origin in origins if origin != (unit.id, unit.calls)}
+        unit.reads[-1] |= reads
+        unit.places.setdefault(site, []).append(reads)
+        self.time += 1
+        unit.time = self.time
+
+    def source_of(self, origin: Origin) -> str:
+        """The id of the unit that an origin is; a parameter that no module around uses becomes one."""
+        if isinstance(origin, Output):
+            return origin.unit
+        path = f"{origin.module}.{origin.name}".removeprefix(".")
+        for phase in ("encoder", "decoder"):
+            if f"{phase}:{path}" in self.units:  # both sides may read it
+                return f"{phase}:{path}"
+        unit = self.unit(path, "learned", origin.module, origin.name)
+        if not unit.shape:
+            unit.shape = tuple(cast(Tensor, self.modules[origin.module]._parameters[origin.name]).shape)
+            self.claim(unit, origin.module)
+        return unit.id
+
+    def claim(self, unit: Unit, module: str) -> None:
+        """Count a module as part of a unit."""
+        if module not in unit.modules:
+            unit.modules.append(module)
+
+    # ---- whose call it is
+
+    def read_stack(
+        self, frame: FrameType | None
+    ) -> tuple[list[nn.Module], list[tuple[nn.Module, FrameType]], Any, "Called | None"]:
+        """The model's modules on Python's stack, innermost first, their frames, and the place in the code.
+
+        With them comes the plain function that the innermost module calls, if there is one: what it does is one unit.
+        """
+        stack: list[nn.Module] = []
+        frames: list[tuple[nn.Module, FrameType]] = []
+        site: list[tuple[int, int]] = []
+        named: FrameType | None = None
+        outer = 0
+        while frame is not None and frame.f_code is not self.root:
+            this = frame.f_locals.get("self")
+            if isinstance(this, nn.Module) and id(this) in self.names:
+                if not stack:
+                    outer = len(site)
+                if not stack or stack[-1] is not this:
+                    stack.append(this)
+                frames.append((this, frame))
+            elif not stack and is_function(frame.f_code, frame.f_globals.get("__name__", "")):
+                named = frame
+            site.append((id(frame.f_code), frame.f_lasti))
+            frame = frame.f_back
+        function = None if named is None or not stack else Called(named.f_code.co_name, named, tuple(site[outer:]))
+        return stack or [self.model], frames, tuple(site), function
+
+    def find_box(self, stack: list[nn.Module], parameters: set[Parameter], inputs: list[Tensor]) -> nn.Module | None:
+        """The outermost module on the stack that is drawn as one box, or the one whose parameters are used."""
+        for module in reversed(stack):
+            if is_box(module) or (isinstance(module, Score) and not self.is_part_of_attention(module)):
+                return module
+        inner = self.names[id(stack[0])]
+        for tensor in inputs:
+            for parameter in self.parameters_of(tensor, parameters):
+                owner = parameter.module
+                if owner != inner and (not inner or owner.startswith(inner + ".")):
+                    return self.box_around(owner)
+        return None
+
+    def is_part_of_attention(self, score: Score) -> bool:
+        """Whether a score is an attention's, whose stages show it."""
+        parts = self.names[id(score)].split(".")
+        return any(isinstance(self.modules[".".join(parts[:count])], Attention) for count in range(len(parts)))
+
+    def parameters_of(self, tensor: Tensor, among: set[Parameter]) -> list[Parameter]:
+        """The parameters that a tensor is, or is a part of, and nothing else."""
+        origin = self.origin(tensor)
+        if not all(isinstance(each, Parameter) for each in origin):
+            return []
+        return [each for each in origin if isinstance(each, Parameter) and each in among]
+
+    def box_around(self, name: str) -> nn.Module | None:
+        """The outermost one-box module around a module."""
+        parts = name.split(".")
+        for count in range(1, len(parts) + 1):
+            module = self.modules[".".join(parts[:count])]
+            if is_box(module) and not isinstance(module, Score):
+                return module
+        return None
+
+    def owner_within(self, parameter: Parameter, box: nn.Module) -> str | None:
+        """The part of a module whose parameter this is, if any; rows that q, k and v share are of who uses them."""
+        owners = self.owners[id(self.modules[parameter.module]._parameters[parameter.name])]
+        shared = box.heads[0].projection if isinstance(box, ProjectionRows) else None
+        for each in owners:
+            if is_within(each.module, self.names[id(box)]):
+                return each.module
+            if shared is not None and self.modules[each.module] is shared:
+                return each.module
+        return None
+
+    def computes(self, name: str, given: list[Any], origins: list[frozenset[Origin]]) -> bool:
+        """Whether an operation is worth a box: what adds or multiplies joins two sources, or has a number to show."""
+        sources = [each for each in origins if each]
+        merged: frozenset[Origin] = frozenset().union(*sources)
+        if name in ("cat", "concat", "concatenate"):
+            return len(given[0][0]) > 1
+        if name not in ELEMENTWISE:
+            return True
+        if len(sources) > 1:
+            return len({each.unit if isinstance(each, Output) else each for each in merged}) > 1
+        read = all(isinstance(each, Output) and self.units[each.unit].kind == "input" for each in merged)
+        return scalar_in(given) is not None and not read
+
+    # ---- attentions
+
+    def attend(self, attention: Attention, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """An attention's own `attend_projected`, which also records its stages."""
+        name = self.names[id(attention)]
+
+        def attend_projected(
+            projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
+        ) -> Tensor:
+            self.inside.append(set())
+            try:
+                context = original(projected_query, prepared, query, span, heads=heads)
+                call = (projected_query, prepared, query, span, heads)
+                with torch._C.DisableTorchFunction():
+                    stages = stages_of(attention, *call, tuple(context.shape))
+            finally:
+                used = self.inside.pop()
+            origins = {
+                "q": self.origin(projected_query),
+                "k": self.origin(prepared.keys),
+                "v": self.origin(prepared.values),
+                "x": self.origin(query),
+            }
+            parameters = {each for each in used if isinstance(each, Parameter)}
+            last: Output | None = None
+            for stage in stages:
+                unit = self.unit(f"{name}#{stage.name}", "stage", name, stage.name)
+                unit.shape = unit.shape or stage.shape
+                unit.note = stage.note
+                reads: set[Origin] = {each for key in stage.reads for each in origins[key]}
+                part = f"{name}.{stage.part}" if stage.part else None
+                for parameter in sorted(parameters):
+                    if part is not None and is_within(parameter.module, part):
+                        self.claim(unit, parameter.module)
+                if last is not None and stage.follows:
+                    reads.add(last)
+                self.read(unit, "call", None, reads, again=True)
+                last = Output(unit.id, unit.calls)
+            self.writes.pop(storage_of(context), None)
+            assert last is not None
+            self.origins[id(context)] = (context, frozenset([last]))
+            return context
+
+        return attend_projected
+
+
+@contextmanager
+def trace(model: nn.Module) -> Iterator[Trace]:
+    """Record what runs inside of the block; the model is as it was before when it ends."""
+    recorder = Trace(model)
+    recorder.root = sys._getframe(2).f_code  # whoever opened the block
+
+    def note(name: str) -> Callable[..., None]:
+        def keep(module: nn.Module, args: Any, output: Any) -> None:
+            first = next(tensors_in(output), None)
+            if first is not None:
+                shape = recorder.outputs.setdefault(f"{recorder.phase}:{name}", tuple(first.shape))
+                if (unit := recorder.units.get(f"{recorder.phase}:{name}")) is not None:
+                    unit.shape = shape
+
+        return keep
+
+    with ExitStack() as stack:
+        for name, module in recorder.modules.items():
+            stack.callback(module.register_forward_hook(note(name)).remove)
+            if isinstance(module, Attention):
+                vars(module)["attend_projected"] = recorder.attend(module, module.attend_projected)
+                stack.callback(vars(module).pop, "attend_projected")
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(recorder)
+        yield recorder
+    for unit in recorder.units.values():
+        unit.frame = None
+
+
+def is_box(module: nn.Module) -> bool:
+    """Whether a module is drawn as one box: a recurrent layer, or one that has no modules inside."""
+    if isinstance(module, Layer):
+        return True
+    if isinstance(module, (Attentive, Span, Weighting, *SKIPPED)):
+        return False
+    if isinstance(module, Score) and not module._parameters:
+        return False
+    return not module._modules
+
+
+def is_within(name: str, module: str) -> bool:
+    """Whether a dotted name is a module's own or that of a part of it."""
+    return name == module or not module or name.startswith(module + ".")
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors of nested arguments."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_in(each)
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+
+
+def storage_of(tensor: Tensor) -> int:
+    """Where a tensor's numbers lie; views share it."""
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,349 @@
+"""A model's computational graph as SVG, drawn by the library itself: light and dark, and in a notebook by itself.
+
+from regard import inspection, load
+inspection.model_graph(load("runs/demo").model).save("graph.svg")
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.disk import write_whole
+from regard.errors import ArgumentError
+from regard.inspection.collect.graph import Graph, GraphGroup, GraphNode
+from regard.inspection.draw.graph_layout import Box, Curve, Frame, Layout, lay_out
+
+if TYPE_CHECKING:
+    from regard.models.contract import Model, Source, Tokens
+
+__all__ = ["GRAPH_STYLE", "ModelGraph", "draw_graph", "model_graph"]
+
+GRAPH_STYLE = """
+.regard-graph { --ink: #23272f; --faint: #5b6472; --rule: #d5d9e0; --paper: #ffffff; --wash: #f5f7fa;
+  --accent: #0b5fa5; --edge: #8a93a3; --weight: #e7f0f9; --stage: #fdf3e3; --stage-rule: #e0c48f;
+  --weight-rule: #a9c6e4; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+@media screen and (prefers-color-scheme: dark) { .regard-graph { --ink: #e4e7ec; --faint: #9aa4b2; --rule: #3a414d;
+  --paper: #14171c; --wash: #1c2027; --accent: #6db6f0; --edge: #76808f; --weight: #1b2c3f; --stage: #33291a;
+  --stage-rule: #6b5630; --weight-rule: #34587c; } }
+.regard-graph .graph-ground { fill: var(--paper); }
+.regard-graph .graph-frame { fill: var(--wash); stroke: var(--rule); }
+.regard-graph .graph-frame.graph-inner { fill: var(--paper); }
+.regard-graph .graph-box { fill: var(--paper); stroke: var(--edge); }
+.regard-graph .graph-module .graph-box { fill: var(--weight); stroke: var(--weight-rule); }
+.regard-graph .graph-learned .graph-box { fill: var(--weight); stroke: var(--weight-rule); }
+.regard-graph .graph-stage .graph-box { fill: var(--stage); stroke: var(--stage-rule); }
+.regard-graph .graph-input .graph-box { fill: none; stroke: none; }
+.regard-graph .graph-previous .graph-box { fill: none; stroke: var(--edge); stroke-dasharray: 4 3; }
+.regard-graph text { fill: var(--ink); font-size: 13px; }
+.regard-graph .graph-label { font-weight: 600; }
+.regard-graph .graph-symbol { font-family: "STIX Two Text", Cambria, Georgia, "DejaVu Serif", serif; font-style: italic;
+  fill: var(--accent); }
+.regard-graph .graph-small, .regard-graph .graph-legend { font-size: 11px; fill: var(--faint);
+  font-variant-numeric: tabular-nums; }
+.regard-graph .graph-name { font-size: 11.5px; fill: var(--faint); }
+.regard-graph .graph-times { font-weight: 700; fill: var(--accent); }
+.regard-graph .graph-heading { font-size: 16px; font-weight: 600; }
+.regard-graph .graph-edge { fill: none; stroke: var(--edge); stroke-width: 1.3; }
+.regard-graph .graph-arrow { fill: var(--edge); }
+"""
+LETTERS = {
+    "b": "in the batch",
+    "m": "source positions",
+    "n": "target positions",
+    "s": "sentences of all documents",
+    "l": "sentences of a document",
+    "w": "words of a sentence",
+}
+PAIRS = tuple(f"/{name}" for name in ("score", "scale", "bias", "mask", "weights", "gate"))  # of queries and keys
+LINE, SMALL_LINE, PAD = 15.0, 13.0, 9.0
+MARGIN, HEADING, LEGEND = 22.0, 44.0, 34.0
+WIDE = set("mwMWQGOΣ∘≤∞—…→←↻")
+NARROW = set("ijltf.,:;|!'()[]{}· I₁/")
+COMBINING = range(0x300, 0x370)
+
+
+@dataclass(frozen=True, repr=False)
+class ModelGraph:
+    """A model's graph, and its picture, which saves itself and shows itself in a notebook."""
+
+    graph: Graph
+    svg: str
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture as SVG; the file is whole or as it was before."""
+        path = Path(path)
+        if path.suffix.lower() != ".svg":
+            raise ArgumentError(f"path: a graph is saved as .svg, got {path.name!r}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_whole(path, '<?xml version="1.0" encoding="UTF-8"?>\n' + self.svg)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        boxes, edges = len(self.graph.nodes), len(self.graph.edges)
+        return (
+            f"ModelGraph({self.graph.kind}, {boxes} boxes, {edges} edges; .save(path) writes it, a notebook shows it)"
+        )
+
+
+def model_graph(
+    model: "Model", source: "Source | None" = None, target: "Tokens | None" = None, *, fold: bool = True
+) -> ModelGraph:
+    """Draw what runs in a model, from one pass over a source and a target: tiny ones where none are given.
+
+    Boxes, order, shapes and edges are those of the pass. Layers that are alike are drawn once, with their number;
+    `fold=False` draws all.
+    """
+    from regard.inspection.collect.from_model import graph_of  # a graph that is there already needs no model
+
+    graph = graph_of(model, source, target, fold=fold)
+    return ModelGraph(graph, draw_graph(graph))
+
+
+def draw_graph(graph: Graph, prefix: str = "graph") -> str:
+    """A graph as the text of one <svg> element; `prefix` begins the names in it, which differ within a page."""
+    nodes = {node.name: node for node in graph.nodes}
+    layout = lay_out(graph, lambda name: box_size(nodes[name], graph), frame_label_width)
+    legend = legend_of(graph)
+    heading = " · ".join(filter(None, [graph.kind, graph.paper]))
+    width = max(layout.width, text_width(legend, 11), text_width(heading, 16)) + 2 * MARGIN
+    sides = len({node.side for node in graph.nodes}) > 1
+    height = HEADING + layout.height + (LINE + 6 if sides else 0.0) + LEGEND + MARGIN
+    layout.move((width - layout.width) / 2, HEADING)
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" class="regard-graph" role="img" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
+        f'aria-labelledby="{prefix}-title {prefix}-description">',
+        f'<title id="{prefix}-title">Computational graph: {escape(heading)}</title>',
+        f'<desc id="{prefix}-description">{escape(describe(graph))}</desc>',
+        f"<style>{GRAPH_STYLE}</style>",
+        f'<defs><marker id="{prefix}-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path class="graph-arrow" d="M0 0.5 L8 4 L0 7.5 Z"/></marker></defs>',
+        f'<rect class="graph-ground" width="{width:.0f}" height="{height:.0f}"/>',
+        f'<text class="graph-heading" x="{MARGIN:.0f}" y="{MARGIN + 4:.0f}">{escape(heading)}</text>',
+    ]
+    if sides:
+        parts += side_names(graph, layout)
+    parts += [draw_frame(frame) for frame in layout.frames]
+    parts += [draw_curve(curve, prefix) for curve in layout.curves]
+    parts += [draw_box(box, nodes[box.name], graph) for box in layout.boxes]
+    parts.append(f'<text class="graph-legend" x="{MARGIN:.0f}" y="{height - MARGIN + 6:.0f}">{escape(legend)}</text>')
+    return "\n".join([*parts, "</svg>"])
+
+
+# ---- in words
+
+
+def describe(graph: Graph) -> str:
+    """The graph for those who do not see it: what runs, in order, on each side."""
+    sentences = []
+    for side in ("encoder", "decoder"):
+        labels = [plain_text(node.label) for node in graph.nodes if node.side == side and node.kind != "previous"]
+        if labels:
+            sentences.append(f"{side.capitalize()}: {', '.join(labels)}.")
+    repeated = [
+        f"{group.members[0]} stands for {group.count} alike layers" for group in graph.groups if group.count > 1
+    ]
+    return " ".join([*sentences, *(f"{each}." for each in repeated)])
+
+
+def legend_of(graph: Graph) -> str:
+    """What the letters of shapes stand for, and the signs."""
+    used = {letter for node in graph.nodes for letter in shape_letters(node, graph.sizes)}
+    parts = [f"{letter} {words}" for letter, words in LETTERS.items() if letter in used]
+    if any(node.loops for node in graph.nodes):
+        parts.append("↻ reads its own last state")
+    return "shapes: " + ", ".join(parts) if parts else ""
+
+
+def shape_letters(node: GraphNode, sizes: dict[str, int]) -> list[str]:
+    """A shape with letters for the sizes of the pass; the last number is a width, but for inputs and pairs of words."""
+    letters = {size: letter for letter, size in sizes.items()}
+    if "m" in sizes:
+        letters.setdefault(sizes["m"] + 1, "m + 1")
+    if "l" in sizes:
+        letters.setdefault(sizes["l"] * sizes["w"], "l · w")
+    counted = len(node.shape) if node.kind == "input" or node.name.endswith(PAIRS) else len(node.shape) - 1
+    if node.kind == "learned":
+        counted = 0
+    return [letters.get(size, str(size)) if axis < counted else str(size) for axis, size in enumerate(node.shape)]
+
+
+def small_line(node: GraphNode, graph: Graph) -> str:
+    """The second line of a box: its shape, and a word on what it does."""
+    parts = []
+    if node.shape:
+        parts.append("[" + ", ".join(shape_letters(node, graph.sizes)) + "]")
+    if node.kind == "stage" and node.note and node.label in ("mask", "add bias", "gate", "score", "concatenate"):
+        parts.append(node.note if not (node.label == "score" and " = " in node.symbol) else "")
+    if node.shares is not None:
+        parts.append("shared")
+    return "   ".join(filter(None, parts))
+
+
+def first_line(node: GraphNode, graph: Graph) -> str:
+    """The label of a box, with a sign where it reads its own last state, and how many it stands for."""
+    count = graph.alone(node)
+    return node.label + (" ↻" if node.loops else "") + (f" × {count}" if count > 1 else "")
+
+
+# ---- text
+
+
+def box_size(node: GraphNode, graph: Graph) -> tuple[float, float]:
+    """The width and height of a box that holds its text."""
+    first = text_width(plain_text(first_line(node, graph)), 14.2)
+    if node.symbol:
+        first += 10 + text_width(plain_text(node.symbol), 13.4)
+    small = small_line(node, graph)
+    width = max(first, text_width(plain_text(small), 11.2)) + 2 * PAD
+    return width, (LINE + (SMALL_LINE if small else 0.0)) + 9
+
+
+def frame_label_width(group: GraphGroup) -> float:
+    """The width of a frame's name."""
+    return text_width(frame_label(group), 12.2) + (text_width(f"× {group.count}", 14) + 10 if group.count > 1 else 0.0)
+
+
+def frame_label(group: GraphGroup) -> str:
+    """A frame's name, with the dotted name of what it is."""
+    alone = group.parent is not None or group.members[0] in group.label
+    return group.label if alone else f"{group.label} · {group.members[0]}"
+
+
+def text_width(text: str, size: float) -> float:
+    """An estimate, on the safe side, of how wide a text is."""
+    total = 0.0
+    for letter in text:
+        if ord(letter) in COMBINING:
+            continue
+        total += 0.88 if letter in WIDE else 0.36 if letter in NARROW else 0.7 if letter.isupper() else 0.6
+    return total * size
+
+
+def plain_text(markup: str) -> str:
+    """A symbol without the marks of its indices."""
+    return re.sub(r"[_^](?:\{([^}]*)\}|(.))", r"\1\2", markup)
+
+
+def spans(markup: str) -> Iterator[tuple[str, str]]:
+    """The parts of a symbol: where each stands ("", "_" or "^"), and its text."""
+    for mark, braced, single, plain in re.findall(r"([_^])(?:\{([^}]*)\}|(.[\u0300-\u036f]?))|([^_^]+)", markup):
+        yield mark, plain or braced or single
+
+
+def marked_up(markup: str) -> str:
+    """A symbol as tspans, its indices small and moved."""
+    made, moved = [], 0.0
+    for mark, text in spans(markup):
+        want = {"_": 3.5, "^": -4.5}.get(mark, 0.0)
+        shift = f' dy="{want - moved:g}"' if want != moved else ""
+        size = ' font-size="9.5"' if mark else ""
+        made.append(f"<tspan{shift}{size}>{escape(text)}</tspan>" if shift or size else escape(text))
+        moved = want
+    if moved:
+        made.append(f'<tspan dy="{-moved:g}">\u200b</tspan>')
+    return "".join(made)
+
+
+# ---- shapes
+
+
+def draw_box(box: Box, node: GraphNode, graph: Graph) -> str:
+    """A box with its words; its whole name and what it holds are shown when pointed at."""
+    middle = box.x + box.width / 2
+    small = small_line(node, graph)
+    first = box.y + box.height / 2 + (4.5 if not small else -2.5)
+    symbol = f'<tspan class="graph-symbol" dx="8">{marked_up(node.symbol)}</tspan>' if node.symbol else ""
+    parts = [
+        f'<g class="graph-{node.kind}"><title>{escape(hint(node))}</title>',
+        f'<rect class="graph-box" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
+        f'height="{box.height:.1f}" rx="6"/>',
+        f'<text x="{middle:.1f}" y="{first:.1f}" text-anchor="middle">'
+        f'<tspan class="graph-label">{marked_up(first_line(node, graph))}</tspan>{symbol}</text>',
+    ]
+    if small:
+        parts.append(
+            f'<text class="graph-small" x="{middle:.1f}" y="{first + SMALL_LINE + 1:.1f}" text-anchor="middle">'
+            f"{marked_up(small)}</text>"
+        )
+    return "".join([*parts, "</g>"])
+
+
+def hint(node: GraphNode) -> str:
+    """What is said of a box when it is pointed at."""
+    parts = [node.name, "×".join(map(str, node.shape)) and f"output {list(node.shape)}"]
+    if node.parameters:
+        parts.append(f"{node.parameters:,} parameters")
+    if node.shares is not None:
+        parts.append(f"with the parameters of {node.shares}")
+    if node.calls > 1:
+        parts.append(f"{node.calls} calls")
+    if node.count > 1:
+        parts.append(f"{node.count} of them")
+    return " · ".join(filter(None, parts))
+
+
+def draw_frame(frame: Frame) -> str:
+    """A frame with its name."""
+    inner = " graph-inner" if frame.group.parent is not None else ""
+    times = f'<tspan class="graph-times" dx="8">× {frame.group.count}</tspan>' if frame.group.count > 1 else ""
+    return (
+        f'<rect class="graph-frame{inner}" x="{frame.x:.1f}" y="{frame.y:.1f}" width="{frame.width:.1f}" '
+        f'height="{frame.height:.1f}" rx="10"/>'
+        f'<text class="graph-name" x="{frame.label_x:.1f}" y="{frame.y + 16:.1f}">'
+        f"{escape(frame_label(frame.group))}{times}</text>"
+    )
+
+
+def draw_curve(curve: Curve, prefix: str) -> str:
+    """An edge: upright through rows, and in a curve from one to the next."""
+    points = curve.points
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    if curve.corners:
+        path += round_corners(points)
+    else:
+        for (x1, y1), (x2, y2) in pairwise(points):
+            if abs(x1 - x2) < 0.5:
+                path += f"L{x2:.1f} {y2:.1f}" if abs(y1 - y2) > 0.1 else ""
+            else:
+                middle = (y1 + y2) / 2
+                path += f"C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
+    arrow = f' marker-end="url(#{prefix}-arrow)"' if curve.arrow else ""
+    return f'<path class="graph-edge" d="{path}"{arrow}/>'
+
+
+def round_corners(points: list[tuple[float, float]], radius: float = 8.0) -> str:
+    """Straight lines with round corners."""
+    path = ""
+    for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
+        before = min(radius, (abs(x1 - x0) + abs(y1 - y0)) / 2)
+        after = min(radius, (abs(x2 - x1) + abs(y2 - y1)) / 2)
+        ax, ay = toward((x1, y1), (x0, y0), before)
+        bx, by = toward((x1, y1), (x2, y2), after)
+        path += f"L{ax:.1f} {ay:.1f}Q{x1:.1f} {y1:.1f} {bx:.1f} {by:.1f}"
+    return path + f"L{points[-1][0]:.1f} {points[-1][1]:.1f}"
+
+
+def toward(start: tuple[float, float], end: tuple[float, float], by: float) -> tuple[float, float]:
+    """The point a little way from one to another, along the axis that they share."""
+    x, y = end[0] - start[0], end[1] - start[1]
+    length = max(1e-9, (x * x + y * y) ** 0.5)
+    return start[0] + x / length * by, start[1] + y / length * by
+
+
+def side_names(graph: Graph, layout: Layout) -> list[str]:
+    """Encoder and decoder by name, below their sides."""
+    names = []
+    side_of = {node.name: node.side for node in graph.nodes}
+    for side in ("encoder", "decoder"):
+        spans = [(box.x, box.x + box.width) for box in layout.boxes if side_of[box.name] == side]
+        middle = (min(left for left, _ in spans) + max(right for _, right in spans)) / 2
+        below = HEADING + layout.height + 18
+        names.append(f'<text class="graph-name" x="{middle:.1f}" y="{below:.1f}" text-anchor="middle">{side}</text>')
+    return names

@@ -1,0 +1,513 @@
+"""Where the boxes of a graph stand: in rows from the bottom up, as the papers draw them, with frames around layers.
+
+Each frame is laid out by itself (Sugiyama, Tagawa and Toda 1981): rows by the longest path, an order in each row with
+few crossings, and places in that order as near as can be to what a box is joined with. In the frame around it, it is
+then one box. Edges bend in the gaps between rows alone, and pass rows in lanes of their own: none crosses a box.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from regard.inspection.collect.graph import Graph, GraphGroup
+
+__all__ = ["Box", "Curve", "Frame", "Layout", "lay_out"]
+
+GAP = 19.0  # between rows
+NEAR = 20.0  # between boxes of a row
+LANE = 14.0  # around an edge that passes a row
+INSIDE = 14.0  # between a frame and what is in it
+HEAD = 22.0  # of a frame, where its name stands
+GUTTER = 30.0  # between the two sides
+SWEEPS = 12
+
+Point = tuple[float, float]
+
+
+@dataclass
+class Box:
+    """A box, or a point of an edge, by its upper left corner."""
+
+    name: str
+    width: float
+    height: float
+    x: float = 0.0
+    y: float = 0.0
+
+
+@dataclass
+class Frame:
+    """A frame around boxes, and where its name stands."""
+
+    group: GraphGroup
+    x: float
+    y: float
+    width: float
+    height: float
+    label_x: float
+
+
+@dataclass
+class Curve:
+    """An edge, or the part of one inside a frame: points that are joined by curves that leave and arrive upright."""
+
+    source: str
+    target: str
+    points: list[Point]
+    arrow: bool
+    corners: bool = False  # joined by straight lines with rounded corners
+
+
+@dataclass
+class Layout:
+    """What is placed, relative to its upper left corner."""
+
+    width: float = 0.0
+    height: float = 0.0
+    boxes: list[Box] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    entries: dict[str, float] = field(default_factory=dict)  # from outside: where along the bottom
+    exits: dict[str, float] = field(default_factory=dict)  # to the outside: where along the top
+    sides: dict[str, float] = field(default_factory=dict)  # from the left: how far down
+
+    def move(self, x: float, y: float) -> "Layout":
+        """Shift everything."""
+        for box in self.boxes:
+            box.x, box.y = box.x + x, box.y + y
+        for frame in self.frames:
+            frame.x, frame.y, frame.label_x = frame.x + x, frame.y + y, frame.label_x + x
+        for curve in self.curves:
+            curve.points = [(px + x, py + y) for px, py in curve.points]
+        return self
+
+
+@dataclass
+class Item:
+    """What stands in a row: a box, a frame, or a place where an edge passes."""
+
+    key: str
+    width: float
+    height: float
+    rank: int = 0
+    x: float = 0.0  # of its left side
+    inner: Layout | None = None  # of a frame
+    lane: bool = False
+
+    def entry(self, source: str) -> float:
+        """Where an edge from a source arrives, from the left side."""
+        return self.width / 2 if self.inner is None else self.inner.entries[source]
+
+    def exit(self, source: str) -> float:
+        """Where an edge from a source leaves."""
+        return self.width / 2 if self.inner is None else self.inner.exits[source]
+
+
+@dataclass(frozen=True)
+class Link:
+    """An edge between items of neighbouring rows."""
+
+    source: str  # the box that the numbers come from
+    lower: Item
+    upper: Item
+
+
+Measure = Callable[[str], tuple[float, float]]
+LabelWidth = Callable[[GraphGroup], float]
+
+
+def lay_out(graph: Graph, measure: Measure, label_width: LabelWidth) -> Layout:
+    """Place all boxes: the encoder at the left, the decoder at the right, what goes from one to the other between."""
+    sides = [side for side in ("encoder", "decoder") if any(node.side == side for node in graph.nodes)]
+    placed = []
+    for side in sides:
+        members = {node.name for node in graph.nodes if node.side == side}
+        placed.append(Arrangement(graph, measure, label_width, None, members, beside=side == "decoder").arrange())
+    if len(placed) == 1:
+        return placed[0]
+    left, right = placed
+    lanes = list(right.sides)
+    gutter = GUTTER + LANE * max(0, len(lanes) - 1)
+    above = LANE * len(lanes)
+    height = max(left.height + above, right.height)
+    whole = Layout(left.width + gutter + right.width, height)
+    left.move(0.0, height - left.height)
+    right.move(left.width + gutter, height - right.height)
+    order = sorted(lanes, key=lambda source: left.exits.get(source, 0.0))
+    for number, source in enumerate(order):
+        start, top = left.exits[source], height - left.height - LANE * (len(order) - number)
+        lane = left.width + GUTTER / 2 + LANE * (len(order) - 1 - number)
+        end = height - right.height + right.sides[source]
+        points = [(start, height - left.height), (start, top), (lane, top), (lane, end), (left.width + gutter, end)]
+        whole.curves.append(Curve(source, "", points, arrow=False, corners=True))
+    for part in placed:
+        whole.boxes += part.boxes
+        whole.frames += part.frames
+        whole.curves += part.curves
+    return whole
+
+
+class Arrangement:
+    """The boxes and frames of one frame, or of one side, in rows."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        measure: Measure,
+        label_width: LabelWidth,
+        group: GraphGroup | None,
+        members: set[str],
+        beside: bool = False,
+    ):
+        self.graph, self.measure, self.label_width, self.group = graph, measure, label_width, group
+        self.members, self.beside = members, beside
+        self.side_of = {node.name: node.side for node in graph.nodes}
+        self.side = self.side_of[next(iter(members))]
+        self.place_of = dict[str, Item]()  # the item that a box stands in
+        self.items: list[Item] = []
+        self.lanes: dict[tuple[str, int], Item] = {}
+        self.links: list[Link] = []
+        self.weights: dict[int, float] = {}  # of links: how much each wants to be upright
+        self.ends: list[tuple[str, Item, str]] = []  # the source, the item, and the box that an edge ends at
+
+    def arrange(self) -> Layout:
+        """Place everything, and return the frame with it."""
+        self.make_items()
+        edges = self.local_edges()
+        self.rank(edges)
+        self.add_lanes(edges)
+        rows = self.order_rows()
+        self.place_columns(rows)
+        return self.finish(rows)
+
+    def make_items(self) -> None:
+        """Boxes, and frames that are laid out first."""
+        parent = None if self.group is None else self.group.name
+        children = [each for each in self.graph.groups if each.parent == parent and set(each.nodes) <= self.members]
+        for child in children:
+            inside = set(child.nodes)
+            inner = Arrangement(self.graph, self.measure, self.label_width, child, inside).arrange()
+            item = Item(child.name, inner.width, inner.height, inner=inner)
+            for name in inside:
+                self.place_of[name] = item
+        for node in reversed(self.graph.nodes):  # values, keys, queries from the left, as the papers have them
+            if node.name in self.members:
+                if node.name not in self.place_of:
+                    self.place_of[node.name] = Item(node.name, *self.measure(node.name))
+                if self.place_of[node.name] not in self.items:
+                    self.items.append(self.place_of[node.name])
+
+    def local_edges(self) -> list[tuple[str, Item | None, Item | None, str]]:
+        """Edges between items: the source, its item (None: outside), the target's item (None: outside), the target."""
+        found = []
+        for edge in self.graph.edges:
+            lower, upper = self.place_of.get(edge.source), self.place_of.get(edge.target)
+            if (lower is None and upper is None) or lower is upper:
+                continue
+            found.append((edge.source, lower, upper, edge.target))
+        return found
+
+    def rank(self, edges: Sequence[tuple[str, Item | None, Item | None, str]]) -> None:
+        """The row of each item: one above the highest that it reads; what reads nothing, below what reads it."""
+        reads = [(lower, upper) for _, lower, upper, _ in edges if lower is not None and upper is not None]
+        for item in self.items:
+            item.rank = 1
+        for _ in self.items:
+            moved = False
+            for lower, upper in reads:
+                if upper.rank <= lower.rank:
+                    upper.rank, moved = lower.rank + 1, True
+            if not moved:
+                break
+        entered = {id(upper) for _, lower, upper, _ in edges if lower is None and upper is not None}
+        for item in self.items:
+            above = [upper.rank for lower, upper in reads if lower is item]
+            if above and not any(upper is item for _, upper in reads) and id(item) not in entered:
+                item.rank = max(item.rank, min(above) - 1)
+
+    def add_lanes(self, edges: Sequence[tuple[str, Item | None, Item | None, str]]) -> None:
+        """Lanes through the rows that edges pass, one for all edges of a source; doors where they come in or go out."""
+        top = max(item.rank for item in self.items) + 1
+        for source, lower, upper, target in edges:
+            end = top if upper is None else upper.rank
+            if lower is None:
+                begin = 0
+                if self.beside:
+                    begin = (
+                        min(each.rank for name, low, each, _ in edges if name == source and low is None and each) - 1
+                    )
+                below = self.lane(source, begin)
+            else:
+                begin, below = lower.rank, lower
+            for rank in range(begin + 1, end):
+                lane = self.lane(source, rank)
+                self.link(source, below, lane)
+                below = lane
+            if upper is None:
+                self.link(source, below, self.lane(source, top))
+            else:
+                self.link(source, below, upper)
+                self.ends.append((source, upper, target))
+
+    def lane(self, source: str, rank: int) -> Item:
+        """The place of a source's edges in a row."""
+        if (source, rank) not in self.lanes:
+            self.lanes[source, rank] = Item(f"{source}@{rank}", 0.0, 0.0, rank, lane=True)
+            self.items.append(self.lanes[source, rank])
+        return self.lanes[source, rank]
+
+    def link(self, source: str, lower: Item, upper: Item) -> None:
+        """Join items of neighbouring rows, once."""
+        link = Link(source, lower, upper)
+        if not any(each.source == source and each.lower is lower and each.upper is upper for each in self.links):
+            self.links.append(link)
+
+    # ---- the order in each row
+
+    def order_rows(self) -> list[list[Item]]:
+        """Rows in the order, of those tried, with the fewest crossings."""
+        top = max(item.rank for item in self.items)
+        rows: list[list[Item]] = [[] for _ in range(top + 1)]
+        for item in self.items:
+            rows[item.rank].append(item)
+        best, fewest = [list(row) for row in rows], self.crossings(rows)
+        for sweep in range(SWEEPS):
+            upward = sweep % 2 == 0
+            for rank in range(1, top + 1) if upward else range(top - 1, -1, -1):
+                self.sort_row(rows, rank, upward)
+            count = self.crossings(rows)
+            if count < fewest:
+                best, fewest = [list(row) for row in rows], count
+        return self.swap_neighbours(best, fewest)
+
+    def swap_neighbours(self, rows: list[list[Item]], fewest: int) -> list[list[Item]]:
+        """Swap neighbours for as long as that takes crossings away."""
+        better = fewest > 0
+        while better:
+            better = False
+            for row in rows:
+                for number in range(len(row) - 1):
+                    row[number], row[number + 1] = row[number + 1], row[number]
+                    count = self.crossings(rows)
+                    if count < fewest:
+                        fewest, better = count, True
+                    else:
+                        row[number], row[number + 1] = row[number + 1], row[number]
+        return rows
+
+    def sort_row(self, rows: list[list[Item]], rank: int, upward: bool) -> None:
+        """Put each item of a row where the mean of its neighbours is, in the row below or above."""
+        place = positions(rows[rank - 1 if upward else rank + 1])
+
+        def wish(item: Item) -> float:
+            near = []
+            for link in self.links:
+                mine, other = (link.upper, link.lower) if upward else (link.lower, link.upper)
+                if mine is item:
+                    port = (other.exit if upward else other.entry)(link.source) if not other.lane else 0.0
+                    near.append(place[other.key] + (port / other.width if other.width else 0.5))
+            return sum(near) / len(near) if near else place_in(rows[rank], item)
+
+        wishes = {item.key: wish(item) for item in rows[rank]}
+        for item in rows[rank]:
+            if self.is_from_beside(item):
+                wishes[item.key] = -1.0
+        rows[rank].sort(key=lambda item: wishes[item.key])
+
+    def is_from_beside(self, item: Item) -> bool:
+        """Whether an edge from the other side passes here: those keep to the left, where they come from."""
+        return item.lane and self.side_of[item.key.rpartition("@")[0]] != self.side
+
+    def is_door(self, item: Item) -> bool:
+        """Whether an edge comes in from the left here."""
+        return self.beside and item.lane and not any(link.upper is item for link in self.links)
+
+    def crossings(self, rows: list[list[Item]]) -> int:
+        """How often edges cross."""
+        place = {key: number for row in rows for key, number in positions(row).items()}
+        count = 0
+        by_rank: dict[int, list[tuple[float, float]]] = {}
+        for link in self.links:
+            low = place[link.lower.key] + share(link.lower, link.lower.exit, link.source)
+            high = place[link.upper.key] + share(link.upper, link.upper.entry, link.source)
+            by_rank.setdefault(link.lower.rank, []).append((low, high))
+        for pairs in by_rank.values():
+            for number, (low, high) in enumerate(pairs):
+                count += sum((low - a) * (high - b) < 0 for a, b in pairs[:number])
+        # An edge that comes in from the left would pass what stands there.
+        lanes = [[number for number, item in enumerate(row) if self.is_from_beside(item)] for row in rows]
+        return count + sum(100 * (sum(each) - sum(range(len(each)))) for each in lanes)
+
+    # ---- places
+
+    def place_columns(self, rows: list[list[Item]]) -> None:
+        """Place the items of each row near to those that they are joined with, in their order, without touching."""
+        for row in rows:
+            x = 0.0
+            for item in row:
+                item.x = x
+                x += item.width + NEAR
+        below, above = Counter(id(each.upper) for each in self.links), Counter(id(each.lower) for each in self.links)
+        for link in self.links:
+            alone = below[id(link.upper)] == 1 and above[id(link.lower)] == 1  # a chain stands upright
+            lanes = link.lower.lane + link.upper.lane
+            self.weights[id(link)] = 8.0 if lanes == 2 or (alone and not lanes) else 1.0
+        for sweep in range(4 * SWEEPS):
+            upward = sweep % 2 == 0
+            for rank in range(len(rows)) if upward else range(len(rows) - 1, -1, -1):
+                wishes, weights = [], []
+                for item in rows[rank]:
+                    near = self.wishes(item, upward, both=sweep >= 2 * SWEEPS)
+                    total = sum(weight for _, weight in near)
+                    wishes.append(sum(x * weight for x, weight in near) / total if total else item.x)
+                    weights.append(max(total, 0.1))
+                for item, x in zip(rows[rank], spread(rows[rank], wishes, weights), strict=True):
+                    item.x = x
+
+    def wishes(self, item: Item, upward: bool, both: bool) -> list[tuple[float, float]]:
+        """Where an item would stand for each of its edges to be upright, and how much that counts."""
+        near = []
+        for link in self.links:
+            weight = self.weights[id(link)]
+            if link.upper is item and (upward or both):
+                at = link.lower.x + port(link.lower, link.lower.exit, link.source)
+                near.append((at - port(item, item.entry, link.source), weight))
+            if link.lower is item and (not upward or both):
+                at = link.upper.x + port(link.upper, link.upper.entry, link.source)
+                near.append((at - port(item, item.exit, link.source), weight))
+        return near
+
+    def finish(self, rows: list[list[Item]]) -> Layout:
+        """The layout with its margins: rows from the bottom up, curves in the gaps between them."""
+        lowest = min(item.x for item in self.items)
+        widest = max(item.x + item.width for item in self.items) - lowest
+        framed = self.group is not None
+        label = 0.0 if self.group is None else self.label_width(self.group)
+        margin = INSIDE if framed else LANE / 2
+        width = max(widest + 2 * margin, label + 2 * margin)
+        shift = (width - widest) / 2 - lowest
+        exits = [item.x + shift for item in rows[-1] if item.lane]
+        label_x = margin
+        if label and exits:  # edges that leave do not cross the name: there is room for it at the left or at the right
+            left = max(0.0, margin + label + 8 - min(exits))
+            right = max(0.0, max(exits) - (width - margin - label - 8))
+            if left <= right:
+                width, shift = width + left, shift + left
+            else:
+                width += right
+                label_x = width - margin - label
+        for item in self.items:
+            item.x += shift
+        heights = [max((item.height for item in row), default=0.0) for row in rows]
+        for rank, row in enumerate(rows):  # edges that come in side by side lie one above the other
+            heights[rank] = max(heights[rank], LANE * (sum(map(self.is_door, row)) - 0.5))
+        gaps = [self.gap_above(rank, heights) for rank in range(len(rows) - 1)]
+        head = HEAD if framed else 0.0
+        height = sum(heights) + sum(gaps) + head
+        tops, bottom = [], height
+        for rank, size in enumerate(heights):
+            tops.append(bottom - size)
+            bottom -= size + (gaps[rank] if rank < len(gaps) else 0.0)
+        made = Layout(width, height)
+        for item in self.items:
+            if item.lane:
+                continue
+            y = tops[item.rank] + (heights[item.rank] - item.height) / 2
+            if item.inner is None:
+                made.boxes.append(Box(item.key, item.width, item.height, item.x, y))
+            else:
+                item.inner.move(item.x, y)
+                made.boxes += item.inner.boxes
+                made.frames += item.inner.frames
+                made.curves += item.inner.curves
+        self.draw_links(made, tops, heights, head)
+        if self.group is not None:
+            made.frames.insert(0, Frame(self.group, 0.0, 0.0, width, height, label_x))
+        return made
+
+    def gap_above(self, rank: int, heights: Sequence[float]) -> float:
+        """The height of the gap above a row; wider where an edge goes far aside."""
+        far = [
+            abs(
+                link.lower.x
+                + port(link.lower, link.lower.exit, link.source)
+                - link.upper.x
+                - port(link.upper, link.upper.entry, link.source)
+            )
+            for link in self.links
+            if link.lower.rank == rank
+        ]
+        if not far and heights[rank] == 0:
+            return INSIDE
+        return GAP + min(22.0, max(far, default=0.0) * 0.06)
+
+    def draw_links(self, made: Layout, tops: Sequence[float], heights: Sequence[float], head: float) -> None:
+        """Curves along the links, and where edges come in and go out."""
+        real = {(source, id(item)) for source, item, _ in self.ends}
+        for link in self.links:
+            below, above = link.lower, link.upper
+            x1, x2 = below.x + port(below, below.exit, link.source), above.x + port(above, above.entry, link.source)
+            y1, y2 = tops[below.rank], tops[above.rank] + heights[above.rank]
+            points = [(x1, y1), (x2, y2)]
+            if below.lane:
+                if not self.is_door(below):
+                    points.insert(0, (x1, y1 + heights[below.rank]))
+            else:
+                points.insert(0, (x1, y1 + (heights[below.rank] - below.height) / 2))
+            if not above.lane:
+                points.append((x2, y2 - (heights[above.rank] - above.height) / 2))
+            if above.lane and above.rank == len(tops) - 1:
+                points.append((x2, tops[above.rank] - head))
+            arrow = above.inner is None and (link.source, id(above)) in real
+            made.curves.append(Curve(link.source, above.key, points, arrow))
+        for (source, rank), lane in self.lanes.items():
+            if rank == len(tops) - 1:
+                made.exits[source] = lane.x
+            elif self.is_door(lane):
+                doors = sorted(
+                    (each for each in self.items if each.rank == rank and self.is_door(each)), key=lambda each: each.x
+                )
+                y = tops[rank] + heights[rank] * (doors.index(lane) + 1) / (len(doors) + 1)
+                made.sides[source] = y
+                made.curves.append(
+                    Curve(source, lane.key, [(0.0, y), (lane.x, y), (lane.x, tops[rank])], False, corners=True)
+                )
+            elif rank == 0:
+                made.entries[source] = lane.x
+
+
+def port(item: Item, side: Callable[[str], float], source: str) -> float:
+    """Where an edge meets an item, from its left side."""
+    return 0.0 if item.lane else side(source)
+
+
+def share(item: Item, side: Callable[[str], float], source: str) -> float:
+    """The same as a share of its width."""
+    return 0.5 if item.lane or not item.width else side(source) / item.width
+
+
+def positions(row: Sequence[Item]) -> dict[str, float]:
+    """Each item's number in its row."""
+    return {item.key: float(number) for number, item in enumerate(row)}
+
+
+def place_in(row: Sequence[Item], item: Item) -> float:
+    """The number of an item in its row."""
+    return float(next(number for number, each in enumerate(row) if each is item))
+
+
+def spread(row: Sequence[Item], wishes: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The places nearest to what is wished, in order and apart: least squares, by pooling neighbours that collide."""
+    offsets, total = [], 0.0
+    for number, item in enumerate(row):
+        offsets.append(total)
+        following = row[number + 1] if number + 1 < len(row) else None
+        total += item.width + (LANE if item.lane or (following is not None and following.lane) else NEAR)
+    pools: list[tuple[float, float, int]] = []  # the mean, the weight, how many
+    for wish, offset, weight in zip(wishes, offsets, weights, strict=True):
+        pools.append((wish - offset, weight, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (mean, heavy, count), (last, light, more) = pools[-2:]
+            pools[-2:] = [((mean * heavy + last * light) / (heavy + light), heavy + light, count + more)]
+    means: Iterable[float] = (mean for mean, _, count in pools for _ in range(count))
+    return [mean + offset for mean, offset in zip(means, offsets, strict=True)]

@@ -1,0 +1,14 @@
+// The computational graph of the model, drawn beforehand.
+
+function graphSection(exhibit) {
+  if (!exhibit.graph) return null;
+  const node = section(
+    "graph",
+    "What runs",
+    "The model's parts in the order in which they ran, from the bottom up, with the shapes of what they give. " +
+      "Blue boxes have parameters, yellow ones are the stages of an attention; each has its name under the pointer.",
+  );
+  const drawn = new DOMParser().parseFromString(exhibit.graph, "image/svg+xml").documentElement;
+  node.append(el("div", { class: "scroll graph" }, document.importNode(drawn, true)));
+  return node;
+}
