@@ -51,7 +51,7 @@ def demo(
         f"\nWhat next:\n"
         f"  {result.report}  how the training went\n"
         f"  {result.picture}  an alignment as a picture\n"
-        f'  regard look {folder} "I ate pizza yesterday ."  a page of everything it looked at\n'
+        f'  regard look {folder} "I ate pizza yesterday"  a page of everything it looked at\n'
         f"  regard demo --lineage  without attention, with it, and with nothing else\n"
         f"  regard models  what else can be trained\n"
         f"  regard train --source A --target B --out RUN  a model of your own, from two text files"

@@ -147,19 +147,44 @@ GENERATE = """
 from regard.data.builtin import generate
 pair, count, longest = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 fields = "source", "target", "alignment", "source_heads", "target_heads"
-examples = generate("phrasebook", count, pair=pair, seed=1, longest=longest)
+examples = generate("phrasebook", count, pair=pair, seed=1, longest=longest, edition=int(sys.argv[4]))
 json.dump([[getattr(example, field) for field in fields] for example in examples], sys.stdout)
 """
 
 
 @functools.cache
-def sample(pair: str, count: int = 20_000, longest: int = 14) -> list[Example]:
+def sample(pair: str, count: int = 20_000, longest: int = 14, edition: int = 1) -> list[Example]:
     """Sentences of the corpus, as a user's program draws them."""
-    found = without_hook(GENERATE, pair, str(count), str(longest))
+    return read_examples(without_hook(GENERATE, pair, str(count), str(longest), str(edition)))
+
+
+def read_examples(found: Any) -> list[Example]:
     return [
         Example(source, target, tuple((i, j) for i, j in links), tuple(above), tuple(below))
         for source, target, links, above, below in found
     ]
+
+
+# The second edition's sentences, before they are written as people write.
+PLAIN = """
+import random
+from regard.data.builtin import phrasebook
+from regard.data.builtin.phrasebook import PAIRS, all_words, english, example
+from regard.data.builtin.phrasebook.grammar import Grammar
+fields = "source", "target", "alignment", "source_heads", "target_heads"
+grammar, found = Grammar(all_words(2), random.Random(6).random, rich=0.3), []
+while len(found) < int(sys.argv[2]):
+    sentence = grammar.sentence()
+    made = example(sentence, english.speak(sentence), PAIRS[sys.argv[1]])
+    found.append([getattr(made, field) for field in fields])
+json.dump(found, sys.stdout)
+"""
+
+
+@functools.cache
+def spaced(pair: str, count: int = 12_000) -> list[Example]:
+    """Sentences of the grammar in both editions, their words apart by spaces."""
+    return [*sample(pair), *read_examples(without_hook(PLAIN, pair, str(count)))]
 
 
 DERIVE = """

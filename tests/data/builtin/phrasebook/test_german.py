@@ -2,7 +2,7 @@
 
 import re
 
-from data.builtin.phrasebook.cases import sample
+from data.builtin.phrasebook.cases import spaced
 
 
 def listed(words):
@@ -49,7 +49,7 @@ PLURALS = {"Mädchen", "Fenster", "Zimmer", "Lehrer", "Schlüssel"}  # nouns who
 
 def clauses():
     """Each sentence's words, cut at punctuation."""
-    for example in sample("en-de"):
+    for example in spaced("en-de"):
         part = []
         for word in example.target.split():
             if word in ",.?":
@@ -133,7 +133,7 @@ def test_verbs_agree_with_pronouns():
 
 def test_articles_and_adjectives_agree_with_nouns():
     checked = 0
-    for example in sample("en-de"):
+    for example in spaced("en-de"):
         words = example.target.split()
         for i, noun in enumerate(words):
             if noun not in GENDER or noun in PLURALS or i == 0:
@@ -144,6 +144,8 @@ def test_articles_and_adjectives_agree_with_nouns():
                 adjective, det, first = det, words[i - 2], i - 2
             if first and words[first - 1] == ",":
                 continue  # a relative pronoun: , die deutschen Tee trinken
+            if det == "das" and first == 1 and example.source.split()[1] in ("this", "these"):
+                continue  # ist das Suppe?
             det = determiner(det)
             if det:
                 key = f"{det} {GENDER[noun]}"
@@ -171,7 +173,7 @@ def adverb(word):
 
 
 def test_kein_and_nicht():
-    for example in sample("en-de"):
+    for example in spaced("en-de"):
         english, german = example.source.split(), example.target.split()
         denials = sum(word in ("not", "cannot") for word in english)
         found = sum(word == "nicht" or word.startswith("kein") for word in german)
@@ -182,7 +184,7 @@ def test_kein_and_nicht():
 
 def test_nouns_are_capitals_and_nothing_else():
     capitals = set()
-    for example in sample("en-de"):
+    for example in spaced("en-de"):
         for i, j in example.alignment:
             word = example.target.split()[j]
             if word[0].isupper():
@@ -193,7 +195,7 @@ def test_nouns_are_capitals_and_nothing_else():
 
 
 def test_every_subordinate_clause_is_cut_off_by_commas():
-    for example in sample("en-de"):
+    for example in spaced("en-de"):
         words = example.target.split()
         for i, word in enumerate(words):
             if word in ("weil", "dass", "obwohl", "ob", "wenn", "während"):

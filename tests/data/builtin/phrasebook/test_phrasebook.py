@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from data.builtin.phrasebook.cases import BY_HAND, derived, sample, without_hook
+from data.builtin.phrasebook.cases import BY_HAND, derived, sample, spaced, without_hook
 
 import regard.data.builtin.phrasebook as phrasebook
 from regard.data.builtin import generate
@@ -16,7 +16,7 @@ PAIRS = ("en-de", "en-fr")
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_heads_are_trees(pair):
-    for example in sample(pair):
+    for example in spaced(pair):
         for text, heads in ((example.source, example.source_heads), (example.target, example.target_heads)):
             words = text.split()
             assert len(heads) == len(words)
@@ -42,7 +42,7 @@ SILENT = {  # words that may stand for nothing on the other side
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_links_are_valid_and_content_words_have_one(pair):
-    for example in sample(pair):
+    for example in spaced(pair):
         sides = example.source.split(), example.target.split()
         assert list(example.alignment) == sorted(set(example.alignment))
         for side, (language, words) in enumerate(zip(pair.split("-"), sides, strict=True)):
@@ -62,11 +62,12 @@ def test_names_and_punctuation_are_linked_with_themselves(pair):
                 assert source[i] == target[j]
 
 
+@pytest.mark.parametrize("edition", [1, 2])
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_sentence_has_one_translation(pair):
+def test_a_sentence_has_one_translation(pair, edition):
     """Drawn as they come, doubles included."""
     random, found, doubles = iter_random(), {}, 0
-    options = phrasebook.Options(pair)
+    options = phrasebook.Options(pair, edition=edition)
     for example in itertools.islice(phrasebook.draw(random, lambda source: len(source) < 32, options), 2500):
         if example is not None:
             doubles += example.source in found
@@ -134,8 +135,11 @@ def test_every_entry_is_frequent_enough():
 
 def test_longer_and_shorter_on_request():
     for longest, shortest in ((4, 3), (25, 15)):
-        lengths = {len(e.source.split()) for e in generate("phrasebook", 40, longest=longest, shortest=shortest)}
+        options = {"longest": longest, "shortest": shortest}
+        lengths = {len(e.source.split()) for e in generate("phrasebook", 40, edition=1, **options)}
         assert shortest <= min(lengths) <= max(lengths) <= longest
+        written = [len(e.source.split()) for e in generate("phrasebook", 40, **options)]
+        assert shortest / 2 < max(written) < longest  # the stop is no word of its own there
 
 
 def test_both_pairs_have_the_same_english():
@@ -148,10 +152,10 @@ def test_translated_by_hand(english, german, french):
 
 
 def test_derive_gives_the_whole_example():
-    found = phrasebook.derive("I ate pizza yesterday .")
+    found = phrasebook.derive("I ate pizza yesterday .", edition=1)
     assert found is not None
     assert found.target == "ich habe gestern Pizza gegessen ."
     assert found.alignment == ((0, 0), (1, 1), (1, 4), (2, 3), (3, 2), (4, 5))
     assert found.source_heads == (1, -1, 1, 1, 1)
     assert found.target_heads == (4, 4, 4, 4, -1, 4)
-    assert phrasebook.derive("colourless green ideas sleep furiously .", tries=300) is None
+    assert phrasebook.derive("colourless green ideas sleep furiously .", tries=300, edition=1) is None

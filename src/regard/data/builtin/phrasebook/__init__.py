@@ -6,12 +6,15 @@ German with its cases, adjective endings, verb-last clauses and separable verbs,
 and adjectives after the noun. Word alignments and dependency heads come out of the derivation: words that stand for the
 same part of the meaning are linked.
 
-Words stand apart by single spaces, punctuation is a word, and so is what an apostrophe cuts off: "l' homme", "j' ai",
-"Anna 's dog". Sentences start in lower case unless their first word is a capital by itself. A sentence has exactly one
-translation: "you" is du and tu, "they" is ils, a speaker is masculine, "the teacher" is der Lehrer.
+The second edition is text as people write it (`natural`): "I don't like Anna's dog.", with and without a stop at the
+end, a share of the English in lower case as it is typed. It has more words (everyday.txt) and more of what people type:
+"Where is the station?", "This is my brother.", "This pizza is not too bad." In the first edition words stand apart by
+single spaces, punctuation is a word, and so is what an apostrophe cuts off: "l' homme", "j' ai", "Anna 's dog";
+sentences start in lower case unless their first word is a capital by itself. A sentence has exactly one translation:
+"you" is du and tu, "they" is ils, a speaker is masculine, "the teacher" is der Lehrer.
 
-Options: `longest` and `shortest`, in English words with the full stop. The longer sentences may be, the more relative
-clauses they have.
+Options: `longest` and `shortest`, in English words as the first edition counts them, with the full stop. The longer
+sentences may be, the more relative clauses they have.
 """
 
 import dataclasses
@@ -23,6 +26,7 @@ from regard.data.builtin.phrasebook import english, french, german
 from regard.data.builtin.phrasebook.derivation import search
 from regard.data.builtin.phrasebook.grammar import Grammar
 from regard.data.builtin.phrasebook.meaning import Sentence
+from regard.data.builtin.phrasebook.natural import STYLES, Style, choose_style, contract, join_words, spell_out
 from regard.data.builtin.phrasebook.pool import Pool
 from regard.data.builtin.phrasebook.words import Word, finish, links
 
@@ -45,20 +49,26 @@ class Options:
 
 
 @functools.cache
-def all_words() -> Pool:
-    return Pool()
+def all_words(edition: int = 1) -> Pool:
+    """Every word of an edition."""
+    return Pool(edition=edition)
 
 
 def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
     """Sentences without end; None for one that is not wanted."""
-    grammar = Grammar(all_words(), random, rich=min(1.0, max(0.0, (options.longest - 9) / 16)))
+    grammar = Grammar(all_words(options.edition), random, rich=min(1.0, max(0.0, (options.longest - 9) / 16)))
     speak = PAIRS[options.pair]
     while True:
         sentence = grammar.sentence()
         source = english.speak(sentence)
         fits = options.shortest <= len(source) <= options.longest
         new = fits and wanted(" ".join([word.form for word in source]))
-        yield example(sentence, source, speak) if new else None
+        if not new:
+            yield None
+        elif options.edition == 1:
+            yield example(sentence, source, speak)
+        else:
+            yield natural_example(sentence, source, options.pair, choose_style(random))
 
 
 def example(sentence: Sentence, source: list[Word], speak: Callable[[Sentence], list[Word]]) -> Example:
@@ -68,13 +78,27 @@ def example(sentence: Sentence, source: list[Word], speak: Callable[[Sentence], 
     return Example(text, translation, links(source, target), heads, target_heads)
 
 
+def natural_example(sentence: Sentence, source: list[Word], pair: str, style: Style) -> Example:
+    """A sentence and its translation as they are written."""
+    english_words = join_words(contract(source, style), style)
+    target = join_words(PAIRS[pair](sentence), style, french=pair == "en-fr", target=True)
+    text, heads = finish(english_words)
+    translation, target_heads = finish(target)
+    return Example(text, translation, links(english_words, target), heads, target_heads)
+
+
 def every(wanted: Wanted, options: Options) -> None:
     """Sentences cannot be listed: there are too many."""
     return
 
 
-def derive(source: str, pair: str = "en-de", tries: int = 200_000) -> Example | None:
-    """The example with this English source ("I ate pizza yesterday ."), or None where it did not come up."""
-    speak = PAIRS[Options(pair).pair]
-    sentence = search(source.split(), tries)
-    return None if sentence is None else example(sentence, english.speak(sentence), speak)
+def derive(source: str, pair: str = "en-de", tries: int = 200_000, edition: int = 2) -> Example | None:
+    """The example with this English source ("I ate pizza yesterday."), or None where it did not come up."""
+    options = Options(pair, edition=edition)
+    sentence = search(spell_out(source) if edition > 1 else source.split(), tries, edition)
+    if sentence is None:
+        return None
+    if edition == 1:
+        return example(sentence, english.speak(sentence), PAIRS[options.pair])
+    made = [natural_example(sentence, english.speak(sentence), pair, style) for style in STYLES]
+    return next((each for each in made if each.source == source), made[0])

@@ -44,10 +44,10 @@ def distance(one: Sequence[str], other: Sequence[str]) -> int:
     return row[-1]
 
 
-def search(wanted: Sequence[str], tries: int) -> Sentence | None:
+def search(wanted: Sequence[str], tries: int, edition: int = 1) -> Sentence | None:
     """A sentence whose English is `wanted`, or None where it did not come up."""
     fresh = random.Random(0)
-    pool = Pool(frozenset(wanted))
+    pool = Pool(frozenset(wanted), edition)
     best: list[float] = []
     nearest = len(wanted) + 1000
     for attempt in range(tries):

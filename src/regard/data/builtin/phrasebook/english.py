@@ -79,7 +79,10 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, subject: bool = False) -> W
         second = noun_phrase(out, phrase.second)
         joint.head, second.head = second, head
         return head
-    head = Word("what" if kind == Kind.WHAT else "who", bits)
+    form = "what" if kind == Kind.WHAT else "who"
+    if kind == Kind.THIS:
+        form = "these" if phrase.many else "this"
+    head = Word(form, bits)
     out.append(head)
     return head
 
@@ -298,6 +301,10 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         head = Word(words[0], bits * PREDICATE)
         out.append(head)
         return head
+    if clause.identity is not None:
+        return noun_phrase(out, clause.identity)
+    if clause.asks_whereabouts:
+        return below.pop(0)  # where
     assert clause.place is not None
     return say(out, clause.place.at.english, bits * PLACE)
 

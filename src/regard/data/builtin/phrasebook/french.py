@@ -126,6 +126,8 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, manner: int = PLAIN) -> Wor
         second = noun_phrase(out, phrase.second, manner)
         joint.head, second.head = second, head
         return head
+    elif kind == Kind.THIS:
+        head = Word("ce", bits)
     else:
         head = Word("que" if kind == Kind.WHAT else "qui", bits)
     out.append(head)
@@ -282,16 +284,19 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
             below.append(add_governed(out, "à", bits * (PREPOSITION | VERB), clause.object))
         else:
             below.append(noun_phrase(out, clause.object))
-    if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT):
+    behind = clause.asks_whereabouts and subject.kind != Kind.PRONOUN  # où est la gare
+    if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT) and not behind:
         add_word(out, below, "est-ce", 0)
         add_word(out, below, "que", 0)
     if subject.kind == Kind.PRONOUN:
         add_word(out, below, SUBJECTS[subject.owner], subject.bits)
-    elif subject.kind != Kind.GAP:
+    elif subject.kind != Kind.GAP and not behind:
         below.append(noun_phrase(out, subject))
     if clause.polarity != Polarity.YES:
         add_word(out, below, "ne", bits * NOT)
     head = verbs(out, clause, below)
+    if behind:
+        below.append(noun_phrase(out, subject))
     after(out, clause, below, head)
     for word in below:
         word.head = head
@@ -412,6 +417,10 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         if clause.than is not None:
             below.append(add_governed(out, "que", bits * LINK, clause.than))
         return head
+    if clause.identity is not None:
+        return noun_phrase(out, clause.identity)
+    if clause.asks_whereabouts:
+        return below.pop(0)  # où
     assert clause.place is not None
     return say(out, clause.place.at.french, bits * PLACE)
 
@@ -446,6 +455,8 @@ def elide(words: list[Word]) -> None:
         if word.form in ELIDED:
             if vowel(following.form):
                 word.form = ELIDED[word.form]
+        elif word.form == "ce" and following.form in ("est", "était", "étaient"):
+            word.form = "c'"
         elif word.form == "si" and following.form in ("il", "ils"):
             word.form = "s'"
 

@@ -104,6 +104,8 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, case: int, none: int = 0) -
         second = noun_phrase(out, phrase.second, case)
         joint.head, second.head = second, head
         return head
+    elif kind == Kind.THIS:
+        head = Word("das", bits)
     else:
         head = Word("was" if kind == Kind.WHAT else WHO[case], bits)
     out.append(head)
@@ -365,7 +367,9 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
 
 
 def takes_kein(clause: Clause) -> bool:
-    """Return whether the predicate itself takes kein: keinen Hunger, kein Lehrer."""
+    """Return whether the predicate itself takes kein: keinen Hunger, kein Lehrer, kein Hund."""
+    if clause.identity is not None:
+        return not definite(clause.identity)
     return clause.profession is not None or (clause.idiom is not None and bool(clause.idiom.none))
 
 
@@ -403,6 +407,10 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         head = Word(clause.adjective.german, bits * PREDICATE)
         out.append(head)
         return head
+    if clause.identity is not None:
+        return noun_phrase(out, clause.identity, 0, bits * NOT if denied and takes_kein(clause) else 0)
+    if clause.asks_whereabouts:
+        return below.pop(0)  # wo
     assert clause.place is not None
     return say(out, clause.place.at.german, bits * PLACE)
 

@@ -23,12 +23,17 @@ from regard.data.builtin.phrasebook.nouns import PEOPLE, SAME, Nouns
 from regard.data.builtin.phrasebook.weights import (
     CONTENTS,
     DEFINITE_DETS,
+    EVERYDAY_SHAPES,
+    FAMILY_DETS,
     LONG_SHAPES,
+    MASS_DETS,
     MODALS,
     PAST_MODALS,
+    PLURAL_DETS,
     PRESENT_MODALS,
     RELATIVES,
     SHAPES,
+    SINGLE_DETS,
     SUBORDINATES,
     TENSES,
 )
@@ -209,6 +214,12 @@ class Grammar(Nouns):
                     clause.number = self.pick(self.pool.numbers)
         elif choice == "progressive" and clause.verb is not None:
             clause.tense = Tense.PROGRESSIVE
+        if self.pool.edition > 1 and clause.modal is None and clause.tense != Tense.PAST:
+            if self.random() < 0.2:
+                lasts = clause.verb is not None and clause.tense == Tense.PRESENT
+                clause.time = self.pick(self.pool.habits if lasts else self.pool.now)
+            if clause.time is None and self.random() < 0.15:
+                clause.polarity = Polarity.NOT
 
     def predicate(self, clause: Clause, content: str) -> None:
         """Choose what the subject is."""
@@ -228,7 +239,8 @@ class Grammar(Nouns):
         else:
             kind = subject.noun.kind if subject.noun is not None else "person"
             clause.adjective = self.pick(pool.predicates["person" if kind == "family" else kind])
-            if clause.adjective.comparative != "-" and self.random() < 0.25:
+            graded = clause.adjective.comparative != "-" or clause.adjective in pool.graded
+            if graded and self.random() < 0.25:
                 clause.degree = self.pick(pool.degrees)
 
     def compared(self) -> NounPhrase:
@@ -319,7 +331,8 @@ class Grammar(Nouns):
     def sentence(self) -> Sentence:
         """Draw a sentence."""
         self.bit = 1
-        shape = self.pick(SHAPES if self.random() > self.rich - 0.4 else LONG_SHAPES)
+        shapes = SHAPES if self.pool.edition == 1 else EVERYDAY_SHAPES
+        shape = self.pick(shapes if self.random() > self.rich - 0.4 else LONG_SHAPES)
         if shape in ("reason", "event", "condition", "while", "joined"):
             return self.complex(shape)
         if shape == "statement":
@@ -335,6 +348,12 @@ class Grammar(Nouns):
             clause = self.clause(self.pick(CONTENTS[: CONTENTS.index("profession")]), "any", who, asking=Asking.SUBJECT)
         elif shape == "try":
             clause = self.trying()
+        elif shape == "this":
+            clause = self.identity()
+        elif shape == "whereabouts":
+            clause = self.whereabouts()
+        elif shape == "weather":
+            clause = self.clause(self.pick(("sky", "weather")), "any")
         else:
             clause = self.thinking(shape)
         return self.finished(clause)
@@ -454,4 +473,50 @@ class Grammar(Nouns):
                 if clause.time.counted:
                     clause.number = self.pick(self.pool.numbers)
                 clause.front = self.random() < 0.3
+        return clause
+
+    def identity(self) -> Clause:
+        """Say what something is: this is my brother; is this a station?"""
+        random, pool = self.random, self.pool
+        noun = self.pick(pool.nouns[self.pick(pool.kinds)])
+        many = bool(noun.english[1]) and random() < 0.25
+        this = NounPhrase(Kind.THIS, self.noun_bits())
+        this.many, this.person = many, 4 if many else 2
+        clause = self.new_clause(this)
+        dets = FAMILY_DETS if noun.kind == "family" else MASS_DETS if not noun.english[1] else SINGLE_DETS
+        det = self.pick(PLURAL_DETS if many else dets)
+        if det == Det.THIS or det > Det.BARE:
+            det = Det.THE
+        clause.identity = self.noun(noun, det, many)
+        if random() < 0.2:
+            clause.tense = Tense.PAST
+        chance = random()
+        if chance < 0.2:
+            clause.asking = Asking.WHETHER
+        elif chance < 0.4:
+            clause.polarity = Polarity.NOT
+        return clause
+
+    def whereabouts(self) -> Clause:
+        """Ask for the whereabouts: where is the station? where were you yesterday?"""
+        random, pool = self.random, self.pool
+        chance = random()
+        if chance < 0.7:
+            kinds = ("place",) if chance < 0.35 else ("thing", "dish", "device", "clothes", "text", "animal")
+            noun = self.pick(pool.nouns[self.pick(kinds)])
+            subject = self.noun(noun, self.pick(DEFINITE_DETS), random() < 0.2)
+        else:
+            subject = self.subject()
+            if subject.det in (Det.A, Det.EVERY, Det.NUMBER):
+                subject.det = Det.THE
+        clause = self.new_clause(subject)
+        clause.asking, clause.wh = Asking.ADVERB, self.pick(pool.wheres)
+        if random() < 0.25:
+            clause.tense = Tense.PAST
+            if random() < 0.5:
+                clause.time = self.pick(pool.past_times)
+                if clause.time.counted:
+                    clause.number = self.pick(pool.numbers)
+        elif random() < 0.1:
+            clause.time = self.pick(pool.now)
         return clause

@@ -207,15 +207,16 @@ INCLUDES = {  # a class of objects may take in others
 
 
 @functools.cache
-def sections() -> dict[str, list[list[str]]]:
-    """The tables of words.txt, each a list of rows of columns."""
+def sections(edition: int) -> dict[str, list[list[str]]]:
+    """The tables of words.txt, each a list of rows of columns; in the second edition those of everyday.txt as well."""
     table: dict[str, list[list[str]]] = {}
-    text = importlib.resources.files(__package__).joinpath("words.txt").read_text(encoding="utf-8")
-    for line in text.splitlines()[1:]:
-        if line.startswith("["):
-            rows = table[line.strip("[]")] = []
-        elif line:
-            rows.append([cell.strip() for cell in line.split("|")])
+    for file in ("words.txt", "everyday.txt")[:edition]:
+        text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+        for line in text.splitlines()[1:]:
+            if line.startswith("["):
+                rows = table.setdefault(line.strip("[]"), [])
+            elif line:
+                rows.append([cell.strip() for cell in line.split("|")])
     return table
 
 

@@ -32,6 +32,7 @@ class Kind(enum.IntEnum):
     WHO = 4  # asked for
     WHAT = 5
     GAP = 6  # in a relative clause: what the clause is about
+    THIS = 7  # this is …
 
 
 class Det(enum.IntEnum):
@@ -137,6 +138,7 @@ class Clause:
         "conjunction",
         "degree",
         "front",
+        "identity",
         "idiom",
         "manner",
         "modal",
@@ -172,6 +174,7 @@ class Clause:
         self.than: NounPhrase | None = None
         self.profession: Profession | None = None
         self.idiom: Idiom | None = None
+        self.identity: NounPhrase | None = None  # this is my brother
         self.manner: Phrase | None = None
         self.place: Place | None = None
         self.to = False  # the place is where it leads
@@ -184,6 +187,13 @@ class Clause:
         self.conjunction: Phrase | None = None  # between verb and complement; None: to
         self.complement: Clause | None = None
         self.about: NounPhrase | None = None  # in a relative clause: the noun phrase it belongs to
+
+    @property
+    def asks_whereabouts(self) -> bool:
+        """Whether the question word is all that is said of the subject: where is the station?"""
+        if self.verb is not None or self.asking != Asking.ADVERB:
+            return False
+        return not (self.adjective or self.idiom or self.profession or self.place or self.identity)
 
 
 # A clause's bits, as multiples of its lowest; three each, for phrases have links of their own.

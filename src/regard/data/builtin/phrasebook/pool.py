@@ -17,15 +17,17 @@ __all__ = ["Pool"]
 
 UNWILLED = ("arrive", "wake", "cry", "dream", "think")
 PASSING = ("tired", "angry", "ill", "sad", "happy", "dirty", "cold", "hot")  # one can be so today and not tomorrow
+ABSOLUTE = ("red", "blue", "green", "black", "white", "German", "French", "Italian", "new")  # that nothing is very
 NONE = Phrase((), (), (), False)  # of a word that the pool has not
 
 
 class Pool:
     """Every word, or with `only` those that an English sentence of these words could use."""
 
-    def __init__(self, only: frozenset[str] | None = None):
+    def __init__(self, only: frozenset[str] | None = None, edition: int = 1):
         self.only = only
-        words = lexicon.sections()
+        self.edition = edition
+        words = lexicon.sections(self.edition)
         self.verbs = self.chosen_verbs("verbs")
         self.giving = self.chosen_verbs("giving")
         self.going = self.chosen_verbs("going")
@@ -63,6 +65,8 @@ class Pool:
             kind: [a for a in (*adjectives, *feelings) if kind in a.kinds and a.english[0] != "new"] for kind in kinds
         }
         self.comparable = {kind: [a for a in self.predicates[kind] if a.comparative != "-"] for kind in kinds}
+        self.kinds = [kind for kind in kinds if self.nouns[kind]]
+        self.graded = {a for a in (*adjectives, *feelings) if edition > 1 and a.english[0] not in ABSOLUTE}
         self.described = [k for k in kinds if k not in ("person", "family") and self.predicates[k] and self.nouns[k]]
         self.rivals = [k for k in self.described if self.comparable[k] and len(self.nouns[k]) > (only is None)]
         self.professions: list[Profession] = [
@@ -124,20 +128,22 @@ class Pool:
         return bool(verb.german.preposition) or verb.french.link.startswith("+")
 
     def chosen_verbs(self, section: str) -> list[Verb]:
-        verbs = [lexicon.verb(*row) for row in lexicon.sections()[section]]
+        verbs = [lexicon.verb(*row) for row in lexicon.sections(self.edition)[section]]
         return [
             v for v in verbs if self.has(*v.english[:4]) and (not v.english.particle or self.has(v.english.particle))
         ]
 
     def chosen_adjectives(self, section: str) -> list[Adjective]:
-        return [a for row in lexicon.sections()[section] if self.has(*(a := lexicon.adjective(*row)).english)]
+        return [
+            a for row in lexicon.sections(self.edition)[section] if self.has(*(a := lexicon.adjective(*row)).english)
+        ]
 
     def chosen_idioms(self, section: str) -> list[Idiom]:
-        return [idiom for row in lexicon.sections()[section] if self.has((idiom := Idiom(*row)).english)]
+        return [idiom for row in lexicon.sections(self.edition)[section] if self.has((idiom := Idiom(*row)).english)]
 
     def chosen_pronouns(self, forms: str) -> list[int]:
         return [index for index, form in enumerate(forms.split()) if self.has(form)]
 
     def phrases(self, *sections: str) -> list[Phrase]:
-        all_phrases = [lexicon.phrase(*row) for section in sections for row in lexicon.sections()[section]]
+        all_phrases = [lexicon.phrase(*row) for section in sections for row in lexicon.sections(self.edition)[section]]
         return [p for p in all_phrases if all(piece.form == "#" or self.has(piece.form) for piece in p.english)]

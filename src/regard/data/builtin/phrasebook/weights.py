@@ -34,6 +34,7 @@ SHAPES = table(
         "joined": 5,
     }
 )
+EVERYDAY_SHAPES = SHAPES + table({"whereabouts": 5, "this": 7, "weather": 4})  # of the second edition
 LONG_SHAPES = table({"reason": 3, "event": 2, "condition": 2, "while": 1, "that": 1, "joined": 2})
 CONTENTS = table(
     {"verb": 58, "give": 8, "go": 7, "stay": 4, "adjective": 12, "profession": 3, "idiom": 4, "place": 3, "than": 3}

@@ -1,0 +1,179 @@
+"""Natural text: a sentence as it is written in print, or typed in haste.
+
+The grammar's sentences are words apart by spaces, in lower case and in full. Here they get a capital, stops are
+attached and so is what an apostrophe cuts off: "Anna's dog", "j'ai". English negation and verbs are contracted in some
+of the sentences ("don't", "he's not", "he isn't"), a share of the pairs has no stop at the end, and a share of the
+English is typed without capitals, a few of these without the apostrophe of "don't".
+
+A word is what spaces part. It has the links of all its parts but for stops of the target, which would link the last
+words of both sentences; its head is that of its main part: of "l'homme" homme, of "I'm" I, of "tired." tired.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+
+from regard.data.builtin.phrasebook.words import Word
+
+__all__ = ["STYLES", "Style", "choose_style", "contract", "join_words", "spell_out"]
+
+STOPS = (".", ",", "?")
+KEPT = ("I", "German", "French", "Italian", "Anna", "Peter", "Maria", "Paul", "Julia", "Martin")  # capitals
+BE = {"am": "'m", "are": "'re", "is": "'s"}
+SUBJECTS = {"I": "am", "you": "are", "he": "is", "she": "is", "it": "is", "we": "are", "they": "are"}
+ASKED = ("where", "what", "who")
+NEGATED = {
+    **{form: form for form in ("do", "does", "did", "is", "are", "was", "were", "could", "should", "must")},
+    "will": "wo",
+    "can": "ca",
+}
+FINITE = {*NEGATED, "am"}  # what a question may begin with
+QUESTIONS = ("where", "what", "who", "why", "when", "which", "how")
+WHOLE = {"can't": ["cannot"], "won't": ["will", "not"]}
+ENDS = {"'m": "am", "'re": "are", "'ll": "will"}
+PARTS = re.compile(r"[.,?]|[^\s.,?]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Style:
+    """How a sentence is written."""
+
+    contracted: bool = False
+    joined: bool = False  # he's not, where it may be he isn't
+    stop: bool = True
+    capitals: bool = True
+    apostrophes: bool = True
+
+
+STYLES = tuple(  # every one that differs, the plainest first
+    Style(contracted, joined, stop, capitals, apostrophes)
+    for contracted, joined in ((False, False), (True, False), (True, True))
+    for stop in (True, False)
+    for capitals, apostrophes in ((True, True), (False, True), (False, False))
+)
+
+
+def choose_style(random: Callable[[], float]) -> Style:
+    """Draw a style: most sentences as in print, some without a stop, some typed in haste."""
+    chance, stop = random(), random()
+    capitals = random() >= 0.15
+    return Style(
+        contracted=chance < 0.6,
+        joined=chance < 0.25,
+        stop=stop < (0.75 if capitals else 0.4),
+        capitals=capitals,
+        apostrophes=capitals or random() >= 0.25,
+    )
+
+
+def contract(words: list[Word], style: Style) -> list[Word]:
+    """Contract English where the style does: do not becomes do n't, I am I 'm. The words themselves are changed."""
+    out = list(words)
+    if not style.contracted:
+        return out
+    for place, word in enumerate(words[:-1]):
+        following = words[place + 1]
+        if following.head is not word.head and not (word.form in ASKED and place == 0):
+            continue
+        denied = place + 2 < len(words) and words[place + 2].form == "not"
+        if SUBJECTS.get(word.form) == following.form or (place == 0 and word.form in ASKED and following.form == "is"):
+            if not denied or style.joined or following.form == "am":
+                following.form = BE[following.form]
+        elif word.form in SUBJECTS and following.form == "will" and (not denied or style.joined):
+            following.form = "'ll"
+    for word in words:
+        if word.form == "cannot":
+            word.form = "can't"
+        elif word.form == "not":
+            place = out.index(word)
+            verb = next((w for w in reversed(out[:place]) if w.head is word.head and w.form in NEGATED), None)
+            if verb is not None:
+                verb.form, word.form = NEGATED[verb.form], "n't"
+                out.remove(word)
+                out.insert(out.index(verb) + 1, word)
+    return out
+
+
+def attached(word: Word, before: Word, french: bool) -> bool:
+    """Whether a word is written without a space after the one before it."""
+    form = word.form
+    if form in STOPS:
+        return not (french and form == "?")
+    return form.startswith("'") or form == "n't" or before.form.endswith("'")
+
+
+def group(words: Sequence[Word], french: bool) -> list[list[Word]]:
+    """Words that are written together."""
+    groups: list[list[Word]] = []
+    for place, word in enumerate(words):
+        if place and attached(word, words[place - 1], french):
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return groups
+
+
+def main_part(parts: Sequence[Word]) -> Word:
+    """The part of a written word that its head is taken from."""
+    if len(parts) == 1:
+        return parts[0]
+    outer = [part for part in parts if part.form not in STOPS and part.head not in parts]
+    return next((part for part in outer if not part.form.endswith("'")), (outer or parts)[0])
+
+
+def join_words(words: Sequence[Word], style: Style, *, french: bool = False, target: bool = False) -> list[Word]:
+    """The words of a sentence as they are written, each with its parts' links and its main part's head."""
+    if not style.stop:
+        words = words[:-1]
+    joined: list[Word] = []
+    of: dict[int, Word] = {}
+    groups = group(words, french)
+    for parts in groups:
+        bits = 0
+        for part in parts:
+            if len(parts) == 1 or not target or part.form not in STOPS:
+                bits |= part.bits
+        word = Word("".join([part.form for part in parts]), bits)
+        joined.append(word)
+        for part in parts:
+            of[id(part)] = word
+    for word, parts in zip(joined, groups, strict=True):
+        head = main_part(parts).head
+        word.head = None if head is None else of[id(head)]
+    if style.capitals or target:
+        joined[0].form = joined[0].form[0].upper() + joined[0].form[1:]
+    else:
+        for word in joined:
+            word.form = word.form.lower()
+            if not style.apostrophes:
+                word.form = "im" if word.form == "i'm" else word.form.replace("n't", "nt")
+    return joined
+
+
+def spell_out(text: str) -> list[str]:
+    """The words of an English sentence in the grammar's own spelling: "I don't." is I do not .
+
+    A name or German keeps its capital, the first word loses it; a sentence without a stop gets the one that it needs.
+    """
+    words: list[str] = []
+    for part in PARTS.findall(text.replace("’", "'")):
+        form = part if words or part.partition("'")[0] in KEPT else part[0].lower() + part[1:]
+        stem, apostrophe, end = form.partition("'")
+        if form in WHOLE:
+            words += WHOLE[form]
+        elif form.endswith("n't"):
+            words += [form.removesuffix("n't"), "not"]
+        elif apostrophe and apostrophe + end in ENDS:
+            words += [stem, ENDS[apostrophe + end]]
+        elif end == "s":
+            words += [stem, "is" if stem.lower() in (*SUBJECTS, *ASKED) else "'s"]
+        else:
+            words.append(form)
+    words = ["I" if word == "i" else word for word in words]
+    if len(words) > 3 and words[2] == "not" and words[0] == "why" and words[3] in SUBJECTS:
+        words[2:4] = words[3], "not"  # why don't you: why do you not
+    if not words or words[-1] in STOPS:
+        return words
+    first, second = [*words, ""][:2]
+    asks = first in FINITE or (first in QUESTIONS and (first != "when" or second in FINITE))
+    return [*words, "?" if asks else "."]
