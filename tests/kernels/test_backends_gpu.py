@@ -232,6 +232,7 @@ def test_a_step_is_captured_once_and_replayed():
         state = decoder.start(memory, 8, memory_span=span)
         given = words[:, :1].clone()
         side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # kernels load outside the capture
             decoder.step(given, decoder.start(memory, 8, memory_span=span))
         torch.cuda.current_stream().wait_stream(side)

@@ -48,9 +48,12 @@ def test_a_row_without_keys_is_shown_all_of_them():
 
 
 def test_a_bias_is_divided_by_the_temperature_and_stays_finite():
-    mask, _ = sdpa.merge_mask(make(biases=(torch.full((5, 7), -1e9),)), torch.float16)
+    bias = torch.full((5, 7), -1e9)
+    bias[:, 2] = 3.0
+    mask, _ = sdpa.merge_mask(make(biases=(bias,)), torch.float16)
     assert mask.dtype == torch.float16
-    assert (mask == torch.finfo(torch.float16).min).all()
+    assert (mask[:, 2] == 0).all()  # the largest of each row is taken away
+    assert (mask[:, [0, 1, 3, 4, 5, 6]] == torch.finfo(torch.float16).min).all()
     mask, _ = sdpa.merge_mask(make(biases=(torch.ones(5, 7),)), torch.float32)
     assert (mask == 0.5).all()
 
@@ -92,3 +95,27 @@ def test_causality_is_a_flag_only_where_nothing_else_is(monkeypatch):
     sdpa.attend(replace(make(), dropout=0.25))
     assert given[-1]["dropout_p"] == 0.25
     assert given[-1]["scale"] == 0.25
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_large_bias_in_half_precision_loses_nothing_near_its_maximum(dtype):
+    """All keys far away, as linear biases have them late in a text: weights by the rounded bias are the exact ones."""
+    slope, far = 0.25, 300 - torch.arange(7.0)
+    bias = (-slope * (far + torch.arange(5.0)[:, None])).double()
+    call = make(biases=(bias.requires_grad_(),), lengths=torch.tensor([7, 4]))
+    mask, _ = sdpa.merge_mask(call, dtype)
+    exact, _ = sdpa.merge_mask(call, torch.float64)
+    assert mask.dtype == dtype
+    weights = mask.double().softmax(-1)
+    torch.testing.assert_close(weights, exact.softmax(-1), rtol=0, atol=2e-3)
+    (gradient,) = torch.autograd.grad((weights[..., 0] ** 2).sum(), bias)
+    (expected,) = torch.autograd.grad((exact.softmax(-1)[..., 0] ** 2).sum(), bias)
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=2e-3)
+
+
+def test_a_bias_out_of_range_stays_finite_in_half_precision():
+    bias = torch.tensor([[0.0, -1e9, float("-inf")], [-1e9, -1e9, float("-inf")]]).double()
+    call = make(2, 3, biases=(bias,))
+    mask, _ = sdpa.merge_mask(call, torch.float16)
+    assert not mask.isnan().any()
+    torch.testing.assert_close(mask.double().softmax(-1)[1], torch.tensor([0.5, 0.5, 0.0]).double())

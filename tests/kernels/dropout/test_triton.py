@@ -209,6 +209,7 @@ def test_a_captured_graph_draws_anew_at_each_replay():
         return one, two, three, *torch.autograd.grad([one.sum(), two.sum(), three.sum()], [x, bias, weight])
 
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         step()
     torch.cuda.current_stream().wait_stream(stream)

@@ -160,6 +160,7 @@ def test_it_can_be_captured_in_a_graph():
         return total, plain, *torch.autograd.grad(total, inputs)
 
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # which may still be drawing the inputs
     with torch.cuda.stream(stream):
         eager = [t.detach().clone() for t in step()]
     torch.cuda.current_stream().wait_stream(stream)

@@ -144,6 +144,7 @@ def test_a_captured_graph_draws_anew_and_equals_eager_without_dropout():
         return *(f.detach() for f in found), *slopes
 
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     for p in (0.0, 0.5):
         with torch.cuda.stream(stream):
             eager = [t.detach().clone() for t in step(p)]

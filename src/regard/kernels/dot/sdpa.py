@@ -61,10 +61,20 @@ def merge_mask(call: Call, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | 
             wider = bias.is_floating_point() and torch.promote_types(bias.dtype, dtype) == dtype
             if not wider:  # what is beyond the range of half precision stays finite: -1e9 is not nothing at all
                 bounds = torch.finfo(dtype)
-                bias = bias.clamp(bounds.min, bounds.max)
+                bias = (bias - row_maximum(bias, mask)).clamp(bounds.min, bounds.max)
             bias = bias.to(dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
     return mask, some
+
+
+def row_maximum(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the largest bias of each query over the keys that it may look at, without a gradient.
+
+    A softmax is the same without it, and half precision is fine around zero: a bias of -40 would be rounded to a
+    quarter, and the weights of near keys with it.
+    """
+    bias = bias.detach() if mask is None else bias.detach().masked_fill(~mask, float("-inf"))
+    return bias.amax(-1, keepdim=True).nan_to_num()
 
 
 def expand_batch(tensor: Tensor, batch: tuple[int, ...]) -> Tensor:
