@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 from inspection import exhibits
-from inspection.subjects import exhibit_of_subject
+from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
-from regard.inspection import Page, Which, page
+from regard.inspection import Page, Which, exhibit_of, page
+from regard.inspection.collect.dependency_trees import ParsedTree
 
 pytestmark = pytest.mark.browser
 
@@ -245,6 +246,42 @@ def test_the_walk_folds_and_unfolds(opened):
     walk.locator(".stage summary").first.focus()
     tab.keyboard.press("Enter")
     assert walk.locator(".stage[open]").count() == 1
+
+
+def test_a_tree_stands_over_its_words(opened):
+    example = PAIRS[3]
+    relations = tuple("det" if k % 2 else "obj" for k in range(len(example.source_heads)))
+    given = ParsedTree(example.source_heads, relations)
+    exhibit = exhibit_of(subject("transformer"), example.source, longest=4, dependencies=given)
+    tab, tree = opened(page(exhibit)), exhibit.dependencies
+    section = tab.locator("[data-section=dependencies]")
+    assert section.locator(".arcs .text").all_text_contents() == example.source.split()
+    links = sum(head >= 0 for head in tree.heads)
+    assert section.locator(".arcs .gold:not(.root)").count() == links
+    best = max(tree.follows, key=lambda head: head.hits[""])
+    assert section.locator(".readout b").inner_text() == f"{best.hits['']} of {links}"
+    assert section.locator(".arcs .look.met").count() == best.hits[""] == section.locator(".arcs .gold.met").count()
+    rows = section.locator("tbody tr")
+    assert rows.locator("th").all_inner_texts()[0] == "all"
+    assert rows.count() == len([name for name, count in tree.words.items() if count])
+    other = next(head for head in tree.follows if head.view != best.view or head.head != best.head)
+    section.locator("select").select_option(label="encoder, layer 1" if "0" in other.view else "encoder, layer 2")
+    section.locator(f"[data-value='{other.head}']").check()
+    assert section.locator(".readout b").inner_text() == f"{other.hits['']} of {links}"
+    rows.first.get_by_role("button").click()
+    assert section.locator(".readout b").inner_text() == f"{best.hits['']} of {links}"
+    for width in (1280, 400):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_tree_without_self_attention(opened):
+    example = PAIRS[3]
+    given = ParsedTree(example.source_heads)
+    tab = opened(page(exhibit_of(subject("rnnsearch"), example.source, longest=4, dependencies=given)))
+    section = tab.locator("[data-section=dependencies]")
+    assert section.locator(".arcs .text").count() == len(example.source.split())
+    assert section.locator("table, .look").count() == 0
 
 
 @pytest.mark.parametrize("name", ["lstmn", "rnnsearch", "han", "rnn"])

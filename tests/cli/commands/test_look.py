@@ -7,6 +7,7 @@ import pytest
 from cli.typing_in import Command
 
 from regard.inspection import exhibit_of, model_graph, page
+from regard.inspection.collect.dependency_trees import read_trees
 from regard.run import load
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
@@ -242,3 +243,26 @@ def test_a_graph_that_cannot_be_is_refused(desk, given, words):
     (desk / "graph.svg").unlink(missing_ok=True)
     assert words in refused("run", *given)
     assert not any((desk / name).exists() for name in ("a.html", "a.png", "graph.svg"))
+
+
+def test_a_tree_beside_a_file(desk, tmp_path):
+    (tmp_path / "some.txt").write_text("1 2 3\n4 5\n")
+    (tmp_path / "trees").write_text("1 -1 1\n-1 0\n")
+    shown = said("run", tmp_path / "some.txt", "--tree", tmp_path / "trees", "--out", tmp_path)
+    assert shown[:2] == [str(tmp_path / "look-1.html"), str(tmp_path / "look-2.html")]
+    assert shown[2].split() == ["relation", "words", "follows", "it", "most", "share", "best", "distance", "share"]
+    assert shown[3].split()[:2] == ["all", "3"]
+    tree = read_trees(tmp_path / "trees")[1]
+    assert (tmp_path / "look-2.html").read_text() == str(page(exhibit_of(load("run"), "4 5", dependencies=tree)))
+    (tmp_path / "some.txt.heads").write_text("1 -1 1\n-1 0\n")  # beside the file it is found without being named
+    assert said("run", tmp_path / "some.txt", "--out", tmp_path) == shown
+    (tmp_path / "one").write_text("-1 0\n")
+    out = tmp_path / "a.html"
+    assert said("other", "4 5", "--tree", tmp_path / "one", "--out", out) == [str(out)]  # no self-attention, no table
+
+
+def test_trees_that_do_not_fit(desk, tmp_path):
+    (tmp_path / "trees").write_text("1 -1 1\n")
+    assert "3 heads given, and the text has 2 words" in refused("run", "4 5", "--tree", tmp_path / "trees")
+    assert "has 1 trees, and 3 texts are shown" in refused("run", "lines.txt", "--tree", tmp_path / "trees")
+    assert "no such file" in refused("run", "4 5", "--tree", tmp_path / "nowhere")

@@ -58,6 +58,9 @@ def look(
     graph: Annotated[
         bool, flag_option("--graph", "Draw what runs in the model: alone to graph.svg, or with a text on its page.")
     ] = False,
+    tree: Annotated[
+        str | None, text_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line a text.")
+    ] = None,
     count: Annotated[
         int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
     ] = 10,
@@ -74,6 +77,7 @@ def look(
 
     if graph and not items:
         check_alone({"--steps": steps, "--ablate": ablate, "--against": against, "--target": target, "--view": view})
+        check_alone({"--tree": tree})
         path = graph_path(out, format)
 
         from regard.inspection.draw.graph import model_graph
@@ -88,6 +92,7 @@ def look(
         )
 
     from regard.inspection.collect.ablation import ablation_table
+    from regard.inspection.collect.dependency_trees import find_trees, relation_table
     from regard.inspection.collect.from_run import Which, exhibit_of
     from regard.inspection.collect.inputs import is_run, read_against, read_inputs
 
@@ -101,8 +106,10 @@ def look(
     inputs = read_inputs(opened, items or [], count, print_message)
     seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs))
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
-    for item, second, path in zip(inputs, seconds, paths.list_paths(len(inputs), inputs + seconds), strict=True):
-        more = {"ablate": ablate, "graph": graph, **search}
+    trees, dependencies = find_trees(tree, items or [], inputs), []
+    names = paths.list_paths(len(inputs), inputs + seconds)
+    for item, second, path, each in zip(inputs, seconds, names, trees, strict=True):
+        more = {"ablate": ablate, "graph": graph, "dependencies": each, **search}
         exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, **more)
         beside = (
             None
@@ -111,7 +118,11 @@ def look(
         )
         if exhibit.ablation is not None:
             print(ablation_table(exhibit.ablation, exhibit.views))
+        if exhibit.dependencies is not None:
+            dependencies.append(exhibit.dependencies)
         print(write_exhibit(exhibit, path, against=beside, view=view, head=which.head))
+    if any(each.follows for each in dependencies):
+        print(relation_table(dependencies, exhibit.views))
 
 
 def check_alone(options: dict[str, Any]) -> None:

@@ -17,8 +17,10 @@ from regard.inspection.collect.graph import Graph
 __all__ = [
     "Ablation",
     "Candidate",
+    "Dependencies",
     "Exhibit",
     "Gates",
+    "HeadHits",
     "Role",
     "Side",
     "Stage",
@@ -131,6 +133,27 @@ class Walk:
 
 
 @dataclass(frozen=True)
+class HeadHits:
+    """How often a head's strongest weight is on a word's head in the dependency tree."""
+
+    view: str
+    head: int
+    hits: dict[str, int]  # by relation, "" for all of them together
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The dependency tree of a side's words, and which heads of self-attention follow it."""
+
+    side: str  # a key of `Exhibit.sides`
+    heads: tuple[int, ...]  # of each word, from 0; -1 for the root
+    relations: tuple[str, ...]  # of each word to its head; "" where they have no names
+    words: dict[str, int]  # by relation, "" for all: how many words have a head that can be looked at
+    distances: dict[str, dict[int, int]]  # by relation: how often a head is so far behind its word
+    follows: tuple[HeadHits, ...] = ()
+
+
+@dataclass(frozen=True)
 class Ablation:
     """The change in the output's log-probability when one head gives nothing."""
 
@@ -159,6 +182,7 @@ class Exhibit:
     walk: Walk | None = None
     ablation: Ablation | None = None
     graph: Graph | None = None  # of what ran in the model
+    dependencies: Dependencies | None = None
 
 
 def find_view(views: Sequence[View], name: str | None) -> View:

@@ -14,6 +14,7 @@ import torch
 from regard.errors import DataError
 from regard.inspection.alignments.settings import FILE, AlignmentSettings
 from regard.inspection.collect.ablation import ablation_of
+from regard.inspection.collect.dependency_trees import ParsedTree, dependencies_of
 from regard.inspection.collect.exhibit import Exhibit, View
 from regard.inspection.collect.from_model import graph_of
 from regard.inspection.collect.open_run import OpenRun
@@ -34,13 +35,15 @@ def exhibit_of(
     walk: Which | bool = False,
     ablate: bool = False,
     graph: bool = False,
+    dependencies: ParsedTree | None = None,
     **options: Any,
 ) -> Exhibit:
     """Everything that a page shows of one item: a text, or, for a run that reads pictures, a file or its pixels.
 
     The output is what the search finds that `options` ask for, such as beam=5, and its `tree` is kept; or it is
     `target`, a text or a label. `walk` takes one word through its attention in numbers, `Which(…)` says which
-    one; `ablate` silences every head; `graph` draws what runs in the model.
+    one; `ablate` silences every head; `graph` draws what runs in the model; `dependencies` is the tree of the text's
+    words, as `read_trees` reads it.
     """
     forced = force(run, item, target=target, tree=tree, **options)
     kind, task, model = run.settings.kind, run.settings.task, run.aligning
@@ -65,6 +68,7 @@ def exhibit_of(
         walk=walk_of(forward, views, wanted(walk, aligned, head), vocabulary_of(run)) if walk else None,
         ablation=ablation_of(model, forced, views) if ablate else None,
         graph=graph_of(model) if graph else None,
+        dependencies=None if dependencies is None else dependencies_of(dependencies, forward.sides, views),
     )
 
 

@@ -41,6 +41,7 @@ SCRIPTS = (
     "heads",
     "ablation",
     "search",
+    "dependencies",
     "steps",
     "gates",
     "pictures",
@@ -152,6 +153,16 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
         table["tree"] = {"beam": exhibit.tree.beam, "steps": steps}
     if exhibit.walk is not None:
         table["walk"] = _walk(exhibit.walk, packed)
+    if exhibit.dependencies is not None:
+        tree = exhibit.dependencies
+        table["dependencies"] = {
+            "side": tree.side,
+            "heads": tree.heads,
+            "relations": tree.relations,
+            "words": tree.words,
+            "distances": tree.distances,
+            "follows": [[head.view, head.head, head.hits] for head in tree.follows],
+        }
     if exhibit.ablation is not None:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}
         table["ablation"] = {"logProb": _number(exhibit.ablation.log_prob), "changes": changes}

@@ -115,8 +115,9 @@ async function shownIn(column, exhibit, letter) {
     column.append(each);
     each.ready?.();
   }
-  const further = [pairSection, headsSection, searchSection, walkSection, gatesSection, statesSection, ablationSection];
-  for (const make of [...further, graphSection]) {
+  const first = [pairSection, headsSection, dependenciesSection, searchSection];
+  const further = [walkSection, gatesSection, statesSection, ablationSection, graphSection];
+  for (const make of [...first, ...further]) {
     const each = make(exhibit, state);
     if (!each) continue;
     sections.push(each);

@@ -1,0 +1,235 @@
+"""Dependency trees beside attention: read from a file, set on the words of a side, and which head follows them.
+
+A file holds trees one after the other, as CoNLL-U has them (a word a line: ID, FORM, …, HEAD, DEPREL in the ten columns
+of a treebank, or these four alone; an empty line between sentences), or as the phrasebook's `.heads` files do: a line a
+sentence, the number of each word's head from 0, -1 for the root.
+
+A head of attention follows a relation at a word whose strongest weight is on the word's head in the tree (Clark et al.
+2019, arXiv:1906.04341, section 4.2). To compare with: what the best fixed distance reaches, such as the word before.
+"""
+
+# h heads · i j words
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.errors import CommandError, DataError
+from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
+from regard.inspection.collect.sides import merge
+from regard.io.lines import ignore, read_chunks
+
+__all__ = ["ParsedTree", "dependencies_of", "find_trees", "read_trees", "relation_table"]
+
+ALL = ""  # the relation of every word, whatever it is called
+COLUMNS = {3: (2, None), 4: (2, 3)}  # of HEAD and DEPREL by the number of columns; treebanks have them at 6 and 7
+
+
+@dataclass(frozen=True)
+class ParsedTree:
+    """The tree of one sentence as a file has it."""
+
+    heads: tuple[int, ...]  # from 0, -1 for the root
+    relations: tuple[str, ...] = ()  # none where they have no names
+    forms: tuple[tuple[str, int], ...] = ()  # the words as they are written, each with the number of its tokens
+    where: str = ""  # the file, and the line that it begins at
+
+
+def find_trees(file: str | None, items: Sequence[str], inputs: Sequence[str]) -> list[ParsedTree | None]:
+    """The tree of each input: of a file that is named, or of one with the same name and `.heads` behind it."""
+    if file is None and len(items) == 1 and has_heads(items[0]):
+        file = f"{items[0]}.heads"
+    if file is None:
+        return [None] * len(inputs)
+    trees = read_trees(file)
+    if len(trees) < len(inputs):
+        raise CommandError(f"--tree: {file} has {len(trees):,} trees, and {len(inputs):,} texts are shown")
+    return list(trees[: len(inputs)])
+
+
+def has_heads(item: str) -> bool:
+    """Return whether an input is a file that has its words' heads beside it."""
+    try:
+        return Path(item).is_file() and Path(f"{item}.heads").is_file()
+    except (OSError, ValueError):  # a text that is no name of a file
+        return False
+
+
+def read_trees(path: str | Path) -> list[ParsedTree]:
+    """Read the trees of a file, in the form that its first line has."""
+    lines = [line for chunk in read_chunks(str(path), say=ignore) for line in chunk]
+    first = next((line for line in lines if line.strip() and not line.startswith("#")), None)
+    if first is None:
+        raise DataError(f"{path}: nothing in it, expected dependency trees")
+    trees = list(heads_lines(path, lines) if is_heads(first) else conll_sentences(path, lines))
+    for tree in trees:
+        for word, head in enumerate(tree.heads):
+            if not -1 <= head < len(tree.heads) or head == word:
+                raise DataError(f"{tree.where}: word {word + 1} has no such head among {len(tree.heads)} words")
+    return trees
+
+
+def is_heads(line: str) -> bool:
+    """Return whether a line is one of numbers alone, as `.heads` files have them."""
+    return all(each.lstrip("-").isdecimal() for each in line.split())
+
+
+def heads_lines(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
+    """The trees of a file of heads; empty lines are no sentences."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if not is_heads(line):
+            raise DataError(f"{path}, line {number}: {line[:40]!r} given, expected the number of each word's head")
+        yield ParsedTree(tuple(map(int, line.split())), where=f"{path}, line {number}")
+
+
+def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
+    """The trees of a treebank's file."""
+    rows, begin = list[list[str]](), 1
+    for number, line in enumerate([*lines, ""], 1):
+        if line.strip():
+            begin = number if not rows else begin
+            if not line.startswith("#"):
+                cells = line.split("\t") if "\t" in line else line.split()
+                if len(cells) not in COLUMNS and len(cells) < 8:
+                    raise DataError(
+                        f"{path}, line {number}: {len(cells)} columns given, expected ID, FORM, HEAD and DEPREL, or ten"
+                    )
+                rows.append([str(number), *cells])
+        elif rows:
+            yield conll_tree(path, rows, begin)
+            rows = []
+
+
+def conll_tree(path: str | Path, rows: Sequence[Sequence[str]], begin: int) -> ParsedTree:
+    """A sentence of a treebank: words that are written as one (1-2) are, and empty nodes (1.1) are no words."""
+    heads, relations, forms, inside = list[int](), list[str](), list[tuple[str, int]](), 0
+    for number, identity, form, *cells in rows:
+        if "." in identity:
+            continue
+        if "-" in identity:
+            first, last = (read_number(path, number, each) for each in identity.split("-", 1))
+            inside = last - first + 1
+            forms.append((form, inside))
+            continue
+        if inside:
+            inside -= 1
+        else:
+            forms.append((form, 1))
+        head, relation = COLUMNS.get(len(cells) + 2, (6, 7))
+        heads.append(read_number(path, number, cells[head - 2]) - 1)
+        relations.append("" if relation is None else cells[relation - 2])
+    named = tuple(relations) if any(relations) else ()
+    return ParsedTree(tuple(heads), named, tuple(forms), f"{path}, line {begin}")
+
+
+def read_number(path: str | Path, line: str, text: str) -> int:
+    """A number of a column."""
+    if not text.isdecimal():
+        raise DataError(f"{path}, line {line}: {text!r} given, expected the number of a word, or 0 for the root")
+    return int(text)
+
+
+# ---- on the words of a side
+
+
+def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[View]) -> Dependencies:
+    """A tree on the words of the text that was put in, with the heads of self-attention that follow it."""
+    name = "source" if "source" in sides else "read"
+    heads, relations = fit_words(tree, sides[name].texts)
+    causal = name == "read"  # a word can look at those that were read before it
+    links = [(word, head) for word, head in enumerate(heads) if head >= 0 and (head < word or not causal)]
+    named = {ALL: links} | {each: [] for each in sorted({relations[word] for word, _ in links} - {ALL})}
+    for word, head in links:
+        if relations[word]:
+            named[relations[word]].append((word, head))
+    distances = {each: dict(Counter(head - word for word, head in own)) for each, own in named.items()}
+    words = {each: len(own) for each, own in named.items()}
+    follows = list[HeadHits]()
+    for view in views:
+        if view.rows == view.columns == name:
+            strongest = strongest_words(view, sides[name])
+            for number, own in enumerate(strongest):
+                hits = {each: sum(own[word] == head for word, head in pairs) for each, pairs in named.items()}
+                follows.append(HeadHits(view.name, number, hits))
+    return Dependencies(name, heads, relations, words, distances, tuple(follows))
+
+
+def strongest_words(view: View, side: Side) -> list[list[int]]:
+    """The word that each word looks at most, head by head; -1 where it looks at none."""
+    merged = merge(view.weights, side.words, side.words)
+    best, at = merged.max(-1)
+    strongest: list[list[int]] = torch.where(best > 0, at, -1).tolist()
+    return strongest
+
+
+def fit_words(tree: ParsedTree, words: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The head and the relation of each word of a text, whose words may hold several of the tree ("pizza.")."""
+    relations = tree.relations or ("",) * len(tree.heads)
+    if not tree.forms:
+        if len(words) != len(tree.heads):
+            raise DataError(f"{tree.where}: {len(tree.heads)} heads given, and the text has {len(words)} words")
+        return tree.heads, relations
+    owner = word_of_tokens(tree, words)
+    heads, names = [-1] * len(words), [""] * len(words)
+    for token in reversed(range(len(owner))):  # the first token whose head is outside the word stands for it
+        above = tree.heads[token]
+        outside = -1 if above < 0 else owner[above]
+        if outside != owner[token]:
+            heads[owner[token]], names[owner[token]] = outside, relations[token]
+    return tuple(heads), tuple(names)
+
+
+def word_of_tokens(tree: ParsedTree, words: Sequence[str]) -> list[int]:
+    """The word of the text that each token of the tree begins in, letter by letter."""
+    letters = [(letter, number) for number, word in enumerate(words) for letter in fold_letters(word)]
+    owner, at = list[int](), 0
+    for form, count in tree.forms:
+        folded = fold_letters(form)
+        if "".join(letter for letter, _ in letters[at : at + len(folded)]) != folded or not folded:
+            where = f"word {letters[at][1] + 1}, {words[letters[at][1]]!r}" if at < len(letters) else "the end"
+            raise DataError(f"{tree.where}: {form!r} in the tree, and {where} in the text")
+        owner += [letters[at][1]] * count
+        at += len(folded)
+    if at < len(letters):
+        raise DataError(f"{tree.where}: the tree ends before word {letters[at][1] + 1}, {words[letters[at][1]]!r}")
+    return owner
+
+
+def fold_letters(text: str) -> str:
+    """Letters to compare: without case and spaces, in one form of Unicode."""
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+# ---- in words
+
+
+def relation_table(each: Sequence[Dependencies], views: Sequence[View]) -> str:
+    """Which head follows which relation, over all texts that were shown: its share beside a fixed distance's."""
+    titles = {view.name: view.title for view in views}
+    words, distances = Counter[str](), dict[str, Counter[int]]()
+    hits = Counter[tuple[str, str, int]]()
+    for tree in each:
+        words.update(tree.words)
+        for relation, counts in tree.distances.items():
+            distances.setdefault(relation, Counter()).update(counts)
+        for head in tree.follows:
+            hits.update({(relation, head.view, head.head): count for relation, count in head.hits.items()})
+    rows = [("relation", "words", "follows it most", "share", "best distance", "share")]
+    for relation in sorted(words, key=lambda name: (-words[name], name)):
+        best = max((key for key in hits if key[0] == relation), key=lambda key: hits[key], default=None)
+        if best is None or not words[relation]:
+            continue
+        distance, count = max(distances[relation].items(), key=lambda pair: (pair[1], -abs(pair[0])))
+        total = words[relation]
+        name = f"{titles[best[1]]}, head {best[2] + 1}" if hits[best] else "none"
+        row = (relation or "all", f"{total:,}", name, f"{hits[best] / total:.2f}")
+        rows.append((*row, f"{distance:+d}", f"{count / total:.2f}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
