@@ -1,4 +1,4 @@
-"""The pictures of the pages in `attention/`, one function each, drawn by `regard.inspection.heatmap`.
+"""The pictures of the pages in `attention/`, drawn by `regard.inspection.heatmap`, and the graphs of models.
 
 `python docs/pictures.py` writes them all, `python docs/pictures.py dot soft` these two. Words stand for vectors that
 are made by hand, one number a feature, and parameters are set, not trained: a picture shows what a mechanism does when
@@ -24,9 +24,12 @@ from regard.attention.score import Additive, Cosine, Dot, General, Location, Sco
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span
 from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
 from regard.errors import RegardError
-from regard.inspection import heatmap
+from regard.inspection import ModelGraph, heatmap, model_graph
+from regard.models.kinds import build, read_model_config
 
 IMAGES = Path(__file__).parent / "attention" / "images"
+GRAPH_IMAGES = Path(__file__).parent / "guide" / "images"
+GRAPHS = {"rnnsearch": "small", "transformer": "base"}  # of models.md: the kind, and its preset
 
 FEATURES = ("person", "eating", "past", "food", "day", "pointing", "being", "negation", "degree", "quality")
 WORDS = {
@@ -459,7 +462,16 @@ def draw(made: Picture, path: Path | None = None) -> Figure:
     return heatmap(made.weights, made.source, made.target, title=made.title, path=path)
 
 
+def draw_graph(kind: str) -> ModelGraph:
+    """The graph of a model of a kind, with vocabularies of 8,000 pieces."""
+    config = read_model_config({"kind": kind, "preset": GRAPHS[kind]})
+    return model_graph(build(kind, config, 8000, 8000))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for chosen in sys.argv[1:] or PICTURES:
-        draw(PICTURES[chosen](), IMAGES / f"{chosen}.svg")
+    for chosen in sys.argv[1:] or [*PICTURES, *GRAPHS]:
+        if chosen in GRAPHS:
+            draw_graph(chosen).save(GRAPH_IMAGES / f"graph-{chosen}.svg")
+        else:
+            draw(PICTURES[chosen](), IMAGES / f"{chosen}.svg")

@@ -9,6 +9,7 @@ from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
 from regard.inspection import Page, Which, exhibit_of, page
 from regard.inspection.collect.dependency_trees import ParsedTree
+from regard.inspection.collect.from_model import graph_of
 
 pytestmark = pytest.mark.browser
 
@@ -435,3 +436,23 @@ def test_a_notebook_shows_it(opened):
     inner = tab.frame_locator("iframe")
     inner.locator("html[data-ready]").wait_for(state="attached")
     assert inner.locator("[data-section=caption] .frame").count() == 13
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_graph_is_drawn_with_its_own_style_and_words_inside_boxes(opened, scheme):
+    exhibit = replace(exhibits.transformer(), graph=graph_of(subject("transformer").model))
+    tab = opened(page(exhibit, against=exhibit), color_scheme=scheme)
+    assert tab.locator("svg.regard-graph").count() == 2
+    assert tab.locator("a[href^='#graph']").first.inner_text() == "What runs"
+    paper = tab.locator("svg.regard-graph .graph-ground").first.evaluate("each => getComputedStyle(each).fill")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
+    outside = tab.locator("svg.regard-graph").first.evaluate(
+        """drawn => [...drawn.querySelectorAll("g")].filter((group) => {
+          const box = group.querySelector("rect").getBoundingClientRect();
+          return [...group.querySelectorAll("text")].some((text) => {
+            const words = text.getBoundingClientRect();
+            return words.left < box.left || words.right > box.right || words.top < box.top || words.bottom > box.bottom;
+          });
+        }).map((group) => group.textContent)"""
+    )
+    assert outside == []

@@ -56,3 +56,11 @@ def test_every_picture_is_on_a_page():
     pages = "".join(page.read_text() for page in DOCS.glob("attention/*.md"))
     used = set(re.findall(r"images/([\w-]+)\.svg", pages))
     assert used == set(pictures.PICTURES) == {path.stem for path in pictures.IMAGES.iterdir()}
+
+
+@pytest.mark.parametrize("kind", pictures.GRAPHS)
+def test_kept_graph_is_that_of_the_model_today(kind):
+    path = pictures.GRAPH_IMAGES / f"graph-{kind}.svg"
+    assert path.read_text().endswith(pictures.draw_graph(kind).svg)
+    assert f"(images/{path.name})" in (DOCS / "guide" / "models.md").read_text()
+    assert len(list(pictures.GRAPH_IMAGES.iterdir())) == len(pictures.GRAPHS)

@@ -18,7 +18,8 @@ from regard.attention.look import Attentive
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
 from regard.inspection.collect.symbols import group_label, label_of, previous_label, symbol_of
 from regard.inspection.collect.tiny_pass import TinyPass, run_tiny
-from regard.inspection.collect.trace import Trace, Unit
+from regard.inspection.collect.trace import Trace
+from regard.inspection.collect.units import Unit
 from regard.models.contract import Model, Source, Tokens
 from regard.models.layers.cells import Layer
 

@@ -14,7 +14,7 @@ from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads, ProjectionRows, SlicedProjection
 from regard.attention.look import Attentive
 from regard.inspection.collect.tiny_pass import TinyPass
-from regard.inspection.collect.trace import Unit
+from regard.inspection.collect.units import Unit
 from regard.models.layers.cells import Layer
 
 __all__ = ["group_label", "label_of", "previous_label", "symbol_of"]

@@ -8,9 +8,8 @@ and only if numbers went along it. A hook on every module keeps models from fast
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,64 +31,12 @@ from regard.inspection.collect.torch_functions import (
     is_structural,
     scalar_in,
 )
+from regard.inspection.collect.units import FunctionCall, Origin, Output, Parameter, Phase, Unit, UnitKind
 from regard.models.layers.cells import Dropout, Layer
 
-__all__ = ["Phase", "Trace", "Unit", "trace"]
-
-Phase = Literal["encoder", "decoder"]
-UnitKind = Literal["input", "learned", "module", "operation", "stage"]
-Shape = tuple[int, ...]
+__all__ = ["Trace", "trace"]
 
 SKIPPED = (nn.Identity, nn.Dropout, Dropout)
-
-
-class Parameter(NamedTuple):
-    """A parameter as an origin of numbers."""
-
-    module: str
-    name: str
-
-
-class Output(NamedTuple):
-    """What a unit gave in one of its calls."""
-
-    unit: str
-    call: int
-
-
-Origin = Output | Parameter
-
-
-@dataclass
-class Unit:
-    """What stands as one box: a module, an operation, a stage of an attention, a parameter, or an input."""
-
-    id: str
-    kind: UnitKind
-    module: str  # its own dotted name; of an operation or a stage, that of the module that it belongs to
-    operation: str  # a torch function, a function's name, a stage or a class
-    phase: Phase
-    time: int  # when it last ran: in a loop all units have run by then, and stand in the order of a step
-    shape: Shape = ()
-    modules: list[str] = field(default_factory=list)  # all modules whose parameters it uses
-    reads: list[set[str]] = field(default_factory=list)  # the units that it reads, call by call
-    note: str = ""
-    places: dict[Any, list[set[str]]] = field(default_factory=dict, repr=False)  # in the code: what each reads, in turn
-    sites: set[Any] = field(default_factory=set, repr=False)
-    frame: FrameType | None = field(default=None, repr=False)
-
-    @property
-    def calls(self) -> int:
-        """How many times it ran."""
-        return len(self.reads)
-
-
-class Called(NamedTuple):
-    """A plain function on the stack, and the place that it was called from."""
-
-    name: str
-    frame: FrameType
-    site: Any
 
 
 class Trace(TorchFunctionMode):
@@ -113,7 +60,7 @@ class Trace(TorchFunctionMode):
         self.root: CodeType | None = None
         self.time = 0
         self.inside: list[set[Origin]] = []  # of attentions: the parameters that they use
-        self.outputs: dict[str, Shape] = {}  # what hooks see
+        self.outputs: dict[str, tuple[int, ...]] = {}  # what hooks see
 
     # ---- where numbers come from
 
@@ -277,7 +224,7 @@ class Trace(TorchFunctionMode):
 
     def read_stack(
         self, frame: FrameType | None
-    ) -> tuple[list[nn.Module], list[tuple[nn.Module, FrameType]], Any, "Called | None"]:
+    ) -> tuple[list[nn.Module], list[tuple[nn.Module, FrameType]], Any, FunctionCall | None]:
         """The model's modules on Python's stack, innermost first, their frames, and the place in the code.
 
         With them comes the plain function that the innermost module calls, if there is one: what it does is one unit.
@@ -299,7 +246,9 @@ class Trace(TorchFunctionMode):
                 named = frame
             site.append((id(frame.f_code), frame.f_lasti))
             frame = frame.f_back
-        function = None if named is None or not stack else Called(named.f_code.co_name, named, tuple(site[outer:]))
+        function = (
+            None if named is None or not stack else FunctionCall(named.f_code.co_name, named, tuple(site[outer:]))
+        )
         return stack or [self.model], frames, tuple(site), function
 
     def find_box(self, stack: list[nn.Module], parameters: set[Parameter], inputs: list[Tensor]) -> nn.Module | None:

@@ -1,0 +1,60 @@
+"""Units: what a trace of a pass consists of, and where numbers come from."""
+
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Literal, NamedTuple
+
+__all__ = ["FunctionCall", "Origin", "Output", "Parameter", "Phase", "Unit", "UnitKind"]
+
+Phase = Literal["encoder", "decoder"]
+UnitKind = Literal["input", "learned", "module", "operation", "stage"]
+Shape = tuple[int, ...]
+
+
+class Parameter(NamedTuple):
+    """A parameter as an origin of numbers."""
+
+    module: str
+    name: str
+
+
+class Output(NamedTuple):
+    """What a unit gave in one of its calls."""
+
+    unit: str
+    call: int
+
+
+Origin = Output | Parameter
+
+
+@dataclass
+class Unit:
+    """What stands as one box: a module, an operation, a stage of an attention, a parameter, or an input."""
+
+    id: str
+    kind: UnitKind
+    module: str  # its own dotted name; of an operation or a stage, that of the module that it belongs to
+    operation: str  # a torch function, a function's name, a stage or a class
+    phase: Phase
+    time: int  # when it last ran: in a loop all units have run by then, and stand in the order of a step
+    shape: Shape = ()
+    modules: list[str] = field(default_factory=list)  # all modules whose parameters it uses
+    reads: list[set[str]] = field(default_factory=list)  # the units that it reads, call by call
+    note: str = ""
+    places: dict[Any, list[set[str]]] = field(default_factory=dict, repr=False)  # in the code: what each reads, in turn
+    sites: set[Any] = field(default_factory=set, repr=False)
+    frame: FrameType | None = field(default=None, repr=False)
+
+    @property
+    def calls(self) -> int:
+        """How many times it ran."""
+        return len(self.reads)
+
+
+class FunctionCall(NamedTuple):
+    """A plain function on the stack, and the place that it was called from."""
+
+    name: str
+    frame: FrameType
+    site: Any

@@ -1,0 +1,168 @@
+"""The picture of a graph: well-formed, everything inside of it, no box on another, words inside their boxes."""
+
+import re
+from functools import cache
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+from inspection.subjects import ALL, subject
+
+from regard import inspection
+from regard.errors import ArgumentError
+from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.graph import Graph, GraphEdge, GraphNode
+from regard.inspection.draw.graph import box_size, draw_graph, frame_label_width, marked_up, plain_text, text_width
+from regard.inspection.draw.graph_layout import lay_out
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@cache
+def graph_of_subject(name) -> Graph:
+    return graph_of(subject(name).model)
+
+
+@cache
+def read_svg(name):
+    return ElementTree.fromstring(draw_graph(graph_of_subject(name)))
+
+
+def rectangles(root, kind):
+    found = [each for each in root.iter(f"{SVG}rect") if each.get("class", "").split()[0] == kind]
+    return [tuple(float(each.get(key)) for key in ("x", "y", "width", "height")) for each in found]
+
+
+def overlap(one, other):
+    (x1, y1, w1, h1), (x2, y2, w2, h2) = one, other
+    return x1 < x2 + w2 and x2 < x1 + w1 and y1 < y2 + h2 and y2 < y1 + h1
+
+
+def inside(one, other):
+    (x1, y1, w1, h1), (x2, y2, w2, h2) = one, other
+    return x2 <= x1 and y2 <= y1 and x1 + w1 <= x2 + w2 and y1 + h1 <= y2 + h2
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_box_is_drawn_once_and_none_on_another(name):
+    root, graph = read_svg(name), graph_of_subject(name)
+    width, height = map(float, root.get("viewBox").split()[2:])
+    boxes, frames = rectangles(root, "graph-box"), rectangles(root, "graph-frame")
+    assert len(boxes) == len(graph.nodes)
+    assert len(frames) == len(graph.groups)
+    assert not [pair for pair in combinations(boxes, 2) if overlap(*pair)]
+    for frame in frames:
+        assert inside(frame, (0, 0, width, height))
+        assert all(inside(box, frame) or not overlap(box, frame) for box in boxes)
+        assert all(inside(a, frame) or inside(frame, a) or not overlap(a, frame) for a in frames)
+    assert all(inside(box, (0, 0, width, height)) for box in boxes)
+    assert width < 1900
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_edges_cross_no_box_and_no_name_of_a_frame(name):
+    graph = graph_of_subject(name)
+    nodes = {node.name: node for node in graph.nodes}
+    layout = lay_out(graph, lambda each: box_size(nodes[each], graph), frame_label_width)
+    solid = [(box.x + 1, box.y + 1, box.width - 2, box.height - 2) for box in layout.boxes]
+    solid += [(each.label_x, each.y + 6, frame_label_width(each.group), 12) for each in layout.frames]
+    arrows = 0
+    for curve in layout.curves:
+        arrows += curve.arrow
+        for (x1, y1), (x2, y2) in zip(curve.points, curve.points[1:], strict=False):
+            for x, y, width, height in solid:
+                # Where an edge goes aside it stays in a gap; otherwise it is upright, or level.
+                left, right, top, bottom = min(x1, x2), max(x1, x2), min(y1, y2), max(y1, y2)
+                crossed = left < x + width and x < right and top < y + height and y < bottom
+                upright = left == right and x < left < x + width and top < y + height and y < bottom
+                assert not crossed, (curve, x, y)
+                assert not upright, (curve, x, y)
+    read = {edge.target for edge in graph.edges}
+    assert arrows >= len(read)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_words_fit_into_their_boxes(name):
+    for group in read_svg(name).iter(f"{SVG}g"):
+        box = group.find(f"{SVG}rect")
+        left, right = float(box.get("x")), float(box.get("x")) + float(box.get("width"))
+        top, bottom = float(box.get("y")), float(box.get("y")) + float(box.get("height"))
+        for text in group.findall(f"{SVG}text"):
+            words = "".join(text.itertext()).replace("\u200b", "")
+            size = 11 if text.get("class") == "graph-small" else 13
+            half = text_width(words, size) / 2
+            assert left <= float(text.get("x")) - half
+            assert float(text.get("x")) + half <= right
+            assert top + 9 <= float(text.get("y")) <= bottom - 3
+
+
+def test_the_encoder_stands_at_the_left_and_words_come_out_at_the_top():
+    graph = graph_of_subject("transformer")
+    nodes = {node.name: node for node in graph.nodes}
+    layout = lay_out(graph, lambda each: box_size(nodes[each], graph), frame_label_width)
+    boxes = {box.name: box for box in layout.boxes}
+    rights = [box.x + box.width for name, box in boxes.items() if nodes[name].side == "encoder"]
+    assert max(rights) < min(box.x for name, box in boxes.items() if nodes[name].side == "decoder")
+    assert boxes["/softmax"].y == min(box.y for box in boxes.values())
+    for edge in graph.edges:
+        if nodes[edge.source].side == nodes[edge.target].side:
+            assert boxes[edge.target].y + boxes[edge.target].height < boxes[edge.source].y
+
+
+def test_it_says_what_it_shows():
+    root = read_svg("transformer")
+    words = " ".join("".join(root.itertext()).split())
+    assert root.find(f"{SVG}title").text == "Computational graph: transformer · Vaswani 2017"
+    assert "embedding" in root.find(f"{SVG}desc").text
+    assert "encoder.blocks.0 stands for 2 alike layers" in root.find(f"{SVG}desc").text
+    for each in (
+        "× 2",
+        "÷ √4",
+        "−∞ where it is forbidden",
+        "what comes later",
+        "self-attention, 2 heads",
+        "[b, 2, n, m]",
+    ):
+        assert each in words, each
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby") == "graph-title graph-description"
+
+
+def test_letters_stand_for_sizes_of_the_pass_and_for_no_others():
+    sizes = {"b": 5, "m": 7}
+    node = GraphNode("a", "module", "linear", "", (5, 7, 7), "encoder", "a")
+    last = GraphNode("b/score", "stage", "score", "", (5, 5, 7), "encoder", "b")
+    text = draw_graph(Graph("own", "", (node, last), (GraphEdge("a", "b/score"),), (), sizes))
+    assert "[b, m, 7]" in text
+    assert "[b, b, m]" in text
+
+
+def test_words_of_a_person_are_words_in_the_picture():
+    name = "<b>&\"'"
+    text = draw_graph(Graph(name, "", (GraphNode(name, "module", name, name, (), "encoder", name),), ()))
+    root = ElementTree.fromstring(text)
+    assert root.find(f"{SVG}title").text == f"Computational graph: {name}"
+
+
+def test_indices_are_moved_and_moved_back():
+    assert plain_text("h_{i−1}^⊤ W_a") == "hi−1⊤ Wa"
+    shifts = [float(each) for each in re.findall(r'dy="([-0-9.]+)"', marked_up("h_{i−1}^⊤ W_a"))]
+    assert sum(shifts) == 0
+    assert marked_up("a < b") == "a &lt; b"
+
+
+def test_a_picture_saves_itself_and_shows_itself(tmp_path):
+    made = inspection.model_graph(subject("rnn").model)
+    assert made._repr_svg_() == made.svg == draw_graph(made.graph)
+    path = made.save(tmp_path / "new" / "graph.svg")
+    ElementTree.parse(path)
+    assert path.read_text().startswith("<?xml")
+    assert repr(made).startswith("ModelGraph(rnn, ")
+    with pytest.raises(ArgumentError, match=r"saved as \.svg, got 'graph\.png'"):
+        made.save(tmp_path / "graph.png")
+
+
+def test_all_layers_are_drawn_where_none_is_folded():
+    whole = inspection.model_graph(subject("transformer").model, fold=False)
+    assert "encoder.blocks.1" in whole.svg
+    assert "encoder.blocks.1" not in inspection.model_graph(subject("transformer").model).svg
