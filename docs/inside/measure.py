@@ -35,24 +35,27 @@ from types import FrameType
 from typing import Any
 
 import regard
+from regard.data.settings import DataSettings
 
 SOURCE = Path(regard.__file__).parent
 REPEATS = 7
 STACK = {"kind": "transformer", "size": 16, "heads": 2, "layers": 2, "hidden": 32, "dropout": 0.1, "tied": "all"}
+# Corpora as they were before there were editions of them, of which an earlier checkout knows nothing.
+FIRST = {"builtin_edition": 1} if "builtin_edition" in DataSettings.__dataclass_fields__ else {}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "transformer": {
-        "data": {"builtin": "phrasebook", "count": 300},
+        "data": {"builtin": "phrasebook", "count": 300, **FIRST},
         "tokenizer": {"kind": "bpe", "size": 300},
         "model": STACK,
     },
     "rnnsearch": {
-        "data": {"builtin": "phrasebook", "count": 300},
+        "data": {"builtin": "phrasebook", "count": 300, **FIRST},
         "tokenizer": {"kind": "word"},
         "model": {"kind": "rnnsearch", "size": 12, "embedding": 8, "hidden": 8, "maxout": 6, "dropout": 0.2},
     },
     "han": {
         "task": "classify",
-        "data": {"builtin": "reviews", "count": 120},
+        "data": {"builtin": "reviews", "count": 120, **FIRST},
         "tokenizer": {"kind": "word"},
         "model": {"kind": "han", "size": 6, "embedding": 8, "hidden": 8, "dropout": 0.1},
     },
