@@ -2,7 +2,7 @@
 
 from regard import load
 run = load("runs/demo")
-run.translate(["I ate pizza yesterday ."], beam=5)
+run.translate(["I ate pizza yesterday."], beam=5)
 """
 
 import functools
@@ -15,6 +15,7 @@ import torch
 from regard import plugins
 from regard.config import read
 from regard.data.tokenizer import Tokenizers
+from regard.data.unknown_words import UnknownWords, read_words
 from regard.decoding.batches import Scored
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
@@ -23,6 +24,7 @@ from regard.errors import ArgumentError, CheckpointError, ConfigError
 from regard.inspection.alignments.extraction import Links
 from regard.inspection.alignments.settings import AlignmentSettings
 from regard.inspection.collect.teacher_forcing import ForcedExample, Item
+from regard.io.lines import Say
 from regard.models.contract import Model
 from regard.models.kinds import KINDS
 from regard.tasks import language_model, translate
@@ -54,10 +56,12 @@ class Run:
         model: Model,
         step: int,
         labels: Sequence[str] = (),
+        warn: Say | None = None,
     ):
         self.folder, self.settings, self.model, self.step = folder, settings, model, step
         self.labels = tuple(labels)  # of a classifier
         self.texts = tokenizers  # None where there are no texts: pictures with labels
+        self.warn = warn
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -70,6 +74,11 @@ class Run:
     def device(self) -> torch.device:
         """The device of the model."""
         return next(self.model.parameters()).device
+
+    @functools.cached_property
+    def unknown(self) -> UnknownWords:
+        """The words of what was read so far that the run was never trained on."""
+        return UnknownWords(self.tokenizers.source, read_words(self.folder), self.warn)
 
     @functools.cached_property
     def task(self) -> type[RunTask]:
@@ -100,6 +109,7 @@ class Run:
         """
         check_texts(texts=texts, prefixes=prefixes)
         self.require("translate")
+        texts = self.unknown.watch(texts)
         given: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
         return translate.translate(self, texts, **given, chunk=chunk, batch_tokens=batch_tokens, **options)
 
@@ -109,10 +119,14 @@ class Run:
         if self.settings.row.alone:
             if targets is not None:
                 raise ArgumentError("targets: given to a language model, expected texts alone")
-            return language_model.score_texts(self, list(sources))
+            texts = list(sources)
+            self.unknown.add(texts)
+            return language_model.score_texts(self, texts)
         if targets is None:
             raise ArgumentError("targets: missing, expected the translation of each source")
-        return translate.score(self, list(sources), list(targets))
+        texts = list(sources)
+        self.unknown.add(texts)
+        return translate.score(self, texts, list(targets))
 
     def sample(self, count: int = 1, *, prefix: str = "", **options: Any) -> list[Translation]:
         """Texts that a language model writes, sampled at random; each continues the prefix."""
@@ -140,11 +154,15 @@ class Run:
         from regard.tasks.classify import classify
 
         self.require("classify")
+        if self.settings.data.reads != "pictures" and not isinstance(items, str):
+            items = list(items)
+            self.unknown.add(map(str, items))
         return classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
         """Align each word of a translation with where the model looks for it."""
         self.require("align")
+        self.unknown.add([source])
         return translate.align(self, source, target)
 
     def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[Links]:
@@ -153,7 +171,7 @@ class Run:
         The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
         """
         self.require("align")
-        return translate.link_pairs(self, pairs, chunk)
+        return translate.link_pairs(self, self.watch_pairs(pairs), chunk)
 
     def evaluate(self, **given: Any) -> EvaluationReport:
         """Measure the run on a test set, which is `given` as its task takes it.
@@ -169,7 +187,16 @@ class Run:
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""
+        if isinstance(item, str) and KINDS[self.settings.kind].reads != "pictures":
+            self.unknown.add([item])
         return self.task.force(self, item, target, options, tree)
+
+    def watch_pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Pass pairs on, and look for unknown words in their sources."""
+        for pair in pairs:
+            self.unknown.look([pair[0]])
+            yield pair
+        self.unknown.tell()
 
     @functools.cached_property
     def replay(self) -> Replay:
@@ -209,9 +236,15 @@ def check_texts(**given: Iterable[str] | None) -> None:
             raise ArgumentError(f"{name}: one text given, expected a list of them")
 
 
-def load(run: str | Path, *others: str | Path, checkpoint: str = "best", device: str = "cpu") -> Run:
-    """Open a run folder, or several as one ensemble; `checkpoint` is best, last, or a name such as step-000500."""
+def load(
+    run: str | Path, *others: str | Path, checkpoint: str = "best", device: str = "cpu", warn: Say | None = None
+) -> Run:
+    """Open a run folder, or several as one ensemble; `checkpoint` is best, last, or a name such as step-000500.
+
+    `warn` is told in one sentence which words of what the run reads were never seen in training.
+    """
     first = load_one(run, checkpoint, device)
+    first.warn = warn
     if not others:
         return first
     runs = [first, *(load_one(other, checkpoint, device) for other in others)]
@@ -226,9 +259,8 @@ def load(run: str | Path, *others: str | Path, checkpoint: str = "best", device:
             raise CheckpointError(
                 f"{other.folder}: its tokenizer is not that of {first.folder}; an ensemble shares one (tokenizer.file)"
             )
-    return Run(
-        first.folder, first.settings, first.tokenizers, Ensemble([each.model for each in runs]).eval(), first.step
-    )
+    model = Ensemble([each.model for each in runs]).eval()
+    return Run(first.folder, first.settings, first.tokenizers, model, first.step, warn=warn)
 
 
 def load_one(run: str | Path, checkpoint: str, device: str) -> Run:

@@ -1,9 +1,12 @@
 """The runs that a command line names."""
 
 import pytest
+from cli.typing_in import Command
 
 from regard.cli.runs import open_beside, open_run, split_runs_and_file
+from regard.data.unknown_words import read_words
 from regard.errors import CheckpointError, CommandError
+from regard.run import load
 
 
 @pytest.fixture
@@ -55,3 +58,60 @@ def test_a_run_is_opened_on_the_device_that_is_named(furnish):
         open_run(home / "run", checkpoint="best", device="abacus")
     with pytest.raises(CheckpointError, match="step-000999"):
         open_run(home / "run", checkpoint="step-000999", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def reading(furnish):
+    home = furnish(run="transformer", han="han")
+    (home / "in.txt").write_text("1 zorp 2\n3 flim zorp\n")
+    (home / "out.txt").write_text("2 1\n3 4\n")
+    (home / "documents.txt").write_text("The soup was zorp .\n")
+    return home
+
+
+@pytest.mark.unchecked  # typer's own classes are not those it documents
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("translate run in.txt", "zorp and flim were never seen in training"),
+        ("score run --source in.txt --target out.txt", "zorp and flim were never seen in training"),
+        ("align run --source in.txt --target out.txt", "zorp and flim were never seen in training"),
+        ("look run in.txt --out look.html", "zorp and flim were never seen in training"),
+        ("classify han documents.txt", "zorp was never seen in training"),
+    ],
+)
+def test_words_that_were_never_seen_are_named_once(reading, monkeypatch, command, message):
+    monkeypatch.chdir(reading)
+    name, *arguments = command.split()
+    shown = Command(name).typed(*arguments)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stderr.count("never seen in training") == 1
+    assert f"regard: {message}\n" in shown.stderr
+    assert "never seen" not in shown.stdout
+
+
+@pytest.mark.unchecked
+def test_known_words_are_not_spoken_of(reading, monkeypatch):
+    monkeypatch.chdir(reading)
+    assert Command("translate").typed("run", stdin="1 2 3\n").stderr == ""
+
+
+def test_a_program_is_told_of_them_if_it_asks(reading):
+    messages = []
+    run = load(reading / "run", warn=messages.append)
+    run.translate(["1 zorp", "2 3"])
+    run.score(["zorp 4"], ["5"])
+    assert messages == ["zorp was never seen in training"]
+    run.align("flim 1", "2")
+    assert messages[1:] == ["flim was never seen in training"]
+    assert run.unknown.message() == "zorp and flim were never seen in training"
+    assert load(reading / "run").translate(["1 zorp"])  # and not where it does not
+
+
+def test_the_words_of_the_training_are_kept_with_a_run(reading):
+    words = read_words(reading / "han")
+    assert words is not None
+    assert {"the", "was"} <= words
+    (reading / "han" / "words.txt").write_text("damaged")
+    assert read_words(reading / "han") is None
+    assert load(reading / "han").classify(["The soup was good ."])[0] is not None

@@ -18,7 +18,7 @@ from regard.run import Run
 from regard.tasks.settings import read_settings
 from regard.tasks.task import build_model
 
-PAIRS = list(generate("phrasebook", 60, longest=8))
+PAIRS = list(generate("phrasebook", 60, longest=8, edition=1))
 REVIEWS = list(generate("reviews", 40))
 TEXT = PAIRS[3].source
 REVIEW = min((each.source for each in REVIEWS if each.source.count(" . ") > 1), key=len)
@@ -102,7 +102,7 @@ def tokenizers(kind: str = "bpe") -> Tokenizers:
 @cache
 def subject(name: str, words: str = "bpe") -> Run:
     """A run whose every parameter is random, so that no weight is even and no γ is zero."""
-    task, data = "translate", {"builtin": "phrasebook"}
+    task, data = "translate", {"builtin": "phrasebook", "builtin_edition": 1}
     if name in WRITERS:
         task = "language-model"
     if name in CLASSIFIERS:

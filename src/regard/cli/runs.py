@@ -26,6 +26,12 @@ def open_beside(run: "Run", other: str | Path | None, *, checkpoint: str) -> "Ru
     return None if other is None else load(other, checkpoint=checkpoint, device=str(run.device))
 
 
+def print_unknown_words(run: "Run") -> None:
+    """Print which words of what a command read were never seen in training, if there are any."""
+    if run.texts is not None and (message := run.unknown.message()):
+        print_message(message)
+
+
 def warn_of_lowercase(run: "Run", lowercase: bool) -> None:
     """Print a note where a run writes lower case and outputs are compared with case."""
     if run.settings.data.lowercase and not lowercase:

@@ -17,7 +17,7 @@ from typing import Any
 
 import tokenizers as library
 
-from regard.data import builtin_text, cache
+from regard.data import builtin_text, cache, unknown_words
 from regard.data.alignments.prepare import LinkedReader
 from regard.data.cache import Encoded, Writer
 from regard.data.first_pass import hash_of, names
@@ -25,6 +25,7 @@ from regard.data.images.cache import Pixels
 from regard.data.rows import Pair, Reading, content
 from regard.data.settings import CorpusSettings, DataSettings, TokenizerSettings, cache_folder
 from regard.data.tokenizer import Tokenizers
+from regard.data.unknown_words import WordCollector, format_words, read_words
 from regard.errors import DataError
 
 __all__ = ["Prepared", "prepare", "prepare_rows"]
@@ -50,6 +51,7 @@ class Prepared:
     labels: tuple[str, ...] = ()  # of a classifier: a target is an index of one
     pictures: Pixels | None = None  # of a corpus of pictures: a source is an index of one
     references: list[list[str]] = field(default_factory=list)  # of pictures: all captions of each in `valid`
+    words: frozenset[str] | None = None  # of the sources that are trained on, where they are not too many
 
 
 def prepare(
@@ -112,6 +114,7 @@ def open_cache(folder: Path, reading: Reading, say: Say, note: str = "") -> Prep
         hash=folder.name,
         counts=manifest["counts"],
         labels=tuple(manifest.get("labels", ())),
+        words=read_words(folder),
     )
 
 
@@ -193,6 +196,9 @@ def build(folder: Path, reading: Reading, tokenizers: Tokenizers | None) -> dict
     tokenizers.save(folder / "tokenizer.json")
     rows = "".join(json.dumps(pair) + "\n" for pair in valid.texts)
     (folder / "valid.jsonl").write_text(rows, encoding="utf-8", newline="\n")
+    words = None if train.words.words is None else format_words(train.words.words)
+    if words is not None:
+        (folder / unknown_words.FILE).write_text(words, encoding="utf-8", newline="\n")
     return {"starts": starts, "counts": counts, "remarks": reading.remarks, **manifest}
 
 
@@ -203,6 +209,7 @@ class Side:
         self.writer, self.reading, self.tokenizers = Writer(folder, links=reading.linked), reading, tokenizers
         self.counts: Counter[str] = Counter()
         self.texts: list[Pair] = []  # of the first rows
+        self.words = WordCollector()
 
     def __enter__(self) -> "Side":
         return self
@@ -214,6 +221,7 @@ class Side:
         """Encode rows, and write those that are kept."""
         encoded = self.reading.encode(rows, tag, self.tokenizers, self.counts)
         self.writer.write(encoded.sources, encoded.targets, encoded.links)
+        self.words.add(row[0] for row in encoded.texts)
         if len(self.texts) < TEXTS:
             self.texts = [*self.texts, *(row[:2] for row in encoded.texts)][:TEXTS]
 

@@ -1,7 +1,7 @@
 """Inspection of what a model looked at, for people: pages and pictures of it.
 
     from regard import inspection, load
-    exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday .", beam=5)
+    exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday.", beam=5)
     inspection.page(exhibit).save("look.html")
 
 `model_graph(model)` draws what runs in a model. `page` and `picture` are functions here; the files of the same names

@@ -12,6 +12,7 @@ import tomli_w
 import torch
 
 from regard.config import read
+from regard.data import unknown_words
 from regard.data.prepare import Prepared
 from regard.data.settings import DataSettings
 from regard.data.tokenizer import Tokenizers
@@ -145,6 +146,7 @@ def start_in(
         write_config(out / "config.toml", settings)
         if prepared.tokenizers is not None:
             save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
+        save_words(out / unknown_words.FILE, prepared.words)
 
     result = train(
         task, settings.training, out, progress=progress, resume=resume, group=group, claimed=True, ready=ready
@@ -264,6 +266,18 @@ def save_tokenizers(path: Path, tokenizers: Tokenizers) -> None:
     """The tokenizers, whole or not at all."""
     try:
         tokenizers.save(path)
+    except OSError as error:
+        raise TrainingError(f"{path}: not written, {reason(error)}") from error
+
+
+def save_words(path: Path, words: frozenset[str] | None) -> None:
+    """Write the words of the training sources, where they are kept: those of an earlier training go."""
+    content = None if words is None else unknown_words.format_words(words)
+    try:
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_whole(path, content)
     except OSError as error:
         raise TrainingError(f"{path}: not written, {reason(error)}") from error
 

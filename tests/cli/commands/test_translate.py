@@ -236,10 +236,11 @@ def test_options_reach_the_search(at_desk):
 
 def test_unknown_words_are_replaced(at_desk):
     source = "1 x 3 y\n"
-    found = said("run", "--replace-unknown", "--prefix", "zzz", stdin=source)  # an unknown word is forced
-    assert "<unk>" in said("run", "--prefix", "zzz", stdin=source)[0]
-    assert "<unk>" not in found[0]
-    assert found[0].split()[0] in source.split()
+    replaced = typed("run", "--replace-unknown", "--prefix", "zzz", stdin=source)  # an unknown word is forced
+    assert "<unk>" in typed("run", "--prefix", "zzz", stdin=source).stdout
+    assert "<unk>" not in replaced.stdout
+    assert replaced.stdout.split()[0] in source.split()
+    assert replaced.stderr == "regard: x and y were never seen in training\n"
 
 
 def test_a_file_is_written_whole(at_desk, tmp_path):

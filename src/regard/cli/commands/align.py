@@ -18,7 +18,7 @@ from regard.cli.options import (
     text_option,
     with_search,
 )
-from regard.cli.runs import open_beside, open_run
+from regard.cli.runs import open_beside, open_run, print_unknown_words
 
 SourceOption = Annotated[str | None, text_option("Text file of sources, one a line; - reads standard input.")]
 TargetOption = Annotated[
@@ -128,3 +128,4 @@ def align(
         total, chunks = read_pairs(opened, str(source), target, print_message, **search)
         aligned = (align_pairs(opened, other, chunk, symmetrise) for chunk in chunks)
         write_links(opened.chosen, aligned, total, output, translations, gold, alignment)
+        print_unknown_words(opened)

@@ -6,7 +6,7 @@ import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import CheckpointOption, DeviceOption, OutOption, RunArgument, flag_option
-from regard.cli.runs import open_run
+from regard.cli.runs import open_run, print_unknown_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,6 +51,7 @@ def classify(
         for count, written in lines.labelled(opened.classify, scores, as_json):
             write(written)
             advance(count)
+    print_unknown_words(opened)
 
 
 def classify_pictures(run: "Run", inputs: "Sequence[str]", scores: bool, as_json: bool) -> "Iterator[str]":

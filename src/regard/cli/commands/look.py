@@ -15,7 +15,7 @@ from regard.cli.options import (
     text_option,
     with_search,
 )
-from regard.cli.runs import open_beside, open_run
+from regard.cli.runs import open_beside, open_run, print_unknown_words
 from regard.errors import CommandError
 
 FORMATS = ("html", "png", "svg", "pdf")
@@ -123,6 +123,7 @@ def look(
         print(write_exhibit(exhibit, path, against=beside, view=view, head=which.head))
     if any(each.follows for each in dependencies):
         print(relation_table(dependencies, exhibit.views))
+    print_unknown_words(opened)
 
 
 def check_alone(options: dict[str, Any]) -> None:

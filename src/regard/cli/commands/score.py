@@ -14,7 +14,7 @@ from regard.cli.options import (
     flag_option,
     text_option,
 )
-from regard.cli.runs import open_run
+from regard.cli.runs import open_run, print_unknown_words
 
 
 def score(
@@ -65,6 +65,7 @@ def score(
             write("".join(lines))
             advance(len(lines))
             pairs += len(lines)
+    print_unknown_words(run)
     perplexity = f", perplexity {math.exp(min(-total / count, 700)):.4g}" if count else ""
     things = "pair" if source is not None else "line"
     print(f"{pairs:,} {things}{'s' * (pairs != 1)}, {count:,} tokens{perplexity}", file=sys.stderr)

@@ -17,7 +17,7 @@ from regard.cli.options import (
     text_option,
     with_search,
 )
-from regard.cli.runs import split_runs_and_file
+from regard.cli.runs import print_unknown_words, split_runs_and_file
 
 MoreArgument = Annotated[
     list[str] | None,
@@ -86,3 +86,5 @@ def translate(
             for lines, written in blocks:
                 write(written)
                 advance(lines)
+        if processes.first:
+            print_unknown_words(opened)

@@ -1,6 +1,6 @@
 """Ablation: how likely the output is when one head gives nothing, for every head of every attention.
 
-    ablate(load("runs/demo"), "I ate pizza yesterday .").changes["decoder.blocks.1.cross"]
+    ablate(load("runs/demo"), "I ate pizza yesterday.").changes["decoder.blocks.1.cross"]
 
 A silenced head's slice of what the heads give is zero before the output projection; of an attention without heads the
 context is zero. Every row of a batch has another head silenced, so that many heads are tried in one pass.

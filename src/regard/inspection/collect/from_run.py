@@ -1,7 +1,7 @@
 """Collecting an exhibit: decode as asked, then one teacher-forced pass under `watch`, for a model of any kind.
 
 from regard import load, inspection
-exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday .", beam=5)
+exhibit = inspection.exhibit_of(load("runs/demo"), "I ate pizza yesterday.", beam=5)
 inspection.page(exhibit).save("look.html")
 """
 

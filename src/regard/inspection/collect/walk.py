@@ -1,6 +1,6 @@
 """A walk: one word from its input to the likeliest words, in the model's own numbers, with every stage between.
 
-    walk(load("runs/demo"), "I ate pizza yesterday .", view="decoder.blocks.1.cross", head=0, row=2)
+    walk(load("runs/demo"), "I ate pizza yesterday.", view="decoder.blocks.1.cross", head=0, row=2)
 
 Of a recurrent network states and gates come with it, word by word.
 """

@@ -1,0 +1,148 @@
+"""Words that a model never met: named when a run reads them, so that a person knows what a guess is.
+
+A run keeps the words of its training sources in words.txt, where they are not too many: in lower case, one a line,
+under a heading with their checksum. A word of an input is unknown where one of its parts (letters between apostrophes,
+hyphens and the like) is not among them, or where the tokenizer has no piece for it, or none for one of its letters.
+Numbers, and scripts without spaces, have no words to look for. Models of characters are asked for letters alone.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from regard.config import visible
+from regard.data.text_profile import is_unspaced
+from regard.data.tokenizer import UNKNOWN, Tokenizer
+from regard.reading import Unreadable, read_bytes
+
+__all__ = ["FILE", "UnknownWords", "WordCollector", "format_words", "parse_words", "read_words"]
+
+FILE = "words.txt"
+HEADING = "regard words 1 sha256 "
+PARTS = re.compile(r"[^\W\d_]+")
+LARGEST = 4 * 2**20  # bytes of the list: a corpus with more has none
+MOST = 400_000  # words while they are collected
+LISTED = 6  # words that a message names
+LONGEST = 40  # characters of one that are shown
+REMEMBERED = 100_000  # words whose verdict is kept
+COUNTED = 10_000  # different unknown words that are kept
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+def word_parts(text: str) -> list[str]:
+    """The parts of a text's words that a list of words has: letters, in lower case."""
+    return PARTS.findall(text.lower())
+
+
+class WordCollector:
+    """Collects the words of a corpus, as long as they are not too many."""
+
+    def __init__(self) -> None:
+        self.words: set[str] | None = set()
+        self.texts: set[str] = set()  # words between spaces whose parts are there
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Take in the words of texts."""
+        if self.words is None:
+            return
+        fresh = {word for text in texts for word in text.split()} - self.texts
+        self.texts |= fresh
+        for word in fresh:
+            self.words.update(word_parts(word))
+        if len(self.texts) > MOST:
+            self.words, self.texts = None, set()
+
+
+def format_words(words: Iterable[str]) -> str | None:
+    """The text of words.txt, or None where it would be too large."""
+    body = "".join(f"{word}\n" for word in sorted(words))
+    if len(body.encode()) > LARGEST:
+        return None
+    return f"{HEADING}{hashlib.sha256(body.encode()).hexdigest()}\n{body}"
+
+
+def parse_words(text: str) -> frozenset[str] | None:
+    """The words of a words.txt; None where it is damaged."""
+    heading, _, body = text.partition("\n")
+    if heading != HEADING + hashlib.sha256(body.encode()).hexdigest():
+        return None
+    return frozenset(body.split("\n")) - {""}
+
+
+def read_words(folder: Path) -> frozenset[str] | None:
+    """The words that a run was trained on; None where it keeps none, or they are damaged."""
+    try:
+        return parse_words(read_bytes(folder / FILE, LARGEST + 1000).decode())
+    except (OSError, Unreadable, UnicodeDecodeError):
+        return None
+
+
+class UnknownWords:
+    """Collects the words of inputs that a run was never trained on, and says so once."""
+
+    def __init__(self, tokenizer: Tokenizer, known: frozenset[str] | None, say: Callable[[str], None] | None = None):
+        self.tokenizer, self.say = tokenizer, say
+        self.known = known if tokenizer.kind in ("bpe", "unigram") else None
+        self.verdicts: dict[str, bool] = {}
+        self.words: dict[str, None] = {}  # unknown ones, in their order
+        self.told = 0
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Look at the words of texts that were read, and say which new ones are unknown."""
+        self.look(texts)
+        self.tell()
+
+    def watch(self, texts: Iterable[str]) -> Iterator[str]:
+        """Pass texts on, and look at their words on the way."""
+        for text in texts:
+            self.look([text])
+            yield text
+        self.tell()
+
+    def look(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            for word in text.split():
+                unknown = self.verdicts.get(word)
+                if unknown is None:
+                    if len(self.verdicts) >= REMEMBERED:
+                        self.verdicts.clear()
+                    unknown = self.verdicts[word] = self.is_unknown(word)
+                if unknown and len(self.words) < COUNTED:
+                    self.words.setdefault(strip_marks(word))
+
+    def is_unknown(self, word: str) -> bool:
+        """Whether a word between spaces was never met."""
+        ids = self.tokenizer.encode(word)
+        if UNKNOWN in ids or any(BYTE.fullmatch(piece) for piece in self.tokenizer.pieces(ids)):
+            return True
+        if self.known is None:
+            return False
+        return any(part not in self.known for part in word_parts(word) if not any(map(is_unspaced, part)))
+
+    def tell(self) -> None:
+        """Name those that were not named yet."""
+        if self.say is not None and len(self.words) > self.told:
+            self.say(describe(list(self.words)[self.told :]))
+            self.told = len(self.words)
+
+    def message(self) -> str | None:
+        """One sentence that names all of them; None where there are none."""
+        return describe(list(self.words)) if self.words else None
+
+
+def strip_marks(word: str) -> str:
+    """A word without the punctuation around it."""
+    parts = re.findall(r"\w.*\w|\w", word)
+    return parts[0] if parts else word
+
+
+def describe(words: list[str]) -> str:
+    """Name words that were never seen in training, no more than a line of them."""
+    names = [visible(word if len(word) <= LONGEST else f"{word[:LONGEST]}…") for word in words[:LISTED]]
+    rest = len(words) - len(names)
+    if rest:
+        listed = f"{', '.join(names)} and {rest:,} more"
+    else:
+        listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{listed} {'was' if len(words) == 1 else 'were'} never seen in training"

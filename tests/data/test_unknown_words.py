@@ -1,0 +1,104 @@
+"""Words that were never seen in training are named."""
+
+import pytest
+
+from regard.data.builtin import generate
+from regard.data.unknown_words import (
+    FILE,
+    UnknownWords,
+    WordCollector,
+    describe,
+    format_words,
+    parse_words,
+    read_words,
+)
+from regard.data.vocabulary import train
+
+TEXTS = [example.source for example in generate("phrasebook", 400)]
+
+
+def known(texts=TEXTS):
+    collector = WordCollector()
+    collector.add(texts)
+    return frozenset(collector.words)
+
+
+def test_words_of_a_corpus_are_letters_in_lower_case():
+    assert known(["I don't like Anna's dog.", "It is 7 o'clock, ÉTÉ"]) == {
+        *("i", "don", "t", "like", "anna", "s", "dog", "it", "is", "o", "clock", "été")
+    }
+
+
+def test_too_many_words_are_not_kept(monkeypatch):
+    monkeypatch.setattr("regard.data.unknown_words.MOST", 3)
+    collector = WordCollector()
+    collector.add(["a b c d"])
+    assert collector.words is None
+    collector.add(["e"])
+    assert collector.words is None
+    monkeypatch.setattr("regard.data.unknown_words.LARGEST", 3)
+    assert format_words(["ab", "cd"]) is None
+
+
+def test_the_file_is_read_as_it_was_written_and_damage_is_seen(tmp_path):
+    words = known()
+    text = format_words(words)
+    assert parse_words(text) == words
+    assert parse_words(text.replace("pizza", "pasta")) is None
+    assert parse_words("") is None
+    assert read_words(tmp_path) is None
+    (tmp_path / FILE).write_text(text, encoding="utf-8")
+    assert read_words(tmp_path) == words
+    (tmp_path / FILE).write_bytes(b"\xff\xfe")
+    assert read_words(tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_word_that_never_occurred(kind):
+    unknown = UnknownWords(train([*TEXTS, "1 2 3 times"], kind), known([*TEXTS, "times"]))
+    unknown.add(TEXTS)
+    assert unknown.message() is None
+    unknown.add(["the zorp is flimmery.", "The zorp sleeps 123 times"])
+    assert unknown.message() == "zorp and flimmery were never seen in training"  # a number is spelled by its digits
+
+
+def test_a_letter_that_never_occurred():
+    unknown = UnknownWords(train(TEXTS, "bpe"), None)
+    unknown.add(["the zorp sleeps", "the жук sleeps"])
+    assert unknown.message() == "жук was never seen in training"
+
+
+def test_words_of_a_word_tokenizer():
+    unknown = UnknownWords(train(["a b c", "b c d"], "word"), frozenset({"a"}))
+    unknown.add(["a b x", "d y x"])
+    assert unknown.message() == "x and y were never seen in training"
+
+
+def test_characters_have_no_words():
+    unknown = UnknownWords(train(["abc", "bcd"], "character"), known(["abc"]))
+    unknown.add(["abcd", "dcba"])
+    assert unknown.message() is None
+    unknown.add(["abx"])
+    assert unknown.message() == "abx was never seen in training"
+
+
+def test_scripts_without_spaces_have_no_words():
+    texts = ["我昨天吃了比萨", "他昨天吃了饭"]
+    unknown = UnknownWords(train(texts, "bpe"), known(texts))
+    unknown.add(["我吃了饭"])
+    assert unknown.message() is None
+
+
+def test_each_word_is_told_of_once():
+    messages = []
+    unknown = UnknownWords(train(TEXTS, "bpe"), known(), messages.append)
+    assert list(unknown.watch(["zorp", "flim"])) == ["zorp", "flim"]
+    unknown.add(["zorp again"])
+    assert messages[0] == "zorp and flim were never seen in training"
+    assert all("zorp" not in message for message in messages[1:])
+
+
+def test_a_message_is_one_line_whatever_the_words():
+    assert describe([f"w{i}" for i in range(20)]) == "w0, w1, w2, w3, w4, w5 and 14 more were never seen in training"
+    assert "\n" not in describe(["a\x1b[31m", "b" * 500])
+    assert len(describe(["b" * 500])) < 100
