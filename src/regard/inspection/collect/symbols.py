@@ -80,6 +80,8 @@ BLOCKS = (
     (r"tokens Embedding", "E x_i"),
     (r"positions (Sinusoidal|Embedded)", "x_i + p_i"),
     (r"positions Sinusoidal2D", "a_{yx} + p_{yx}"),
+    (r"score(\.scores\.\d+)?\.query ", "W q_i"),
+    (r"score(\.scores\.\d+)?\.key ", "U k_j"),
     (r"\.query (ProjectionRows|SlicedProjection|Linear)", "Q"),
     (r"\.key (ProjectionRows|SlicedProjection|Linear)", "K"),
     (r"\.value (ProjectionRows|SlicedProjection|Linear)", "V"),
@@ -241,6 +243,7 @@ SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "ntm": (
         *SEARCH,
+        (r"controller\.net Linear", "W [x_t; r_{t−1}]"),
         (r"controller", "h_t"),
         (r"steer", "k_t, β_t, g_t, s_t, γ_t, e_t, a_t"),
         (r"content Cosine", "β_t cos(k_t, M_{t−1}(i))"),
@@ -387,5 +390,7 @@ def group_label(module: nn.Module, name: str, modules: Mapping[str, nn.Module]) 
         around = name.rpartition(".")[0]
         row = around.rpartition(".")[2]
         named = isinstance(modules[around], nn.ModuleList) and row not in ("", "blocks")
+        if row == "scores":
+            return "a head's own score"
         return row.removesuffix("s") if named else "layer" if row == "blocks" else "block"
     return key

@@ -17,6 +17,7 @@ GAP = 19.0  # between rows
 INSIDE = 14.0  # between a frame and what is in it
 HEAD = 22.0  # of a frame, where its name stands
 GUTTER = 30.0  # between the two sides
+NEARLY = 16.0  # aside: such an edge can be drawn upright
 
 Point = tuple[float, float]
 
@@ -308,6 +309,8 @@ class Arrangement:
         for link in self.links:
             below, above = link.lower, link.upper
             x1, x2 = below.x + port(below, below.exit, link.source), above.x + port(above, above.entry, link.source)
+            if abs(x1 - x2) < NEARLY:  # a box can be left and met beside its middle
+                x1, x2 = meet(x1, x2, below, above)
             y1, y2 = tops[below.rank], tops[above.rank] + heights[above.rank]
             points = [(x1, y1), (x2, y2)]
             if below.lane:
@@ -335,3 +338,13 @@ class Arrangement:
                 )
             elif rank == 0:
                 made.entries[source] = lane.x
+
+
+def meet(x1: float, x2: float, below: Item, above: Item) -> Point:
+    """Where an edge that is nearly upright is drawn upright; at lanes and frames its place is fixed."""
+    low, high = (item.inner is None and item.width > 2 * NEARLY for item in (below, above))
+    if low and high:
+        return (x1 + x2) / 2, (x1 + x2) / 2
+    if low:
+        return x2, x2
+    return (x1, x1) if high else (x1, x2)

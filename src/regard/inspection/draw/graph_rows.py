@@ -61,6 +61,8 @@ class Rows:
         rows: list[list[Item]] = [[] for _ in range(max(item.rank for item in items) + 1)]
         for item in items:
             rows[item.rank].append(item)
+        for row in rows:
+            row.sort(key=lambda item: not keeps_left(item))
         self.rows = self.order(rows)
 
     def order(self, rows: list[list[Item]]) -> list[list[Item]]:
