@@ -5,9 +5,9 @@ is left out because a language has no plain equivalent, or because the English w
 or then?). Every choice is a fresh number from [0, 1), so that a seed gives the same sentences everywhere.
 """
 
+from regard.data.builtin.phrasebook.everyday import Everyday
 from regard.data.builtin.phrasebook.lexicon import Phrase
 from regard.data.builtin.phrasebook.meaning import (
-    CLAUSE_BITS,
     SENTENCE_BITS,
     Asking,
     Clause,
@@ -19,21 +19,17 @@ from regard.data.builtin.phrasebook.meaning import (
     Sentence,
     Tense,
 )
-from regard.data.builtin.phrasebook.nouns import PEOPLE, SAME, Nouns
+from regard.data.builtin.phrasebook.nouns import PEOPLE, SAME
 from regard.data.builtin.phrasebook.weights import (
     CONTENTS,
     DEFINITE_DETS,
     EVERYDAY_SHAPES,
-    FAMILY_DETS,
     LONG_SHAPES,
-    MASS_DETS,
     MODALS,
     PAST_MODALS,
-    PLURAL_DETS,
     PRESENT_MODALS,
     RELATIVES,
     SHAPES,
-    SINGLE_DETS,
     SUBORDINATES,
     TENSES,
 )
@@ -41,13 +37,8 @@ from regard.data.builtin.phrasebook.weights import (
 __all__ = ["Grammar"]
 
 
-class Grammar(Nouns):
+class Grammar(Everyday):
     """Draws sentences from a pool with a source of numbers from [0, 1); `rich` from 0 to 1 makes them longer."""
-
-    def new_clause(self, subject: NounPhrase) -> Clause:
-        clause = Clause(subject, self.bit)
-        self.bit <<= CLAUSE_BITS
-        return clause
 
     def add_relative(self, phrase: NounPhrase) -> None:
         """Give a noun phrase a relative clause: who lives in Berlin, that we bought."""
@@ -201,25 +192,6 @@ class Grammar(Nouns):
             return clause
         self.decorate(clause, asked_where)
         return clause
-
-    def set_weather(self, clause: Clause, mode: str) -> None:
-        """Tense and time of the weather."""
-        choice = self.pick(("past", "present", "progressive", "modal")) if mode == "any" else mode
-        if choice == "modal" or choice == "past":
-            clause.modal = Modal.WILL if choice == "modal" else None
-            clause.tense = Tense.PAST if choice == "past" else Tense.PRESENT
-            if self.random() < 0.3:
-                clause.time = self.pick(self.pool.future_times if choice == "modal" else self.pool.past_times)
-                if clause.time.counted:
-                    clause.number = self.pick(self.pool.numbers)
-        elif choice == "progressive" and clause.verb is not None:
-            clause.tense = Tense.PROGRESSIVE
-        if self.pool.edition > 1 and clause.modal is None and clause.tense != Tense.PAST:
-            if self.random() < 0.2:
-                lasts = clause.verb is not None and clause.tense == Tense.PRESENT
-                clause.time = self.pick(self.pool.habits if lasts else self.pool.now)
-            if clause.time is None and self.random() < 0.15:
-                clause.polarity = Polarity.NOT
 
     def predicate(self, clause: Clause, content: str) -> None:
         """Choose what the subject is."""
@@ -473,50 +445,4 @@ class Grammar(Nouns):
                 if clause.time.counted:
                     clause.number = self.pick(self.pool.numbers)
                 clause.front = self.random() < 0.3
-        return clause
-
-    def identity(self) -> Clause:
-        """Say what something is: this is my brother; is this a station?"""
-        random, pool = self.random, self.pool
-        noun = self.pick(pool.nouns[self.pick(pool.kinds)])
-        many = bool(noun.english[1]) and random() < 0.25
-        this = NounPhrase(Kind.THIS, self.noun_bits())
-        this.many, this.person = many, 4 if many else 2
-        clause = self.new_clause(this)
-        dets = FAMILY_DETS if noun.kind == "family" else MASS_DETS if not noun.english[1] else SINGLE_DETS
-        det = self.pick(PLURAL_DETS if many else dets)
-        if det == Det.THIS or det > Det.BARE:
-            det = Det.THE
-        clause.identity = self.noun(noun, det, many)
-        if random() < 0.2:
-            clause.tense = Tense.PAST
-        chance = random()
-        if chance < 0.2:
-            clause.asking = Asking.WHETHER
-        elif chance < 0.4:
-            clause.polarity = Polarity.NOT
-        return clause
-
-    def whereabouts(self) -> Clause:
-        """Ask for the whereabouts: where is the station? where were you yesterday?"""
-        random, pool = self.random, self.pool
-        chance = random()
-        if chance < 0.7:
-            kinds = ("place",) if chance < 0.35 else ("thing", "dish", "device", "clothes", "text", "animal")
-            noun = self.pick(pool.nouns[self.pick(kinds)])
-            subject = self.noun(noun, self.pick(DEFINITE_DETS), random() < 0.2)
-        else:
-            subject = self.subject()
-            if subject.det in (Det.A, Det.EVERY, Det.NUMBER):
-                subject.det = Det.THE
-        clause = self.new_clause(subject)
-        clause.asking, clause.wh = Asking.ADVERB, self.pick(pool.wheres)
-        if random() < 0.25:
-            clause.tense = Tense.PAST
-            if random() < 0.5:
-                clause.time = self.pick(pool.past_times)
-                if clause.time.counted:
-                    clause.number = self.pick(pool.numbers)
-        elif random() < 0.1:
-            clause.time = self.pick(pool.now)
         return clause
