@@ -114,9 +114,13 @@ def test_the_likeliest_are_those_of_the_models_own_logits(name):
         made, stages = walked(name, which)
         own = logits[0 if forward.forced.target is None else row]
         best = own.topk(min(5, len(own)))
-        agree(best.values, stages["logits"].values[:, 0], rtol=1e-4, atol=1e-4)
-        agree(torch.softmax(own, -1)[best.indices], stages["p"].values[:, 0], rtol=1e-4, atol=1e-6)
-        if (own.topk(min(6, len(own))).values.diff().abs() > 1e-4).all():
+        # A recorded pass has three products where a plain one has one; without norms the last digits grow by layers.
+        exact = 1e-3 if name in ("transformer-bare", "transformer-no-norm") else 1e-4
+        agree(best.values, stages["logits"].values[:, 0], rtol=exact, atol=exact)
+        agree(torch.softmax(own, -1)[best.indices], stages["p"].values[:, 0], rtol=50 * exact, atol=exact / 100)
+        same = torch.softmax(forward.logits[0 if forward.forced.target is None else row], -1)  # of the recorded pass
+        agree(same.topk(len(best.values)).values, stages["p"].values[:, 0], rtol=1e-6, atol=1e-8)
+        if (own.topk(min(6, len(own))).values.diff().abs() > 10 * exact).all():
             assert stages["p"].names == tuple(vocabulary(best.indices.tolist()))
         assert made.stages[-1].symbol == "p"
 

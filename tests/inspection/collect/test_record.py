@@ -17,7 +17,9 @@ def test_recording_changes_nothing(name):
     run = subject(name)
     forced = force(run, item_of(name), beam=2, longest=5)
     plain, recorded = watch_forward(run.model, forced), watch_forward(run.model, forced, record=True)
-    agree(plain.log_probs, recorded.log_probs, rtol=1e-4, atol=1e-5)
+    # Projections are three products here and one there; without norms the last digits grow from layer to layer.
+    exact = 1e-3 if name in ("transformer-bare", "transformer-no-norm") else 1e-4
+    agree(plain.log_probs, recorded.log_probs, rtol=exact, atol=exact / 10)
     assert plain.recording is None
     for module in run.model.modules():
         assert not module._forward_hooks
@@ -64,3 +66,17 @@ def test_hooks_go_when_the_pass_fails():
     with pytest.raises(RuntimeError, match="shapes"), record_modules(net):
         net(torch.ones(1, 5))
     assert not net[0]._forward_hooks
+
+
+def test_maps_of_a_backbone_are_not_kept():
+    """Of a captioner's picture nothing [b c h w] is held; of a map that looks at itself the attention's own."""
+    for name, own in (("captioner", set()), ("convnet", {"attention"})):
+        run = subject(name)
+        recording = watch_forward(run.model, force(run, item_of(name), beam=2, longest=5), record=True).recording
+        large = {each for each, (call, *_) in recording.calls.items() if max_rank(call) > 3}
+        assert {each.split(".")[0] for each in large} == own
+        assert recording.calls
+
+
+def max_rank(call):
+    return max(each.ndim for each in (*call.inputs, call.output) if isinstance(each, torch.Tensor))

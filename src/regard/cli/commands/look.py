@@ -43,7 +43,8 @@ def look(
     ] = None,
     against: AgainstOption = None,
     steps: Annotated[
-        bool, flag_option("--steps", "Show how one word's attention is computed, step by step, in numbers.")
+        bool,
+        flag_option("--steps", "Show one word's way from its input to the likeliest words, and gates, in numbers."),
     ] = False,
     word: Annotated[
         int | None, number_option("Word to show with --steps, counted from 1.", least=1, most=1_048_576)

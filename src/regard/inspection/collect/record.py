@@ -20,7 +20,7 @@ from regard.models.layers.cells import Layer
 
 __all__ = ["CellStep", "ModuleCall", "Recording", "record_modules"]
 
-# What a walk asks about. The convolutions of a backbone are not among them: their maps are large.
+# What a walk asks about. Maps of a backbone, [b c h w], are large, and are recorded of an attention over them alone.
 RECORDED = (
     nn.Linear,
     nn.LayerNorm,
@@ -85,15 +85,19 @@ def record_modules(model: nn.Module) -> Iterator[Recording]:
     recording, mine = Recording(), threading.get_ident()
     hooks, stepped = list[Any](), list[tuple[nn.Module, str]]()
 
-    def hook(name: str, module: nn.Module) -> None:
+    def hook(name: str, module: nn.Module, maps: bool) -> None:
         pending: list[tuple[Any, ...]] = []
 
+        def is_recorded(args: tuple[Any, ...]) -> bool:
+            large = len(args) > 0 and isinstance(args[0], Tensor) and args[0].ndim > 3
+            return threading.get_ident() == mine and (maps or not large)
+
         def before(_: nn.Module, args: tuple[Any, ...]) -> None:
-            if threading.get_ident() == mine:
+            if is_recorded(args):
                 pending.append(copy_tensors(args))
 
         def after(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if threading.get_ident() == mine:
+            if is_recorded(args):
                 recording.calls.setdefault(name, []).append(ModuleCall(pending.pop(), copy_tensors(output)))
 
         hooks.extend((module.register_forward_pre_hook(before), module.register_forward_hook(after)))
@@ -110,10 +114,11 @@ def record_modules(model: nn.Module) -> Iterator[Recording]:
         module.__dict__[method] = step  # before the class's own: a method has no hooks
         stepped.append((module, method))
 
+    grids = {name for name, module in model.named_modules() if isinstance(module, GridSelfAttention)}
     for name, module in model.named_modules():
-        inside_grid = isinstance(module, nn.Conv2d) and name.rpartition(".")[0] in recorded_grids(model)
-        if isinstance(module, RECORDED) or inside_grid:
-            hook(name, module)
+        maps = name in grids or name.rpartition(".")[0] in grids
+        if isinstance(module, RECORDED) or (maps and isinstance(module, nn.Conv2d)):
+            hook(name, module, maps)
         method = getattr(module, "step_method", None)
         if method is not None:
             replace_step(name, module, method)
@@ -124,11 +129,6 @@ def record_modules(model: nn.Module) -> Iterator[Recording]:
             each.remove()
         for module, method in stepped:
             del module.__dict__[method]
-
-
-def recorded_grids(model: nn.Module) -> set[str]:
-    """The names of the attentions over a grid, whose projections are convolutions."""
-    return {name for name, module in model.named_modules() if isinstance(module, GridSelfAttention)}
 
 
 def cell_step(after: Tensor, projected: Tensor, before: Tensor, added: Tensor | None = None) -> CellStep:

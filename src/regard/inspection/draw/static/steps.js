@@ -52,7 +52,7 @@ function walkSection(exhibit) {
             "summary",
             { class: "formula" },
             el("span", { class: "symbol" }, ...scripted(stage.formula || stage.symbol)),
-            el("span", { class: "faint" }, stage.words),
+            el("span", { class: "faint" }, ...scripted(stage.words)),
           ),
           stageOf(stage),
         ),
@@ -78,7 +78,7 @@ function stageOf(stage) {
     reach = largest(flat.map(Math.abs)),
     negative = flat.some((value) => value < 0);
   const single = values[0]?.length === 1,
-    alone = values.length === 1 && !single;
+    alone = values.length === 1;
   const top = single && values.length > 1 && largest(flat, -Infinity);
   const rows = values.map((row, i) =>
     el(
@@ -91,7 +91,7 @@ function stageOf(stage) {
   );
   const body = el(
     "div",
-    { class: single ? "single" : alone ? "vectors alone" : "vectors" },
+    { class: `${single ? "single" : "vectors"}${alone ? " alone" : ""}` },
     rows.slice(0, 60),
     rows.length > 60 ? el("p", { class: "faint small" }, `and ${rows.length - 60} more`) : "",
   );
