@@ -6,9 +6,12 @@ import pytest
 import torch
 from inspection.graphs import reads, stack
 from inspection.subjects import ALL, subject
+from torch import nn
 
 from regard.inspection.collect import tiny_pass
 from regard.inspection.collect.from_model import graph_of
+from regard.inspection.draw.graph import model_graph
+from regard.models.contract import Memory, Model
 
 
 def parameters_that_matter(model):
@@ -135,3 +138,35 @@ def test_a_language_model_has_one_side_and_a_classifier_another():
     assert {node.side for node in graph_of(subject("encoder-writes").model).nodes} == {"decoder"}
     assert {node.side for node in graph_of(subject("encoder-pools").model).nodes} == {"encoder"}
     assert {node.side for node in graph_of(subject("han").model).nodes} == {"encoder"}
+
+
+class Own(Model):
+    """A model of someone's own, of torch's parts: an encoder of layers, and a cell that is called step by step."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.words, self.layers = nn.Embedding(50, 16), nn.TransformerEncoder(layer, 3)
+        self.cell, self.mix, self.readout = nn.GRUCell(16, 16), nn.Linear(16, 16), nn.Linear(16, 50)
+
+    def encode(self, source):
+        return Memory(self.layers(self.words(source.ids)), source.span)
+
+    def decode(self, memory, target):
+        state, states = memory.states.mean(1), []
+        for word in self.words(target.ids).unbind(1):
+            state = self.cell(word + torch.sigmoid(self.mix(state)), state)
+            states.append(state)
+        return torch.stack(states, 1), {}
+
+
+def test_a_model_of_ones_own_is_drawn_by_its_classes():
+    made = model_graph(Own())
+    graph = made.graph
+    assert graph.kind == "Own"
+    assert graph.node("layers.layers.0.self_attn").label == "MultiheadAttention"
+    assert graph.node("layers.layers.0.linear1").count == 3
+    assert set(reads(graph, "cell")) == {"cell, step before", "/add"}
+    assert reads(graph, "cell, step before") == ["/mean"]
+    assert reads(graph, "/mean") == ["layers.layers.0.norm2"]
+    assert "Computational graph: Own" in made.svg

@@ -34,7 +34,7 @@ def graph_of(model: Model, source: Source | None = None, target: Tokens | None =
     units = live_units(passed.trace)
     names = name_units(units)
     nodes, edges = connect(units, names, passed)
-    groups = add_previous(group_nodes(nodes, passed.trace), nodes, edges)
+    groups = add_previous(group_nodes(nodes, edges, passed.trace), nodes, edges)
     kind = passed.kind
     graph = Graph(
         type(model).__name__ if kind is None else kind.name,
@@ -170,7 +170,7 @@ def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
 # ---- groups
 
 
-def group_nodes(nodes: Sequence[GraphNode], recorder: Trace) -> list[GraphGroup]:
+def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder: Trace) -> list[GraphGroup]:
     """Groups for attentions, and for layers that stand one after the other: outermost first."""
     groups = dict[tuple[str, str], list[str]]()
     for node in nodes:
@@ -182,7 +182,7 @@ def group_nodes(nodes: Sequence[GraphNode], recorder: Trace) -> list[GraphGroup]
     made = []
     framed: set[tuple[str, ...]] = set()  # a frame around another's boxes alone is none
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
-        if len(members) > 1 and tuple(members) not in framed:
+        if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
             label = group_label(recorder.modules[name], name, recorder.modules)
             made.append((side, name, GraphGroup(f"{side}:{name}", label, tuple(members), members=(name,))))
@@ -209,11 +209,23 @@ def add_previous(
     return made
 
 
+def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
+    """Whether no way leads out of some boxes and back into them: then a frame can stand around them."""
+    outside, queue = set[str](), list(members)
+    while queue:
+        here = queue.pop()
+        for edge in edges:
+            if edge.source == here and edge.target not in members and edge.target not in outside:
+                outside.add(edge.target)
+                queue.append(edge.target)
+    return not any(edge.source in outside and edge.target in members for edge in edges)
+
+
 def enclosing(name: str, recorder: Trace) -> list[str]:
     """The modules around a name that are drawn as a frame, outermost first."""
     parts = name.split(".")
     found: list[str] = []
-    for count in range(1, len(parts) + 1):
+    for count in range(1, len(parts) + 1 if name else 0):
         path = ".".join(parts[:count])
         module, parent = recorder.modules[path], recorder.modules[".".join(parts[: count - 1])]
         if not module._modules or isinstance(module, nn.ModuleList | Layer):

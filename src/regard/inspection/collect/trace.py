@@ -160,7 +160,7 @@ class Trace(TorchFunctionMode):
                 return None  # numbers as they were, on their way to what the module computes
             path = self.names[id(box)]
             unit = self.unit(path, "module", path, type(box).__name__)
-            for owner in own.values():
+            for owner in sorted(own.values()):
                 self.claim(unit, owner)
             outermost = next((each for module, each in reversed(frames) if module is box), None)
             again = (name, site) in unit.sites and (outermost is None or outermost is not unit.frame)
@@ -195,7 +195,8 @@ class Trace(TorchFunctionMode):
         unit.frame = frame
         unit.sites.add(site)
         # What it gave itself in this call is inside of it.
-        reads = {self.source_of(origin) for origin in origins if origin != (unit.id, unit.calls)}
+        mine = (unit.id, unit.calls)
+        reads = {self.source_of(origin) for origin in sorted(origins, key=str) if origin != mine}
         unit.reads[-1] |= reads
         unit.places.setdefault(site, []).append(reads)
         self.time += 1
@@ -386,8 +387,8 @@ def trace(model: nn.Module) -> Iterator[Trace]:
 
 
 def is_box(module: nn.Module) -> bool:
-    """Whether a module is drawn as one box: a recurrent layer, or one that has no modules inside."""
-    if isinstance(module, Layer):
+    """Whether a module is drawn as one box: a recurrent layer, torch's attention, or what has no modules inside."""
+    if isinstance(module, Layer | nn.MultiheadAttention):
         return True
     if isinstance(module, (Attentive, Span, Weighting, *SKIPPED)):
         return False
