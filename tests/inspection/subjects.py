@@ -19,7 +19,7 @@ from regard.tasks.settings import read_settings
 from regard.tasks.task import build_model
 
 PAIRS = list(generate("phrasebook", 60, longest=8, edition=1))
-REVIEWS = list(generate("reviews", 40))
+REVIEWS = list(generate("reviews", 40, edition=1))
 TEXT = PAIRS[3].source
 REVIEW = min((each.source for each in REVIEWS if each.source.count(" . ") > 1), key=len)
 SMALL = {"size": 6, "embedding": 4}

@@ -29,7 +29,8 @@ GENERATED = {
 FURTHER = {"phrasebook": {"pair": "en-fr"}, "scenes": {"question": "which-size"}}
 
 
-SECOND = {"phrasebook": "95472912666b0ffa"}  # corpora whose second edition is another text
+# Corpora whose second edition is another text.
+SECOND = {"phrasebook": "95472912666b0ffa", "reviews": "89d06e631ca9ad0d"}
 
 
 @pytest.mark.parametrize("edition", [1, 2])

@@ -10,6 +10,9 @@ The target is one word, positive or negative. The gold links lead to it from the
 its sentence round if another takes its place: the words of opinion that decide ("rude", "polite"), and those that say
 whether they hold ("never", "always"; "nobody", "everybody"; "not", which is there or not).
 
+Edition 2 is written as people type ("We went there on a Tuesday. I wouldn't call the waiter rude."), and has many more
+ways to affirm and to deny: `opinions` draws it. The words and frames in this file are the first edition's.
+
 Options: `shortest` and `longest` in sentences, every length equally likely; `denied`, how many of a hundred opinions
 are.
 """
@@ -20,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from regard.data.builtin.example import LONGEST, Example, Wanted, check_whole
+from regard.data.builtin.opinions import Opinions
 
 __all__ = ["LABELS", "Options", "draw", "every"]
 
@@ -217,6 +221,7 @@ class Options:
     shortest: int = 2
     longest: int = 8
     denied: int = 30
+    edition: int = 2
 
     def __post_init__(self) -> None:
         check_whole("shortest", self.shortest, 1, LONGEST)
@@ -236,10 +241,10 @@ class Drawer:
     def chosen(self, choices: Sequence[T]) -> T:
         return choices[self.below(len(choices))]
 
-    def review(self) -> tuple[list[str], int]:
+    def review(self, shortest: int, longest: int) -> tuple[list[str], int]:
         """Sentences in which the informative words are marked, and the index of the label."""
-        options, label = self.options, self.below(2)
-        size = options.shortest + self.below(options.longest - options.shortest + 1)
+        label = self.below(2)
+        size = shortest + self.below(longest - shortest + 1)
         about = self.chosen(TOPICS)
         decide = 1 + self.below(min(MOST, size))
         made = [self.opinion(about.nouns, label) for _ in range(decide)]
@@ -278,15 +283,15 @@ class Drawer:
 
 def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
     """Reviews without end; None for one that is not wanted."""
-    drawer = Drawer(random, options)
+    drawer = Drawer(random, options) if options.edition == 1 else Opinions(random, options.denied)
     while True:
-        sentences, label = drawer.review()
+        sentences, label = drawer.review(options.shortest, options.longest)
         marked = " ".join(sentences).split(" ")
-        text = " ".join(word.rstrip("*") for word in marked)
+        text = " ".join(marked).replace("*", "")
         if not wanted(text):
             yield None
         else:
-            links = tuple((index, 0) for index, word in enumerate(marked) if word.endswith("*"))
+            links = tuple((index, 0) for index, word in enumerate(marked) if "*" in word)
             yield Example(text, LABELS[label], links)
 
 
