@@ -50,6 +50,8 @@ class TorchRandom:
 # What a script starts with `&` ignores interrupts, and so would all that is tested here.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 COMPILE = "tests/compile/"
 SHAPES = "tests/attention/", "tests/kernels/"

@@ -99,8 +99,11 @@ def test_values_of_their_own_under_a_span_and_positions():
     agree(module(x, x, values, Causal(), 3)[:, 0], module(x[:, :1], x[:, :1], values[:, :1], start=3)[:, 0])
     agree(module(x, None, values, span=Causal(), start=3), module(x, x, values, Causal(), 3))
     agree(module(x, None, x, Causal(), 3), module(x, None, Causal(), start=3))  # a span in their place
+    agree(module(x, None, Causal(), 3), module(x, None, span=Causal(), start=3))  # and the start behind it
+    agree(module(x, None, None, 3), module(x, start=3))
 
 
+@pytest.mark.unchecked
 def test_values_that_do_not_fit_are_refused():
     module, x = Heads(6, 2), torch.randn(4, 6)
     with pytest.raises(ShapeError, match=r"values: 3 given, expected one a key, 4"):

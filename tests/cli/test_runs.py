@@ -65,7 +65,7 @@ def reading(furnish):
     home = furnish(run="transformer", han="han")
     (home / "in.txt").write_text("1 zorp 2\n3 flim zorp\n")
     (home / "out.txt").write_text("2 1\n3 4\n")
-    (home / "documents.txt").write_text("The soup was zorp .\n")
+    (home / "documents.txt").write_text("The was zorp .\n")
     return home
 
 

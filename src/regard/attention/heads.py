@@ -106,7 +106,7 @@ class Heads(Attentive):
         x: Float[Tensor, "*b n size"],
         memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
         values: Float[Tensor, "*bv m width"] | Span | None = None,
-        span: Span | None = None,
+        span: Span | Start | None = None,
         start: Start = 0,
     ) -> Float[Tensor, "*b n out"]:
         """MultiHead(Q, K, V): queries from x, keys from memory, values from `values` or else from memory too.
@@ -115,7 +115,7 @@ class Heads(Attentive):
         `start` is the index of the first query where positions are rotary, and in self-attention of the first key too;
         another memory's keys count from 0, and prepared ones from the start they were prepared with.
         """
-        values, span = in_third_place(values, span)
+        values, span, start = parse_arguments(values, span, start)
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.merge_heads(self.attention.attend_projected(projected_query, prepared, x, span, heads=True))
 
@@ -182,11 +182,11 @@ class Heads(Attentive):
         x: Float[Tensor, "*b n size"],
         memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
         values: Float[Tensor, "*bv m width"] | Span | None = None,
-        span: Span | None = None,
+        span: Span | Start | None = None,
         start: Start = 0,
     ) -> Look:
         """Attend, and return every stage; weights are [*b heads n m], the context is the output."""
-        values, span = in_third_place(values, span)
+        values, span, start = parse_arguments(values, span, start)
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         look = self.attention.look_projected(projected_query, prepared, x, span, heads=True)
         return replace(look, context=self.merge_heads(look.context), how=f"{self.heads} heads · {look.how}")
@@ -196,11 +196,11 @@ class Heads(Attentive):
         x: Float[Tensor, "*b n size"],
         memory: Float[Tensor, "*bm m width"] | Prepared | None = None,
         values: Float[Tensor, "*bv m width"] | Span | None = None,
-        span: Span | None = None,
+        span: Span | Start | None = None,
         start: Start = 0,
     ) -> str:
         """The name of the backend that would serve this call."""
-        values, span = in_third_place(values, span)
+        values, span, start = parse_arguments(values, span, start)
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.attention.backend_projected(projected_query, prepared, x, span, heads=True)
 
@@ -362,13 +362,19 @@ def is_original(part: nn.Module) -> bool:
     return len(part._backward_hooks) == 0 and len(part._backward_pre_hooks) == 0
 
 
-def in_third_place(values: Tensor | Span | None, span: Span | None) -> tuple[Tensor | None, Span | None]:
-    """Values and span of a call: a span may stand where values do, as it did before there were any."""
-    if not isinstance(values, Span):
-        return values, span
-    if span is not None:
-        raise ArgumentError(f"values: {values!r} given beside span={span!r}, expected a tensor; join spans with &")
-    return None, values
+def parse_arguments(
+    values: Tensor | Span | None, span: Span | Start | None, start: Start
+) -> tuple[Tensor | None, Span | None, Start]:
+    """Values, span and start of a call, also of one without values: (x, memory, span, start)."""
+    if isinstance(span, Span) or span is None:
+        if not isinstance(values, Span):
+            return values, span, start
+        if span is not None:
+            raise ArgumentError(f"values: {values!r} given beside span={span!r}, expected a tensor; join spans with &")
+        return None, values, start
+    if isinstance(values, Tensor):
+        raise ArgumentError(f"span: {type(span).__name__} given, expected a Span such as Lengths or Causal")
+    return None, values, span
 
 
 def check_values(values: Tensor, memory: Tensor, size: int) -> None:

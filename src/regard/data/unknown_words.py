@@ -112,7 +112,9 @@ class UnknownWords:
                     self.words.setdefault(strip_marks(word))
 
     def is_unknown(self, word: str) -> bool:
-        """Whether a word between spaces was never met."""
+        """Return whether a word between spaces was never met; marks alone are none."""
+        if not re.search(r"\w", word):
+            return False
         ids = self.tokenizer.encode(word)
         if UNKNOWN in ids or any(BYTE.fullmatch(piece) for piece in self.tokenizer.pieces(ids)):
             return True

@@ -14,6 +14,7 @@ from regard.tasks.start import start
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("classify")
 typed, refused = COMMAND.typed, COMMAND.refused
+UNSEEN = "regard: soup, bland, waiter, rude, Monday, br and 1 more were never seen in training"
 TEXTS = ["The soup was not bland .", "", "I would never call the waiter rude . It was Monday .", " <br /> ", "Bad !"]
 
 
@@ -54,6 +55,7 @@ def test_documents_without_words_are_named_and_counted(at_desk):
         "regard: in.txt, line 2: a document without words",
         "regard: in.txt, line 4: a document without words",
         "regard: 2 of 5 documents have no words, and no label",
+        UNSEEN,
     ]
     many = typed("run", stdin="\n" * 30)
     assert many.stdout == "\n" * 30

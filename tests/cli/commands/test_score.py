@@ -53,7 +53,8 @@ def test_a_line_a_pair(at_desk):
     assert [float(line) for line in shown.stdout.splitlines()] == [round(each.log_prob, 4) for each in scored]
     count = 3 + 0 + 4 + 1 + len(TARGETS)  # with the end of each
     perplexity = math.exp(-sum(each.log_prob for each in scored) / count)
-    assert shown.stderr == f"4 pairs, {count} tokens, perplexity {perplexity:.4g}\n"
+    unseen = "regard: x was never seen in training\n"
+    assert shown.stderr == f"{unseen}4 pairs, {count} tokens, perplexity {perplexity:.4g}\n"
 
 
 def test_pieces_and_means(at_desk):

@@ -55,7 +55,7 @@ def test_every_kind_is_collected(name):
     for side in exhibit.sides.values():
         assert len(side.words) == len(side.pieces)
         assert {word for word in side.words if word is not None} == set(range(len(side.texts)))
-        assert all(side.texts)
+        assert all(side.texts) or not exhibit.output.strip()  # an untrained model may write white space alone
     assert "<html" in str(page(exhibit))
 
 

@@ -64,7 +64,7 @@ def test_windows_and_picks_are_marked():
 def test_a_caption_is_a_film_strip():
     exhibit = exhibits.captioner()
     figure = picture(exhibit)
-    titles = [axes.get_xlabel() for axes in figure.axes[:2]]
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles == list(exhibit.sides["written"].texts)
     assert (figure.axes[0].images[0].get_array() == exhibit.picture.movedim(0, -1).numpy()).all()
     veil = figure.axes[1].images[1].get_array()[..., 3]  # of the first word: clear where it looked most

@@ -12,7 +12,7 @@ from regard.attention.attention import Attention
 from regard.attention.block import Block
 from regard.attention.cache import Prepared
 from regard.attention.grid import GridSelfAttention
-from regard.attention.heads import Heads, in_third_place
+from regard.attention.heads import Heads, parse_arguments
 from regard.attention.look import Look
 from regard.attention.per_head_score import PerHead
 from regard.attention.score import Additive, Cosine, General, Location, Score
@@ -73,8 +73,9 @@ def resolve_call(module: nn.Module, record: CallRecord, projected: list[Tensor] 
     """A noted call with the tensors that the attention itself works with; `projected` are heads' own q, k and v."""
     if isinstance(module, Heads):
         arguments = dict(zip(("x", "memory", "values", "span", "start"), record.args, strict=False)) | record.kwargs
-        x, (own_values, span) = arguments["x"], in_third_place(arguments.get("values"), arguments.get("span"))
-        memory, start = arguments.get("memory"), arguments.get("start", 0)
+        x, positional = arguments["x"], (arguments.get("values"), arguments.get("span"), arguments.get("start", 0))
+        own_values, span, start = parse_arguments(*positional)
+        memory = arguments.get("memory")
         own = memory is None or memory is x
         raw: Tensor | None = None
         if projected is None:

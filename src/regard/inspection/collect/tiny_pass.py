@@ -44,9 +44,10 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
     sizes: dict[str, int] = {}
     if source is None:
         source = make_source(model, kind, letters, sizes)
-    job = getattr(getattr(model, "config", None), "job", None)
-    classifies = job == "classify" or (kind is not None and kind.tasks == ("classify",))
-    alone = job == "language-model"
+    config = getattr(model, "config", None)
+    classifies = type(model).decode is Model.decode or not getattr(config, "writes", True)
+    # What may be either, and writes, reads no source unless it says so.
+    alone = hasattr(config, "writes") and not classifies and not getattr(config, "reads_source", False)
     if target is None and not classifies:
         rows = len(source.lengths)
         n = min(next(letters), model.limit or PRIMES[-1])

@@ -6,7 +6,7 @@ function graphSection(exhibit) {
     "graph",
     "What runs",
     "The model's parts in the order in which they ran, from the bottom up, with the shapes of what they give. " +
-      "Blue boxes have parameters, yellow ones are the stages of an attention; each has its name under the pointer.",
+      "Blue boxes are modules of the model, yellow ones the stages of an attention; each has its name under the pointer.",
   );
   const drawn = new DOMParser().parseFromString(exhibit.graph, "image/svg+xml").documentElement;
   node.append(el("div", { class: "scroll graph" }, document.importNode(drawn, true)));
