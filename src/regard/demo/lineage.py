@@ -55,7 +55,6 @@ class Lineage:
 def settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
     """The configuration of one of them: the demonstration's, with longer sentences."""
     table = phrasebook.settings(steps, seed)
-    del table["tokenizer"]  # the first edition's words are few
     table["data"] |= {"count": PAIRS, "builtin_edition": 1, "builtin_options": [f"longest={LONGEST}"]}
     table["model"] = {"kind": kind, "preset": "tiny", "dropout": 0.0}
     table["training"] |= {"validate_every": max(1, steps // 2), "validate_rows": 50}

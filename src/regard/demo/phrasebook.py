@@ -38,7 +38,6 @@ def settings(steps: int, seed: int) -> dict[str, Any]:
     """The configuration, as a file would hold it."""
     return {
         "data": {"builtin": "phrasebook", "pair": "en-de", "count": PAIRS},
-        "tokenizer": {"size": 2048},  # capitals and stops make more words than there are pieces to learn
         "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"},
         "training": {
             "steps": steps,
