@@ -46,4 +46,6 @@ def test_they_are_the_references(r, n, m, h, dv, watched):
     d_keys, d_vector = few_queries_gradients.key_gradients(q, k, u, length, d_scores)
     d_values = found_weights.mT @ whole
     for one, other in zip((d_query, d_keys, d_values, d_vector), wanted, strict=True):
-        torch.testing.assert_close(one.double().cpu(), other, **CLOSE)
+        # By the size of the whole: what cancels to little has the rounding of what it cancelled from.
+        scale = max(1.0, float(other.abs().max()))
+        torch.testing.assert_close(one.double().cpu() / scale, other / scale, **CLOSE)
