@@ -22,3 +22,13 @@ def test_the_last_probability_is_what_a_score_says_of_the_end(furnish):
         assert len(row) == len(scored.tokens)
         assert row[-1] == pytest.approx(np.exp(scored.tokens[-1]), rel=1e-4)
         assert ((row > 0) & (row < 1)).all()
+
+
+def test_a_stop_is_asked_for_in_place_of_the_end(furnish):
+    """After each word of a text without its stop, what a score says of the stop there."""
+    run = load(furnish(run="language-model") / "run")
+    (row,) = end_probabilities(run, ["a man"], stop="horse")
+    pieces = len(run.tokenizers.target.encode("a man"))
+    assert len(row) == pieces + 1
+    (scored,) = run.score(["a man horse"])
+    assert row[-1] == pytest.approx(np.exp(scored.tokens[pieces]), rel=1e-4)

@@ -39,29 +39,38 @@ def hazard(lengths: Iterable[int], places: int) -> Float[np.ndarray, " t"]:
 
 
 @torch.no_grad()
-def end_probabilities(run: Run, texts: Sequence[str]) -> list[Float[np.ndarray, " _"]]:
-    """Return the probability of each text's end before its first word, after it, and so on to the last."""
-    rows = []
+def end_probabilities(run: Run, texts: Sequence[str], stop: str | None = None) -> list[Float[np.ndarray, " _"]]:
+    """Return the probability of each text's end before its first word, after it, and so on to the last.
+
+    With `stop`, a word, it is asked for in place of the end, of texts that are given without it.
+    """
+    rows, wanted = [], END if stop is None else run.tokenizers.target.encode(stop)[0]
     for ids in run.tokenizers.target.encode_batch(list(texts)):
         read = Tokens.of(*(torch.tensor(each, device=run.device) for each in ([[START, *ids]], [len(ids) + 1])))
         states, _ = run.model.decode(run.model.encode(read), read)
         logits = run.model.output(states).float()[0]
-        rows.append(logits.softmax(-1)[:, END].cpu().numpy())
+        rows.append(logits.softmax(-1)[:, wanted].cpu().numpy())
     return rows
 
 
-def measure_endings(systems: Sequence[TrainedSystem], texts: Sequence[str], places: int) -> Endings:
-    """Ask every seed of a system about the texts; a place is a word, as the tokenizer has one piece a word."""
+def measure_endings(
+    systems: Sequence[TrainedSystem], texts: Sequence[str], places: int, stop: str | None = None
+) -> Endings:
+    """Ask every seed of a system about the texts; a place is a word, as the tokenizer has one piece a word.
+
+    The texts come without their `stop`, where they have one.
+    """
     anywhere, here, nll, tokens = (np.zeros(places) for _ in range(4))
     counts, ends = np.zeros(places), np.zeros(places)
     for system in systems:
-        for row in end_probabilities(system.run, texts):
+        for row in end_probabilities(system.run, texts, stop):
             row = row[:places]
             anywhere[: len(row)] += row
             counts[: len(row)] += 1
             here[len(row) - 1] += row[-1]
             ends[len(row) - 1] += 1
-        for scored in system.run.score(list(texts)):
+        whole = [text if stop is None else f"{text} {stop}" for text in texts]
+        for scored in system.run.score(whole):
             nll[0] -= sum(scored.tokens)
             tokens[0] += len(scored.tokens)
     nothing = np.full(places, np.nan)
