@@ -27,7 +27,7 @@ def rnn(**options):
 
 
 def rnnsearch(**options):
-    return RNNSearchConfig(size=5, embedding=3, hidden=7, maxout=4, **options)
+    return RNNSearchConfig(**{"size": 5, "embedding": 3, "hidden": 7, "maxout": 4, **options})
 
 
 def luong(**options):
@@ -69,6 +69,11 @@ CONFIGS: dict[str, tuple[str, ModelConfig]] = {
     "rnnsearch-lstm-previous": ("rnnsearch", rnnsearch(cell="lstm", output="previous")),
     "rnnsearch-elman": ("rnnsearch", rnnsearch(cell="rnn")),
     "rnnsearch-relu": ("rnnsearch", rnnsearch(cell="rnn", nonlinearity="relu")),
+    "rnnsearch-forwards": ("rnnsearch", rnnsearch(bidirectional=False, layers=2)),
+    "rnnsearch-lstm-encoder": ("rnnsearch", rnnsearch(encoder="lstm")),
+    "rnnsearch-elman-forwards": ("rnnsearch", rnnsearch(cell="lstm", encoder="rnn", bidirectional=False)),
+    "rnnsearch-convolution": ("rnnsearch", rnnsearch(encoder="convolution", reach=2, layers=2)),
+    "rnnsearch-self-attention": ("rnnsearch", rnnsearch(encoder="self-attention", size=6, embedding=6, heads=2)),
     **{
         f"luong-{score}-{span}": ("luong", luong(score=score, span=span))
         for score in ("dot", "general", "concat")
@@ -80,6 +85,11 @@ CONFIGS: dict[str, tuple[str, ModelConfig]] = {
     "luong-unfed-local-p": ("luong", luong(input_feeding=False, span="local-p", score="concat")),
     "luong-gru-reverse": ("luong", luong(cell="gru", reverse=True, layers=2)),
     "luong-bidirectional": ("luong", luong(bidirectional=True, size=6, layers=2)),
+    "luong-elman": ("luong", luong(cell="rnn", nonlinearity="relu", layers=2)),
+    "luong-gru-encoder": ("luong", luong(encoder="gru", bidirectional=True, size=6, layers=2)),
+    "luong-elman-encoder": ("luong", luong(cell="gru", encoder="rnn", reverse=True)),
+    "luong-convolution-local-p": ("luong", luong(encoder="convolution", span="local-p")),
+    "luong-self-attention": ("luong", luong(encoder="self-attention", size=6, heads=3, layers=2)),
     "transformer": ("transformer", transformer()),
     "transformer-post": ("transformer", transformer(norm="post", tied="none", positions="learned", join="concatenate")),
     "transformer-rotary": ("transformer", transformer(positions="rotary")),

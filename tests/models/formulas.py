@@ -3,10 +3,13 @@
 Parameters are read off the models; the gate order r, z, n and i, f, g, o is torch's.
 """
 
+import oracles
 import torch
+from attention.test_block import block_by_loop
 from torch import Tensor
 
-from regard.models.layers.cells import Layer
+from regard.models.layers.cells import Bidirectional, Layer
+from regard.models.layers.encoders import BlockEncoder
 
 
 def cell(layer: Layer, x: Tensor, state: list[Tensor]) -> list[Tensor]:
@@ -55,6 +58,53 @@ def step_stack(layers, x: Tensor, states: list[list[Tensor]]) -> tuple[Tensor, l
         after.append(cell(layer, x, state))
         x = after[-1][0]
     return x, after
+
+
+def annotate(encoder, xs: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
+    """Any encoder: the annotations, and every layer's last states, or of blocks the mean of the annotations alone."""
+    if isinstance(encoder, BlockEncoder):
+        annotations = blocks(encoder, xs)
+        return annotations, [[sum(annotations) / len(annotations)]]
+    if not isinstance(encoder, Bidirectional):
+        return read_stack(encoder.layers, xs)
+    ends = []
+    for forwards, backwards in zip(encoder.forwards, encoder.backwards, strict=True):
+        there, last = read(forwards, xs)
+        back, first = read(backwards, xs[::-1])
+        xs = [torch.cat(both) for both in zip(there, back[::-1], strict=True)]
+        ends.append([torch.cat(both) for both in zip(last, first, strict=True)])
+    return xs, ends
+
+
+def blocks(encoder: BlockEncoder, xs: list[Tensor]) -> list[Tensor]:
+    """Words with their positions, block after block, pre-norm, and the last norm."""
+    if encoder.project is not None:
+        xs = [encoder.project.weight @ x + encoder.project.bias for x in xs]
+    x = torch.stack([x + oracles.sinusoid(position, len(x)) for position, x in enumerate(xs)])
+    for block in encoder.stack.blocks:
+        if hasattr(block, "mixing"):
+            norm, last = (oracles.layer_norm(each.weight, each.bias) for each in (block.mixing_norm, block.feed_norm))
+            inner, outer = (oracles.linear(block.feed[i].weight, block.feed[i].bias) for i in (0, 2))
+            feed = oracles.feed_forward(inner, outer)
+            x = oracles.residual(x, lambda y, block=block: convolve(block.mixing, y), norm, "pre")
+            x = oracles.residual(x, lambda y, feed=feed: oracles.per_vector(feed, y), last, "pre")
+        else:
+            x = block_by_loop(block, x, heads=block.attention.heads, norm="pre")
+    final = encoder.stack.final_norm
+    return list(oracles.per_vector(oracles.layer_norm(final.weight, final.bias), x))
+
+
+def convolve(convolution, x: Tensor) -> Tensor:
+    """(A ∘ σ(B)) W, [A; B] a product of every word's neighbours side by side; zeros beyond the ends."""
+    made = []
+    for place in range(len(x)):
+        near = [
+            x[at] if 0 <= at < len(x) else x[0] * 0
+            for at in range(place - convolution.reach, place + convolution.reach + 1)
+        ]
+        a, b = (convolution.gated.weight @ torch.cat(near) + convolution.gated.bias).chunk(2)
+        made.append(convolution.output.weight @ (a / (1 + torch.exp(-b))) + convolution.output.bias)
+    return torch.stack(made)
 
 
 def maxout(x: Tensor) -> Tensor:

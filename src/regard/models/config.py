@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from regard.config import option
 from regard.errors import ConfigError
 
-__all__ = ["Cell", "ModelConfig"]
+__all__ = ["Cell", "EncoderDecoderConfig", "ModelConfig"]
 
 Cell = Literal["rnn", "gru", "lstm"]
 WIDEST = 65_536  # numbers of a vector: a square matrix of them is 16 GiB already
@@ -61,3 +61,43 @@ class ModelConfig:
     def self_contained(self) -> Self:
         """The same model of Regard's own parts alone: its weights can be counted without other libraries."""
         return self
+
+
+@dataclass(frozen=True)
+class EncoderDecoderConfig(ModelConfig):
+    """What kinds share whose recurrent decoder attends to an encoder of any sort."""
+
+    cell: Cell = option("gru", "of the decoder, and of the encoder where `encoder` names no other")
+    nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
+    size: int = option(256, "width of the states", least=1, most=WIDEST)
+    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
+    layers: int = option(1, "layers of the encoder", least=1, most=DEEPEST)
+    encoder: Literal["rnn", "gru", "lstm", "convolution", "self-attention"] | None = option(
+        None, "what reads the source, where not the decoder's cell: another cell, gated convolutions or self-attention"
+    )
+    bidirectional: bool = option(False, "a recurrent encoder reads from both ends")
+    heads: int = option(4, "heads of an encoder of self-attention", least=1, most=HEADS)
+    reach: int | None = option(
+        None,
+        "words on each side that an encoder of convolutions sees: by default 1, a kernel of three",
+        least=1,
+        most=LONGEST,
+    )
+
+    @property
+    def encoder_name(self) -> Literal["rnn", "gru", "lstm", "convolution", "self-attention"]:
+        """What reads the source."""
+        return self.encoder or self.cell
+
+    @property
+    def has_recurrent_encoder(self) -> bool:
+        """Whether the encoder goes from state to state."""
+        return self.encoder_name not in ("convolution", "self-attention")
+
+    def __post_init__(self) -> None:
+        if self.encoder_name == "self-attention":
+            check_divisible(self.heads, self.size)
+        if self.reach is not None and self.encoder_name != "convolution":
+            raise ConfigError(
+                "reach", f'{self.reach} given with an encoder of {self.encoder_name}, expected encoder = "convolution"'
+            )

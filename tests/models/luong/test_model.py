@@ -8,7 +8,6 @@ from oracles import agree
 
 from regard.attention import use_backend, watch
 from regard.errors import ConfigError, ShapeError
-from regard.models.layers.cells import Bidirectional
 
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "luong"]
 
@@ -47,23 +46,14 @@ def weights_of(model, h, t, annotations):
     return weights
 
 
-def annotate(encoder, xs):
-    """The annotations and every layer's last states; of both directions where there are two."""
-    if not isinstance(encoder, Bidirectional):
-        return formulas.read_stack(encoder.layers, xs)
-    ends = []
-    for forwards, backwards in zip(encoder.forwards, encoder.backwards, strict=True):
-        there, last = formulas.read(forwards, xs)
-        back, first = formulas.read(backwards, xs[::-1])
-        xs = [torch.cat(both) for both in zip(there, back[::-1], strict=True)]
-        ends.append([torch.cat(both) for both in zip(last, first, strict=True)])
-    return xs, ends
-
-
 def oracle(model, words, read, seen=None):
     config = model.config
     words = words.flip(0) if config.reverse else words
-    annotations, states = annotate(model.encoder, [model.source.weight[word] for word in words])
+    annotations, states = formulas.annotate(model.encoder, [model.source.weight[word] for word in words])
+    if config.encoder_name != config.cell:  # s_0 = tanh(W_s h_m), a state for every layer
+        first = torch.tanh(model.begin.weight @ states[-1][0] + model.begin.bias)
+        parts = len(first) // config.layers // config.size
+        states = [list(layer.split(config.size)) for layer in first.split(parts * config.size)]
     annotations = annotations[::-1] if config.reverse else annotations
     fed, hidden = torch.zeros(config.size, dtype=torch.float64), []
     for t, word in enumerate(read):

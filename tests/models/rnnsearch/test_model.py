@@ -12,15 +12,6 @@ from regard.kernels.recurrence.rnnsearch import cpu
 CASES = [name for name, case in RECURRENT_CASES.items() if case[0] == "rnnsearch"]
 
 
-def annotate(model, words):
-    xs = [model.source.weight[word] for word in words]
-    for forwards, backwards in zip(model.encoder.forwards, model.encoder.backwards, strict=True):
-        there, _ = formulas.read(forwards, xs)
-        back, _ = formulas.read(backwards, xs[::-1])
-        xs = [torch.cat(both) for both in zip(there, back[::-1], strict=True)]
-    return xs
-
-
 def align(score, state, annotations):
     """a_j = softmax_j(v tanh(W s + U h_j + b))."""
     w, u, b, v = score.query.weight, score.key.weight, score.key.bias, score.v
@@ -29,9 +20,11 @@ def align(score, state, annotations):
 
 
 def oracle(model, words, read, weights=None):
-    annotations = annotate(model, words)
-    size = model.config.size
-    first = torch.tanh(model.begin.weight @ annotations[0][size:] + model.begin.bias)
+    annotations, ends = formulas.annotate(model.encoder, [model.source.weight[word] for word in words])
+    size, config = model.config.size, model.config
+    both = config.has_recurrent_encoder and config.bidirectional
+    summary = annotations[0][size:] if both else ends[-1][0]  # ←h_1, or h_m, or the mean
+    first = torch.tanh(model.begin.weight @ summary + model.begin.bias)
     state, hidden = list(first.split(size)), []
     for word in read:
         embedded, before = model.target.weight[word], state
@@ -39,7 +32,7 @@ def oracle(model, words, read, weights=None):
         context = sum(weight * h for weight, h in zip(a, annotations, strict=True))
         state = formulas.cell(model.cell, torch.cat([embedded, context]), state)
         seen = before[0] if model.config.output == "previous" else state[0]
-        u, v, c = model.deep.weight.split([size, len(embedded), 2 * size], 1)
+        u, v, c = model.deep.weight.split([size, len(embedded), len(context)], 1)
         hidden.append(formulas.maxout(u @ seen + v @ embedded + c @ context + model.deep.bias))
         if weights is not None:
             weights.append(torch.stack(a))

@@ -35,11 +35,14 @@ __all__ = [
 
 
 class RecurrentModel(Model):
-    """A model whose encoder and decoder go from state to state; the decoder's is `state` in the state of a search."""
+    """A model whose decoder goes from state to state, and mostly its encoder, too.
 
-    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"]:
-        """The encoder's states, which are its memory."""
-        return memory.states
+    The decoder's is `state` in the state of a search.
+    """
+
+    def source_states(self, memory: Memory) -> Float[Tensor, "*b m d"] | None:
+        """The encoder's states, which are its memory; None where it is not recurrent."""
+        return memory.states if getattr(self.config, "has_recurrent_encoder", True) else None
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
         """h of the decoder's top layer: of a stack [r l p d], of one cell [r p d]."""

@@ -5,19 +5,17 @@ from typing import Literal
 
 from regard.config import option
 from regard.errors import ConfigError
-from regard.models.config import DEEPEST, LONGEST, WIDEST, ModelConfig
+from regard.models.config import DEEPEST, LONGEST, Cell, EncoderDecoderConfig
 
 __all__ = ["LuongConfig"]
 
 
 @dataclass(frozen=True)
-class LuongConfig(ModelConfig):
+class LuongConfig(EncoderDecoderConfig):
     """Options of `luong`."""
 
-    cell: Literal["gru", "lstm"] = option("lstm", "of encoder and decoder")
-    size: int = option(256, "width of the states", least=1, most=WIDEST)
-    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
-    layers: int = option(2, "cells one on the other", least=1, most=DEEPEST)
+    cell: Cell = option("lstm", "of the decoder, and of the encoder where `encoder` names no other")
+    layers: int = option(2, "layers of the encoder, and of the decoder", least=1, most=DEEPEST)
     score: Literal["dot", "general", "concat", "location"] = option(
         "general", "how a state and an annotation are compared"
     )
@@ -28,7 +26,7 @@ class LuongConfig(ModelConfig):
     length: int = option(200, "positions that the score location knows", least=1, most=LONGEST)
     input_feeding: bool = option(True, "the attentional state goes into the next step's input")
     reverse: bool = option(False, "read the source backwards")
-    bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
+    bidirectional: bool = option(False, "a recurrent encoder reads from both ends, with half of the width each")
 
     def known_positions(self) -> int | None:
         """Those that the score location knows."""
@@ -39,6 +37,12 @@ class LuongConfig(ModelConfig):
         return self.span == "global"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("bidirectional", "reverse"):
+            if getattr(self, key) and not self.has_recurrent_encoder:
+                raise ConfigError(
+                    key, f'true given with encoder = "{self.encoder}", which reads all words at once: leave it out'
+                )
         if self.bidirectional and self.size % 2:
             raise ConfigError("size", f"{self.size} given with bidirectional = true, expected an even width")
         if self.score == "location" and self.span != "global":

@@ -12,6 +12,10 @@ Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
 `reverse` turns each source sentence round within its length for the encoder alone: annotations stand in the order of
 the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
 
+What reads the source may be anything (`encoders`): another cell, convolutions or self-attention. Then the decoder's
+first states are $\tanh(W_s h_m)$, with h_m the encoder's last state at the top, or $\tanh(W_s \bar h)$ with the mean
+of the annotations.
+
 Departures: `bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does. The concat
 score is `Additive`'s, with a bias inside the tanh, and the readout has one, where the paper has $W_a [h_t; \bar h_j]$
 and $W_s \tilde h_t$ alone. Location scores are normalised over the words that are there, not over all `length` places.
@@ -35,7 +39,8 @@ from regard.attention.span import Monotonic, Predictive, Span
 from regard.attention.state import State
 from regard.kernels.span_limits import SpanLimits, Window
 from regard.models.contract import Memory, Tokens
-from regard.models.layers.cells import Bidirectional, Dropout, Stack, reverse_rows
+from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Stack, reverse_rows
+from regard.models.layers.encoders import make_encoder, mean_annotation
 from regard.models.layers.recurrent import (
     RecurrentModel,
     attend_rows,
@@ -85,18 +90,23 @@ class LuongModel(RecurrentModel):
         self.config = config
         size, words = config.size, config.embedding
         self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
-        stack = (config.layers, config.dropout)
-        self.encoder = (
-            Bidirectional(config.cell, words, size // 2, *stack)
-            if config.bidirectional
-            else Stack(config.cell, words, size, *stack)
+        self.encoder = make_encoder(config, size // 2 if config.bidirectional else size)
+        self.decoder = Stack(
+            config.cell,
+            words + config.input_feeding * size,
+            size,
+            config.layers,
+            config.dropout,
+            config.nonlinearity,
         )
-        self.decoder = Stack(config.cell, words + config.input_feeding * size, size, *stack)
         span = Predictive(size, config.radius) if config.span == "local-p" else None
         self.attention = Attention(make_score(config), span=span)
         self.attentional = make_linear(2 * size, size, bias=False)
         self.dropout = Dropout(config.dropout)
         self.readout = make_readout(size, target, 3.0)
+        self.begin: nn.Module | None = None
+        if config.encoder_name != config.cell:
+            self.begin = make_linear(size, config.layers * PARTS[config.cell] * size)
 
     def encode(self, source: Tokens) -> Memory:
         """Annotations in the order of the source, and the decoder's first states."""
@@ -104,10 +114,17 @@ class LuongModel(RecurrentModel):
         if self.config.reverse:
             ids = reverse_rows(ids, lengths)
         x = self.dropout(self.source(ids))
-        if isinstance(self.encoder, Bidirectional):
-            states, end = self.encoder.with_ends(x, lengths)
-        else:
-            states, end = self.encoder(x, lengths=lengths)
+        match self.encoder:
+            case Bidirectional():
+                states, end = self.encoder.with_ends(x, lengths)
+            case Stack():
+                states, end = self.encoder(x, lengths=lengths)
+            case _:
+                states = self.encoder(x, lengths)
+                end = mean_annotation(states, lengths)[:, None, None]
+        if self.begin is not None:
+            first: Tensor = torch.tanh(self.begin(end[:, -1, 0]))
+            end = first.unflatten(-1, (self.config.layers, -1, self.config.size))
         if self.config.reverse:
             states = reverse_rows(states, lengths)
         return Memory(source.unpad(states), source.span, {"start": end})

@@ -4,22 +4,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.config import option
-from regard.models.config import DEEPEST, WIDEST, Cell, ModelConfig
+from regard.models.config import DEEPEST, WIDEST, EncoderDecoderConfig
 
 __all__ = ["RNNSearchConfig"]
 
 
 @dataclass(frozen=True)
-class RNNSearchConfig(ModelConfig):
+class RNNSearchConfig(EncoderDecoderConfig):
     """Options of `rnnsearch`."""
 
-    cell: Cell = option("gru", "of encoder and decoder")
-    nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
     size: int = option(256, "width of each direction's and the decoder's states", least=1, most=WIDEST)
-    embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
     hidden: int = option(256, "width of the alignment model", least=1, most=WIDEST)
-    layers: int = option(1, "bidirectional layers of the encoder", least=1, most=DEEPEST)
+    bidirectional: bool = option(True, "a recurrent encoder reads from both ends (the paper)")
+    layers: int = option(1, "layers of the encoder", least=1, most=DEEPEST)
     maxout: int = option(128, "width of the deep output's maxout layer", least=1, most=WIDEST)
     output: Literal["current", "previous"] = option(
         "current", "the output reads s_i (the paper's text) or s_(i-1) (its appendix)"
     )
+
+    @property
+    def annotation_size(self) -> int:
+        """The width of an annotation: of a recurrence from both ends [h→; h←]."""
+        return 2 * self.size if self.has_recurrent_encoder and self.bidirectional else self.size

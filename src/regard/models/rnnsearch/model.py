@@ -11,6 +11,9 @@ Bahdanau, Cho and Bengio 2015 (arXiv:1409.0473), section 3 and appendix A.
 - $\tilde t_i = U_o s_i + V_o E y_{i-1} + C_o c_i + b_o$, the larger of each pair of numbers, then the readout. The
   paper's text has $s_i$ there, its appendix $s_{i-1}$: `output = "previous"`.
 
+What reads the source may be anything (`encoders`): another cell, a recurrence from one end, whose last state $s_0$ is
+made from, or convolutions or self-attention, with the mean of the annotations in its place.
+
 Dropout falls on embeddings, between the encoder's layers and before the readout, never on what goes from step to step.
 Embeddings start normal with deviation 1, the readout with 1/√d; cells as `cells` says.
 
@@ -32,7 +35,8 @@ from regard.kernels.linear import linear
 from regard.kernels.recurrence.rnnsearch import cpu, triton
 from regard.kernels.triton import available
 from regard.models.contract import Memory, Tokens
-from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer
+from regard.models.layers.cells import PARTS, Bidirectional, Dropout, Layer, Stack
+from regard.models.layers.encoders import make_encoder, mean_annotation
 from regard.models.layers.recurrent import (
     RecurrentModel,
     attend_rows,
@@ -59,23 +63,36 @@ class RNNSearchModel(RecurrentModel):
         self.config, self.notation = config, make_notation(config)
         size, words = config.size, config.embedding
         self.source, self.target = nn.Embedding(source, words), nn.Embedding(target, words)
-        self.encoder = Bidirectional(
-            config.cell, words, size, config.layers, config.dropout, nonlinearity=config.nonlinearity
-        )
+        self.encoder = make_encoder(config, size)
         self.begin = make_linear(size, PARTS[config.cell] * size)
-        self.attention = Attention(Additive(size, 2 * size, config.hidden))
-        self.cell = Layer(config.cell, words + 2 * size, size, config.nonlinearity)
-        self.deep = make_linear(size + words + 2 * size, 2 * config.maxout)
+        annotation = config.annotation_size
+        self.attention = Attention(Additive(size, annotation, config.hidden))
+        self.cell = Layer(config.cell, words + annotation, size, config.nonlinearity)
+        self.deep = make_linear(size + words + annotation, 2 * config.maxout)
         self.dropout = Dropout(config.dropout)
         self.readout = make_readout(config.maxout, target)
 
     def encode(self, source: Tokens) -> Memory:
         """Annotations, and the decoder's first state."""
-        lengths = source.lengths
-        annotations = self.encoder(self.dropout(to_autocast_dtype(self.source(source.padded_ids))), lengths)
-        backwards = annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
-        start = torch.tanh(self.begin(backwards)).unflatten(-1, (-1, self.config.size))
+        words = self.dropout(to_autocast_dtype(self.source(source.padded_ids)))
+        annotations, summary = self.annotate(words, source.lengths)
+        start = torch.tanh(self.begin(summary)).unflatten(-1, (-1, self.config.size))
         return Memory(source.unpad(annotations), source.span, {"start": start})
+
+    def annotate(
+        self, words: Float[Tensor, "b m e"], lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b m a"], Float[Tensor, "b d"]]:
+        """The annotations, and what the decoder's first state is made from."""
+        match self.encoder:
+            case Bidirectional():
+                annotations = self.encoder(words, lengths)
+                return annotations, annotations[:, 0, self.config.size :] * (lengths > 0).to(annotations)[:, None]
+            case Stack():
+                annotations, end = self.encoder(words, lengths=lengths)
+                return annotations, end[:, -1, 0]
+            case _:
+                annotations = self.encoder(words, lengths)
+                return annotations, mean_annotation(annotations, lengths)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All steps, one after the other where they must be."""

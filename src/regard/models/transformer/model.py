@@ -25,8 +25,8 @@ from regard.kernels.backends import ONE_TILE_WIDTH, VARLEN_WIDTH
 from regard.kernels.linear import Linear
 from regard.models.contract import Memory, Model, State, Tokens
 from regard.models.layers.embedding import Embedding, initialise
+from regard.models.layers.mixing import Convolution, Recurrence
 from regard.models.transformer.config import WINDOW_RADIUS, TransformerConfig
-from regard.models.transformer.mixing import Convolution, Recurrence
 
 __all__ = ["TransformerModel"]
 

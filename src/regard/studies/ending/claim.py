@@ -103,8 +103,8 @@ def run(setting: Setting) -> Page:
             "that differ in positions alone. The probability of the end after each word of "
             f"{', '.join(f'{len(each):,} {CORPORA[corpus]}' for corpus, each in texts.items())}, teacher forced.",
             f"Sequences of symbols have {SHORTEST} to {LONGEST}, every length equally likely, and their symbols say "
-            "nothing of it: after t of them the end has come for one in so many as could still come. Of sentences it is "
-            "the full stop that is asked for, behind which the end is certain, and the true share is counted in the "
+            "nothing of it: after t of them the end has come for one in so many as could still come. Of sentences it "
+            "is the full stop that is asked for, behind which the end is certain, and the true share is counted in the "
             "test; questions are left out.",
         ],
         tables=[

@@ -18,8 +18,8 @@ from regard.attention.span import Lengths, join
 from regard.config import parse
 from regard.errors import ConfigError, RegardError
 from regard.models.kinds import build, complete_table
+from regard.models.layers.mixing import Convolution, Recurrence
 from regard.models.transformer.config import TransformerConfig
-from regard.models.transformer.mixing import Convolution, Recurrence
 from regard.tasks.start import start
 from regard.training.checkpoint import Checkpoints, canonical, read_manifest
 
