@@ -1,6 +1,5 @@
 """The page of an exhibit in a real browser: opened from a file, without a network, by pointer and by keys."""
 
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from regard.inspection.collect.from_model import graph_of
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 KINDS = {
     "transformer": lambda: exhibits.transformer(layers=2, heads=3),
     "luong": exhibits.luong,
@@ -24,17 +22,6 @@ KINDS = {
     "without attention": exhibits.without,
     "odd": exhibits.odd,
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'regard[dev]'")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on the path")
-    with driver.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from inspection.graphs import reads, stack
+from inspection.subjects import subject
 from torch import nn
 
 from regard.attention.attention import Attention
@@ -71,3 +72,14 @@ class Nearness(Dot):
 def test_another_score_is_named_by_its_class():
     graph = graph_of(Looking(None, Attention(Nearness())))
     assert graph.node("attention/score").note == "Nearness"
+
+
+def test_where_each_key_is_its_own_value_the_sum_counts_keys():
+    graph = graph_of(subject("pointer").model)
+    summed = graph.node("attention/sum")
+    assert summed.shape == graph.node("attention/weights").shape
+    assert summed.pairs
+    assert summed.note == "each key is its own value"
+    usual = graph_of(subject("luong").model).node("attention/sum")
+    assert not usual.pairs
+    assert not usual.note

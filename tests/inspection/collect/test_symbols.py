@@ -1,18 +1,71 @@
-"""The papers' symbols: a table a kind, of patterns that can be read."""
-
-import re
+"""Symbols of the very thing that a box holds: by layer, by option, by tape."""
 
 import pytest
+from inspection.graphs import make
+from inspection.subjects import subject
 
-from regard.inspection.collect.symbols import SYMBOLS
-from regard.models.kinds import KINDS
-
-
-def test_the_table_is_of_kinds():
-    assert {*SYMBOLS} <= {*KINDS}
+from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.symbols import number_layer
 
 
-@pytest.mark.parametrize("kind", SYMBOLS)
-def test_every_pattern_can_be_read(kind):
-    for pattern, _ in SYMBOLS[kind]:
-        re.compile(pattern)
+@pytest.mark.parametrize(
+    ("symbol", "layer", "layers", "expected"),
+    [
+        ("h^{(ℓ)}_t", 1, 3, "h^{(1)}_t"),
+        ("h^{(ℓ)}_t", 3, 3, "h_t"),
+        ("[h^{(ℓ−1)}_t; h̃^{(ℓ)}_{t−1}]", 1, 2, "[x_t; h̃^{(1)}_{t−1}]"),
+        ("[h^{(ℓ−1)}_t; h̃^{(ℓ)}_{t−1}]", 2, 2, "[h^{(1)}_t; h̃_{t−1}]"),
+        ("s^{t(ℓ)}_i", 1, 2, "s^{t(1)}_i"),
+        ("s^{t(ℓ)}_i", 2, 2, "s^{t}_i"),
+        ("c^{(ℓ)}_t‖α_t", 1, 2, "c^{(1)}_t"),
+        ("c^{(ℓ)}_t‖α_t", 2, 2, "α_t"),
+        ("W_s h̃_t", 1, 1, "W_s h̃_t"),
+        ("", 1, 2, ""),
+    ],
+)
+def test_a_layer_has_its_number_and_the_top_one_none(symbol, layer, layers, expected):
+    assert number_layer(symbol, layer, layers) == expected
+
+
+def test_lower_layers_of_a_stack_are_not_called_by_the_name_of_the_top_one():
+    model = make("luong", embedding=4, layers=4)
+    whole, folded = graph_of(model, fold=False), graph_of(model)
+    symbols = [whole.node(f"decoder.layers.{layer}").symbol for layer in range(4)]
+    assert symbols == ["h^{(1)}_t", "h^{(2)}_t", "h^{(3)}_t", "h_t"]
+    assert whole.node("encoder.layers.0").symbol == "h̄^{(1)}_s"
+    assert whole.node("encoder.layers.3").symbol == "h̄_s"
+    assert folded.node("decoder.layers.1").count == 3
+    assert folded.node("decoder.layers.1").symbol == "h^{(ℓ)}_t"
+    assert folded.node("decoder.layers.0").symbol == "h^{(1)}_t"
+
+
+def test_tapes_are_read_whole_and_have_the_names_of_their_side():
+    graph = graph_of(subject("lstmn").model)
+    tape = graph.node("decoder.layers.0/step_lstm, step before")
+    assert (tape.label, tape.symbol) == ("all steps before", "H^{(1)}_{t−1}, C^{(1)}_{t−1}")
+    assert graph.node("decoder.layers.1/step_lstm, step before").symbol == "H_{t−1}, C_{t−1}"
+    assert graph.node("encoder.layers.0/step_lstm").symbol == "[h^{(1)}_t; c^{(1)}_t]"
+    assert graph.node("encoder.layers.1/step_lstm").symbol == "[γ_t; α_t] = [h_t; c_t]"
+    summary = graph.node("decoder.layers.0.intra/sum, step before")
+    assert (summary.label, summary.symbol) == ("step before", "[h̃^{(1)}_{t−1}; c̃^{(1)}_{t−1}]")
+    assert graph.node("decoder.layers.0.cell").label == "linear"
+
+
+def test_without_tapes_a_step_reads_the_one_before_alone():
+    graph = graph_of(subject("lstmn-plain").model)
+    before = graph.node("encoder.layers.0/step_lstm, step before")
+    assert (before.label, before.symbol) == ("step before", "[γ_{t−1}; α_{t−1}]")
+    assert graph.node("encoder.layers.0.cell").symbol == "W [h_{t−1}; x_t]"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("luong", "score(h_t, h̄_s) = h_t^⊤ W_a h̄_s"),
+        ("luong-dot-unfed", "score(h_t, h̄_s) = h_t^⊤ h̄_s"),
+        ("luong-concat", "score(h_t, h̄_s) = v_a^⊤ tanh(W_a [h_t; h̄_s])"),
+        ("luong-location", "W_a h_t"),
+    ],
+)
+def test_a_score_is_the_one_that_the_model_has(name, expected):
+    assert graph_of(subject(name).model).node("attention/score").symbol == expected

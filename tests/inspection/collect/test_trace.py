@@ -1,7 +1,7 @@
 """A trace has what was called and nothing else, and leaves the model as it was."""
 
 import torch
-from inspection.graphs import stack
+from inspection.graphs import reads, stack
 from inspection.subjects import subject
 from torch import nn
 
@@ -59,3 +59,15 @@ def test_a_module_that_is_called_by_another_method_is_named_by_its_own_name():
     assert {names[each] for each in units["", "tanh"].reads[0]} == {("", "add")}
     assert {names[each] for each in units["inner", "mul"].reads[0]} == {("inner.matrix", "Linear")}
     assert len([unit for unit in recorder.units.values() if unit.operation == "add"]) == 2
+
+
+def test_a_function_gives_what_it_wrote_and_not_what_it_wrote_with():
+    """The cell's step writes h and c side by side, and at first with nothing before it: all of it is the function's."""
+    graph = graph_of(subject("lstmn-plain").model)
+    for side in ("encoder", "decoder"):
+        step = f"{side}.layers.0/step_lstm"
+        assert graph.node(step).shape == (graph.sizes["b"], 2 * 6)
+        assert reads(graph, step) == [f"{step}, step before", f"{side}.layers.0.cell"]
+    assert reads(graph, "attention.score.query") == ["decoder.layers.0/step_lstm"]
+    machine = graph_of(subject("ntm").model)
+    assert machine.node("heads/shift_weights").shape == (machine.sizes["b"], 4, 7)

@@ -95,10 +95,49 @@ def test_it_says_what_it_shows():
 def test_letters_stand_for_sizes_of_the_pass_and_for_no_others():
     sizes = {"b": 5, "m": 7}
     node = GraphNode("a", "module", "linear", "", (5, 7, 7), "encoder", "a")
-    last = GraphNode("b/score", "stage", "score", "", (5, 5, 7), "encoder", "b")
+    last = GraphNode("b/score", "stage", "score", "", (5, 5, 7), "encoder", "b", pairs=True)
     text = draw_graph(Graph("own", "", (node, last), (GraphEdge("a", "b/score"),), (), sizes))
     assert "[b, m, 7]" in text
     assert "[b, b, m]" in text
+
+
+def test_what_the_source_makes_as_long_as_it_is_has_letters_and_no_numbers():
+    words = ["".join(text.itertext()) for text in read_svg("pointer").iter(f"{SVG}text")]
+    assert sum("[b, n, m + 1]" in each for each in words) == 4
+    assert not [each for each in words if "12]" in each]
+
+
+def test_what_grows_from_step_to_step_is_said_to():
+    words = "".join(read_svg("lstmn").itertext())
+    assert words.count("[b, 1, t − 1]") == 2 * 2 * 2
+    assert words.count("[b, t − 1, 12]") == 2 * 2
+    assert "t steps so far, this one too" in words
+    assert "t steps" not in "".join(read_svg("luong").itertext())
+
+
+def text_boxes(root):
+    """Each text with an estimate of the rectangle that it takes: its width, and its height with what hangs below."""
+    found = []
+    for text in root.iter(f"{SVG}text"):
+        words = "".join(text.itertext()).replace("\u200b", "")
+        size = {"graph-small": 11, "graph-legend": 11, "graph-name": 11.5, "graph-heading": 16}.get(
+            text.get("class"), 13
+        )
+        width, x, y = text_width(words, size), float(text.get("x")), float(text.get("y"))
+        left = x - width / 2 if text.get("text-anchor") == "middle" else x
+        marked = any(each.get("dy") for each in text.iter(f"{SVG}tspan"))
+        found.append((words, (left, y - 0.85 * size, width, (0.85 + 0.2) * size + (3.5 if marked else 0))))
+    return found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_two_texts_overlap(name):
+    root = read_svg(name)
+    width, height = map(float, root.get("viewBox").split()[2:])
+    texts = text_boxes(root)
+    assert len(texts) > len(graph_of_subject(name).nodes)
+    assert not [(a, b) for (a, one), (b, other) in combinations(texts, 2) if overlap(one, other)]
+    assert all(inside(box, (0, 0, width, height)) for _, box in texts)
 
 
 def test_words_of_a_person_are_words_in_the_picture():

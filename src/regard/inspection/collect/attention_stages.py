@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.attention import Attention
@@ -36,6 +37,7 @@ class AttentionStage:
     reads: tuple[Source, ...] = ()
     part: str = ""  # the attention's attribute: score, span or weighting
     follows: bool = True  # it reads the stage before
+    pairs: bool = True  # its last axis counts keys, and is no width
 
 
 def stages_of(
@@ -77,11 +79,18 @@ def stages_of(
     )
     if gated:
         stages.append(AttentionStage("gate", tuple(look.weights.shape), gate_words(parts)))
-    stages.append(AttentionStage("sum", context, "", ("v",)))
+    own = is_identity(prepared.values)
+    stages.append(AttentionStage("sum", context, "each key is its own value" if own else "", ("v",), pairs=own))
     if heads:
         *batch, count, queries, width = context
-        stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads"))
+        stages.append(AttentionStage("concatenate", (*batch, queries, count * width), f"{count} heads", pairs=False))
     return stages
+
+
+def is_identity(values: Tensor) -> bool:
+    """Whether every key's value is its own place: then what is summed are the weights themselves."""
+    count, width = values.shape[-2:]
+    return count == width and bool((values == torch.eye(width, dtype=values.dtype, device=values.device)).all())
 
 
 def formula_of(score: Score) -> str:

@@ -16,12 +16,21 @@ from regard.attention.attention import Attention
 from regard.attention.heads import ProjectionRows
 from regard.attention.look import Attentive
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
-from regard.inspection.collect.symbols import group_label, label_of, previous_label, symbol_of
+from regard.inspection.collect.symbols import (
+    group_label,
+    label_of,
+    layer_of,
+    layer_symbol_of,
+    number_layer,
+    previous_label,
+    symbol_of,
+)
 from regard.inspection.collect.tiny_pass import TinyPass, run_tiny
 from regard.inspection.collect.trace import Trace
 from regard.inspection.collect.units import Unit
 from regard.models.contract import Model, Source, Tokens
 from regard.models.layers.cells import Layer
+from regard.models.layers.memory_heads import MemoryHeads
 
 __all__ = ["graph_of"]
 
@@ -104,7 +113,8 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
         for each in sorted(before, key=lambda one: by_id[one].time):
             if each not in previous:
                 previous[each] = f"{names[each]}, step before"
-                nodes.append(previous_node(previous[each], by_id[each], unit, passed))
+                history = any(each in one.histories and one.time < by_id[each].time for one in units)
+                nodes.append(previous_node(previous[each], by_id[each], unit, passed, history))
                 join(beginnings.get(each, ()), previous[each])
             edges[GraphEdge(previous[each], names[unit.id])] = None
         given = set[str]().union(*(beginnings.get(each, set()) for each in before))
@@ -113,10 +123,16 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
     return nodes, list(edges)
 
 
-def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass) -> GraphNode:
-    """The node of what a unit gave in the step before, on the side of who reads it."""
-    label, symbol = previous_label(unit, passed)
-    return GraphNode(name, "previous", label, symbol, unit.shape, reader.phase, unit.module)
+def previous_node(name: str, unit: Unit, reader: Unit, passed: TinyPass, history: bool) -> GraphNode:
+    """The node of what a unit gave in the step before, or in all of them, on the side of who reads it."""
+    label, every = previous_label(unit, passed, history)
+    symbol = number_layer(every, *layer_of(unit, passed))
+    shape, last = unit.shape, tuple[int, ...]()
+    if history:  # one after the other, before the last axis
+        shape, last = ((*unit.shape[:-1], count, unit.shape[-1]) for count in (1, unit.calls - 1))
+    return GraphNode(
+        name, "previous", label, symbol, shape, reader.phase, unit.module, layer_symbol=every, last_shape=last
+    )
 
 
 def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, loops: bool) -> GraphNode:
@@ -142,6 +158,9 @@ def make_node(unit: Unit, name: str, owner: dict[str, str], passed: TinyPass, lo
         loops or whole,
         None if isinstance(module, ProjectionRows) else owned,
         parameters=count_parameters(unit, fresh, passed.trace),
+        layer_symbol=layer_symbol_of(unit, passed),
+        pairs=unit.pairs,
+        last_shape=unit.last_shape if unit.last_shape != unit.shape else (),
     )
 
 
@@ -231,7 +250,8 @@ def enclosing(name: str, recorder: Trace) -> list[str]:
         if not module._modules or isinstance(module, nn.ModuleList | Layer):
             continue
         inside = found and isinstance(recorder.modules[found[-1]], Attentive)
-        if (isinstance(module, Attentive) and not inside) or isinstance(parent, nn.ModuleList):
+        whole = isinstance(module, Attentive | MemoryHeads)
+        if (whole and not inside) or isinstance(parent, nn.ModuleList):
             found.append(path)
         elif isinstance(parent, nn.Sequential) or isinstance(module, nn.Sequential):
             if isinstance(module, nn.Sequential) and any(each._modules for each in module._modules.values() if each):

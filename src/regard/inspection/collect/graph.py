@@ -33,6 +33,9 @@ class GraphNode:
     count: int = 1  # alike ones that are folded into it, itself among them
     folded: tuple[str, ...] = ()  # the modules of the others
     parameters: int = 0  # numbers in them, of those named in `modules`
+    layer_symbol: str = ""  # its symbol with ℓ for the number of its layer
+    pairs: bool = False  # its last axis counts keys, and is no width
+    last_shape: tuple[int, ...] = ()  # in its last call, where that is another
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Graph:
 
 # ---- layers that are alike
 
-COMPARED = ("kind", "label", "symbol", "shape", "note", "calls", "loops", "count", "parameters")
+COMPARED = ("kind", "label", "layer_symbol", "shape", "note", "calls", "loops", "count", "parameters")
 
 
 def fold_layers(graph: Graph, lists: Mapping[str, Sequence[str]]) -> Graph:
@@ -191,7 +194,8 @@ def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[st
     for node in graph.nodes:
         if node.name in kept:
             others = tuple(name for twin in twins[node.name] for name in (*twin.modules, *twin.folded))
-            nodes.append(replace(node, count=node.count * len(parts), folded=(*node.folded, *others)))
+            symbol = node.layer_symbol.partition("‖")[0]  # it holds for all of them
+            nodes.append(replace(node, symbol=symbol, count=node.count * len(parts), folded=(*node.folded, *others)))
         elif node.name not in target:
             nodes.append(node)
     dropped = {f"{side}:{name}" for name in names[1:]}

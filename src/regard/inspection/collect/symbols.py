@@ -1,7 +1,4 @@
-"""Words and symbols for the boxes of a graph: what a part is called, and how the paper of its kind writes its result.
-
-In symbols `_` and `^` begin an index below and above, one letter or several in braces: "h_j", "s_{i−1}".
-"""
+"""Words and symbols for the boxes of a graph: what a part is called, and how the paper of its kind writes it."""
 
 import re
 from collections.abc import Mapping
@@ -13,11 +10,13 @@ from regard.attention.attention import Attention, Learned
 from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads, ProjectionRows, SlicedProjection
 from regard.attention.look import Attentive
+from regard.inspection.collect.symbol_table import GENERAL, HISTORY, SYMBOLS, VARIANTS
 from regard.inspection.collect.tiny_pass import TinyPass
 from regard.inspection.collect.units import Unit
 from regard.models.layers.cells import Layer
+from regard.models.layers.memory_heads import MemoryHeads
 
-__all__ = ["group_label", "label_of", "previous_label", "symbol_of"]
+__all__ = ["group_label", "label_of", "layer_of", "layer_symbol_of", "number_layer", "previous_label", "symbol_of"]
 
 OPERATIONS = {
     "dropout_add": "add",
@@ -73,232 +72,19 @@ CLASSES = {
     "Sinusoidal2D": "add positions",
 }
 
-# A pattern of side, module and operation, and the symbol; the first that fits is taken.
-BLOCKS = (
-    (r"input source", "x"),
-    (r"input target", "y, shifted right"),
-    (r"tokens Embedding", "E x_i"),
-    (r"positions (Sinusoidal|Embedded)", "x_i + p_i"),
-    (r"positions Sinusoidal2D", "a_{yx} + p_{yx}"),
-    (r"score(\.scores\.\d+)?\.query ", "W q_i"),
-    (r"score(\.scores\.\d+)?\.key ", "U k_j"),
-    (r"\.query (ProjectionRows|SlicedProjection|Linear)", "Q"),
-    (r"\.key (ProjectionRows|SlicedProjection|Linear)", "K"),
-    (r"\.value (ProjectionRows|SlicedProjection|Linear)", "V"),
-    (r"rotary ", "R_i q_i, R_j k_j"),
-    (r" score$", "e_{ij}"),
-    (r" scale$", "e_{ij} / √d"),
-    (r" bias$", "e_{ij} − m |i − j|"),
-    (r" mask$", "−∞ where it is forbidden"),
-    (r" weights$", "a_{ij}"),
-    (r" sum$", "c_i = Σ_j a_{ij} v_j"),
-    (r" concatenate$", "[c^1; …; c^h]"),
-    (r"feed\.0 ", "x W_1 + b_1"),
-    (r"feed\.1 ", "max(0, ·)"),
-    (r"feed\.2 ", "· W_2 + b_2"),
-    (r" dropout_add", "x + f(x)"),
-    (r"readout ", "logits"),
-    (r" softmax$", "p"),
-)
-SEARCH = (
-    (r"encoder:input", "x_1 … x_m"),
-    (r"decoder:input", "y_0 … y_{n−1}"),
-    (r"source Embedding", "E x_j"),
-    (r"target Embedding", "E y_{i−1}"),
-)
-SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
-    "transformer": (
-        (r"decoder:target.tokens ", "E y_i"),
-        (r"decoder:target.positions", "y_i + p_i"),
-        (r"decoder: softmax$", "p(y_i | y_{<i}, x)"),
-    ),
-    "encoder": ((r"decoder: softmax$", "p(x_{i+1} | x_{≤i})"), (r"encoder: softmax$", "p(label | x)")),
-    "rnn": (
-        *SEARCH,
-        (r"encoder\.layers\.\d+ Layer", "h_t"),
-        (r"begin", "V h_m"),
-        (r"encoder: tanh", "s_0"),
-        (r"decoder: cat$", "[E y_{i−1}; c]"),
-        (r"decoder\.layers\.\d+ Layer", "s_i"),
-        (r"deep", "U_o [s_i; E y_{i−1}; c]"),
-        (r"maxout", "t_i"),
-        (r" softmax$", "p(y_i | y_{<i}, x)"),
-    ),
-    "rnnsearch": (
-        *SEARCH,
-        (r"forwards\.\d+ Layer", "→h_j"),
-        (r"backwards\.\d+ Layer", "←h_j"),
-        (r"encoder cat", "h_j = [→h_j; ←h_j]"),
-        (r"begin", "W_s ←h_1"),
-        (r"encoder: tanh", "s_0"),
-        (r"score\.query", "W_a s_{i−1}"),
-        (r"score\.key", "U_a h_j"),
-        (r" score$", "e_{ij} = v_a^⊤ tanh(W_a s_{i−1} + U_a h_j)"),
-        (r" weights$", "α_{ij}"),
-        (r" sum$", "c_i = Σ_j α_{ij} h_j"),
-        (r"cell ", "s_i = f(s_{i−1}, y_{i−1}, c_i)"),
-        (r"decoder: cat$", "[s_i; E y_{i−1}; c_i]"),
-        (r"deep ", "t̃_i"),
-        (r"maxout", "t_i"),
-        (r"readout", "W_o t_i"),
-        (r" softmax$", "p(y_i | y_{<i}, x)"),
-    ),
-    "luong": (
-        *SEARCH,
-        (r"forwards\.\d+ Layer", "→h_s"),
-        (r"backwards\.\d+ Layer", "←h_s"),
-        (r"encoder\.layers\.\d+ Layer", "h̄_s"),
-        (r"decoder\.layers\.\d+ Layer", "h_t"),
-        (r"score (General)", "W_a h̄_s"),
-        (r"score\.query", "W_a h_t"),
-        (r"score\.key", "U_a h̄_s"),
-        (r" score$", "score(h_t, h̄_s)"),
-        (r" weights$", "a_t(s)"),
-        (r" sum$", "c_t = Σ_s a_t(s) h̄_s"),
-        (r"decoder: cat$", "[c_t; h_t]"),
-        (r"attentional", "W_c [c_t; h_t]"),
-        (r"decoder: tanh", "h̃_t"),
-        (r"readout", "W_s h̃_t"),
-        (r" softmax$", "p(y_t | y_{<t}, x)"),
-    ),
-    "pointer": (
-        (r"encoder:input", "P_1 … P_m"),
-        (r"decoder:input", "C_0 … C_{n−1}"),
-        (r"encoder\.layers\.\d+ Layer", "e_j"),
-        (r"decoder\.layers\.\d+ Layer", "d_i"),
-        (r"score\.query", "W_2 d_i"),
-        (r"score\.key", "W_1 e_j"),
-        (r" score$", "u^i_j = v^⊤ tanh(W_1 e_j + W_2 d_i)"),
-        (r" weights$", "p(C_i = j)"),
-        (r" sum$", "Σ_j p(C_i = j) 1_j"),
-        (r"scatter_add", "p(y) = Σ_{j: x=y} p(C_i = j)"),
-    ),
-    "captioner": (
-        (r"encoder:input", "pixels"),
-        (r"decoder:input", "y_0 … y_{n−1}"),
-        (r"backbone relu", "a_1 … a_L"),
-        (r"decoder mean", "ā"),
-        (r"decoder.begin", "f_{init}(ā)"),
-        (r"encoder:decoder tanh", "c_0, h_0"),
-        (r"words Embedding", "E y_{t−1}"),
-        (r"score\.query", "W h_{t−1}"),
-        (r"score\.key", "U a_i"),
-        (r"cross score$", "e_{ti} = f_{att}(a_i, h_{t−1})"),
-        (r"decoder\.cross weights$", "α_{ti}"),
-        (r"decoder\.cross sum$", "Σ_i α_{ti} a_i"),
-        (r"gate Linear", "f_β(h_{t−1})"),
-        (r"decoder sigmoid", "β_t"),
-        (r"decoder mul", "ẑ_t"),
-        (r"cells\.layers\.\d+ ", "h_t"),
-        (r"said", "L_h h_t"),
-        (r"shown", "L_z ẑ_t"),
-        (r"readout", "L_o (…)"),
-        (r" softmax$", "p(y_t | a, y_{<t})"),
-    ),
-    "han": (
-        (r"input", "w_{it}"),
-        (r"embedding", "x_{it} = W_e w_{it}"),
-        (r"word_states\.forwards", "→h_{it}"),
-        (r"word_states\.backwards", "←h_{it}"),
-        (r"word_states cat", "h_{it} = [→h_{it}; ←h_{it}]"),
-        (r"word_layer", "W_w h_{it} + b_w"),
-        (r"encoder: tanh$", "u_{it}"),
-        (r"(words|pooling)\.query", "u_w"),
-        (r"(words|pooling) score", "u_{it}^⊤ u_w"),
-        (r"(words|pooling) weights", "α_{it}"),
-        (r"words sum", "s_i = Σ_t α_{it} h_{it}"),
-        (r"pooling sum", "v = Σ_t α_t h_t"),
-        (r"sentence_states\.forwards", "→h_i"),
-        (r"sentence_states\.backwards", "←h_i"),
-        (r"sentence_states cat", "h_i = [→h_i; ←h_i]"),
-        (r"sentence_layer", "W_s h_i + b_s"),
-        (r"encoder: tanh 2$", "u_i"),
-        (r"sentences\.query", "u_s"),
-        (r"sentences score", "u_i^⊤ u_s"),
-        (r"sentences weights", "α_i"),
-        (r"sentences sum", "v = Σ_i α_i h_i"),
-        (r"readout", "W_c v + b_c"),
-        (r" softmax$", "p(label | document)"),
-    ),
-    "lstmn": (
-        *SEARCH,
-        (r"layers\.\d+ cat", "[x_t; h̃_{t−1}]"),
-        (r"intra\.score\.query", "W_x x_t + W_h̃ h̃_{t−1}"),
-        (r"intra\.score\.key", "W_h h_i"),
-        (r"intra score$", "a^t_i = v^⊤ tanh(…)"),
-        (r"intra weights$", "s^t_i"),
-        (r"intra sum$", "[h̃_t; c̃_t] = Σ_i s^t_i [h_i; c_i]"),
-        (r"cell Layer", "W [h̃_t; x_t]"),
-        (r"step_lstm", "[h_t; c_t]"),
-        (r"attention\.score\.query", "W_γ h_t"),
-        (r"attention\.score\.key", "U_γ γ_j"),
-        (r"attention weights$", "p^t_j"),
-        (r"attention sum$", "γ̃_t = Σ_j p^t_j γ_j"),
-        (r"decoder: cat", "[γ̃_t; h_t]"),
-        (r"gate Linear", "W_r [γ̃_t; x_t]"),
-        (r"decoder: sigmoid", "r_t"),
-        (r"decoder: mul", "r_t ∘ α̃_t"),
-        (r"decoder: softmax$", "p(y_t | y_{<t})"),
-        (r"encoder: softmax$", "p(label | x)"),
-    ),
-    "ntm": (
-        *SEARCH,
-        (r"controller\.net Linear", "W [x_t; r_{t−1}]"),
-        (r"controller", "h_t"),
-        (r"steer", "k_t, β_t, g_t, s_t, γ_t, e_t, a_t"),
-        (r"content Cosine", "β_t cos(k_t, M_{t−1}(i))"),
-        (r"heads softmax 2", "s_t"),
-        (r"heads softmax", "w^c_t"),
-        (r"heads sigmoid 2", "e_t"),
-        (r"heads sigmoid", "g_t"),
-        (r"lerp", "w^g_t = g_t w^c_t + (1 − g_t) w_{t−1}"),
-        (r"shift", "w̃_t"),
-        (r"softplus", "γ_t"),
-        (r"sharpen", "w_t"),
-        (r"heads mul", "erase"),
-        (r"baddbmm", "M_t"),
-        (r"heads matmul 2", "r_t"),
-        (r"heads matmul", "w_t e_t^⊤"),
-        (r"first_reads", "r_0"),
-        (r"decoder: cat$", "[h_t; r_t]"),
-        (r" softmax$", "p(y_t)"),
-    ),
-    "convnet": (
-        (r"input", "pixels"),
-        (r"attention\.query", "f(x) = W_f x"),
-        (r"attention\.key", "g(x) = W_g x"),
-        (r"attention\.value", "h(x) = W_h x"),
-        (r"attention score$", "s_{ij} = f(x_i)^⊤ g(x_j)"),
-        (r"attention weights$", "β_{j,i}"),
-        (r"attention sum$", "Σ_i β_{j,i} h(x_i)"),
-        (r"attention\.output", "o_j = W_v (…)"),
-        (r"gamma", "γ"),
-        (r"attention mul", "γ o_j"),
-        (r"attention add", "y_j = γ o_j + x_j"),
-        (r" softmax$", "p(label | pixels)"),
-    ),
-}
-GENERAL = ((r"learned", ""), *BLOCKS)
-# Options that change what a box holds: the kind, the option and its value, and what then is written otherwise.
-VARIANTS: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
-    ("rnnsearch", "output", "previous", ((r"decoder: cat", "[s_{i−1}; E y_{i−1}; c_i]"),)),
-    (
-        "lstmn",
-        "fusion",
-        "deep",
-        (
-            (r"attention\.score\.query", "W [x_t; γ̃_{t−1}]"),
-            (r"decoder: cat$", "[x_t; γ̃_{t−1}]"),
-            (r"decoder: cat 2", "[γ̃_t; x_t]"),
-            (r"attention sum$", "[γ̃_t; α̃_t] = Σ_j p^t_j [γ_j; α_j]"),
-        ),
-    ),
-)
-
 
 def symbol_of(unit: Unit, passed: TinyPass) -> str:
     """The result of a unit as the paper of its kind writes it; nothing where no paper says."""
-    text = description(unit, passed)
+    return number_layer(layer_symbol_of(unit, passed), *layer_of(unit, passed))
+
+
+def layer_symbol_of(unit: Unit, passed: TinyPass) -> str:
+    """The same with ℓ for the number of its layer, which holds for every layer of a stack."""
+    return find_symbol(description(unit, passed), passed)
+
+
+def find_symbol(text: str, passed: TinyPass) -> str:
+    """The symbol of the first pattern that fits a unit in words."""
     kind = "" if passed.kind is None else passed.kind.name
     config = getattr(passed.trace.model, "config", None)
     changed = [
@@ -307,10 +93,28 @@ def symbol_of(unit: Unit, passed: TinyPass) -> str:
         if name == kind and getattr(config, option, None) == value
         for pair in pairs
     ]
-    for pattern, symbol in (*changed, *SYMBOLS.get(kind, ()), *GENERAL):
-        if re.search(pattern, text):
-            return symbol
-    return ""
+    rows = (*changed, *SYMBOLS.get(kind, ()), *GENERAL)
+    return next((symbol for pattern, symbol in rows if re.search(pattern, text)), "")
+
+
+def layer_of(unit: Unit, passed: TinyPass) -> tuple[int, int]:
+    """Which layer of a stack a unit is in, from 1, and how many there are; what is in none stands above the top one."""
+    parts = unit.module.split(".")
+    for index, part in enumerate(parts):
+        around = passed.trace.modules.get(".".join(parts[:index]))
+        if part.isdigit() and isinstance(around, nn.ModuleList):
+            return int(part) + 1, len(around)
+    layers = getattr(getattr(passed.trace.model, "config", None), "layers", 1)
+    return layers, layers
+
+
+def number_layer(symbol: str, layer: int, layers: int) -> str:
+    """A symbol with the number of its layer in place of ℓ: none for the top one, and x_t for what the first reads."""
+    below, _, top = symbol.partition("‖")
+    symbol = top if top and layer == layers else below
+    symbol = symbol.replace("h^{(ℓ−1)}_t", "x_t" if layer == 1 else f"h^{{({layer - 1})}}_t")
+    number = "" if layer == layers else f"({layer})"
+    return symbol.replace("^{(ℓ)}", f"^{{{number}}}" if number else "").replace("(ℓ)", number)
 
 
 def description(unit: Unit, passed: TinyPass) -> str:
@@ -345,6 +149,8 @@ def label_of(unit: Unit, module: nn.Module | None, modules: Mapping[str, nn.Modu
             label = {"multiply": f"× {unit.note}", "divide": f"÷ {unit.note}"}.get(label, label)
         return label
     assert module is not None
+    if isinstance(module, Layer) and unit.shape and unit.shape[-1] != module.size:
+        return "linear"  # its matrices alone: the gates come after
     return module_label(module, unit.module, modules)
 
 
@@ -364,9 +170,13 @@ def module_label(module: Any, name: str, modules: Mapping[str, nn.Module]) -> st
     return CLASSES.get(type(module).__name__, type(module).__name__)
 
 
-def previous_label(unit: Unit, passed: TinyPass) -> tuple[str, str]:
-    """What stands for a unit's output of the step before: words, and its symbol with the index of that step."""
-    symbol = symbol_of(unit, passed).partition(" =")[0]
+def previous_label(unit: Unit, passed: TinyPass, history: bool) -> tuple[str, str]:
+    """What stands for a unit's output of the step before, or of all: words, and its symbol with ℓ for the layer."""
+    if history:
+        text = description(unit, passed) + HISTORY
+        rows = () if passed.kind is None else SYMBOLS.get(passed.kind.name, ())
+        return "all steps before", next((symbol for pattern, symbol in rows if re.search(f"{pattern}$", text)), "")
+    symbol = layer_symbol_of(unit, passed).partition(" =")[0]
     before = re.sub(r"_([itn])(?![a-z])", r"_{\1−1}", symbol)
     return "step before", before if before != symbol or not symbol else f"{symbol}, before"
 
@@ -382,6 +192,8 @@ def group_label(module: nn.Module, name: str, modules: Mapping[str, nn.Module]) 
     if isinstance(module, Attention):
         usual = {"attention": "attention", "cross": "attention", "intra": "attention to its own past"}
         return usual.get(key, f"attention over {key}" if key in ("words", "sentences") else f"attention: {key}")
+    if isinstance(module, MemoryHeads):
+        return "heads that write and read the memory"
     if isinstance(module, Attentive):
         return type(module).__name__
     if isinstance(module, nn.Sequential) and key == "feed":

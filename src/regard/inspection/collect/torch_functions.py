@@ -1,10 +1,24 @@
 """What torch's functions do with numbers, as far as a graph shows it: move them about, join them, or make new ones."""
 
 import math
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-__all__ = ["CREATORS", "ELEMENTWISE", "FIRST_ALONE", "is_function", "is_structural", "scalar_in"]
+from torch import Tensor
+
+__all__ = [
+    "CREATORS",
+    "ELEMENTWISE",
+    "FIRST_ALONE",
+    "is_function",
+    "is_in_place",
+    "is_structural",
+    "scalar_in",
+    "shape_of_whole",
+    "storage_of",
+    "tensors_in",
+]
 
 # fmt: off
 # They move numbers about, or say where numbers are, and compute none.
@@ -52,3 +66,29 @@ def scalar_in(given: list[Any]) -> str | None:
                 return f"√{round(square)}"
             return f"{value:.4g}"
     return None
+
+
+def is_in_place(name: str, options: dict[str, Any]) -> bool:
+    """Whether a torch function writes into a tensor that was there before."""
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or "out" in options
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors of nested arguments."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_in(each)
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+
+
+def shape_of_whole(tensor: Tensor) -> tuple[int, ...]:
+    """The shape of a tensor, or of the one that it is a view of."""
+    return tuple((tensor if tensor._base is None else tensor._base).shape)
+
+
+def storage_of(tensor: Tensor) -> int:
+    """Where a tensor's numbers lie; views share it."""
+    return tensor.untyped_storage().data_ptr()

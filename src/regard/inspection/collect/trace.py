@@ -6,6 +6,7 @@ and only if numbers went along it. A hook on every module keeps models from fast
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import CodeType, FrameType
@@ -28,8 +29,12 @@ from regard.inspection.collect.torch_functions import (
     ELEMENTWISE,
     FIRST_ALONE,
     is_function,
+    is_in_place,
     is_structural,
     scalar_in,
+    shape_of_whole,
+    storage_of,
+    tensors_in,
 )
 from regard.inspection.collect.units import FunctionCall, Origin, Output, Parameter, Phase, Unit, UnitKind
 from regard.models.layers.cells import Dropout, Layer
@@ -119,7 +124,7 @@ class Trace(TorchFunctionMode):
                 merged = self.attribute(name, given, inputs, origins, outputs, frame) or merged
         if not merged:
             return
-        in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or "out" in given[1]
+        in_place = is_in_place(name, given[1])
         for output in outputs:
             if not in_place and any(output is each for each in inputs):
                 continue  # it gave back what it was given
@@ -175,16 +180,23 @@ class Trace(TorchFunctionMode):
         owner = self.names[id(stack[0])]
         place = site if function is None else function.site
         key = f"{owner}/{place}"
-        if is_structural(name) or not self.computes(name, given, origins):
+        called = None if function is None else function.frame
+        begun = self.units.get(f"{self.phase}:{key}")
+        inside = begun is not None and called is not None and begun.frame is called  # of a function that has begun
+        if is_structural(name):
+            if begun is not None and inside and begun.calls == 1 and merged == {Output(begun.id, 1)}:
+                begun.shape = tuple(outputs[0].shape)  # it may give back its numbers in this shape
+            return None
+        if not inside and not self.computes(name, given, origins):
             return None
         unit = self.unit(key, "operation", owner, name if function is None else function.name)
         if function is None and name in ELEMENTWISE and (scalar := scalar_in(given)) is not None:
             unit.note = scalar
-        called = None if function is None else function.frame
         again = (name, site) in unit.sites if called is None else called is not unit.frame
         self.read(unit, (name, site), called, merged, again)
         if unit.calls == 1:
-            unit.shape = tuple(outputs[0].shape)
+            written = function is not None and is_in_place(name, given[1])
+            unit.shape = shape_of_whole(outputs[0]) if written else tuple(outputs[0].shape)
         return frozenset([Output(unit.id, unit.calls)])
 
     def read(self, unit: Unit, site: Any, frame: FrameType | None, origins: Iterable[Origin], again: bool) -> None:
@@ -337,9 +349,11 @@ class Trace(TorchFunctionMode):
             last: Output | None = None
             for stage in stages:
                 unit = self.unit(f"{name}#{stage.name}", "stage", name, stage.name)
-                unit.shape = unit.shape or stage.shape
-                unit.note = stage.note
+                unit.shape, unit.last_shape = unit.shape or stage.shape, stage.shape
+                unit.note, unit.pairs = stage.note, stage.pairs
                 reads: set[Origin] = {each for key in stage.reads for each in origins[key]}
+                counts = Counter(each.unit for each in reads if isinstance(each, Output))
+                unit.histories.update(name for name, count in counts.items() if count > 1)
                 part = f"{name}.{stage.part}" if stage.part else None
                 for parameter in sorted(parameters):
                     if part is not None and is_within(parameter.module, part):
@@ -400,19 +414,3 @@ def is_box(module: nn.Module) -> bool:
 def is_within(name: str, module: str) -> bool:
     """Whether a dotted name is a module's own or that of a part of it."""
     return name == module or not module or name.startswith(module + ".")
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors of nested arguments."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from tensors_in(each)
-    elif isinstance(value, dict):
-        yield from tensors_in(list(value.values()))
-
-
-def storage_of(tensor: Tensor) -> int:
-    """Where a tensor's numbers lie; views share it."""
-    return tensor.untyped_storage().data_ptr()

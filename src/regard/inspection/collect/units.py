@@ -42,6 +42,9 @@ class Unit:
     modules: list[str] = field(default_factory=list)  # all modules whose parameters it uses
     reads: list[set[str]] = field(default_factory=list)  # the units that it reads, call by call
     note: str = ""
+    last_shape: Shape = ()  # in its last call
+    pairs: bool = False  # its last axis counts keys
+    histories: set[str] = field(default_factory=set)  # units that it reads the outputs of several calls of, at once
     places: dict[Any, list[set[str]]] = field(default_factory=dict, repr=False)  # in the code: what each reads, in turn
     sites: set[Any] = field(default_factory=set, repr=False)
     frame: FrameType | None = field(default=None, repr=False)

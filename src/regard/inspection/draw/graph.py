@@ -57,9 +57,10 @@ LETTERS = {
     "s": "sentences of all documents",
     "l": "sentences of a document",
     "w": "words of a sentence",
+    "t": "steps so far, this one too",
 }
-PAIRS = tuple(f"/{name}" for name in ("score", "scale", "bias", "mask", "weights", "gate"))  # of queries and keys
-LINE, SMALL_LINE, PAD = 15.0, 13.0, 9.0
+NOTED = ("mask", "add bias", "gate", "score", "weighted sum", "concatenate")  # stages whose note is shown
+LINE, SMALL_LINE, PAD = 15.0, 16.0, 9.0
 MARGIN, HEADING, LEGEND = 22.0, 44.0, 34.0
 WIDE = set("mwMWQGOΣ∘≤∞—…→←↻")
 NARROW = set("ijltf.,:;|!'()[]{}· I₁/")
@@ -154,10 +155,14 @@ def describe(graph: Graph) -> str:
 
 def legend_of(graph: Graph) -> str:
     """What the letters of shapes stand for, and the signs."""
-    used = {letter for node in graph.nodes for letter in shape_letters(node, graph.sizes)}
+    used = {letter for node in graph.nodes for size in shape_letters(node, graph.sizes) for letter in size}
     parts = [f"{letter} {words}" for letter, words in LETTERS.items() if letter in used]
+    pictures = [node.shape for node in graph.nodes if node.kind == "input" and len(node.shape) == 4]
+    parts += [f"of pictures of {height} × {width} pixels" for *_, height, width in pictures]
+    if any("ℓ" in node.symbol for node in graph.nodes):
+        parts.append("(ℓ) a layer, of which the top one has no number")
     if any(node.loops for node in graph.nodes):
-        parts.append("↻ reads its own last state")
+        parts.append("↻ reads what it gave last")
     return "shapes: " + ", ".join(parts) if parts else ""
 
 
@@ -168,10 +173,14 @@ def shape_letters(node: GraphNode, sizes: dict[str, int]) -> list[str]:
         letters.setdefault(sizes["m"] + 1, "m + 1")
     if "l" in sizes:
         letters.setdefault(sizes["l"] * sizes["w"], "l · w")
-    counted = len(node.shape) if node.kind == "input" or node.name.endswith(PAIRS) else len(node.shape) - 1
+    counted = len(node.shape) if node.kind == "input" or node.pairs else len(node.shape) - 1
     if node.kind == "learned":
         counted = 0
-    return [letters.get(size, str(size)) if axis < counted else str(size) for axis, size in enumerate(node.shape)]
+    written = [letters.get(size, str(size)) if axis < counted else str(size) for axis, size in enumerate(node.shape)]
+    for axis, (first, last) in enumerate(zip(node.shape, node.last_shape, strict=False)):
+        if first != last:  # it grows from step to step
+            written[axis] = "t" if last in letters else "t − 1" if last + 1 in letters else f"{first} … {last}"
+    return written
 
 
 def small_line(node: GraphNode, graph: Graph) -> str:
@@ -179,8 +188,8 @@ def small_line(node: GraphNode, graph: Graph) -> str:
     parts = []
     if node.shape:
         parts.append("[" + ", ".join(shape_letters(node, graph.sizes)) + "]")
-    if node.kind == "stage" and node.note and node.label in ("mask", "add bias", "gate", "score", "concatenate"):
-        parts.append(node.note if not (node.label == "score" and " = " in node.symbol) else "")
+    if node.kind == "stage" and node.label in NOTED and not (node.label == "score" and node.symbol != "e_{ij}"):
+        parts.append(node.note)  # of a score the paper's own formula says it
     if node.shares is not None:
         parts.append("shared")
     return "   ".join(filter(None, parts))
@@ -258,7 +267,7 @@ def draw_box(box: Box, node: GraphNode, graph: Graph) -> str:
     """A box with its words; its whole name and what it holds are shown when pointed at."""
     middle = box.x + box.width / 2
     small = small_line(node, graph)
-    first = box.y + box.height / 2 + (4.5 if not small else -2.5)
+    first = box.y + box.height / 2 + (4.5 if not small else -4.0)
     symbol = f'<tspan class="graph-symbol" dx="8">{marked_up(node.symbol)}</tspan>' if node.symbol else ""
     parts = [
         f'<g class="graph-{node.kind}"><title>{escape(hint(node))}</title>',
