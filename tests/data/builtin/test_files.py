@@ -19,7 +19,7 @@ def test_what_is_written_is_what_was_generated(tmp_path):
     assert {path.name: n for path, n in done.items()} == {
         f"{split}.{end}": n
         for split, n in (("train", 40), ("valid", 3))
-        for end in ("en", "fr", "align", "en.heads", "fr.heads")
+        for end in ("en", "fr", "align", "en.heads", "fr.heads", "en.relations", "fr.relations")
     }
     read = {path.name: path.read_text(encoding="utf-8").split("\n") for path in done}
     for index, example in enumerate(generate("phrasebook", 40, pair="en-fr", seed=4)):
@@ -28,6 +28,8 @@ def test_what_is_written_is_what_was_generated(tmp_path):
         assert tuple(parse_pharaoh(read["train.align"][index])) == example.alignment
         assert tuple(map(int, read["train.en.heads"][index].split())) == example.source_heads
         assert tuple(map(int, read["train.fr.heads"][index].split())) == example.target_heads
+        assert tuple(read["train.en.relations"][index].split()) == example.source_relations
+        assert tuple(read["train.fr.relations"][index].split()) == example.target_relations
     assert all(lines[-1] == "" for lines in read.values())
 
 

@@ -1,10 +1,14 @@
 """Dependency trees: read from files, set on words, and followed by heads whose weights are planted."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+
 import pytest
 import torch
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
 from regard.data.builtin import files, generate
+from regard.data.settings import DataSettings
 from regard.errors import CommandError, DataError
 from regard.inspection import exhibit_of
 from regard.inspection.collect.dependency_trees import (
@@ -12,6 +16,7 @@ from regard.inspection.collect.dependency_trees import (
     dependencies_of,
     find_trees,
     fit_words,
+    phrasebook_tree,
     read_trees,
     relation_table,
 )
@@ -88,9 +93,10 @@ def test_what_is_no_tree(tmp_path, text, said):
 def test_the_phrasebooks_own_files(tmp_path):
     list(files.write("phrasebook", tmp_path, {"test": 30}))
     examples = list(generate("phrasebook", 30, split="test"))
-    for side, heads in (("en", "source_heads"), ("de", "target_heads")):
+    for side, name in (("en", "source"), ("de", "target")):
         trees = read_trees(tmp_path / f"test.{side}.heads")
-        assert [tree.heads for tree in trees] == [getattr(each, heads) for each in examples]
+        assert [tree.heads for tree in trees] == [getattr(each, f"{name}_heads") for each in examples]
+        assert [tree.relations for tree in trees] == [getattr(each, f"{name}_relations") for each in examples]
     inputs = [each.source for each in examples[:3]]
     found = find_trees(None, [str(tmp_path / "test.en")], inputs)
     assert [tree.heads for tree in found] == [each.source_heads for each in examples[:3]]
@@ -98,6 +104,53 @@ def test_the_phrasebooks_own_files(tmp_path):
     assert find_trees(None, ["x" * 5000], ["x" * 5000]) == [None]
     with pytest.raises(CommandError, match="has 30 trees, and 31 texts are shown"):
         find_trees(str(tmp_path / "test.en.heads"), [], ["a"] * 31)
+
+
+def test_relations_stand_beside_heads(tmp_path):
+    (tmp_path / "some.heads").write_text("1 -1 1\n\n-1 0\n")
+    assert [tree.relations for tree in read_trees(tmp_path / "some.heads")] == [(), ()]  # as earlier versions wrote
+    (tmp_path / "some.relations").write_text("nsubj root obj\nroot punct\n")
+    found = read_trees(tmp_path / "some.heads")
+    assert [tree.relations for tree in found] == [("nsubj", "root", "obj"), ("root", "punct")]
+    assert found[1].heads == (-1, 0)
+    (tmp_path / "some.relations").write_text("nsubj root obj\nroot punct obj\n")
+    with pytest.raises(DataError, match=r"some.relations, text 2: 3 relations given, and .*some.heads, line 3 has 2"):
+        read_trees(tmp_path / "some.heads")
+    (tmp_path / "some.relations").write_text("nsubj root obj\n")
+    with pytest.raises(DataError, match=r"relations of 1 texts given, and .*some.heads has heads of 2"):
+        read_trees(tmp_path / "some.heads")
+
+
+@dataclass
+class Trained:
+    """The settings of a run, as far as a tree hangs on them."""
+
+    settings: SimpleNamespace
+
+    @classmethod
+    def on(cls, task="translate", **data):
+        return cls(SimpleNamespace(task=task, data=DataSettings(**data)))
+
+
+def test_the_phrasebook_knows_its_own_sentences():
+    run = Trained.on(builtin="phrasebook")
+    tree = phrasebook_tree(run, "She ate the pizza.")
+    assert tree.heads == (1, -1, 3, 1)
+    assert tree.relations == ("nsubj", "root", "det", "obj")
+    assert find_trees(None, ["She ate the pizza."], ["She ate the pizza."], run) == [tree]
+    old = Trained.on(builtin="phrasebook", builtin_edition=1)
+    assert phrasebook_tree(old, "she ate the pizza .").relations == (*tree.relations, "punct")
+    assert phrasebook_tree(old, "She ate the pizza.") is None  # not as that edition writes it
+
+
+@pytest.mark.parametrize("text", ["She ate the pizza!", "She ate SHE ate.", "She eated the pizza.", "Ate the she.", ""])
+def test_no_tree_is_made_up(text):
+    assert phrasebook_tree(Trained.on(builtin="phrasebook"), text) is None
+
+
+@pytest.mark.parametrize("data", [{"builtin": "copy"}, {}, {"builtin": "phrasebook", "task": "language-model"}])
+def test_other_runs_know_no_tree(data):
+    assert phrasebook_tree(Trained.on(**data), "She ate the pizza.") is None
 
 
 # ---- heads that follow

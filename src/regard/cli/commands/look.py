@@ -60,7 +60,8 @@ def look(
         bool, flag_option("--graph", "Draw what runs in the model: alone to graph.svg, or with a text on its page.")
     ] = False,
     tree: Annotated[
-        str | None, text_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line a text.")
+        str | None,
+        text_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line a text."),
     ] = None,
     count: Annotated[
         int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
@@ -107,7 +108,7 @@ def look(
     inputs = read_inputs(opened, items or [], count, print_message)
     seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs))
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
-    trees, dependencies = find_trees(tree, items or [], inputs), []
+    trees, dependencies = find_trees(tree, items or [], inputs, opened), []
     names = paths.list_paths(len(inputs), inputs + seconds)
     for item, second, path, each in zip(inputs, seconds, names, trees, strict=True):
         more = {"ablate": ablate, "graph": graph, "dependencies": each, **search}

@@ -24,6 +24,10 @@ class Example:
     ] = ()  # gold links (source word, target word), sorted; () where there are none
     source_heads: tuple[int, ...] = ()  # phrasebook: the index of each word's head, -1 for the root
     target_heads: tuple[int, ...] = ()
+    source_relations: tuple[
+        str, ...
+    ] = ()  # phrasebook: what each word is to its head, as Universal Dependencies name it
+    target_relations: tuple[str, ...] = ()
 
 
 @runtime_checkable

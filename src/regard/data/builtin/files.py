@@ -2,7 +2,8 @@
 
 DIR/train.en  DIR/train.de            one sentence a line (.source and .target where there are no languages)
 DIR/train.align                       gold links in Pharaoh format, "0-0 1-2", source first
-DIR/train.en.heads  DIR/train.de.heads    the index of each word's head, -1 for the root
+DIR/train.en.heads  DIR/train.de.heads            the index of each word's head, -1 for the root
+DIR/train.en.relations  DIR/train.de.relations    what each word is to its head: nsubj root det obj
 
 Documents (reviews) are one file, DIR/train.tsv, of label and text; a link leads from an informative word to the label.
 
@@ -53,7 +54,9 @@ def write(
         if n
     }
     sides = tuple(pair.split("-")) if has_pair(name) else ("source", "target")
-    ends = [*sides, "align", *(f"{side}.heads" for side in sides if has_pair(name))]
+    ends = [*sides, "align"]
+    if has_pair(name):
+        ends += [f"{side}.{what}" for what in ("heads", "relations") for side in sides]
     as_lines: Written = lines
     if CORPORA[name].form == "documents":
         ends, as_lines = ["tsv", "align"], document_line
@@ -87,10 +90,11 @@ def _write(
             yield path, count
 
 
-def lines(number: str, example: Example) -> tuple[str, str, str, str, str]:
+def lines(number: str, example: Example) -> tuple[str, ...]:
     """An example's line in each file."""
-    above, below = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
-    return example.source, example.target, format_pharaoh(example.alignment), above, below
+    heads = (" ".join(map(str, side)) for side in (example.source_heads, example.target_heads))
+    relations = map(" ".join, (example.source_relations, example.target_relations))
+    return example.source, example.target, format_pharaoh(example.alignment), *heads, *relations
 
 
 def document_line(number: str, example: Example) -> tuple[str, str]:

@@ -2,7 +2,9 @@
 
 A file holds trees one after the other, as CoNLL-U has them (a word a line: ID, FORM, …, HEAD, DEPREL in the ten columns
 of a treebank, or these four alone; an empty line between sentences), or as the phrasebook's `.heads` files do: a line a
-sentence, the number of each word's head from 0, -1 for the root.
+sentence, the number of each word's head from 0, -1 for the root. The names of their relations stand in a file beside
+them, `test.en.relations` of `test.en.heads`. Of a run that was trained on the phrasebook a text's own derivation says
+its tree, where the grammar has one.
 
 A head of attention follows a relation at a word whose strongest weight is on the word's head in the tree (Clark et al.
 2019, arXiv:1906.04341, section 4.2). To compare with: what the best fixed distance reaches, such as the word before.
@@ -12,17 +14,19 @@ A head of attention follows a relation at a word whose strongest weight is on th
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from regard.data.builtin.phrasebook import find_example
 from regard.errors import CommandError, DataError
 from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
+from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.sides import merge
 from regard.io.lines import ignore, read_chunks
 
-__all__ = ["ParsedTree", "dependencies_of", "find_trees", "read_trees", "relation_table"]
+__all__ = ["ParsedTree", "dependencies_of", "find_trees", "phrasebook_tree", "read_trees", "relation_table"]
 
 ALL = ""  # the relation of every word, whatever it is called
 COLUMNS = {3: (2, None), 4: (2, 3)}  # of HEAD and DEPREL by the number of columns; treebanks have them at 6 and 7
@@ -38,16 +42,30 @@ class ParsedTree:
     where: str = ""  # the file, and the line that it begins at
 
 
-def find_trees(file: str | None, items: Sequence[str], inputs: Sequence[str]) -> list[ParsedTree | None]:
-    """The tree of each input: of a file that is named, or of one with the same name and `.heads` behind it."""
+def find_trees(
+    file: str | None, items: Sequence[str], inputs: Sequence[str], run: OpenRun | None = None
+) -> list[ParsedTree | None]:
+    """The tree of each input: of a file that is named, or of one with the same name and `.heads` behind it.
+
+    Without a file it is the phrasebook's own, where the run was trained on that and the grammar has the sentence.
+    """
     if file is None and len(items) == 1 and has_heads(items[0]):
         file = f"{items[0]}.heads"
     if file is None:
-        return [None] * len(inputs)
+        return [None if run is None else phrasebook_tree(run, text) for text in inputs]
     trees = read_trees(file)
     if len(trees) < len(inputs):
         raise CommandError(f"--tree: {file} has {len(trees):,} trees, and {len(inputs):,} texts are shown")
     return list(trees[: len(inputs)])
+
+
+def phrasebook_tree(run: OpenRun, text: str) -> ParsedTree | None:
+    """The tree of a sentence that a translator of the phrasebook reads; None of another text, or of another run."""
+    data = run.settings.data
+    if data.builtin != "phrasebook" or run.settings.task != "translate":
+        return None
+    example = find_example(text, data.pair, data.builtin_edition)
+    return None if example is None else ParsedTree(example.source_heads, example.source_relations, where="phrasebook")
 
 
 def has_heads(item: str) -> bool:
@@ -64,7 +82,9 @@ def read_trees(path: str | Path) -> list[ParsedTree]:
     first = next((line for line in lines if line.strip() and not line.startswith("#")), None)
     if first is None:
         raise DataError(f"{path}: nothing in it, expected dependency trees")
-    trees = list(heads_lines(path, lines) if is_heads(first) else conll_sentences(path, lines))
+    trees = list(
+        name_relations(path, list(heads_lines(path, lines))) if is_heads(first) else conll_sentences(path, lines)
+    )
     for tree in trees:
         for word, head in enumerate(tree.heads):
             if not -1 <= head < len(tree.heads) or head == word:
@@ -85,6 +105,22 @@ def heads_lines(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:
         if not is_heads(line):
             raise DataError(f"{path}, line {number}: {line[:40]!r} given, expected the number of each word's head")
         yield ParsedTree(tuple(map(int, line.split())), where=f"{path}, line {number}")
+
+
+def name_relations(path: str | Path, trees: Sequence[ParsedTree]) -> Iterator[ParsedTree]:
+    """The trees of a file of heads with the names of their relations, where a file beside it has them."""
+    beside = Path(str(path).removesuffix(".heads") + ".relations")
+    if not str(path).endswith(".heads") or not beside.is_file():
+        yield from trees
+        return
+    lines = [line.split() for chunk in read_chunks(str(beside), say=ignore) for line in chunk if line.strip()]
+    if len(lines) != len(trees):
+        raise DataError(f"{beside}: relations of {len(lines):,} texts given, and {path} has heads of {len(trees):,}")
+    for number, (tree, names) in enumerate(zip(trees, lines, strict=True), 1):
+        if len(names) != len(tree.heads):
+            given = f"{len(names)} relations given, and {tree.where} has {len(tree.heads)} heads"
+            raise DataError(f"{beside}, text {number}: {given}")
+        yield replace(tree, relations=tuple(names))
 
 
 def conll_sentences(path: str | Path, lines: Sequence[str]) -> Iterator[ParsedTree]:

@@ -3,8 +3,8 @@
 A hand-written synchronous grammar. A sentence is drawn as a meaning (`meaning`, `grammar`) over a lexicon of several
 hundred words (`lexicon`, `inflection`), and each language says it in its own way (`english`, `german`, `french`):
 German with its cases, adjective endings, verb-last clauses and separable verbs, French with agreement, elision, clitics
-and adjectives after the noun. Word alignments and dependency heads come out of the derivation: words that stand for the
-same part of the meaning are linked.
+and adjectives after the noun. Word alignments and dependency heads, with the names of the relations, come out of the
+derivation: words that stand for the same part of the meaning are linked.
 
 The second edition is text as people write it (`natural`): "I don't like Anna's dog.", with and without a stop at the
 end, a share of the English in lower case as it is typed. It has more words (everyday.txt) and more of what people type:
@@ -30,8 +30,9 @@ from regard.data.builtin.phrasebook.natural import STYLES, Style, choose_style, 
 from regard.data.builtin.phrasebook.pool import Pool
 from regard.data.builtin.phrasebook.words import Word, finish, links
 
-__all__ = ["PAIRS", "Options", "derive", "draw", "every"]
+__all__ = ["PAIRS", "Options", "derive", "draw", "every", "find_example"]
 
+SEARCH = 30_000  # tries, a second or two, in which most short sentences of the grammar are found
 PAIRS: dict[str, Callable[[Sentence], list[Word]]] = {"en-de": german.speak, "en-fr": french.speak}
 
 
@@ -73,18 +74,21 @@ def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Itera
 
 def example(sentence: Sentence, source: list[Word], speak: Callable[[Sentence], list[Word]]) -> Example:
     target = speak(sentence)
-    text, heads = finish(source)
-    translation, target_heads = finish(target)
-    return Example(text, translation, links(source, target), heads, target_heads)
+    return finish_pair(source, target)
 
 
 def natural_example(sentence: Sentence, source: list[Word], pair: str, style: Style) -> Example:
     """A sentence and its translation as they are written."""
     english_words = join_words(contract(source, style), style)
     target = join_words(PAIRS[pair](sentence), style, french=pair == "en-fr", target=True)
-    text, heads = finish(english_words)
-    translation, target_heads = finish(target)
-    return Example(text, translation, links(english_words, target), heads, target_heads)
+    return finish_pair(english_words, target)
+
+
+def finish_pair(source: list[Word], target: list[Word]) -> Example:
+    """An example of the words of both sides."""
+    text, heads, relations = finish(source)
+    translation, target_heads, target_relations = finish(target)
+    return Example(text, translation, links(source, target), heads, target_heads, relations, target_relations)
 
 
 def every(wanted: Wanted, options: Options) -> None:
@@ -95,10 +99,18 @@ def every(wanted: Wanted, options: Options) -> None:
 def derive(source: str, pair: str = "en-de", tries: int = 200_000, edition: int = 2) -> Example | None:
     """The example with this English source ("I ate pizza yesterday."), or None where it did not come up."""
     options = Options(pair, edition=edition)
-    sentence = search(spell_out(source) if edition > 1 else source.split(), tries, edition)
+    words = spell_out(source) if edition > 1 else source.split()
+    sentence = search(words, tries, edition, lower=edition > 1 and source == source.lower())
     if sentence is None:
         return None
     if edition == 1:
         return example(sentence, english.speak(sentence), PAIRS[options.pair])
     made = [natural_example(sentence, english.speak(sentence), pair, style) for style in STYLES]
     return next((each for each in made if each.source == source), made[0])
+
+
+def find_example(text: str, pair: str = "en-de", edition: int = 2) -> Example | None:
+    """The example whose English is this text, letter by letter, or None where a short search did not find one."""
+    plain = " ".join(text.replace("’", "'").split())
+    example = derive(plain, pair, SEARCH, edition)
+    return example if example is not None and example.source == plain else None

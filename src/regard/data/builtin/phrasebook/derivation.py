@@ -5,18 +5,23 @@ tape is changed here and there for as long as its sentence does not become less 
 back is a sentence that the grammar did draw.
 """
 
+import functools
 import random
+import re
 from collections.abc import Sequence
 
-from regard.data.builtin.phrasebook import english
+from regard.data.builtin.phrasebook import english, lexicon
 from regard.data.builtin.phrasebook.grammar import Grammar
 from regard.data.builtin.phrasebook.meaning import Sentence
 from regard.data.builtin.phrasebook.pool import Pool
 
-__all__ = ["search"]
+__all__ = ["english_forms", "search"]
 
 PATIENCE = 600  # tries from one start
 LOOK = 150  # the first of them, of which the best is gone on with
+# Words that english.py says beside those of its tables.
+LITTLE = ("and", "these", "an", "many", "how", "more", "than", "who", "what", "this", "that", "not", "never", "cannot",
+          "did", "be", "to", "'s", ".", ",", "?")  # fmt: skip
 
 
 class Tape:
@@ -44,10 +49,40 @@ def distance(one: Sequence[str], other: Sequence[str]) -> int:
     return row[-1]
 
 
-def search(wanted: Sequence[str], tries: int, edition: int = 1) -> Sentence | None:
-    """A sentence whose English is `wanted`, or None where it did not come up."""
+@functools.cache
+def english_forms(edition: int) -> frozenset[str]:
+    """Every English form that the grammar has."""
+    pool, sections = Pool(edition=edition), lexicon.sections(edition)
+    forms = {form for rows in sections.values() for row in rows for form in re.findall(r"[A-Za-z']+", row[0])}
+    for some in (pool.verbs, pool.giving, pool.going, pool.staying, pool.thinking, pool.trying, pool.weather):
+        forms.update(form for verb in some for form in verb.english[:4])
+    forms.update(form for nouns in pool.nouns.values() for noun in nouns for form in noun.english)
+    forms.update(form for profession in pool.professions for form in profession.english)
+    tables = (
+        english.SUBJECTS,
+        english.OBJECTS,
+        english.OWNERS,
+        english.DETS,
+        english.AM,
+        english.WAS,
+        english.DO,
+        LITTLE,
+    )
+    forms.update(*tables, english.AUXILIARIES.values(), *(each[:2] for each in english.VERBS.values()))
+    return frozenset(forms)
+
+
+def search(wanted: Sequence[str], tries: int, edition: int = 1, *, lower: bool = False) -> Sentence | None:
+    """A sentence whose English is `wanted`, or None where it did not come up.
+
+    With `lower` capitals do not count: "julia" is Julia.
+    """
+    fold = str.lower if lower else str
+    capitals = [form for form in english_forms(edition) if form.lower() in wanted] if lower else []
+    wanted, pool = [fold(word) for word in wanted], Pool(frozenset([*wanted, *capitals]), edition)
+    if not {fold(form) for form in english_forms(edition)}.issuperset(wanted):
+        return None
     fresh = random.Random(0)
-    pool = Pool(frozenset(wanted), edition)
     best: list[float] = []
     nearest = len(wanted) + 1000
     for attempt in range(tries):
@@ -63,7 +98,7 @@ def search(wanted: Sequence[str], tries: int, edition: int = 1) -> Sentence | No
             sentence = Grammar(pool, tape, rich=0.5).sentence()
         except IndexError:  # a choice among none: the pool has no such word
             continue
-        words = [word.form for word in english.speak(sentence)]
+        words = [fold(word.form) for word in english.speak(sentence)]
         far = distance(words, wanted)
         if far == 0:
             return sentence

@@ -53,6 +53,7 @@ VERBS = {  # base, third person, past
     Modal.HAD: ("have", "had", True),
     Modal.WANTED: ("want", "wanted", True),
 }
+PARTICLES = {"television": "obj", "shopping": "xcomp"}  # watch television, go shopping
 VOWELS = frozenset("aeiouAEIOU")
 
 
@@ -74,9 +75,9 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, subject: bool = False) -> W
         assert phrase.first is not None
         assert phrase.second is not None
         head = noun_phrase(out, phrase.first)
-        joint = Word("and", bits)
+        joint = Word("and", bits, None, "cc")
         out.append(joint)
-        second = noun_phrase(out, phrase.second)
+        second = noun_phrase(out, phrase.second).relate("conj")
         joint.head, second.head = second, head
         return head
     form = "what" if kind == Kind.WHAT else "who"
@@ -92,25 +93,26 @@ def noun(out: list[Word], phrase: NounPhrase) -> Word:
     bits, det = phrase.bits, phrase.det
     start = len(out)
     if det == Det.MY:
-        out.append(Word(OWNERS[phrase.owner], bits * DET))
+        out.append(Word(OWNERS[phrase.owner], bits * DET, None, "nmod:poss"))
     elif det == Det.NAMED:
         assert phrase.name is not None
-        owner = Word(phrase.name.form, bits * NUMBER)
+        owner = Word(phrase.name.form, bits * NUMBER, None, "nmod:poss")
         out.append(owner)
-        out.append(Word("'s", bits * DET, owner))
+        out.append(Word("'s", bits * DET, owner, "case"))
     elif det < Det.BARE:
-        out.append(Word("these" if det == Det.THIS and phrase.many else DETS[det], bits * DET))
+        form = "these" if det == Det.THIS and phrase.many else DETS[det]
+        out.append(Word(form, bits * DET, None, "det"))
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        out.append(Word(phrase.number.english, bits * NUMBER))
+        out.append(Word(phrase.number.english, bits * NUMBER, None, "nummod"))
     elif det == Det.MANY:
-        out.append(Word("many", bits * DET))
+        out.append(Word("many", bits * DET, None, "amod"))
     elif det == Det.HOW_MANY:
-        many = Word("many", bits * DET)
-        out.append(Word("how", bits * NUMBER, many))
+        many = Word("many", bits * DET, None, "amod")
+        out.append(Word("how", bits * NUMBER, many, "advmod"))
         out.append(many)
     if phrase.adjective is not None:
-        out.append(Word(phrase.adjective.english[0], bits * ADJECTIVE))
+        out.append(Word(phrase.adjective.english[0], bits * ADJECTIVE, None, "amod"))
     head = Word(phrase.noun.english[phrase.many], bits)
     out.append(head)
     for word in out[start:-1]:
@@ -122,11 +124,16 @@ def noun(out: list[Word], phrase: NounPhrase) -> Word:
         clause = phrase.relative
         about_person = phrase.noun.kind in ("person", "family")
         form = "who" if about_person and clause.subject.kind == Kind.GAP else "that"
-        pronoun = Word(form, bits * RELATIVE)
+        pronoun = Word(form, bits * RELATIVE, None, "nsubj" if clause.subject.kind == Kind.GAP else object_name(clause))
         out.append(pronoun)
-        verb = clause_(out, clause)
+        verb = clause_(out, clause).relate("acl:relcl")
         verb.head, pronoun.head = head, verb
     return head
+
+
+def object_name(clause: Clause) -> str:
+    """Name what the object of a clause is to the verb, which may have a preposition: look at."""
+    return "obl" if clause.verb is not None and clause.verb.english.preposition else "obj"
 
 
 def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
@@ -144,7 +151,7 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         below.append(say(out, clause.wh.english, bits * LINK))
     elif asking == Asking.OBJECT:
         assert clause.object is not None
-        below.append(noun_phrase(out, clause.object))
+        below.append(noun_phrase(out, clause.object).relate(object_name(clause)))
 
     # The finite verb that trades places with the subject, those after it, and the content verb's form.
     support = clause.polarity == Polarity.NOT or asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT)
@@ -171,28 +178,29 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
     else:
         form = verb.english.past if past else verb.english.third if person == 2 else verb.english.base
 
+    role = "cop" if verb is None and modal is None else "aux"
     turned = asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT)
     denied = clause.polarity == Polarity.NOT
     if turned:
-        below.append(Word(finite, own))
+        below.append(Word(finite, own, None, role))
         out.append(below[-1])
     if subject.kind != Kind.GAP:
-        below.append(noun_phrase(out, subject, True))
+        below.append(noun_phrase(out, subject, True).relate("nsubj"))
     if finite and not turned:
         joined = denied and finite == "can"
-        below.append(Word("cannot" if joined else finite, own | bits * NOT if joined else own))
+        below.append(Word("cannot" if joined else finite, own | bits * NOT if joined else own, None, role))
         out.append(below[-1])
         denied = denied and not joined
     if denied:
-        below.append(Word("not", bits * NOT))
+        below.append(Word("not", bits * NOT, None, "advmod"))
         out.append(below[-1])
     if clause.polarity == Polarity.NEVER:
-        below.append(Word("never", bits * NOT))
+        below.append(Word("never", bits * NOT, None, "advmod"))
         out.append(below[-1])
     if clause.often is not None:
         below.append(say(out, clause.often.english, bits * OFTEN))
     for each in between:
-        below.append(Word(each, own))
+        below.append(Word(each, own, None, "mark" if each == "to" else "aux"))
         out.append(below[-1])
     head = content(out, clause, form, below)
     if clause.manner is not None:
@@ -213,7 +221,7 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
     bits, verb = clause.bits, clause.verb
     if verb is None:
         if form:
-            below.append(Word(form, bits * VERB))
+            below.append(Word(form, bits * VERB, None, "cop"))
             out.append(below[-1])
         return predicate(out, clause, below)
     head = Word(form, bits * VERB)
@@ -224,33 +232,33 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
         thing = None
     light = thing is not None and thing.kind == Kind.PRONOUN
     if particle and not light:
-        below.append(Word(particle, bits * VERB))
+        below.append(Word(particle, bits * VERB, None, PARTICLES.get(particle, "compound:prt")))
         out.append(below[-1])
     if verb.english.preposition and clause.object is not None:
-        preposition = Word(verb.english.preposition, bits * PREPOSITION)
+        preposition = Word(verb.english.preposition, bits * PREPOSITION, None, "case")
         out.append(preposition)
         if thing is not None:
-            noun = noun_phrase(out, thing)
+            noun = noun_phrase(out, thing).relate("obl")
             preposition.head = noun
             below.append(noun)
         else:
             below.append(preposition)
     else:
         if recipient is not None and recipient.kind == Kind.PRONOUN and not light and "to" not in verb.traits:
-            below.append(noun_phrase(out, recipient))
+            below.append(noun_phrase(out, recipient).relate("iobj"))
             recipient = None
         if thing is not None:
-            below.append(noun_phrase(out, thing))
+            below.append(noun_phrase(out, thing).relate("obj"))
         if recipient is not None:
-            to = Word("to", bits * PREPOSITION)
+            to = Word("to", bits * PREPOSITION, None, "case")
             out.append(to)
-            below.append(noun_phrase(out, recipient))
+            below.append(noun_phrase(out, recipient).relate("obl"))
             to.head = below[-1]
     if particle and light:
-        below.append(Word(particle, bits * VERB))
+        below.append(Word(particle, bits * VERB, None, PARTICLES.get(particle, "compound:prt")))
         out.append(below[-1])
     if clause.verb2 is not None:
-        joint = Word("and", bits * AND)
+        joint = Word("and", bits * AND, None, "cc")
         out.append(joint)
         english = clause.verb2.english
         other = english.base
@@ -261,7 +269,7 @@ def content(out: list[Word], clause: Clause, form: str, below: list[Word]) -> Wo
                 other = english.past
             elif form == verb.english.third:
                 other = english.third
-        second = Word(other, bits * VERB2, head)
+        second = Word(other, bits * VERB2, head, "conj")
         out.append(second)
         joint.head = second
     return head
@@ -279,7 +287,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
             head = Word(clause.profession.english[1], bits * PREDICATE)
         else:
             head = Word(clause.profession.english[0], bits * PREDICATE)
-            below.append(Word("an" if head.form[0] in VOWELS else "a", bits * PREDICATE))
+            below.append(Word("an" if head.form[0] in VOWELS else "a", bits * PREDICATE, None, "det"))
             out.append(below[-1])
         out.append(head)
         return head
@@ -287,13 +295,13 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         words = clause.adjective.english
         if clause.than is not None:
             if len(words) == 1:
-                below.append(Word("more", bits * DEGREE))
+                below.append(Word("more", bits * DEGREE, None, "advmod"))
                 out.append(below[-1])
             head = Word(words[-1], bits * PREDICATE if len(words) == 1 else bits * (PREDICATE | DEGREE))
             out.append(head)
-            than = Word("than", bits * LINK)
+            than = Word("than", bits * LINK, None, "case")
             out.append(than)
-            below.append(noun_phrase(out, clause.than))
+            below.append(noun_phrase(out, clause.than).relate("obl"))
             than.head = below[-1]
             return head
         if clause.degree is not None:
@@ -314,9 +322,9 @@ def complement(out: list[Word], clause: Clause) -> Word:
     inner = clause.complement
     assert inner is not None
     if clause.conjunction is not None:
-        lead = say(out, clause.conjunction.english, clause.bits * LINK)
-        return clause_(out, inner, lead)
-    below = [Word("to", inner.bits * TO)]
+        lead = say(out, clause.conjunction.english, clause.bits * LINK, relation="mark")
+        return clause_(out, inner, lead).relate("ccomp")
+    below = [Word("to", inner.bits * TO, None, "mark")]
     out.append(below[0])
     assert inner.verb is not None
     head = content(out, inner, inner.verb.english.base, below)
@@ -324,7 +332,7 @@ def complement(out: list[Word], clause: Clause) -> Word:
         below.append(say(out, (inner.place.to if inner.to else inner.place.at).english, inner.bits * PLACE))
     for word in below:
         word.head = head
-    return head
+    return head.relate("xcomp")
 
 
 def speak(sentence: Sentence) -> list[Word]:
@@ -338,20 +346,20 @@ def speak(sentence: Sentence) -> list[Word]:
         assert sentence.conjunction is not None
         comma = None
         if sentence.first:
-            lead = say(out, sentence.conjunction.english, bits * 2)
-            below = clause_(out, other, lead)
-            comma = Word(",", bits * 16, below)
+            lead = say(out, sentence.conjunction.english, bits * 2, relation="mark")
+            below = clause_(out, other, lead).relate("advcl")
+            comma = Word(",", bits * 16, below, "punct")
             out.append(comma)
             head = clause_(out, main)
         else:
             head = clause_(out, main)
             if sentence.comma:
-                comma = Word(",", bits * 16)
+                comma = Word(",", bits * 16, None, "punct")
                 out.append(comma)
-            lead = say(out, sentence.conjunction.english, bits * 2)
-            below = clause_(out, other, lead)
+            lead = say(out, sentence.conjunction.english, bits * 2, relation=sentence.relations[0])
+            below = clause_(out, other, lead).relate(sentence.relations[1])
             if comma is not None:
                 comma.head = below
         below.head = head
-    out.append(Word("?" if main.asking else ".", bits, head))
+    out.append(Word("?" if main.asking else ".", bits, head, "punct"))
     return out

@@ -121,9 +121,9 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, manner: int = PLAIN) -> Wor
         assert phrase.first is not None
         assert phrase.second is not None
         head = noun_phrase(out, phrase.first, manner)
-        joint = Word("et", bits)
+        joint = Word("et", bits, None, "cc")
         out.append(joint)
-        second = noun_phrase(out, phrase.second, manner)
+        second = noun_phrase(out, phrase.second, manner).relate("conj")
         joint.head, second.head = second, head
         return head
     elif kind == Kind.THIS:
@@ -142,7 +142,7 @@ def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
     first = head.form  # after the determiner
     described = None
     if adjective is not None:
-        described = Word(adjective.french[feminine + 2 * many], bits * ADJECTIVE, head)
+        described = Word(adjective.french[feminine + 2 * many], bits * ADJECTIVE, head, "amod")
         if adjective.before:
             if not many and not feminine and vowel(first):
                 described.form = adjective.liaison
@@ -157,16 +157,17 @@ def noun(out: list[Word], phrase: NounPhrase, manner: int) -> Word:
         out.append(head)
     for word in out[start:]:
         if word.head is None and word is not head:
-            word.head = head
+            word.head, word.relation = head, word.relation or "det"
     if det == Det.NAMED:
         assert phrase.name is not None
-        owner = Word(phrase.name.form, bits * NUMBER, head)
-        out += (Word("de", bits * DET, owner), owner)
+        owner = Word(phrase.name.form, bits * NUMBER, head, "nmod")
+        out += (Word("de", bits * DET, owner, "case"), owner)
     if phrase.relative is not None:
         clause = phrase.relative
-        pronoun = Word("qui" if clause.subject.kind == Kind.GAP else "que", bits * RELATIVE)
+        form, role = ("qui", "nsubj") if clause.subject.kind == Kind.GAP else ("que", "obj")
+        pronoun = Word(form, bits * RELATIVE, None, role)
         out.append(pronoun)
-        verb = clause_(out, clause)
+        verb = clause_(out, clause).relate("acl:relcl")
         verb.head, pronoun.head = head, verb
     return head
 
@@ -194,23 +195,23 @@ def determine(out: list[Word], phrase: NounPhrase, first: str, manner: int, prec
             out.append(Word("du", bits))
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        out.append(Word(phrase.number.french, bits * NUMBER))
+        out.append(Word(phrase.number.french, bits * NUMBER, None, "nummod"))
     elif det == Det.WHICH:
         out.append(Word(WHICH[feminine + 2 * many], bits * DET))
     elif det == Det.MANY:
         much = Word("beaucoup", bits * DET)
-        out += (much, Word("de", bits * DET, much))
+        out += (much, Word("de", bits * DET, much, "fixed"))
     else:
         much = Word("combien", bits * (DET | NUMBER))
-        out += (much, Word("de", bits * DET, much))
+        out += (much, Word("de", bits * DET, much, "fixed"))
 
 
 def add_governed(out: list[Word], preposition: str, bits: int, phrase: NounPhrase) -> Word:
     """Say a preposition and what it governs, contracted: au, aux, du, des."""
-    word = Word(preposition, bits)
+    word = Word(preposition, bits, None, "case")
     out.append(word)
     start = len(out)
-    head = noun_phrase(out, phrase)
+    head = noun_phrase(out, phrase).relate("obl")
     word.head = head
     if phrase.kind == Kind.NOUN and phrase.det in (Det.THE, Det.NAMED):
         article = out[start]
@@ -229,17 +230,18 @@ def clitics(out: list[Word], clause: Clause, below: list[Word]) -> NounPhrase | 
     pronouns: list[tuple[int, Word]] = []
     direct = None
     if verb.french.reflexive:
-        pronouns.append((0, Word(REFLEXIVE[clause.subject.person], clause.bits * VERB)))
+        pronouns.append((0, Word(REFLEXIVE[clause.subject.person], clause.bits * VERB, None, "expl:pv")))
     thing, recipient = clause.object, clause.recipient
     if thing is not None and thing.kind == Kind.PRONOUN:
         if verb.french.link == "":
             direct = thing
-            pronouns.append((1 if thing.person == 2 or thing.owner == 5 else 0, Word(DIRECT[thing.owner], thing.bits)))
+            word = Word(DIRECT[thing.owner], thing.bits, None, "obj")
+            pronouns.append((1 if thing.person == 2 or thing.owner == 5 else 0, word))
         elif verb.french.link == "à":
-            pronouns.append((2, Word(INDIRECT[thing.owner], thing.bits)))
+            pronouns.append((2, Word(INDIRECT[thing.owner], thing.bits, None, "iobj")))
     if recipient is not None and recipient.kind == Kind.PRONOUN:
         third = recipient.owner in (2, 3, 5)
-        pronouns.append((2 if third else 0, Word(INDIRECT[recipient.owner], recipient.bits)))
+        pronouns.append((2 if third else 0, Word(INDIRECT[recipient.owner], recipient.bits, None, "iobj")))
     if len(pronouns) == 2 and pronouns[0][0] > pronouns[1][0]:  # me le, but le lui
         pronouns.reverse()
     for _, word in pronouns:
@@ -261,9 +263,9 @@ def agreement(clause: Clause, direct: NounPhrase | None) -> int:
     return direct.feminine + 2 * direct.many if direct is not None else 0
 
 
-def add_word(out: list[Word], below: list[Word], form: str, bits: int) -> None:
+def add_word(out: list[Word], below: list[Word], form: str, bits: int, relation: str) -> None:
     """Say a word that depends on the head of the clause."""
-    word = Word(form, bits)
+    word = Word(form, bits, None, relation)
     out.append(word)
     below.append(word)
 
@@ -283,20 +285,20 @@ def clause_(out: list[Word], clause: Clause, lead: Word | None = None) -> Word:
         if verb.french.link:
             below.append(add_governed(out, "à", bits * (PREPOSITION | VERB), clause.object))
         else:
-            below.append(noun_phrase(out, clause.object))
+            below.append(noun_phrase(out, clause.object).relate("obj"))
     behind = clause.asks_whereabouts and subject.kind != Kind.PRONOUN  # où est la gare
     if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT) and not behind:
-        add_word(out, below, "est-ce", 0)
-        add_word(out, below, "que", 0)
+        add_word(out, below, "est-ce", 0, "mark")
+        add_word(out, below, "que", 0, "mark")
     if subject.kind == Kind.PRONOUN:
-        add_word(out, below, SUBJECTS[subject.owner], subject.bits)
+        add_word(out, below, SUBJECTS[subject.owner], subject.bits, "nsubj")
     elif subject.kind != Kind.GAP and not behind:
-        below.append(noun_phrase(out, subject))
+        below.append(noun_phrase(out, subject).relate("nsubj"))
     if clause.polarity != Polarity.YES:
-        add_word(out, below, "ne", bits * NOT)
+        add_word(out, below, "ne", bits * NOT, "advmod")
     head = verbs(out, clause, below)
     if behind:
-        below.append(noun_phrase(out, subject))
+        below.append(noun_phrase(out, subject).relate("nsubj"))
     after(out, clause, below, head)
     for word in below:
         word.head = head
@@ -310,22 +312,22 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     if verb is not None and verb.english.preposition and not verb.french.link and clause.object is not None:
         own |= bits * PREPOSITION  # wait for: attendre
     if modal is not None:
-        add_word(out, below, MODALS[modal][person], bits * MODAL)
+        add_word(out, below, MODALS[modal][person], bits * MODAL, "aux")
         adverbs(out, clause, below)
         if verb is None:
-            add_word(out, below, clause.idiom.french_verb if clause.idiom is not None else "être", own)
+            add_word(out, below, clause.idiom.french_verb if clause.idiom is not None else "être", own, "cop")
             return predicate(out, clause, below)
         clitics(out, clause, below)
         head = Word(verb.french.infinitive, own)
         out.append(head)
     elif verb is None:
         name = clause.idiom.french_verb if clause.idiom is not None else "être"
-        add_word(out, below, (IMPERFECT if clause.tense == Tense.PAST else PRESENT)[name][person], own)
+        add_word(out, below, (IMPERFECT if clause.tense == Tense.PAST else PRESENT)[name][person], own, "cop")
         adverbs(out, clause, below)
         return predicate(out, clause, below)
     elif clause.tense == Tense.PAST:
         direct = clitics(out, clause, below)
-        add_word(out, below, (EST if verb.french.being else A)[person], own)
+        add_word(out, below, (EST if verb.french.being else A)[person], own, "aux")
         adverbs(out, clause, below)
         head = Word(verb.french.participle[agreement(clause, direct)], own)
         out.append(head)
@@ -334,13 +336,19 @@ def verbs(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         head = Word(verb.french.present[person], own)
         out.append(head)
         adverbs(out, clause, below)
-    for form in verb.french.tail:
-        add_word(out, below, form, bits * VERB)
+    add_tail(out, below, verb, bits)
     if clause.verb2 is not None:
-        joint, second = Word("et", bits * AND), Word(second_form(clause, clause.verb2), bits * VERB2, head)
+        joint = Word("et", bits * AND, None, "cc")
+        second = Word(second_form(clause, clause.verb2), bits * VERB2, head, "conj")
         joint.head = second
         out += (joint, second)
     return head
+
+
+def add_tail(out: list[Word], below: list[Word], verb: Verb, bits: int) -> None:
+    """Say the fixed object that makes up a verb with it: regarder la télévision, avoir besoin."""
+    for form in verb.french.tail:
+        add_word(out, below, form, bits * VERB, "obj" if form == verb.french.tail[-1] else "det")
 
 
 def second_form(clause: Clause, verb: Verb) -> str:
@@ -358,7 +366,7 @@ def adverbs(out: list[Word], clause: Clause, below: list[Word]) -> None:
     """Add the adverbs that stand next to the finite verb."""
     bits = clause.bits
     if clause.polarity != Polarity.YES:
-        add_word(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT)
+        add_word(out, below, "pas" if clause.polarity == Polarity.NOT else "jamais", bits * NOT, "advmod")
     if clause.often is not None:
         below.append(say(out, clause.often.french, bits * OFTEN))
     if clause.manner is not None and inner(clause.manner):
@@ -377,7 +385,7 @@ def after(out: list[Word], clause: Clause, below: list[Word], head: Word) -> Non
                 below.append(add_governed(out, link.removeprefix("+"), own, thing))
         elif thing.kind != Kind.PRONOUN:
             manner = GENERAL if "kind" in verb.traits else DENIED if clause.polarity != Polarity.YES else PLAIN
-            below.append(noun_phrase(out, thing, manner))
+            below.append(noun_phrase(out, thing, manner).relate("obj"))
     if recipient is not None and recipient.kind != Kind.PRONOUN:
         below.append(add_governed(out, "à", bits * PREPOSITION, recipient))
     if clause.manner is not None and not inner(clause.manner):
@@ -409,7 +417,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     if clause.adjective is not None:
         form = clause.adjective.french[subject.feminine + 2 * subject.many]
         if clause.than is not None:
-            add_word(out, below, "plus", bits * DEGREE)
+            add_word(out, below, "plus", bits * DEGREE, "advmod")
         elif clause.degree is not None:
             below.append(say(out, clause.degree.french, bits * DEGREE))
         head = Word(form, bits * PREDICATE)
@@ -431,22 +439,21 @@ def complement(out: list[Word], clause: Clause) -> Word:
     assert inside is not None
     assert verb is not None
     if clause.conjunction is not None:
-        lead = say(out, clause.conjunction.french, clause.bits * LINK)
-        return clause_(out, inside, lead)
+        lead = say(out, clause.conjunction.french, clause.bits * LINK, relation="mark")
+        return clause_(out, inside, lead).relate("ccomp")
     assert inside.verb is not None
     below: list[Word] = []
     if verb.french.link:
-        add_word(out, below, verb.french.link.removeprefix("+"), inside.bits * TO)
+        add_word(out, below, verb.french.link.removeprefix("+"), inside.bits * TO, "mark")
     clitics(out, inside, below)
     waits = inside.verb.english.preposition and not inside.verb.french.link and inside.object is not None
     head = Word(inside.verb.french.infinitive, inside.bits * (VERB | PREPOSITION if waits else VERB))
     out.append(head)
-    for form in inside.verb.french.tail:
-        add_word(out, below, form, inside.bits * VERB)
+    add_tail(out, below, inside.verb, inside.bits)
     after(out, inside, below, head)
     for word in below:
         word.head = head
-    return head
+    return head.relate("xcomp")
 
 
 def elide(words: list[Word]) -> None:
@@ -470,19 +477,21 @@ def speak(sentence: Sentence) -> list[Word]:
     else:
         assert sentence.conjunction is not None
         if sentence.first:
-            below = clause_(out, other, say(out, sentence.conjunction.french, bits * 2))
-            out.append(Word(",", bits * 16, below))
+            lead = say(out, sentence.conjunction.french, bits * 2, relation="mark")
+            below = clause_(out, other, lead).relate("advcl")
+            out.append(Word(",", bits * 16, below, "punct"))
             head = clause_(out, main)
         else:
             head = clause_(out, main)
             comma = None
             if sentence.comma:
-                comma = Word(",", bits * 16)
+                comma = Word(",", bits * 16, None, "punct")
                 out.append(comma)
-            below = clause_(out, other, say(out, sentence.conjunction.french, bits * 2))
+            lead = say(out, sentence.conjunction.french, bits * 2, relation=sentence.relations[0])
+            below = clause_(out, other, lead).relate(sentence.relations[1])
             if comma is not None:
                 comma.head = below
         below.head = head
     elide(out)
-    out.append(Word("?" if main.asking else ".", bits, head))
+    out.append(Word("?" if main.asking else ".", bits, head, "punct"))
     return out

@@ -99,9 +99,9 @@ def noun_phrase(out: list[Word], phrase: NounPhrase, case: int, none: int = 0) -
         assert phrase.first is not None
         assert phrase.second is not None
         head = noun_phrase(out, phrase.first, case)
-        joint = Word("und", bits)
+        joint = Word("und", bits, None, "cc")
         out.append(joint)
-        second = noun_phrase(out, phrase.second, case)
+        second = noun_phrase(out, phrase.second, case).relate("conj")
         joint.head, second.head = second, head
         return head
     elif kind == Kind.THIS:
@@ -121,30 +121,30 @@ def noun(out: list[Word], phrase: NounPhrase, case: int, none: int) -> Word:
     start = len(out)
     if none:
         own = none | (bits * DET if det == Det.A else bits)
-        out.append(Word("kein" + A[case][gender], own))
+        out.append(Word("kein" + A[case][gender], own, None, "det"))
         endings = MIXED
     elif det == Det.THE:
-        out.append(Word(THE[case][gender], bits * DET))
+        out.append(Word(THE[case][gender], bits * DET, None, "det"))
     elif det == Det.MY:
-        out.append(Word(OWNERS[phrase.owner] + A[case][gender], bits * DET))
+        out.append(Word(OWNERS[phrase.owner] + A[case][gender], bits * DET, None, "det:poss"))
     elif det == Det.A:
-        out.append(Word("ein" + A[case][gender], bits * DET))
+        out.append(Word("ein" + A[case][gender], bits * DET, None, "det"))
     elif det in STEMS:
-        out.append(Word(STEMS[det] + THIS[case][gender], bits * DET))
+        out.append(Word(STEMS[det] + THIS[case][gender], bits * DET, None, "det"))
     elif det == Det.NUMBER:
         assert phrase.number is not None
-        out.append(Word(phrase.number.german, bits * NUMBER))
+        out.append(Word(phrase.number.german, bits * NUMBER, None, "nummod"))
     elif det == Det.NAMED:
         assert phrase.name is not None
-        out.append(Word(phrase.name.form + "s", bits * (DET | NUMBER)))
+        out.append(Word(phrase.name.form + "s", bits * (DET | NUMBER), None, "nmod:poss"))
     elif det == Det.MANY:
-        out.append(Word("viel" + THIS[case][3], bits * DET))
+        out.append(Word("viel" + THIS[case][3], bits * DET, None, "det"))
     elif det == Det.HOW_MANY:
-        much = Word("viel" + THIS[case][3], bits * DET)
-        out.append(Word("wie", bits * NUMBER, much))
+        much = Word("viel" + THIS[case][3], bits * DET, None, "det")
+        out.append(Word("wie", bits * NUMBER, much, "advmod"))
         out.append(much)
     if phrase.adjective is not None:
-        out.append(Word(phrase.adjective.stem + endings[case][gender], bits * ADJECTIVE))
+        out.append(Word(phrase.adjective.stem + endings[case][gender], bits * ADJECTIVE, None, "amod"))
     head = Word(entry.german[many][case], bits)
     out.append(head)
     for word in out[start:-1]:
@@ -158,17 +158,17 @@ def relative(out: list[Word], phrase: NounPhrase, head: Word, closes: bool) -> N
     clause, entry = phrase.relative, phrase.noun
     assert clause is not None
     assert entry is not None
-    case = 0
+    case, role = 0, "nsubj"
     if clause.subject.kind != Kind.GAP:
         assert clause.verb is not None
-        case = clause.verb.german.case
-    comma = Word(",", 0)
-    pronoun = Word(RELATIVES[case][3 if phrase.many else entry.gender], phrase.bits * RELATIVE)
+        case, role = clause.verb.german.case, "obj"
+    comma = Word(",", 0, None, "punct")
+    pronoun = Word(RELATIVES[case][3 if phrase.many else entry.gender], phrase.bits * RELATIVE, None, role)
     out += (comma, pronoun)
-    verb = clause_(out, clause, LAST)
+    verb = clause_(out, clause, LAST).relate("acl:relcl")
     comma.head, pronoun.head, verb.head = verb, verb, head
     if not closes:
-        out.append(Word(",", 0, verb))
+        out.append(Word(",", 0, verb, "punct"))
 
 
 def definite(phrase: NounPhrase) -> bool:
@@ -206,7 +206,8 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
     bits, verb, subject, asking = clause.bits, clause.verb, clause.subject, clause.asking
     below: list[Word] = [lead] if lead is not None else []
     form, own, last, own_last = verbal(clause)
-    finite = Word(form, own)
+    copula = verb is None and not last  # the finite verb is sein itself
+    finite = Word(form, own, None, "cop" if copula else "aux")
 
     # Before the finite verb.
     if order != INFINITIVE:
@@ -218,14 +219,14 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
         elif asking == Asking.OBJECT:
             assert clause.object is not None
             assert verb is not None
-            below.append(noun_phrase(out, clause.object, verb.german.case))
+            below.append(noun_phrase(out, clause.object, verb.german.case).relate("obj"))
         first = order == LAST or (order == SECOND and not clause.front) or asking == Asking.SUBJECT
         if asking in (Asking.WHETHER, Asking.ADVERB, Asking.OBJECT):
             first = False
         if not first:
             out.append(finite)
         if subject.kind != Kind.GAP:
-            subject_words = noun_phrase(out, subject, 0)
+            subject_words = noun_phrase(out, subject, 0).relate("nsubj")
             below.append(subject_words)
             if subject.relative is not None:
                 relative(out, subject, subject_words, closes=False)
@@ -239,7 +240,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
         head = predicate(out, clause, below)
         below.append(finite)
         if last:
-            below.append(Word(last, own_last))
+            below.append(Word(last, own_last, None, "cop"))
             out.append(below[-1])
         if order == LAST:
             out.append(finite)
@@ -247,7 +248,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
         *zu, form = verb.german.marked
         head = Word(form, own)
         if zu:
-            below.append(Word("zu", bits * TO))
+            below.append(Word("zu", bits * TO, None, "mark"))
             out.append(below[-1])
         else:
             head.bits |= bits * TO
@@ -273,7 +274,7 @@ def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Wor
             finite.form = verb.german.joined[clause.subject.person]
             out.append(finite)
         elif last.form:
-            below.append(last)
+            below.append(last.relate("compound:prt"))
             out.append(last)
         head = finite
     else:
@@ -286,7 +287,7 @@ def close_clause(out: list[Word], clause: Clause, below: list[Word], finite: Wor
             other = german.present[clause.subject.person]
         else:
             other = german.infinitive if clause.modal is not None else german.participle
-        joint, word = Word("und", bits * AND), Word(other, bits * VERB2, head)
+        joint, word = Word("und", bits * AND, None, "cc"), Word(other, bits * VERB2, head, "conj")
         joint.head = word
         if simple and order != LAST:  # sie singt und tanzt jeden Tag
             out[out.index(finite) + 1 : out.index(finite) + 1] = (joint, word)
@@ -314,47 +315,47 @@ def middle(out: list[Word], clause: Clause, below: list[Word]) -> tuple[NounPhra
     case = german.case if german is not None else 1
     plain = thing if not preposition else None
     if plain is not None and plain.kind == Kind.PRONOUN:
-        below.append(noun_phrase(out, plain, case))
+        below.append(noun_phrase(out, plain, case).relate("obj"))
         plain = None
     if recipient is not None and recipient.kind == Kind.PRONOUN:
-        below.append(noun_phrase(out, recipient, 2))
+        below.append(noun_phrase(out, recipient, 2).relate("iobj"))
         recipient = None
     if clause.often is not None:
         below.append(say(out, clause.often.german, bits * OFTEN))
     if clause.time is not None and not clause.front:
         below.append(time(out, clause))
     if recipient is not None:
-        below.append(noun_phrase(out, recipient, 2))
+        below.append(noun_phrase(out, recipient, 2).relate("iobj"))
     if plain is not None and definite(plain):
-        below.append(noun_phrase(out, plain, case))
+        below.append(noun_phrase(out, plain, case).relate("obj"))
         if plain.relative is not None:
             trailing = (plain, below[-1])
         plain = None
     none = 0
     if clause.polarity == Polarity.NEVER:
-        below.append(Word("nie", bits * NOT))
+        below.append(Word("nie", bits * NOT, None, "advmod"))
         out.append(below[-1])
     elif clause.polarity == Polarity.NOT:
         if plain is not None or takes_kein(clause):
             none = bits * NOT
         else:
-            below.append(Word("nicht", bits * NOT))
+            below.append(Word("nicht", bits * NOT, None, "advmod"))
             out.append(below[-1])
     if clause.modal == Modal.LIKE:
-        below.append(Word("gern", bits * MODAL))
+        below.append(Word("gern", bits * MODAL, None, "advmod"))
         out.append(below[-1])
     if clause.manner is not None:
         below.append(say(out, clause.manner.german, bits * MANNER))
     if clause.place is not None and verb is not None:
         below.append(say(out, (clause.place.to if clause.to else clause.place.at).german, bits * PLACE))
     if plain is not None:
-        below.append(noun_phrase(out, plain, case, none))
+        below.append(noun_phrase(out, plain, case, none).relate("obj"))
         if plain.relative is not None:
             trailing = (plain, below[-1])
     if preposition and thing is not None:
-        word = Word(preposition, bits * PREPOSITION)
+        word = Word(preposition, bits * PREPOSITION, None, "case")
         out.append(word)
-        below.append(noun_phrase(out, thing, case))
+        below.append(noun_phrase(out, thing, case).relate("obl"))
         word.head = below[-1]
         if thing.relative is not None:
             trailing = (thing, below[-1])
@@ -379,7 +380,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
     denied = clause.polarity == Polarity.NOT
     if clause.idiom is not None:
         if denied and clause.idiom.none:
-            below.append(Word(clause.idiom.none, bits * NOT))
+            below.append(Word(clause.idiom.none, bits * NOT, None, "det"))
             out.append(below[-1])
         head = Word(clause.idiom.german, bits * PREDICATE)
         out.append(head)
@@ -388,7 +389,7 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         subject = clause.subject
         if denied:
             feminine = subject.feminine or subject.many
-            below.append(Word("keine" if feminine else "kein", bits * NOT))
+            below.append(Word("keine" if feminine else "kein", bits * NOT, None, "det"))
             out.append(below[-1])
         head = Word(clause.profession.german[subject.feminine][subject.many], bits * PREDICATE)
         out.append(head)
@@ -397,9 +398,9 @@ def predicate(out: list[Word], clause: Clause, below: list[Word]) -> Word:
         if clause.than is not None:
             head = Word(clause.adjective.comparative, bits * (PREDICATE | DEGREE))
             out.append(head)
-            than = Word("als", bits * LINK)
+            than = Word("als", bits * LINK, None, "case")
             out.append(than)
-            below.append(noun_phrase(out, clause.than, 0))
+            below.append(noun_phrase(out, clause.than, 0).relate("obl"))
             than.head = below[-1]
             return head
         if clause.degree is not None:
@@ -419,13 +420,13 @@ def complement(out: list[Word], clause: Clause) -> Word:
     """A clause with dass or ob, or an infinitive with zu, after a comma."""
     inner = clause.complement
     assert inner is not None
-    comma = Word(",", 0)
+    comma = Word(",", 0, None, "punct")
     out.append(comma)
     if clause.conjunction is not None:
-        lead = say(out, clause.conjunction.german, clause.bits * LINK)
-        head = clause_(out, inner, LAST, lead)
+        lead = say(out, clause.conjunction.german, clause.bits * LINK, relation="mark")
+        head = clause_(out, inner, LAST, lead).relate("ccomp")
     else:
-        head = clause_(out, inner, INFINITIVE)
+        head = clause_(out, inner, INFINITIVE).relate("xcomp")
     comma.head = head
     return head
 
@@ -439,22 +440,24 @@ def speak(sentence: Sentence) -> list[Word]:
     else:
         assert sentence.conjunction is not None
         if sentence.first:
-            below = clause_(out, other, LAST, say(out, sentence.conjunction.german, bits * 2))
-            out.append(Word(",", bits * 16, below))
+            lead = say(out, sentence.conjunction.german, bits * 2, relation="mark")
+            below = clause_(out, other, LAST, lead).relate("advcl")
+            out.append(Word(",", bits * 16, below, "punct"))
             head = clause_(out, main, FIRST)
         else:
             head = clause_(out, main, SECOND)
             comma = None
             if sentence.comma or not sentence.coordinate:
-                comma = Word(",", bits * 16)
+                comma = Word(",", bits * 16, None, "punct")
                 out.append(comma)
             elif main.object is not None and main.object.relative is not None:
-                comma = Word(",", 0)  # closes the relative clause
+                comma = Word(",", 0, None, "punct")  # closes the relative clause
                 out.append(comma)
             order = SECOND if sentence.coordinate else LAST
-            below = clause_(out, other, order, say(out, sentence.conjunction.german, bits * 2))
+            lead = say(out, sentence.conjunction.german, bits * 2, relation=sentence.relations[0])
+            below = clause_(out, other, order, lead).relate(sentence.relations[1])
             if comma is not None:
                 comma.head = below
         below.head = head
-    out.append(Word("?" if main.asking else ".", bits, head))
+    out.append(Word("?" if main.asking else ".", bits, head, "punct"))
     return out

@@ -222,3 +222,8 @@ class Sentence:
         self.first = False
         self.coordinate = False
         self.comma = False  # in English and French too
+
+    @property
+    def relations(self) -> tuple[str, str]:
+        """What the conjunction is to its clause, and that clause to the main one."""
+        return ("cc", "conj") if self.coordinate else ("mark", "advcl")

@@ -6,7 +6,8 @@ of the sentences ("don't", "he's not", "he isn't"), a share of the pairs has no 
 English is typed without capitals, a few of these without the apostrophe of "don't".
 
 A word is what spaces part. It has the links of all its parts but for stops of the target, which would link the last
-words of both sentences; its head is that of its main part: of "l'homme" homme, of "I'm" I, of "tired." tired.
+words of both sentences; its head and its relation are those of its main part: of "l'homme" homme, of "I'm" I, of
+"tired." tired.
 """
 
 import dataclasses
@@ -29,7 +30,10 @@ NEGATED = {
 }
 FINITE = {*NEGATED, "am"}  # what a question may begin with
 QUESTIONS = ("where", "what", "who", "why", "when", "which", "how")
-WHOLE = {"can't": ["cannot"], "won't": ["will", "not"]}
+WHOLE = {
+    **{f"{written}nt": [form, "not"] for form, written in NEGATED.items()},  # typed without the apostrophe
+    **{"can't": ["cannot"], "cant": ["cannot"], "won't": ["will", "not"], "im": ["I", "am"]},
+}
 ENDS = {"'m": "am", "'re": "are", "'ll": "will"}
 PARTS = re.compile(r"[.,?]|[^\s.,?]+")
 
@@ -138,8 +142,9 @@ def join_words(words: Sequence[Word], style: Style, *, french: bool = False, tar
         for part in parts:
             of[id(part)] = word
     for word, parts in zip(joined, groups, strict=True):
-        head = main_part(parts).head
-        word.head = None if head is None else of[id(head)]
+        main = main_part(parts)
+        word.head = None if main.head is None else of[id(main.head)]
+        word.relation = main.relation
     if style.capitals or target:
         joined[0].form = joined[0].form[0].upper() + joined[0].form[1:]
     else:
