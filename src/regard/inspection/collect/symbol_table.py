@@ -66,6 +66,7 @@ SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
         (r"forwards\.\d+ Layer", "→h^{(ℓ)}_j"),
         (r"backwards\.\d+ Layer", "←h^{(ℓ)}_j"),
         (r"encoder cat", "h_j = [→h_j; ←h_j]"),
+        (r"encoder\.layers\.\d+ Layer", "h^{(ℓ)}_j"),
         (r"begin", "W_s ←h_1"),
         (r"encoder: tanh", "s_0"),
         (r"score\.query", "W_a s_{i−1}"),
@@ -89,6 +90,8 @@ SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
         (r"backwards\.\d+ Layer", "←h^{(ℓ)}_s"),
         (r"encoder cat$", "h̄_s = [→h_s; ←h_s]"),
         (r"encoder\.layers\.\d+ Layer", "h̄^{(ℓ)}_s"),
+        (r"begin", "W_0 h̄_m"),
+        (r"encoder: tanh", "h_0"),
         (r"decoder\.layers\.\d+ Layer", "h^{(ℓ)}_t"),
         (r"score (General)", "W_a h̄_s"),
         (r"score\.query", "W_a [h_t; 0]"),
@@ -230,9 +233,22 @@ SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 GENERAL = ((r"learned", ""), *BLOCKS)
+# Blocks that read for a recurrent decoder: attention inside of them has a Transformer's symbols, and their mean is h̄.
+INSIDE = tuple(
+    (rf"encoder\.stack.*{pattern}", symbol) for pattern, symbol in BLOCKS if pattern.startswith((" ", r"\."))
+)
+BLOCK_ENCODER = {
+    "rnnsearch": (*INSIDE, (r"begin", "W_s Σ_j h_j / m"), (r"encoder\.stack\.final_norm", "h_j")),
+    "luong": (*INSIDE, (r"begin", "W_0 Σ_s h̄_s / m"), (r"encoder\.stack\.final_norm", "h̄_s")),
+}
 # Options that change what a box holds: the kind, the option and its value, and what then is written otherwise.
 VARIANTS: tuple[tuple[str, str, object, tuple[tuple[str, str], ...]], ...] = (
     ("rnnsearch", "output", "previous", ((r"decoder: cat", "[s_{i−1}; E y_{i−1}; c_i]"),)),
+    ("rnnsearch", "encoder", "convolution", BLOCK_ENCODER["rnnsearch"]),
+    ("rnnsearch", "encoder", "self-attention", BLOCK_ENCODER["rnnsearch"]),
+    ("rnnsearch", "bidirectional", False, ((r"begin", "W_s h_m"),)),
+    ("luong", "encoder", "convolution", BLOCK_ENCODER["luong"]),
+    ("luong", "encoder", "self-attention", BLOCK_ENCODER["luong"]),
     ("luong", "score", "dot", ((r" score$", "score(h_t, h̄_s) = h_t^⊤ h̄_s"),)),
     ("luong", "score", "general", ((r" score$", "score(h_t, h̄_s) = h_t^⊤ W_a h̄_s"),)),
     ("luong", "score", "concat", ((r" score$", "score(h_t, h̄_s) = v_a^⊤ tanh(W_a [h_t; h̄_s])"),)),

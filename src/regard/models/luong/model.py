@@ -13,8 +13,7 @@ Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.
 the source, so that weights can be read as alignments, and local-m moves on from the sentence's beginning.
 
 What reads the source may be anything (`encoders`): another cell, convolutions or self-attention. Then the decoder's
-first states are $\tanh(W_s h_m)$, with h_m the encoder's last state at the top, or $\tanh(W_s \bar h)$ with the mean
-of the annotations.
+first states are $\tanh(W_0 \bar h_m)$, with $\bar h_m$ the encoder's last state at the top, or the mean annotation.
 
 Departures: `bidirectional` reads from both ends, each with half of the width, as Bahdanau's encoder does. The concat
 score is `Additive`'s, with a bias inside the tanh, and the readout has one, where the paper has $W_a [h_t; \bar h_j]$
