@@ -101,7 +101,7 @@ def test_states_arrive_one_by_one(name):
         assert states == ()
         return
     written = len(seen.sides["read"].pieces) if "read" in seen.sides else 0
-    reads = "source" in seen.sides
+    reads = "source" in seen.sides and name != "rnnsearch-blocks"  # blocks go from layer to layer, and have no steps
     count = len(seen.memory.states[0]) if reads else 0
     assert len(states) == count + written
     assert all(len(state.values) == subject(name).settings.model.size for state in states if state.side == "target")

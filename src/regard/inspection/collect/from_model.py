@@ -16,6 +16,7 @@ from regard.attention.attention import Attention
 from regard.attention.heads import ProjectionRows
 from regard.attention.look import Attentive
 from regard.inspection.collect.graph import Graph, GraphEdge, GraphGroup, GraphNode, fold_layers
+from regard.inspection.collect.layer_loops import split_layer_loops
 from regard.inspection.collect.symbols import (
     group_label,
     label_of,
@@ -40,6 +41,7 @@ LISTS = (nn.ModuleList, nn.Sequential)
 def graph_of(model: Model, source: Source | None = None, target: Tokens | None = None, *, fold: bool = True) -> Graph:
     """The graph of one pass over a source and a target, or over a tiny one where none is given."""
     passed = run_tiny(model, source, target)
+    split_layer_loops(passed.trace.units, passed.trace.modules)
     units = live_units(passed.trace)
     names = name_units(units)
     nodes, edges = connect(units, names, passed)

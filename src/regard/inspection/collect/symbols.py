@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from torch import nn
@@ -99,6 +100,8 @@ def find_symbol(text: str, passed: TinyPass) -> str:
 
 def layer_of(unit: Unit, passed: TinyPass) -> tuple[int, int]:
     """Which layer of a stack a unit is in, from 1, and how many there are; what is in none stands above the top one."""
+    if unit.layer is not None:
+        return unit.layer
     parts = unit.module.split(".")
     for index, part in enumerate(parts):
         around = passed.trace.modules.get(".".join(parts[:index]))
@@ -123,10 +126,9 @@ def description(unit: Unit, passed: TinyPass) -> str:
         return f"{unit.phase}:input {unit.operation}"
     if unit.kind == "learned":
         return f"{unit.phase}:{unit.module}.{unit.operation} learned"
+    same = attrgetter("phase", "module", "operation", "kind", "layer")
     alike = [
-        each.id
-        for each in sorted(passed.trace.units.values(), key=lambda each: each.time)
-        if (each.phase, each.module, each.operation, each.kind) == (unit.phase, unit.module, unit.operation, unit.kind)
+        each.id for each in sorted(passed.trace.units.values(), key=lambda each: each.time) if same(each) == same(unit)
     ]
     number = alike.index(unit.id) + 1
     operation = f"{unit.operation}()" if unit.kind == "operation" and unit.operation in STAGES else unit.operation

@@ -203,6 +203,8 @@ class Trace(TorchFunctionMode):
         """Add to what a unit reads; `again` begins a further call."""
         if not unit.reads or again:
             unit.reads.append(set())
+            unit.outputs_read.append(set())
+            unit.times.append(0)
             unit.sites.clear()
         unit.frame = frame
         unit.sites.add(site)
@@ -210,9 +212,10 @@ class Trace(TorchFunctionMode):
         mine = (unit.id, unit.calls)
         reads = {self.source_of(origin) for origin in sorted(origins, key=str) if origin != mine}
         unit.reads[-1] |= reads
+        unit.outputs_read[-1] |= {each for each in origins if isinstance(each, Output) and each != mine}
         unit.places.setdefault(site, []).append(reads)
         self.time += 1
-        unit.time = self.time
+        unit.time = unit.times[-1] = self.time
 
     def source_of(self, origin: Origin) -> str:
         """The id of the unit that an origin is; a parameter that no module around uses becomes one."""
