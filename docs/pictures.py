@@ -4,9 +4,13 @@
 are made by hand, one number a feature, and parameters are set, not trained: a picture shows what a mechanism does when
 it has what it needs. Random numbers come from Python's own generator, whose numbers stay the same everywhere.
 
+One picture is of a trained model: `verb-object`, whose weights stand in images/verb-object.json, as `regard demo`
+trained them. `python docs/pictures.py --run runs/demo` takes them from a run again.
+
 n queries · m keys · d features
 """
 
+import json
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -24,8 +28,12 @@ from regard.attention.score import Additive, Cosine, Dot, General, Location, Sco
 from regard.attention.span import Alibi, Causal, Lengths, Mask, Monotonic, Packed, Predictive, Span
 from regard.attention.weighting import Gumbel, Hard, Plain, Softmax, Sparsemax
 from regard.errors import RegardError
-from regard.inspection import ModelGraph, heatmap, model_graph
+from regard.inspection import ModelGraph, exhibit_of, heatmap, model_graph, save
+from regard.inspection.collect.dependency_trees import ParsedTree, phrasebook_tree
+from regard.inspection.collect.sides import merge
+from regard.inspection.draw.arcs import draw_dependencies
 from regard.models.kinds import build, read_model_config
+from regard.run import load
 
 IMAGES = Path(__file__).parent / "attention" / "images"
 GRAPH_IMAGES = Path(__file__).parent / "guide" / "images"
@@ -51,6 +59,7 @@ WORDS = {
 }
 ATE = ["I", "ate", "pizza", "yesterday"]
 GEGESSEN = ["ich", "habe", "gestern", "Pizza", "gegessen"]
+PIZZA = "She ate the pizza."
 BAD = ["this", "pizza", "is", "not", "too", "bad"]
 
 
@@ -62,6 +71,7 @@ class Picture(NamedTuple):
     target: Sequence[str] | None = None
     title: str | Sequence[str] | None = None
     drawn: bool = False  # whether keys were drawn at random, so that another machine may draw others
+    tree: ParsedTree | None = None  # of the words, which look at one another
 
 
 PICTURES: dict[str, Callable[[], Picture]] = {}
@@ -301,6 +311,32 @@ def self_attention() -> Picture:
 
 
 @picture
+def verb_object() -> Picture:
+    kept = json.loads((IMAGES / "verb-object.json").read_text())
+    words, tree = kept["text"].split(), ParsedTree(tuple(kept["heads"]), tuple(kept["relations"]))
+    return Picture(torch.tensor(kept["weights"]), words, words, kept["title"], tree=tree)
+
+
+def keep_verb_object(folder: str) -> None:
+    """Take the weights of `verb-object` from a run of the demo: of the head that looks most from ate at pizza."""
+    run = load(folder, device="cpu")
+    exhibit = exhibit_of(run, PIZZA, tree=False, dependencies=phrasebook_tree(run, PIZZA))
+    tree, side = exhibit.dependencies, exhibit.sides["source"]
+    assert tree is not None
+    (place,) = [place for place, relation in enumerate(tree.relations) if relation == "obj"]
+    heads = [
+        (float(weights[tree.heads[place], place]), f"{view.title}, head {number + 1}", weights)
+        for view in exhibit.views
+        if view.rows == view.columns == "source"
+        for number, weights in enumerate(merge(view.weights, side.words, side.words))
+    ]
+    _, title, weights = max(heads, key=lambda head: head[0])
+    shown = [[round(weight, 4) for weight in row] for row in weights.tolist()]
+    kept = {"text": PIZZA, "heads": tree.heads, "relations": tree.relations, "title": title, "weights": shown}
+    (IMAGES / "verb-object.json").write_text(json.dumps(kept) + "\n")
+
+
+@picture
 def cross() -> Picture:
     module = Heads(10, heads=1, bias=False)
     assert module.projection is not None
@@ -459,6 +495,12 @@ def backends() -> Picture:
 
 def draw(made: Picture, path: Path | None = None) -> Figure:
     """The figure, saved where a path is given."""
+    if made.tree is not None:
+        assert made.source is not None
+        figure = draw_dependencies(made.weights, made.source, made.tree.heads, made.tree.relations, str(made.title))
+        if path is not None:
+            save(figure, path)
+        return figure
     return heatmap(made.weights, made.source, made.target, title=made.title, path=path)
 
 
@@ -470,7 +512,11 @@ def draw_graph(kind: str) -> ModelGraph:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for chosen in sys.argv[1:] or [*PICTURES, *GRAPHS]:
+    names = sys.argv[1:]
+    if names[:1] == ["--run"]:
+        keep_verb_object(names[1])
+        names = ["verb-object"]
+    for chosen in names or [*PICTURES, *GRAPHS]:
         if chosen in GRAPHS:
             draw_graph(chosen).save(GRAPH_IMAGES / f"graph-{chosen}.svg")
         else:

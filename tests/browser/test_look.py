@@ -7,7 +7,7 @@ from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
 from regard.inspection import Page, Which, exhibit_of, page
-from regard.inspection.collect.dependency_trees import ParsedTree
+from regard.inspection.collect.dependency_trees import ParsedTree, strongest_words
 from regard.inspection.collect.from_model import graph_of
 
 pytestmark = pytest.mark.browser
@@ -247,17 +247,26 @@ def test_a_tree_stands_over_its_words(opened):
     links = sum(head >= 0 for head in tree.heads)
     assert section.locator(".arcs .gold:not(.root)").count() == links
     best = max(tree.follows, key=lambda head: head.hits[""])
-    assert section.locator(".readout b").inner_text() == f"{best.hits['']} of {links}"
-    assert section.locator(".arcs .look.met").count() == best.hits[""] == section.locator(".arcs .gold.met").count()
+    assert section.locator(".readout b").all_inner_texts() == [
+        f"{n} of {links}" for n in (best.hits[""], best.back[""])
+    ]
+    assert section.locator(".arcs .look.met").count() == best.hits[""] + best.back[""]
+    view = next(view for view in exhibit.views if view.name == best.view)
+    at = strongest_words(view, exhibit.sides["source"])[best.head]
+    met = [word for word, head in enumerate(tree.heads) if head >= 0 and (at[word] == head or at[head] == word)]
+    assert section.locator(".arcs .gold.met").count() == len(met)
     rows = section.locator("tbody tr")
     assert rows.locator("th").all_inner_texts()[0] == "all"
     assert rows.count() == len([name for name, count in tree.words.items() if count])
     other = next(head for head in tree.follows if head.view != best.view or head.head != best.head)
     section.locator("select").select_option(label="encoder, layer 1" if "0" in other.view else "encoder, layer 2")
     section.locator(f"[data-value='{other.head}']").check()
-    assert section.locator(".readout b").inner_text() == f"{other.hits['']} of {links}"
+    assert section.locator(".readout b").first.inner_text() == f"{other.hits['']} of {links}"
     rows.first.get_by_role("button").click()
-    assert section.locator(".readout b").inner_text() == f"{best.hits['']} of {links}"
+    followed = max(tree.follows, key=lambda head: max(head.hits[""], head.back[""]))
+    assert section.locator(".readout b").first.inner_text() == f"{followed.hits['']} of {links}"
+    backward = followed.back[""] > followed.hits[""]
+    assert rows.first.get_by_role("button").inner_text().endswith(", from the head") == backward
     for width in (1280, 400):
         tab.set_viewport_size({"width": width, "height": 900})
         assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -6,8 +6,10 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+import torch
 from matplotlib.figure import Figure
 
+from regard.data.builtin.phrasebook import find_example
 from regard.inspection import svg
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -56,6 +58,23 @@ def test_every_picture_is_on_a_page():
     pages = "".join(page.read_text() for page in DOCS.glob("attention/*.md"))
     used = set(re.findall(r"images/([\w-]+)\.svg", pages))
     assert used == set(pictures.PICTURES) == {path.stem for path in pictures.IMAGES.iterdir()}
+
+
+def test_a_verb_looks_at_its_object():
+    """What the page of self-attention begins with: the tree is the phrasebook's, and the numbers are the picture's."""
+    made = pictures.verb_object()
+    example = find_example(pictures.PIZZA)
+    assert (made.tree.heads, made.tree.relations) == (example.source_heads, example.source_relations)
+    torch.testing.assert_close(made.weights.sum(-1), torch.ones(4), atol=0.02, rtol=0)  # less what the end has
+    ate, pizza = 1, 3
+    assert made.weights.argmax(-1).tolist() == [ate, pizza, pizza, pizza]
+    page = (DOCS / "attention" / "self.md").read_text()
+    begins = page.split("\n\n")[1]
+    assert begins.startswith("![")
+    assert "(images/verb-object.svg)" in begins
+    assert f"*ate* looks at *pizza* ({made.weights[ate, pizza]:.2f})".replace("0.", ".") in page
+    view, head = made.title.rsplit(", head ", 1)
+    assert f'--view "{view}" --head {head} ' in page
 
 
 @pytest.mark.parametrize("kind", pictures.GRAPHS)

@@ -178,6 +178,9 @@ def test_heads_that_follow_are_counted():
     assert [head.hits[""] for head in made.follows] == [4, 1, 0]
     assert made.follows[1].hits == {"": 1, "advmod": 0, "nsubj": 0, "obj": 1, "punct": 0}
     assert made.distances[""] == {1: 1, -1: 1, -2: 1, -3: 1}
+    assert made.back == made.words
+    nothing = dict.fromkeys(made.words, 0)
+    assert [head.back for head in made.follows] == [nothing, {**nothing, "": 1, "nsubj": 1}, nothing]
     table = relation_table([made, made], views).splitlines()
     assert table[0].split("  ")[0] == "relation"
     assert "all       8      encoder, layer 1, head 1  1.00" in table[1]
@@ -201,6 +204,23 @@ def test_what_is_read_can_look_back_only():
     made = dependencies_of(ParsedTree((1, -1, 0)), sides, views)
     assert made.words == {"": 1}  # the head of the first word comes after it
     assert made.follows[0].hits == {"": 1}
+    assert made.back == {"": 1}  # which can look back at that word, and does
+    assert made.follows[0].back == {"": 1}
+
+
+def test_a_verb_may_look_at_its_object():
+    """One head looks from the verb at its object, another from the object at its verb."""
+    weights = torch.zeros(2, 3, 3)
+    weights[0, 1, 2] = weights[1, 2, 1] = 1
+    sides, views = planted(weights, ("she", "ate", "pizza"), (0, 1, 2), ("she", "ate", "pizza"))
+    made = dependencies_of(ParsedTree((1, -1, 1), ("nsubj", "root", "obj")), sides, views)
+    assert [(head.hits["obj"], head.back["obj"]) for head in made.follows] == [(0, 1), (1, 0)]
+    table = relation_table([made], views).splitlines()
+    assert "obj       1      encoder, layer 1, head 2  1.00" in table[3]  # of equals that to the head
+    only, views = planted(weights[:1], ("she", "ate", "pizza"), (0, 1, 2), ("she", "ate", "pizza"))
+    table = relation_table([dependencies_of(ParsedTree((1, -1, 1), made.relations), only, views)], views).splitlines()
+    assert "obj       1      encoder, layer 1, head 1, from the head  1.00" in table[3]
+    assert table[2].split()[:4] == ["nsubj", "1", "none", "0.00"]
 
 
 @pytest.mark.parametrize("name", ["transformer", "encoder-writes", "lstmn", "rnnsearch"])

@@ -6,8 +6,9 @@ sentence, the number of each word's head from 0, -1 for the root. The names of t
 them, `test.en.relations` of `test.en.heads`. Of a run that was trained on the phrasebook a text's own derivation says
 its tree, where the grammar has one.
 
-A head of attention follows a relation at a word whose strongest weight is on the word's head in the tree (Clark et al.
-2019, arXiv:1906.04341, section 4.2). To compare with: what the best fixed distance reaches, such as the word before.
+A head of attention follows a relation at a word whose strongest weight is on the word's head in the tree, or, from the
+head, at a head whose strongest weight is on the word: "pizza" looks at "ate", or "ate" at "pizza" (Clark et al. 2019,
+arXiv:1906.04341, section 4.2). To compare with: what the best fixed distance reaches, such as the word before.
 """
 
 # h heads · i j words
@@ -29,6 +30,7 @@ from regard.io.lines import ignore, read_chunks
 __all__ = ["ParsedTree", "dependencies_of", "find_trees", "phrasebook_tree", "read_trees", "relation_table"]
 
 ALL = ""  # the relation of every word, whatever it is called
+FROM_HEAD = ", from the head"
 COLUMNS = {3: (2, None), 4: (2, 3)}  # of HEAD and DEPREL by the number of columns; treebanks have them at 6 and 7
 
 
@@ -178,21 +180,23 @@ def dependencies_of(tree: ParsedTree, sides: dict[str, Side], views: Sequence[Vi
     name = "source" if "source" in sides else "read"
     heads, relations = fit_words(tree, sides[name].texts)
     causal = name == "read"  # a word can look at those that were read before it
-    links = [(word, head) for word, head in enumerate(heads) if head >= 0 and (head < word or not causal)]
+    links = [(word, head) for word, head in enumerate(heads) if head >= 0]
     named = {ALL: links} | {each: [] for each in sorted({relations[word] for word, _ in links} - {ALL})}
     for word, head in links:
         if relations[word]:
             named[relations[word]].append((word, head))
-    distances = {each: dict(Counter(head - word for word, head in own)) for each, own in named.items()}
-    words = {each: len(own) for each, own in named.items()}
+    upward = {each: [(word, head) for word, head in own if head < word or not causal] for each, own in named.items()}
+    back = {each: [(word, head) for word, head in own if word < head or not causal] for each, own in named.items()}
+    distances = {each: dict(Counter(head - word for word, head in own)) for each, own in upward.items()}
     follows = list[HeadHits]()
     for view in views:
         if view.rows == view.columns == name:
-            strongest = strongest_words(view, sides[name])
-            for number, own in enumerate(strongest):
-                hits = {each: sum(own[word] == head for word, head in pairs) for each, pairs in named.items()}
-                follows.append(HeadHits(view.name, number, hits))
-    return Dependencies(name, heads, relations, words, distances, tuple(follows))
+            for number, own in enumerate(strongest_words(view, sides[name])):
+                hits = {each: sum(own[word] == head for word, head in pairs) for each, pairs in upward.items()}
+                from_head = {each: sum(own[head] == word for word, head in pairs) for each, pairs in back.items()}
+                follows.append(HeadHits(view.name, number, hits, from_head))
+    words, behind = ({each: len(own) for each, own in some.items()} for some in (upward, back))
+    return Dependencies(name, heads, relations, words, behind, distances, tuple(follows))
 
 
 def strongest_words(view: View, side: Side) -> list[list[int]]:
@@ -245,25 +249,31 @@ def fold_letters(text: str) -> str:
 
 
 def relation_table(each: Sequence[Dependencies], views: Sequence[View]) -> str:
-    """Which head follows which relation, over all texts that were shown: its share beside a fixed distance's."""
+    """Which head follows which relation, over all texts that were shown: its share beside a fixed distance's.
+
+    A head of attention "from the head" looks from words at those that depend on them, others at what words depend on.
+    """
     titles = {view.name: view.title for view in views}
-    words, distances = Counter[str](), dict[str, Counter[int]]()
-    hits = Counter[tuple[str, str, int]]()
+    words, distances = Counter[tuple[str, bool]](), dict[str, Counter[int]]()
+    hits = Counter[tuple[str, bool, str, int]]()  # of a relation, from its head or to it, by view and head
     for tree in each:
-        words.update(tree.words)
+        for back, totals in ((False, tree.words), (True, tree.back)):
+            words.update({(relation, back): count for relation, count in totals.items()})
         for relation, counts in tree.distances.items():
             distances.setdefault(relation, Counter()).update(counts)
         for head in tree.follows:
-            hits.update({(relation, head.view, head.head): count for relation, count in head.hits.items()})
+            for back, own in ((False, head.hits), (True, head.back)):
+                hits.update({(relation, back, head.view, head.head): count for relation, count in own.items()})
     rows = [("relation", "words", "follows it most", "share", "best distance", "share")]
-    for relation in sorted(words, key=lambda name: (-words[name], name)):
-        best = max((key for key in hits if key[0] == relation), key=lambda key: hits[key], default=None)
-        if best is None or not words[relation]:
+    for relation in sorted(distances, key=lambda name: (-words[name, False], name)):
+        shares = {key: count / words[key[:2]] for key, count in hits.items() if key[0] == relation and words[key[:2]]}
+        if not shares or not distances[relation]:
             continue
+        best = max(shares, key=lambda key: (shares[key], not key[1]))
         distance, count = max(distances[relation].items(), key=lambda pair: (pair[1], -abs(pair[0])))
-        total = words[relation]
-        name = f"{titles[best[1]]}, head {best[2] + 1}" if hits[best] else "none"
-        row = (relation or "all", f"{total:,}", name, f"{hits[best] / total:.2f}")
+        total = words[relation, False]
+        name = f"{titles[best[2]]}, head {best[3] + 1}{FROM_HEAD * best[1]}" if hits[best] else "none"
+        row = (relation or "all", f"{total:,}", name, f"{shares[best]:.2f}")
         rows.append((*row, f"{distance:+d}", f"{count / total:.2f}"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(

@@ -134,11 +134,12 @@ class Walk:
 
 @dataclass(frozen=True)
 class HeadHits:
-    """How often a head's strongest weight is on a word's head in the dependency tree."""
+    """How often a head's strongest weight leads from a word to its head in the dependency tree, or back."""
 
     view: str
     head: int
-    hits: dict[str, int]  # by relation, "" for all of them together
+    hits: dict[str, int]  # by relation, "" for all of them together: words that look at their head
+    back: dict[str, int]  # the same from the head: those that their head looks at
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class Dependencies:
     heads: tuple[int, ...]  # of each word, from 0; -1 for the root
     relations: tuple[str, ...]  # of each word to its head; "" where they have no names
     words: dict[str, int]  # by relation, "" for all: how many words have a head that can be looked at
+    back: dict[str, int]  # the same from the head: how many words can be looked at by theirs
     distances: dict[str, dict[int, int]]  # by relation: how often a head is so far behind its word
     follows: tuple[HeadHits, ...] = ()
 

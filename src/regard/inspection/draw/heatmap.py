@@ -19,6 +19,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from torch import Tensor
 
 from regard.disk import write_whole
@@ -70,7 +71,7 @@ def heatmap(
     stack = _stack(weights)
     panels, n, m = stack.shape
     source, target = (
-        [_cut(word[: LONGEST + 1], LONGEST) for word in words]
+        [cut_word(word[: LONGEST + 1], LONGEST) for word in words]
         for words in (_labels("source", source, m), _labels("target", target, n))
     )
     heading, names = _titles(title, panels)
@@ -79,7 +80,10 @@ def heatmap(
     columns = min(panels, _across(panels, m))
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
-    left, top = 0.085 * max(map(_width, target), default=0) + 0.25, 0.07 * max(map(_width, source), default=0) + 0.5
+    left, top = (
+        0.085 * max(map(text_width, target), default=0) + 0.25,
+        0.07 * max(map(text_width, source), default=0) + 0.5,
+    )
     size = (max(columns * (m * cell + 0.2) + left + 0.5, 2.2), max(rows * (n * cell + top + 0.35) + 0.3, 1.4))
 
     figure = Drawing(figsize=size, layout="constrained", facecolor="white")
@@ -89,10 +93,8 @@ def heatmap(
         if index >= panels:
             axes.set_axis_off()
             continue
-        image = axes.imshow(stack[index].numpy(), cmap=colours, vmin=low, vmax=high, aspect="equal")
-        _dress(axes, source, target if index % columns == 0 else [""] * n, names[index], cell)
-        if cell >= 0.28:
-            _write_values(axes, stack[index], colours, low, high, size=min(8.0, cell * 17.5))
+        down = target if index % columns == 0 else [""] * n
+        image = draw_panel(axes, stack[index], source, down, names[index], cell, (colours, low, high))
     if cell < 0.28:
         bar = figure.colorbar(image, ax=grid, shrink=0.7, aspect=24, pad=0.02)
         bar.outline.set_visible(False)
@@ -102,6 +104,24 @@ def heatmap(
     if path is not None:
         save(figure, path)
     return figure
+
+
+def draw_panel(
+    axes: Axes,
+    matrix: Tensor,
+    source: list[str],
+    target: list[str],
+    name: str,
+    cell: float,
+    scale: tuple[Colormap, float, float],
+) -> AxesImage:
+    """Draw one matrix with its words, `cell` inches a number, in colours from the lowest to the highest."""
+    colours, low, high = scale
+    image = axes.imshow(matrix.numpy(), cmap=colours, vmin=low, vmax=high, aspect="equal")
+    _dress(axes, source, target, name, cell)
+    if cell >= 0.28:
+        _write_values(axes, matrix, colours, low, high, size=min(8.0, cell * 17.5))
+    return image
 
 
 def bars(
@@ -119,8 +139,8 @@ def bars(
     stack = _stack(weights)
     panels, n, m = stack.shape
     source, target = _labels("source", source, m), _labels("target", target, n)
-    target = [_cut(word, max(8, width // 4)) for word in target]
-    margin = max(map(_width, target), default=0)
+    target = [cut_word(word, max(8, width // 4)) for word in target]
+    margin = max(map(text_width, target), default=0)
     top = float(stack.max())
     unit = 1.0 if 0.0 < top <= 1.0 else max(top, 1e-30)  # shares already; anything else is shown against its largest
     most = max(1, (width - margin - 8) // 2)  # columns that fit as a staircase, with room for the last one's word
@@ -144,14 +164,14 @@ def bars(
 def _header(source: list[str], margin: int, width: int) -> tuple[list[str], list[int], str]:
     """The lines above the columns, the width of each column, and what stands between two."""
     for least, gap in ((4, "  "), (3, " "), (2, " ")):
-        wide = [max(_width(word), least) for word in source]
+        wide = [max(text_width(word), least) for word in source]
         if margin + sum(wide) + len(gap) * len(source) <= width:
             return [" " * margin + "".join(gap + _pad(w, k) for w, k in zip(source, wide, strict=True))], wide, gap
     for size in (3, 1):
         stairs = [" " * margin + (" " + "│".ljust(size)) * j + " ┌ " for j in range(len(source))]
-        if all(len(stair) + _width(word) <= width for stair, word in zip(stairs, source, strict=True)):
+        if all(len(stair) + text_width(word) <= width for stair, word in zip(stairs, source, strict=True)):
             break
-    cut = [stair + _cut(word, width - len(stair)) for stair, word in zip(stairs, source, strict=True)]
+    cut = [stair + cut_word(word, width - len(stair)) for stair, word in zip(stairs, source, strict=True)]
     return cut, [size] * len(source), " "
 
 
@@ -240,7 +260,7 @@ def _across(panels: int, m: int) -> int:
 
 def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: float) -> None:
     size = 9.0 if cell >= 0.3 else max(4.5, cell * 34)
-    upright = all(_width(word) * size / 72 * 0.62 <= cell for word in source)
+    upright = all(text_width(word) * size / 72 * 0.62 <= cell for word in source)
     axes.set_xticks(range(len(source)), labels=source, parse_math=False)
     axes.set_yticks(range(len(target)), labels=target, parse_math=False)
     axes.tick_params(
@@ -286,7 +306,7 @@ def _shade(value: float) -> str:
     return SHADES[sum(value >= step for step in STEPS)]
 
 
-def _width(word: str) -> int:
+def text_width(word: str) -> int:
     """Columns a word takes in a terminal: two for wide letters, none for combining marks."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
@@ -294,17 +314,17 @@ def _width(word: str) -> int:
     )
 
 
-def _cut(word: str, size: int) -> str:
+def cut_word(word: str, size: int) -> str:
     """A word in at most `size` columns, its end replaced by … where it is longer."""
-    if _width(word) <= size:
+    if text_width(word) <= size:
         return word
-    while word and _width(word) > size - 1:
+    while word and text_width(word) > size - 1:
         word = word[:-1]
     return word + "…" if size > 0 else ""
 
 
 def _pad(word: str, size: int, right: bool = False) -> str:
-    fill = " " * (size - _width(word))
+    fill = " " * (size - text_width(word))
     return fill + word if right else word + fill
 
 

@@ -160,8 +160,9 @@ def _exhibit(exhibit: Exhibit, packed: bytearray) -> dict[str, Any]:
             "heads": tree.heads,
             "relations": tree.relations,
             "words": tree.words,
+            "back": tree.back,
             "distances": tree.distances,
-            "follows": [[head.view, head.head, head.hits] for head in tree.follows],
+            "follows": [[head.view, head.head, head.hits, head.back] for head in tree.follows],
         }
     if exhibit.ablation is not None:
         changes = {name: [_number(value) for value in heads] for name, heads in exhibit.ablation.changes.items()}

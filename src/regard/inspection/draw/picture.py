@@ -26,6 +26,7 @@ from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Exhibit, Side, View
 from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.collect.sides import merge
+from regard.inspection.draw.arcs import draw_dependencies
 from regard.inspection.draw.heatmap import FAINT, INK, RULE, SEQUENTIAL, Drawing, fonts, heatmap, save
 
 __all__ = ["picture"]
@@ -51,9 +52,10 @@ def picture(
     Text is drawn as a heat map, between words or between `pieces`; a caption as a film strip, a panel a word, as in Xu
     et al. 2015; a document with its words shaded; a ConvNet's places with where they look. Without a `view` it is the
     one that is nearest to an alignment, with the exhibit's own head; a view without a `head` (from 0) is drawn with all
-    of them. view="ablation" draws what is lost without each head. `against` another exhibit, of another model or of
-    another input, the words that both wrote or read are drawn for one, for the other, and as the difference. With a
-    `path` the figure is also saved; the suffix chooses PNG, SVG or PDF.
+    of them, and one head of self-attention with the text's dependency tree, where that is known. view="ablation" draws
+    what is lost without each head. `against` another exhibit, of another model or of another input, the words that both
+    wrote or read are drawn for one, for the other, and as the difference. With a `path` the figure is also saved; the
+    suffix chooses PNG, SVG or PDF.
     """
     exhibit = as_exhibit(what, source, target)
     if view == ABLATION:
@@ -78,6 +80,9 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
         return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
     merged, down, across = _merge_words(exhibit, view, weights, pieces)
     names = [_panel_title(view, each) for each in heads]
+    tree = exhibit.dependencies
+    if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
+        return draw_dependencies(merged[0], down, tree.heads, tree.relations, names[0])
     figure = heatmap(merged, across, down, title=names if len(names) > 1 else names[0])
     for axes, each in zip(figure.axes, heads, strict=False):
         _marks(axes, exhibit, view, each, pieces)

@@ -7,17 +7,18 @@ function dependenciesSection(exhibit) {
   if (!tree) return null;
   const side = exhibit.sides[tree.side],
     words = side.texts.map((text, i) => ({ text, head: tree.heads[i], relation: tree.relations[i] }));
-  const follows = tree.follows.map(([view, head, hits]) => ({
+  const follows = tree.follows.map(([view, head, hits, back]) => ({
     view: exhibit.views.find((each) => each.name === view),
     head,
     hits,
+    back,
   }));
   const node = section(
     "dependencies",
     "Heads and dependencies",
     follows.length
       ? "Above the words their dependency tree, from each word to its head. Below, where a head of attention looks " +
-          "most: a full line where that is the word’s head in the tree."
+          "most: a full line where one of the two is the other’s head in the tree."
       : "The dependency tree, from each word to its head.",
   );
   const figure = el("div", { class: "scroll" });
@@ -52,7 +53,9 @@ function dependenciesSection(exhibit) {
     const total = tree.words[""];
     title.replaceChildren(
       el("b", {}, `${chosen.hits[""]} of ${total}`),
-      ` words look most at their head${tree.side === "read" ? ", of those whose head was read before them" : ""}.`,
+      ` words look most at their head${tree.side === "read" ? ", of those whose head was read before them" : ""}; `,
+      el("b", {}, `${chosen.back[""]} of ${tree.back[""]}`),
+      " are what their head looks at most.",
     );
   };
   draw();
@@ -104,7 +107,7 @@ function arcs(words, looks) {
     "aria-label": `dependency tree of ${words.map((word) => word.text).join(" ")}`,
   });
   above.forEach(([i, head], k) => {
-    const follows = looks && looks[i].at === head;
+    const follows = looks && (looks[i].at === head || looks[head].at === i);
     const y = top - 10 - LEVEL * levels[0][k];
     picture.append(
       svg("path", { class: follows ? "gold met" : "gold", d: arc(i, head, top, levels[0][k], 1) }),
@@ -124,7 +127,7 @@ function arcs(words, looks) {
     picture.append(svg("text", { class: "text", x: places[i], y: top + 20 }, shown(word.text)));
   });
   below.forEach(([i, at], k) => {
-    const met = words[i].head === at,
+    const met = words[i].head === at || words[at].head === i,
       path = svg("path", {
         class: met ? "look met" : "look",
         d: arc(i, at, bottom, levels[1][k], -1),
@@ -191,14 +194,21 @@ function relationRows(tree, follows, onpick) {
         "tbody",
         {},
         names.map((name) => {
-          const best = follows.reduce((top, each) => (each.hits[name] > top.hits[name] ? each : top)),
+          // Of each head what it reaches from the words, and from their heads; of equals the first.
+          const best = follows
+              .flatMap((each) => [
+                { each, back: false, value: each.hits[name] / tree.words[name] },
+                { each, back: true, value: tree.back[name] ? each.back[name] / tree.back[name] : 0 },
+              ])
+              .sort((p, q) => q.value - p.value || p.back - q.back)[0],
             total = tree.words[name];
           const [distance, count] = Object.entries(tree.distances[name])
             .map(([by, times]) => [Number(by), times])
             .reduce((top, each) =>
               each[1] > top[1] || (each[1] === top[1] && Math.abs(each[0]) < Math.abs(top[0])) ? each : top,
             );
-          const label = `${best.view.title}${best.view.heads > 1 ? `, head ${best.head + 1}` : ""}`;
+          const { view, head } = best.each,
+            label = `${view.title}${view.heads > 1 ? `, head ${head + 1}` : ""}${best.back ? ", from the head" : ""}`;
           return el(
             "tr",
             {},
@@ -207,11 +217,11 @@ function relationRows(tree, follows, onpick) {
             el(
               "td",
               {},
-              best.hits[name]
-                ? el("button", { type: "button", class: "link", onclick: () => onpick(best) }, label)
+              best.value
+                ? el("button", { type: "button", class: "link", onclick: () => onpick(best.each) }, label)
                 : el("span", { class: "faint" }, "none"),
             ),
-            el("td", { class: "measure" }, cell(best.hits[name] / total)),
+            el("td", { class: "measure" }, cell(best.value)),
             el("td", {}, distanceText(distance)),
             el("td", { class: "measure" }, cell(count / total)),
           );
