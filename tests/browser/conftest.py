@@ -16,3 +16,30 @@ def browser():
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page from a file, with the network cut; at the end nothing was asked for and nothing complained of."""
+    contexts, wrong = [], []
+
+    def open_(made, **settings):
+        context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True, **settings)
+        contexts.append(context)
+        tab = context.new_page()
+        path = made.save(tmp_path / f"look-{len(contexts)}.html")
+        tab.on("console", lambda message: wrong.append(f"console: {message.text}"))
+        tab.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+        tab.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        tab.on(
+            "request",
+            lambda sent: sent.url.startswith((path.as_uri(), "data:")) or wrong.append(f"request: {sent.url[:80]}"),
+        )
+        tab.goto(path.as_uri())
+        tab.wait_for_selector("html[data-ready]", state="attached")
+        return tab
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert wrong == []

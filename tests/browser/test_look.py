@@ -6,7 +6,7 @@ import pytest
 from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, subject
 
-from regard.inspection import Page, Which, exhibit_of, page
+from regard.inspection import Page, exhibit_of, page
 from regard.inspection.collect.dependency_trees import ParsedTree, strongest_words
 from regard.inspection.collect.from_model import graph_of
 
@@ -22,33 +22,6 @@ KINDS = {
     "without attention": exhibits.without,
     "odd": exhibits.odd,
 }
-
-
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Opens a page from a file, with the network cut; at the end nothing was asked for and nothing complained of."""
-    contexts, wrong = [], []
-
-    def open_(made, **settings):
-        context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True, **settings)
-        contexts.append(context)
-        tab = context.new_page()
-        path = made.save(tmp_path / f"look-{len(contexts)}.html")
-        tab.on("console", lambda message: wrong.append(f"console: {message.text}"))
-        tab.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-        tab.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        tab.on(
-            "request",
-            lambda sent: sent.url.startswith((path.as_uri(), "data:")) or wrong.append(f"request: {sent.url[:80]}"),
-        )
-        tab.goto(path.as_uri())
-        tab.wait_for_selector("html[data-ready]", state="attached")
-        return tab
-
-    yield open_
-    for context in contexts:
-        context.close()
-    assert wrong == []
 
 
 def told(tab, section):
@@ -212,28 +185,6 @@ def test_a_caption_looks_word_by_word(opened):
     assert caption.locator(".frame").count() == len(exhibit.sides["written"].texts)
     on, off = (light(tab, "canvas.picture", *at) for at in ((0.72, 0.64), (0.05, 0.95)))
     assert on > off  # a blue square is brighter than grey that nobody looks at
-
-
-def test_the_walk_folds_and_unfolds(opened):
-    exhibit = exhibit_of_subject("transformer", walk=Which("decoder.blocks.0.attention", 1, 1))
-    tab = opened(page(exhibit))
-    walk = tab.locator("[data-section=walk]")
-    stages = exhibit.walk.stages
-    assert walk.locator("h3").all_inner_texts() == list(dict.fromkeys(stage.part for stage in stages))
-    assert walk.locator(".stage").count() == len(stages)
-    assert walk.locator(".stage[open]").count() == sum(stage.main for stage in stages)
-    at = [stage.symbol for stage in stages].index("e masked")
-    forbidden = walk.locator(".stage").nth(at).locator(".value")
-    assert forbidden.all_inner_texts()[2:] == ["−∞"] * (len(stages[at].names) - 2)
-    assert walk.locator(".stage").nth(at).locator(".shut").count() == len(stages[at].names) - 2
-    assert "W" in walk.locator(".symbol", has=tab.locator("sub", has_text="Q")).first.inner_text()
-    walk.get_by_role("button", name="Unfold all").click()
-    assert walk.locator(".stage[open]").count() == len(stages)
-    walk.get_by_role("button", name="Fold all").click()
-    assert walk.locator(".stage[open]").count() == 0
-    walk.locator(".stage summary").first.focus()
-    tab.keyboard.press("Enter")
-    assert walk.locator(".stage[open]").count() == 1
 
 
 def test_a_tree_stands_over_its_words(opened):

@@ -35,6 +35,33 @@ def view_rows(views) -> int:
     return next(view for view in views if view.name == "heads.source.read").weights.shape[1] - 1
 
 
+def test_a_document_is_walked_from_its_words_over_its_sentences_to_its_label():
+    seen, views = recorded("han")
+    of = {view.name: view for view in views}
+    stages = {each.symbol: each for each in walk_of(seen, views, Which("words")).stages}
+    assert [each.part for each in stages.values() if each.symbol.startswith("a")] == [
+        "The words of each sentence",
+        "The sentences",
+    ]
+    agree(column(stages["a of sentences"]), of["sentences"].weights[0, 0], rtol=1e-5, atol=1e-6)
+    sentences = stages["a of sentences"].names
+    assert sentences == seen.sides["sentences"].pieces == stages["Σ a v"].names
+    assert stages["a"].words == "weights: they sum to one in each sentence"
+    assert column(stages["a"]).sum().item() == pytest.approx(len(sentences), abs=1e-4)
+    assert column(stages["a of sentences"]).sum().item() == pytest.approx(1, abs=1e-5)
+    document = stages["Σ a v of sentences"].values[0]
+    agree(column(stages["a of sentences"]) @ stages["v of sentences"].values, document, rtol=1e-4, atol=1e-5)
+    agree(document, stages["document vector v"].values[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_pointers_stages_have_the_symbols_of_its_paper():
+    formulas = {each.symbol: each.formula for each in walk_of(*recorded("pointer")).stages}
+    assert formulas["W q"] == "W₂ d_i"
+    assert formulas["U k + b"] == "W₁ e_j + b"
+    assert formulas["e masked"] == "u_j, −∞ where it may not look"
+    assert formulas["p"] == "p(y) = Σ p(C_i = j), x_j = y"
+
+
 # ---- which word
 
 

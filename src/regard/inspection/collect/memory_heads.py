@@ -6,7 +6,7 @@
 # b rows of a batch · d width of a controller · h heads of a kind, hh both · n steps · m slots · w width
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from regard.models.layers.memory_heads import Machine, MemoryHeads, sharpen_weig
 __all__ = ["MEMORY_VIEWS", "HeadStep", "memory_stages", "memory_views", "record_steps", "silence_memory_heads"]
 
 CLOSED = -1e4  # a sigmoid of it is 0
+PLACES = "The head, and its places in the memory"  # a part of the way
 
 
 class MemoryView(NamedTuple):
@@ -117,7 +118,7 @@ def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) ->
     else:
         after = heads(step.hidden, step.before)[0]  # reading comes after all heads have written
         stages.append(Stage("Σ w M", "what is read", (sharp @ after)[0].float().cpu(), ("r",)))
-    return tuple(stages)
+    return tuple(replace(stage, part=PLACES) for stage in stages)
 
 
 def silence_memory_heads(

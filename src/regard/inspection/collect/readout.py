@@ -242,11 +242,10 @@ def word_stages(forward: ForwardPass, view: View | None, row: int, vocabulary: V
     output = forward.forced.output if label else forward.sides["written"].pieces[row]
     words, formula = f"the scores of the likeliest {what}, of {len(logits):,}", "logits = W readout + b"
     if forward.model.points:
-        words, formula = "of the weights of all its places together", "log p(y) = log Σ a_j, x_j = y"
+        words, formula = "of the weights of all its places together", "log p(y)"
+    probability = "p(y) = Σ p(C_i = j), x_j = y" if forward.model.points else "p = softmax(logits)"
     probabilities = torch.softmax(logits, -1)[best, None].float()
     return [
         Stage("logits", words, logits[best, None].float(), names, formula, WORD),
-        Stage(
-            "p", f"the probability of each; {verb} here: {output}", probabilities, names, "p = softmax(logits)", WORD
-        ),
+        Stage("p", f"the probability of each; {verb} here: {output}", probabilities, names, probability, WORD),
     ]

@@ -241,14 +241,14 @@ def attention_stages(
     there = torch.cat([mask[named] for mask, named in zip(reach, slices.rows, strict=True)])
     masked = slices.weights(scores).masked_fill(~there[:, None], -torch.inf)
     forbidden = int((~there).sum())
-    words = (
-        f"{forbidden} of {len(there)} may not be looked at: −∞" if forbidden else "nothing is forbidden to this word"
-    )
+    allowed = "nothing is forbidden" if resolved.learned else "nothing is forbidden to this word"
+    words = f"{forbidden} of {len(there)} may not be looked at: −∞" if forbidden else allowed
     stages.append(Stage("e masked", words, masked, names, "e, −∞ where it may not look", main=forbidden > 0))
     if look.probabilities is not None and (gate is not None or look.picked is not None):
         why = "before the window's Gaussian" if gate is not None else "the probability of each to be taken"
         stages.append(Stage("softmax(e)", why, slices.weights(look.probabilities), names))
-    words = "weights: the one that is taken" if look.picked is not None else "weights: they sum to one"
+    words = "weights: they sum to one" + " in each sentence" * (batch > 1)
+    words = "weights: the one that is taken" if look.picked is not None else words
     words = "weights: what the Gaussian leaves of them" if gate is not None else words
     stages.append(Stage("a", words, slices.weights(look.weights), names, "a = softmax(e)"))
     projected = f"v = {resolved.memory} W_V + b_V" if resolved.heads else ""
@@ -262,6 +262,8 @@ def rename(stages: Sequence[Stage], notation: Mapping[str, tuple[str, str]], exa
     named = list[Stage]()
     for stage in stages:
         formula, words = notation.get(stage.symbol, ("", ""))
+        if stage.symbol == "e masked" and "e" in notation:
+            formula = stage.formula.replace("e", notation["e"][0].split(" = ")[0], 1)
         if stage.symbol == "a" and not exact:
             formula = (formula or stage.formula).split(" = ")[0]
             named.append(replace(stage, formula=formula, part=ATTENTION))

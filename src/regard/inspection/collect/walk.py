@@ -24,6 +24,8 @@ from regard.inspection.collect.views import by_sentence, views_of
 
 __all__ = ["Which", "stages_of", "vocabulary_of", "walk", "walk_of"]
 
+WORDS, SENTENCES = "The words of each sentence", "The sentences"  # parts of the way through a document
+
 
 @dataclass(frozen=True)
 class Which:
@@ -97,7 +99,7 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabul
     head, row = which.head or 0, row_of(forward, view, which)
     check_number("head", head, len(view.weights), view.name)
     check_number("row", row, view.weights.shape[1], view.name)
-    stages = [*looking_stages(forward, view, head, row), *word_stages(forward, view, row, vocabulary)]
+    stages = [*looking_stages(forward, views, view, head, row), *word_stages(forward, view, row, vocabulary)]
     return Walk(view.name, head, row, tuple(stages))
 
 
@@ -107,20 +109,41 @@ def check_number(name: str, number: int, count: int, where: str) -> None:
         raise ArgumentError(f"{name}: number {number + 1} asked for, and {where} has {count}")
 
 
-def looking_stages(forward: ForwardPass, view: View, head: int, row: int) -> list[Stage]:
+def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head: int, row: int) -> list[Stage]:
     """Everything between the input of a view's row and the readout."""
     columns = forward.pieces(view.columns, view.weights.shape[2])
     if view.name in MEMORY_VIEWS:
         step = forward.head_steps[row if view.rows == "source" else len(forward.forced.sides["source"].pieces) + row]
         return [*memory_stages(step, view.name, head, columns), *reading_stages(forward, view, row)]
     call, at = call_of(forward, view.name, row)
-    contexts = forward.sides["sentences"].pieces if by_sentence(forward, view.name) else ("context",)
+    each_sentence = by_sentence(forward, view.name)
+    contexts = forward.sides["sentences"].pieces if each_sentence else ("context",)
     notation = forward.model.notation.of(view.name)
+    looked = attention_stages(call, head, at, columns, contexts, notation)
+    if each_sentence:
+        looked = [replace(stage, part=WORDS) for stage in looked] + sentence_stages(forward, views)
     return [
         *input_stages(forward, view.name, head, row, columns),
-        *attention_stages(call, head, at, columns, contexts, notation),
+        *looked,
         *after_stages(forward, view, row),
     ]
+
+
+def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
+    """The attention over sentences that follows the one over the words of each, where there is one."""
+    made = list[Stage]()
+    for view in views:
+        if view.columns == "sentences":
+            call, at = call_of(forward, view.name, 0)
+            columns = forward.pieces(view.columns, view.weights.shape[2])
+            stages = attention_stages(call, 0, at, columns, ("document",), forward.model.notation.of(view.name))
+            made += [
+                replace(
+                    stage, symbol=f"{stage.symbol} of sentences", formula=stage.formula or stage.symbol, part=SENTENCES
+                )
+                for stage in stages
+            ]
+    return made
 
 
 def row_of(forward: ForwardPass, view: View, which: Which) -> int:

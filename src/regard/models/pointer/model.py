@@ -49,6 +49,9 @@ class PointerModel(RecurrentModel):
     notation = Notation(
         {
             **additive("d_i", "e_j", "p(C_i = j)", "p", "the decoder's state"),
+            "W q": ("W₂ d_i", "the decoder's state, projected"),
+            "U k + b": ("W₁ e_j + b", "every place, projected, once for all words"),
+            "tanh(W q + U k + b)": ("tanh(W₁ e_j + W₂ d_i + b)", "state and place together"),
             "e": ("u_j = vᵀ tanh(W₁ e_j + W₂ d_i + b)", "the score of every place"),
             "a": ("p(C_i = j) = softmax(u)", "the probability of every place: this is the output"),
             "v": ("1_j", "each place is its own value"),

@@ -5,13 +5,15 @@ function walkSection(exhibit) {
   if (!walk?.stages.length) return null;
   const view = exhibit.views.find((each) => each.name === walk.view),
     side = exhibit.sides[view ? view.rows : "written"];
-  const node = section("walk", walk.stages.some((stage) => stage.part) ? "From x to the word" : "In numbers", null);
+  const whole = view?.rows === "document"; // no word looks, but all of it
+  const end = exhibit.labels.length ? "label" : "word";
+  const node = section("walk", walk.stages.some((stage) => stage.part) ? `From x to the ${end}` : "In numbers", null);
   node.append(
     el(
       "p",
       { class: "lead" },
-      "One word",
-      side ? [": ", said(side.pieces[walk.row], { class: "who" })] : "",
+      whole ? "The document" : "One word",
+      side && !whole ? [": ", said(side.pieces[walk.row], { class: "who" })] : "",
       view ? `, ${view.title}${view.heads > 1 ? `, head ${walk.head + 1}` : ""}.` : ".",
       " Every number is the model’s own, of this pass.",
     ),
@@ -63,11 +65,15 @@ function walkSection(exhibit) {
   return node;
 }
 
-// s_{i−1} and W_Q with what stands below the line set there.
+// s_{i−1}, W_Q and w^c with what stands below or above the line set there.
 function scripted(text) {
   return text
-    .split(/(_\{[^}]*\}|_[\p{L}\p{N}]+)/u)
-    .map((piece) => (piece.startsWith("_") ? el("sub", {}, piece.slice(1).replace(/^\{|\}$/g, "")) : piece));
+    .split(/([_^]\{[^}]*\}|[_^][\p{L}\p{N}]+)/u)
+    .map((piece) =>
+      /^[_^]/.test(piece)
+        ? el(piece.startsWith("_") ? "sub" : "sup", {}, piece.slice(1).replace(/^\{|\}$/g, ""))
+        : piece,
+    );
 }
 
 function stageOf(stage) {
