@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from inspection import exhibits
-from inspection.subjects import PAIRS, exhibit_of_subject, subject
+from inspection.subjects import PAIRS, exhibit_of_subject, item_of, subject
 
 from regard.inspection import Page, exhibit_of, page
 from regard.inspection.collect.dependency_trees import ParsedTree, strongest_words
@@ -221,6 +221,20 @@ def test_a_tree_stands_over_its_words(opened):
     for width in (1280, 400):
         tab.set_viewport_size({"width": width, "height": 900})
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", ["han", "encoder-classifies", "transformer"])
+def test_unknown_words_are_marked(opened, name):
+    run = subject(name, "word")
+    known = item_of(name).split()
+    text = " ".join([*known[:2], "xylophonic", *known[2:]])
+    tab = opened(page(exhibit_of(run, text, longest=4)))
+    marked = tab.locator(".word.unknown")
+    assert marked.count() > 0
+    assert set(marked.locator(".text").all_text_contents()) == {"xylophonic"}
+    assert {node.get_attribute("title") for node in marked.all()} == {"not in the vocabulary"}
+    assert "underline" in marked.first.locator(".text").evaluate("node => getComputedStyle(node).textDecorationLine")
+    assert tab.locator(".word:not(.unknown) .text", has_text="xylophonic").count() == 0
 
 
 def test_a_tree_without_self_attention(opened):

@@ -283,10 +283,10 @@ class Classify(RunTask):
             pixels, sides = read_pixels(run, item), dict[str, Side]()
             source = Pictures(pixels[None].to(run.device))
         else:
-            tokenizer = run.tokenizers.source
-            (row,), _ = encode_documents([str(item)], tokenizer, run.settings.data)
+            tokenizer, split = run.tokenizers.source, splitter_of(run.settings.data)
+            (row,), _ = encode_documents([str(item)], tokenizer, run.settings.data, split)
             check_length(row, "text")
-            sides = document_sides(tokenizer, row, ends=reads == "text")
+            sides = document_sides(tokenizer, row, split(str(item)), ends=reads == "text")
             source = source_of([row], reads).to(run.device)
         likely = label_log_probs(run.model, source)[0].exp().tolist()
         labels = dict(zip(run.labels, likely, strict=True))

@@ -1,14 +1,18 @@
 """Merging pieces to words: against a plain loop, and what must hold of any merging."""
 
 import math
+import random
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from inspection.subjects import CLASSIFIERS, REVIEWS, subject, tokenizers
 
+from regard.data.tokenizer import END
 from regard.errors import ArgumentError, ShapeError
-from regard.inspection.collect.sides import merge
+from regard.inspection import exhibit_of
+from regard.inspection.collect.sides import document_sides, merge
 
 WORDS = st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=9)
 IN_ORDER = st.lists(st.integers(1, 3), min_size=1, max_size=5).map(
@@ -92,3 +96,44 @@ def test_what_does_not_fit_is_named():
         merge(torch.rand(2, 3), [0, -1], [0, 1, 2])
     with pytest.raises(ShapeError, match="weights: "):
         merge(torch.rand(3), [0], [0, 1, 2])
+
+
+# ---- words that the vocabulary has not
+
+STRANGE = ("xylophonic", "Quetzal-", "ZZZ9", "日本")
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_documents_show_unknown_words_as_they_were_typed(name, seed):
+    """Strange words at places drawn anew: shown as typed, marked, and nothing else is."""
+    draw = random.Random(f"{name} {seed}")
+    words = draw.choice(REVIEWS).source.split()
+    places = sorted(draw.sample(range(len(words)), min(3, len(words))))
+    for place in places:
+        words[place] = draw.choice(STRANGE)
+    text = " ".join(words)
+    run = subject(name, "word")
+    vocabulary, side = run.tokenizers.source, exhibit_of(run, text).sides["source"]
+    typed = vocabulary.normalise(text).split()
+    assert list(side.texts) == typed
+    assert "<unk>" not in side.texts
+    known = {word for word in typed if vocabulary.decode(vocabulary.encode(word)) == word}
+    assert [typed[place] for place in side.unknown] == [word for word in typed if word not in known]
+    assert {side.pieces[piece] for piece, word in enumerate(side.words) if word in side.unknown} <= {"<unk>"}
+    sentences = exhibit_of(run, text).sides["sentences"].texts
+    assert " ".join(sentences).split() == typed
+
+
+def test_words_that_do_not_agree_stay_as_they_were_read():
+    tokenizer = tokenizers("word").source
+    row = [*tokenizer.encode("the xylophonic"), END]
+    first = tokenizer.decode(row[:1])
+    assert document_sides(tokenizer, row, [f"{first} xylophonic"], ends=False)["source"].texts == (first, "xylophonic")
+    # A text that was cut ends before what was typed; another text is not that of the row.
+    more = document_sides(tokenizer, row, [f"{first} xylophonic", "and more"], ends=False)["source"]
+    assert more.texts == (first, "xylophonic")
+    for other in (["another xylophonic"], [first], []):
+        side = document_sides(tokenizer, row, other, ends=False)["source"]
+        assert side.texts == (first, "<unk>")
+        assert side.unknown == (1,)

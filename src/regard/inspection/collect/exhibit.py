@@ -43,6 +43,7 @@ class Side:
     texts: tuple[str, ...]  # the words
     grid: tuple[int, int] | None = None  # height and width, where the pieces are places of a picture, row by row
     sentences: tuple[int, ...] | None = None  # of a document: the sentence of each piece, from 0
+    unknown: tuple[int, ...] = ()  # the words that the vocabulary has not, or not all letters of
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.tokenizer import END, START, Tokenizer
+from regard.data.tokenizer import END, START, UNKNOWN, Tokenizer
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Side
 
@@ -24,7 +24,14 @@ def text_side(
     """
     words, texts = split_words(tokenizer, ids, text)
     whole = [START] * start + list(ids) + [END] * end
-    return Side(tuple(tokenizer.pieces(whole)), (None,) * start + words + (None,) * end, texts)
+    numbered, unknown = (None,) * start + words + (None,) * end, unknown_of(ids, words)
+    return Side(tuple(tokenizer.pieces(whole)), numbered, texts, unknown=unknown)
+
+
+def unknown_of(ids: Sequence[int], words: Sequence[int | None]) -> tuple[int, ...]:
+    """The words that have an unknown piece."""
+    pairs = zip(ids, words, strict=True)
+    return tuple(sorted({word for token, word in pairs if token == UNKNOWN and word is not None}))
 
 
 def split_words(
@@ -38,24 +45,46 @@ def split_words(
     return words, tuple(texts[:count]) + ("",) * (count - len(texts))
 
 
-def document_sides(tokenizer: Tokenizer, row: Sequence[int], *, ends: bool) -> dict[str, Side]:
-    """The pieces of an encoded document, with or without the END of each sentence; its sentences; and it, whole."""
-    pieces, words, texts, belongs, sentences = list[str](), list[int | None](), list[str](), list[int](), list[str]()
+def document_sides(
+    tokenizer: Tokenizer, row: Sequence[int], typed: Sequence[str] = (), *, ends: bool
+) -> dict[str, Side]:
+    """The pieces of an encoded document, with or without the END of each sentence; its sentences; and it, whole.
+
+    `typed` are its sentences as they were written, of which unknown words are shown.
+    """
+    pieces, words, texts, belongs, unknown = list[str](), list[int | None](), list[str](), list[int](), list[int]()
+    lengths = list[int]()  # of the sentences, in words
     for number, (_, group) in enumerate(itertools.groupby(number_sentences(row), key=lambda pair: pair[0])):
         ids = [token for _, token in group]
         own, sentence = split_words(tokenizer, ids[:-1])
         visible = ids if ends else ids[:-1]
         pieces += tokenizer.pieces(visible)
         words += [None if word is None else word + len(texts) for word in own] + [None] * ends
+        unknown += [word + len(texts) for word in unknown_of(ids[:-1], own)]
         texts += sentence
         belongs += [number] * len(visible)
-        sentences.append(" ".join(sentence))
+        lengths.append(len(sentence))
+    texts = restore_words(texts, unknown, [word for text in typed for word in tokenizer.normalise(text).split()])
+    starts = itertools.accumulate(lengths, initial=0)
+    sentences = [" ".join(texts[start : start + length]) for start, length in zip(starts, lengths, strict=False)]
     numbers = tuple(range(len(sentences)))
     return {
-        "source": Side(tuple(pieces), tuple(words), tuple(texts), sentences=tuple(belongs)),
+        "source": Side(tuple(pieces), tuple(words), tuple(texts), sentences=tuple(belongs), unknown=tuple(unknown)),
         "sentences": Side(tuple(sentences), numbers, tuple(sentences), sentences=numbers),
         "document": Side(("document",), (0,), ("document",)),
     }
+
+
+def restore_words(texts: Sequence[str], unknown: Sequence[int], typed: Sequence[str]) -> list[str]:
+    """The words of a document, the unknown ones as they were typed; as they are where the others do not agree.
+
+    A document may have been cut, and end before what was typed.
+    """
+    strange = set(unknown)
+    agree = len(texts) <= len(typed) and all(
+        word == other for place, (word, other) in enumerate(zip(texts, typed, strict=False)) if place not in strange
+    )
+    return [typed[place] if place in strange else word for place, word in enumerate(texts)] if agree else list(texts)
 
 
 def number_sentences(row: Sequence[int]) -> list[tuple[int, int]]:

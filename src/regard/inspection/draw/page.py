@@ -219,6 +219,7 @@ def _side(side: Side) -> dict[str, Any]:
         "texts": side.texts,
         "grid": side.grid,
         "sentences": side.sentences,
+        "unknown": side.unknown,
     }
 
 

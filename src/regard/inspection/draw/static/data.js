@@ -47,14 +47,31 @@ function mean(values) {
 
 // ---- pieces and words
 
+const UNKNOWN = "<unk>",
+  NOT_KNOWN = "not in the vocabulary";
+
+// How a unit is marked: START, END and the like are faint, and what the vocabulary has not is underlined.
+function marksOf(unit) {
+  return (unit.special ? " special" : "") + (unit.unknown ? " unknown" : "");
+}
+
 // What stands along an edge: words with the pieces they are made of, or every piece by itself.
 function unitsOf(side, count, merged) {
   if (!side) return Array.from({ length: count }, (_, i) => ({ text: count === 1 ? "" : String(i + 1), pieces: [i] }));
   if (!merged || side.grid || side.words.every((word) => word === null)) {
-    return side.pieces.map((text, i) => ({ text, pieces: [i], special: side.words[i] === null }));
+    return side.pieces.map((text, i) => ({
+      text,
+      pieces: [i],
+      special: side.words[i] === null,
+      unknown: text === UNKNOWN,
+    }));
   }
   const known = side.words.filter((word) => word !== null);
-  const units = Array.from({ length: largest(known, -1) + 1 }, (_, i) => ({ text: side.texts[i] ?? "", pieces: [] }));
+  const units = Array.from({ length: largest(known, -1) + 1 }, (_, i) => ({
+    text: side.texts[i] ?? "",
+    pieces: [],
+    unknown: side.unknown.includes(i),
+  }));
   side.words.forEach((word, piece) => word !== null && units[word].pieces.push(piece));
   return units;
 }

@@ -6,7 +6,12 @@ function dependenciesSection(exhibit) {
   const tree = exhibit.dependencies;
   if (!tree) return null;
   const side = exhibit.sides[tree.side],
-    words = side.texts.map((text, i) => ({ text, head: tree.heads[i], relation: tree.relations[i] }));
+    words = side.texts.map((text, i) => ({
+      text,
+      head: tree.heads[i],
+      relation: tree.relations[i],
+      unknown: side.unknown.includes(i),
+    }));
   const follows = tree.follows.map(([view, head, hits, back]) => ({
     view: exhibit.views.find((each) => each.name === view),
     head,
@@ -124,7 +129,7 @@ function arcs(words, looks) {
         svg("path", { class: "gold root", d: `M${places[i]} 4 L${places[i]} ${top - 3}` }),
         svg("text", { class: "relation", x: places[i], y: 12, dx: 5, "text-anchor": "start" }, "root"),
       );
-    picture.append(svg("text", { class: "text", x: places[i], y: top + 20 }, shown(word.text)));
+    picture.append(svg("text", { class: `text${marksOf(word)}`, x: places[i], y: top + 20 }, shown(word.text)));
   });
   below.forEach(([i, at], k) => {
     const met = words[i].head === at || words[at].head === i,

@@ -52,11 +52,12 @@ function documentSection(exhibit, state) {
             "button",
             {
               type: "button",
-              class: `word${word.unit.special ? " special" : ""}`,
+              class: `word${marksOf(word.unit)}`,
               style: { "--w": (strong(word, number) / top).toFixed(3) },
             },
             said(word.unit.text, { class: "text" }),
           );
+          if (word.unit.unknown) button.title = NOT_KNOWN;
           const tell = () =>
             told.say(
               said(word.unit.text, { class: "who" }),

@@ -49,11 +49,12 @@ function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
           {
             x: margin - 8,
             y: above + (i + 0.5) * cell,
-            class: `name of-row${unit.special ? " special" : ""}`,
+            class: `name of-row${marksOf(unit)}`,
             "font-size": size,
             "data-row": i,
           },
           cut(unit.text),
+          unit.unknown ? svg("title", {}, NOT_KNOWN) : null,
         ),
       ),
     );
@@ -65,11 +66,12 @@ function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
             x: 0,
             y: 0,
             transform: `translate(${margin + (j + 0.5) * cell + 2} ${above - 8}) rotate(-48)`,
-            class: `name of-column${unit.special ? " special" : ""}`,
+            class: `name of-column${marksOf(unit)}`,
             "font-size": size,
             "data-column": j,
           },
           cut(unit.text),
+          unit.unknown ? svg("title", {}, NOT_KNOWN) : null,
         ),
       ),
     );

@@ -112,13 +112,14 @@ function lines(stage, table, view, told, marked) {
       "button",
       {
         type: "button",
-        class: `word${word.unit.special ? " special" : ""}${differs ? " differs" : ""}`,
+        class: `word${marksOf(word.unit)}${differs ? " differs" : ""}`,
         "data-edge": word.edge,
         "data-at": word.at,
       },
       said(word.unit.text, { class: "text" }),
       word.number,
     );
+    if (word.unit.unknown) word.node.title = NOT_KNOWN;
     if (differs) word.node.title = "looks elsewhere in the other";
   }
   const row = (list, name, label) =>
