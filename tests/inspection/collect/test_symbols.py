@@ -58,6 +58,16 @@ def test_without_tapes_a_step_reads_the_one_before_alone():
     assert graph.node("encoder.layers.0.cell").symbol == "W [h_{t−1}; x_t]"
 
 
+def test_a_caption_by_blocks_has_words_and_places_of_its_own():
+    graph = graph_of(subject("captioner-transformer").model)
+    symbols = {(node.side, node.label): node.symbol for node in graph.nodes}
+    assert symbols["decoder", "embedding"] == "E y_i"
+    assert symbols["decoder", "add positions"] == "y_i + p_i"
+    assert symbols["encoder", "add positions"] == "a_{yx} + p_{yx}"
+    assert graph.node("readout").symbol == "logits"
+    assert graph_of(subject("captioner").model).node("readout").symbol == "L_o (…)"
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

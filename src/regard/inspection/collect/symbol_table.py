@@ -14,8 +14,8 @@ BLOCKS = (
     (r"input source", "x"),
     (r"input target", "y, shifted right"),
     (r"tokens Embedding", "E x_i"),
-    (r"positions (Sinusoidal|Embedded)", "x_i + p_i"),
     (r"positions Sinusoidal2D", "a_{yx} + p_{yx}"),
+    (r"positions (Sinusoidal|Embedded)", "x_i + p_i"),
     (r"score(\.scores\.\d+)?\.query ", "W q_i"),
     (r"score(\.scores\.\d+)?\.key ", "U k_j"),
     (r"\.query (ProjectionRows|SlicedProjection|Linear)", "Q"),
@@ -250,6 +250,17 @@ VARIANTS: tuple[tuple[str, str, object, tuple[tuple[str, str], ...]], ...] = (
         "span",
         "local-p",
         ((r"decoder:attention weights$", "align(h_t, h̄_s)"), (r"decoder:attention gate$", "a_t(s)")),
+    ),
+    (
+        "captioner",
+        "decoder",
+        "transformer",
+        (
+            (r"decoder:.*tokens Embedding", "E y_i"),
+            (r"decoder:.*positions (Sinusoidal|Embedded)", "y_i + p_i"),
+            (r"readout", "logits"),
+            (r"decoder: softmax$", "p(y_i | y_{<i}, a)"),
+        ),
     ),
     ("lstmn", "intra", False, ((r"cell Layer", "W [h^{(ℓ)}_{t−1}; h^{(ℓ−1)}_t]"),)),
     (

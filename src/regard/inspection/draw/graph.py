@@ -158,7 +158,7 @@ def legend_of(graph: Graph) -> str:
     used = {letter for node in graph.nodes for size in shape_letters(node, graph.sizes) for letter in size}
     parts = [f"{letter} {words}" for letter, words in LETTERS.items() if letter in used]
     pictures = [node.shape for node in graph.nodes if node.kind == "input" and len(node.shape) == 4]
-    parts += [f"of pictures of {height} × {width} pixels" for *_, height, width in pictures]
+    parts += [f"pictures of {height} × {width} pixels" for *_, height, width in pictures]
     if any("ℓ" in node.symbol for node in graph.nodes):
         parts.append("(ℓ) a layer, of which the top one has no number")
     if any(node.loops for node in graph.nodes):
