@@ -58,6 +58,12 @@ def test_without_tapes_a_step_reads_the_one_before_alone():
     assert graph.node("encoder.layers.0.cell").symbol == "W [h_{t−1}; x_t]"
 
 
+def test_a_language_model_of_blocks_reads_the_words_that_it_predicts():
+    graph = graph_of(subject("encoder-writes").model)
+    assert graph.node("input target").symbol == "x_1 … x_n"
+    assert graph.nodes[-1].symbol == "p(x_{i+1} | x_{≤i})"
+
+
 def test_a_caption_by_blocks_has_words_and_places_of_its_own():
     graph = graph_of(subject("captioner-transformer").model)
     symbols = {(node.side, node.label): node.symbol for node in graph.nodes}

@@ -48,7 +48,11 @@ SYMBOLS: dict[str, tuple[tuple[str, str], ...]] = {
         (r"decoder:target.positions", "y_i + p_i"),
         (r"decoder: softmax$", "p(y_i | y_{<i}, x)"),
     ),
-    "encoder": ((r"decoder: softmax$", "p(x_{i+1} | x_{≤i})"), (r"encoder: softmax$", "p(label | x)")),
+    "encoder": (
+        (r"decoder:input", "x_1 … x_n"),
+        (r"decoder: softmax$", "p(x_{i+1} | x_{≤i})"),
+        (r"encoder: softmax$", "p(label | x)"),
+    ),
     "rnn": (
         *SEARCH,
         (r"encoder\.layers\.\d+ Layer", "h^{(ℓ)}_j"),
