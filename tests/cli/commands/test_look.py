@@ -13,6 +13,7 @@ from regard.run import load
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("look")
+STORED = Path(__file__).parents[2] / "stored_runs"
 typed, refused = COMMAND.typed, COMMAND.refused
 
 
@@ -260,6 +261,21 @@ def test_a_tree_beside_a_file(desk, tmp_path):
     (tmp_path / "one").write_text("-1 0\n")
     out = tmp_path / "a.html"
     assert said("other", "4 5", "--tree", tmp_path / "one", "--out", out) == [str(out)]  # no self-attention, no table
+
+
+def test_the_phrasebook_needs_no_tree(tmp_path):
+    """Of a run of an earlier version, trained on the first edition; of no other sentence a tree is made up."""
+    out = tmp_path / "a.html"
+    shown = said(STORED / "transformer", "she ate the pizza .", "--out", out)
+    assert shown[0] == str(out)
+    assert [line.split()[:2] for line in shown[2:]] == [
+        ["all", "4"],
+        *([name, "1"] for name in ("det", "nsubj", "obj", "punct")),
+    ]
+    assert said(STORED / "transformer", "she ate the xylophone .", "--out", out) == [str(out)]
+    picture = tmp_path / "a.svg"
+    said(STORED / "transformer", "she ate the pizza .", "--view", "encoder, layer 1", "--head", 1, "--out", picture)
+    assert all(f">{text}</text>" in picture.read_text() for text in ("nsubj", "obj", "det", "punct", "root", "pizza"))
 
 
 def test_trees_that_do_not_fit(desk, tmp_path):
