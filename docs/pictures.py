@@ -312,7 +312,7 @@ def self_attention() -> Picture:
 
 @picture
 def verb_object() -> Picture:
-    kept = json.loads((IMAGES / "verb-object.json").read_text())
+    kept = json.loads((IMAGES / "verb-object.json").read_text(encoding="utf-8"))
     words, tree = kept["text"].split(), ParsedTree(tuple(kept["heads"]), tuple(kept["relations"]))
     return Picture(torch.tensor(kept["weights"]), words, words, kept["title"], tree=tree)
 
@@ -333,7 +333,7 @@ def keep_verb_object(folder: str) -> None:
     _, title, weights = max(heads, key=lambda head: head[0])
     shown = [[round(weight, 4) for weight in row] for row in weights.tolist()]
     kept = {"text": PIZZA, "heads": tree.heads, "relations": tree.relations, "title": title, "weights": shown}
-    (IMAGES / "verb-object.json").write_text(json.dumps(kept) + "\n")
+    (IMAGES / "verb-object.json").write_text(json.dumps(kept) + "\n", encoding="utf-8", newline="\n")
 
 
 @picture

@@ -1,5 +1,6 @@
 """Dependency trees: read from files, set on words, and followed by heads whose weights are planted."""
 
+import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -141,6 +142,15 @@ def test_the_phrasebook_knows_its_own_sentences():
     old = Trained.on(builtin="phrasebook", builtin_edition=1)
     assert phrasebook_tree(old, "she ate the pizza .").relations == (*tree.relations, "punct")
     assert phrasebook_tree(old, "She ate the pizza.") is None  # not as that edition writes it
+
+
+def test_many_texts_share_the_search():
+    texts, begun = (
+        ["Ate she pizza the."] * 1000,
+        time.perf_counter(),
+    )  # words of the grammar in an order that it has not
+    assert find_trees(None, texts, texts, Trained.on(builtin="phrasebook")) == [None] * 1000
+    assert time.perf_counter() - begun < 60
 
 
 @pytest.mark.parametrize("text", ["She ate the pizza!", "She ate SHE ate.", "She eated the pizza.", "Ate the she.", ""])

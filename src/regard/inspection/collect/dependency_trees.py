@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from regard.data.builtin.phrasebook import find_example
+from regard.data.builtin.phrasebook import SEARCH, find_example
 from regard.errors import CommandError, DataError
 from regard.inspection.collect.exhibit import Dependencies, HeadHits, Side, View
 from regard.inspection.collect.open_run import OpenRun
@@ -30,6 +30,7 @@ from regard.io.lines import ignore, read_chunks
 __all__ = ["ParsedTree", "dependencies_of", "find_trees", "phrasebook_tree", "read_trees", "relation_table"]
 
 ALL = ""  # the relation of every word, whatever it is called
+BUDGET = 100_000  # tries for all texts together to find the phrasebook's own trees: a few seconds
 FROM_HEAD = ", from the head"
 COLUMNS = {3: (2, None), 4: (2, 3)}  # of HEAD and DEPREL by the number of columns; treebanks have them at 6 and 7
 
@@ -54,19 +55,20 @@ def find_trees(
     if file is None and len(items) == 1 and has_heads(items[0]):
         file = f"{items[0]}.heads"
     if file is None:
-        return [None if run is None else phrasebook_tree(run, text) for text in inputs]
+        tries = min(SEARCH, BUDGET // max(1, len(inputs)))
+        return [None if run is None else phrasebook_tree(run, text, tries) for text in inputs]
     trees = read_trees(file)
     if len(trees) < len(inputs):
         raise CommandError(f"--tree: {file} has {len(trees):,} trees, and {len(inputs):,} texts are shown")
     return list(trees[: len(inputs)])
 
 
-def phrasebook_tree(run: OpenRun, text: str) -> ParsedTree | None:
+def phrasebook_tree(run: OpenRun, text: str, tries: int = SEARCH) -> ParsedTree | None:
     """The tree of a sentence that a translator of the phrasebook reads; None of another text, or of another run."""
     data = run.settings.data
     if data.builtin != "phrasebook" or run.settings.task != "translate":
         return None
-    example = find_example(text, data.pair, data.builtin_edition)
+    example = find_example(text, data.pair, data.builtin_edition, tries)
     return None if example is None else ParsedTree(example.source_heads, example.source_relations, where="phrasebook")
 
 

@@ -1,5 +1,7 @@
 """Derivations: what is found is the corpus's own, and what the grammar has not is not found."""
 
+import time
+
 import pytest
 from data.builtin.phrasebook.cases import spaced, without_hook
 
@@ -33,6 +35,12 @@ def test_as_people_type(text):
 @pytest.mark.parametrize("text", ["I see a xylophone.", "Anna see likes.", "I Don't see Anna.", "I see anna."])
 def test_what_the_grammar_does_not_write(text):
     assert find_example(text) is None
+
+
+def test_a_long_text_is_not_looked_for():
+    begun = time.perf_counter()
+    assert find_example("the dog sees the cat and " * 20_000) is None
+    assert time.perf_counter() - begun < 2
 
 
 def test_all_forms_are_known():

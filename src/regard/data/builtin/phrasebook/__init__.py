@@ -30,9 +30,10 @@ from regard.data.builtin.phrasebook.natural import STYLES, Style, choose_style, 
 from regard.data.builtin.phrasebook.pool import Pool
 from regard.data.builtin.phrasebook.words import Word, finish, links
 
-__all__ = ["PAIRS", "Options", "derive", "draw", "every", "find_example"]
+__all__ = ["PAIRS", "SEARCH", "Options", "derive", "draw", "every", "find_example"]
 
 SEARCH = 30_000  # tries, a second or two, in which most short sentences of the grammar are found
+LONG = 25  # words, which the grammar hardly has, and a search for which would be slow
 PAIRS: dict[str, Callable[[Sentence], list[Word]]] = {"en-de": german.speak, "en-fr": french.speak}
 
 
@@ -109,8 +110,10 @@ def derive(source: str, pair: str = "en-de", tries: int = 200_000, edition: int 
     return next((each for each in made if each.source == source), made[0])
 
 
-def find_example(text: str, pair: str = "en-de", edition: int = 2) -> Example | None:
+def find_example(text: str, pair: str = "en-de", edition: int = 2, tries: int = SEARCH) -> Example | None:
     """The example whose English is this text, letter by letter, or None where a short search did not find one."""
     plain = " ".join(text.replace("’", "'").split())
-    example = derive(plain, pair, SEARCH, edition)
+    if plain.count(" ") >= LONG:
+        return None
+    example = derive(plain, pair, tries, edition)
     return example if example is not None and example.source == plain else None
