@@ -133,9 +133,10 @@ def model_of(name: str, dropout: float = 0.0) -> Model:
     config = dataclasses.replace(config, dropout=dropout)
     sources = TARGETS if kind in JOINT else SOURCES
     model = build(kind, config, sources, TARGETS).double().eval()
+    deviation = 0.2 if getattr(config, "norm", None) == "none" else 0.5  # nothing else keeps numbers small there
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_(std=0.5)
+            parameter.normal_(std=deviation)
     return model
 
 

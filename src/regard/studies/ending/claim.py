@@ -37,7 +37,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
         "symbols": {"builtin": "copy", "count": 20_000 if quick else 60_000, "builtin_options": sequence},
         "phrasebook": {"builtin": "phrasebook", "builtin_edition": EDITION, "count": 20_000 if quick else 60_000},
     }
-    steps = 400 if quick else 2000
+    steps = 1000 if quick else 2000
     training = {
         "steps": steps,
         "batch_tokens": 2048 if quick else 4096,
