@@ -57,7 +57,7 @@ def settings(kind: str, steps: int, seed: int) -> dict[str, Any]:
     table = phrasebook.settings(steps, seed)
     table["data"] |= {"count": PAIRS, "builtin_edition": 1, "builtin_options": [f"longest={LONGEST}"]}
     table["model"] = {"kind": kind, "preset": "tiny", "dropout": 0.0}
-    table["training"] |= {"validate_every": max(1, steps // 2), "validate_rows": 50}
+    table["training"] |= {"batch_tokens": 1024, "validate_every": max(1, steps // 2), "validate_rows": 50}
     return table
 
 

@@ -15,7 +15,7 @@ from regard.training.loop import Result
 
 __all__ = ["STEPS", "Demonstration", "demonstrate", "remove_earlier", "settings"]
 
-STEPS = 1300
+STEPS = 1450
 PAIRS = 40_000
 MARK = ".demonstration"
 TEST = 1000  # sentences that were never trained on
@@ -38,10 +38,10 @@ def settings(steps: int, seed: int) -> dict[str, Any]:
     """The configuration, as a file would hold it."""
     return {
         "data": {"builtin": "phrasebook", "pair": "en-de", "count": PAIRS},
-        "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all"},
+        "model": {"kind": "transformer", "preset": "tiny", "dropout": 0.0, "tied": "all", "positions": "rotary"},
         "training": {
             "steps": steps,
-            "batch_tokens": 1024,
+            "batch_tokens": 640,
             "rate": 3e-3,
             "schedule": "cosine",
             "warmup": max(1, steps // 10),
