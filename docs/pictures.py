@@ -4,8 +4,8 @@
 are made by hand, one number a feature, and parameters are set, not trained: a picture shows what a mechanism does when
 it has what it needs. Random numbers come from Python's own generator, whose numbers stay the same everywhere.
 
-One picture is of a trained model: `verb-object`, whose weights stand in images/verb-object.json, as `regard demo`
-trained them. `python docs/pictures.py --run runs/demo` takes them from a run again.
+One picture is of a trained model: `verb-object`, whose weights stand in images/verb-object.json, from the run that the
+page of self-attention trains. `python docs/pictures.py --run runs/phrasebook` takes them from a run again.
 
 n queries · m keys · d features
 """
@@ -318,7 +318,7 @@ def verb_object() -> Picture:
 
 
 def keep_verb_object(folder: str) -> None:
-    """Take the weights of `verb-object` from a run of the demo: of the head that looks most from ate at pizza."""
+    """Take the weights of `verb-object` from a run: of the head that looks most from ate at pizza."""
     run = load(folder, device="cpu")
     exhibit = exhibit_of(run, PIZZA, tree=False, dependencies=phrasebook_tree(run, PIZZA))
     tree, side = exhibit.dependencies, exhibit.sides["source"]

@@ -15,7 +15,7 @@ from regard.training.loop import Result
 
 __all__ = ["STEPS", "Demonstration", "demonstrate", "remove_earlier", "settings"]
 
-STEPS = 1450
+STEPS = 1440
 PAIRS = 40_000
 MARK = ".demonstration"
 TEST = 1000  # sentences that were never trained on

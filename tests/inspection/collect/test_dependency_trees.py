@@ -132,6 +132,9 @@ class Trained:
     def on(cls, task="translate", **data):
         return cls(SimpleNamespace(task=task, data=DataSettings(**data)))
 
+    def can(self, action):
+        return self.settings.task == action
+
 
 def test_the_phrasebook_knows_its_own_sentences():
     run = Trained.on(builtin="phrasebook")
@@ -145,10 +148,8 @@ def test_the_phrasebook_knows_its_own_sentences():
 
 
 def test_many_texts_share_the_search():
-    texts, begun = (
-        ["Ate she pizza the."] * 1000,
-        time.perf_counter(),
-    )  # words of the grammar in an order that it has not
+    texts = ["Ate she pizza the."] * 1000  # words of the grammar in an order that it has not
+    begun = time.perf_counter()
     assert find_trees(None, texts, texts, Trained.on(builtin="phrasebook")) == [None] * 1000
     assert time.perf_counter() - begun < 60
 

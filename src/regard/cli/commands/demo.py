@@ -40,7 +40,7 @@ def demo(
 
     folder = out or Path("runs/demo")
     remove_earlier(folder)
-    print("training a Transformer from nothing, English to German (two to three minutes)", file=sys.stderr)
+    print("training a Transformer from nothing, English to German (about two minutes)", file=sys.stderr)
     result = demonstrate(folder, steps=steps or STEPS, seed=seed)
     for example, output, aligned in result.alignments:
         right = "right" if output == example.target else f"expected: {example.target}"

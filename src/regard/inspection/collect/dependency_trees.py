@@ -66,7 +66,7 @@ def find_trees(
 def phrasebook_tree(run: OpenRun, text: str, tries: int = SEARCH) -> ParsedTree | None:
     """The tree of a sentence that a translator of the phrasebook reads; None of another text, or of another run."""
     data = run.settings.data
-    if data.builtin != "phrasebook" or run.settings.task != "translate":
+    if data.builtin != "phrasebook" or not run.can("translate"):
         return None
     example = find_example(text, data.pair, data.builtin_edition, tries)
     return None if example is None else ParsedTree(example.source_heads, example.source_relations, where="phrasebook")

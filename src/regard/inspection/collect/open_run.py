@@ -68,5 +68,8 @@ class OpenRun(Protocol):
     def device(self) -> torch.device:
         """The device of the model."""
 
+    def can(self, action: str) -> bool:
+        """Return whether its task has an action, such as translate."""
+
     def force(self, item: Any, target: str | None, options: Options, tree: bool) -> "ForcedExample":
         """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""
