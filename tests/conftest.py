@@ -107,6 +107,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A folder that all processes of this test run share, for what is dear to make (`REGARD_TEST_SHARED`)."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    os.environ["REGARD_TEST_SHARED"] = str(folder)
+
+
 @pytest.fixture(scope="session")
 def furnish(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A new folder with tiny trained runs in it; see `furnished.py`."""

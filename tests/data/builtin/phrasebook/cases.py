@@ -5,7 +5,11 @@ import json
 import os
 import subprocess
 import sys
+import zlib
+from pathlib import Path
 from typing import Any
+
+import portalocker
 
 from regard.data.builtin import Example
 
@@ -137,10 +141,19 @@ BY_HAND = [
 
 
 def without_hook(code: str, *arguments: str) -> Any:
-    """What a program prints as JSON. The shape-checking hook of the tests makes drawing twenty times slower."""
+    """What a program prints as JSON. The shape-checking hook of the tests makes drawing twenty times slower.
+
+    Processes that test side by side share what the first of them drew.
+    """
     command = [sys.executable, "-c", f"import json, sys\n{code}", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
-    return json.loads(done.stdout)
+    drawn = Path(os.environ["REGARD_TEST_SHARED"]) / f"{zlib.crc32(repr(command).encode()):08x}.json"
+    with portalocker.Lock(drawn.with_suffix(".lock"), timeout=240):
+        if not drawn.exists():
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, check=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"}
+            )
+            drawn.write_bytes(done.stdout)
+    return json.loads(drawn.read_bytes())
 
 
 GENERATE = """
