@@ -92,6 +92,7 @@ def test_links_lead_somewhere(page):
         path, _, anchor = link.partition("#")
         there = (page.parent / path).resolve() if path else page
         assert there.is_file(), link
+        assert there.suffix != ".md" or there.is_relative_to(DOCS), f"{link}: not a page of the documentation"
         assert not anchor or anchor in anchors(there), link
 
 
