@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from regard.config import assign, option, parse, plain, read
 from regard.errors import ConfigError
+from regard.models.rnn.config import RNNConfig
 
 pytestmark = pytest.mark.unchecked
 
@@ -141,3 +142,11 @@ def test_files_that_are_not_there(tmp_path):
     for path, said in ((tmp_path, "a folder given"), (tmp_path / "none.toml", "no such file")):
         with pytest.raises(ConfigError, match=said):
             read(Path(path))
+
+
+@pytest.mark.parametrize("value", ["sleep", "gru ", "transformer"])
+def test_choices_are_listed_once(value):
+    with pytest.raises(ConfigError) as caught:
+        parse(RNNConfig, {"cell": value})
+    assert str(caught.value).count('"lstm"') == 1
+    assert "expected one of" not in str(caught.value)

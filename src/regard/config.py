@@ -16,7 +16,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -91,8 +91,8 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
         if isinstance(value, str) and value in more:
             return value
         arguments += more
-        hint_at = suggestion(value, [c for c in arguments if isinstance(c, str)]) if isinstance(value, str) else ""
-        raise ConfigError(path, f"{show_value(value)} given, expected {choices(arguments)}{hint_at}")
+        guess = likely_meaning(value, [c for c in arguments if isinstance(c, str)]) if isinstance(value, str) else ""
+        raise ConfigError(path, f"{show_value(value)} given, expected {choices(arguments)}{guess}")
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise ConfigError(path, f"{show_value(value)} given, expected a list")
@@ -182,10 +182,15 @@ def choices(values: Iterable[Any]) -> str:
 def suggestion(name: str, names: Iterable[str]) -> str:
     """A likely meaning of a wrong word, ready to be put behind it; else all there are, if they are few."""
     names = list(names)
-    close = difflib.get_close_matches(name[:CUT], names, n=1)  # a page of text is no word that was misspelt
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    if guess := likely_meaning(name, names):
+        return guess
     return f"; expected one of {', '.join(names)}" if 0 < len(names) <= 30 else ""
+
+
+def likely_meaning(name: str, names: Sequence[str]) -> str:
+    """A likely meaning of a wrong word, ready to be put behind it; nothing where there is none."""
+    close = difflib.get_close_matches(name[:CUT], names, n=1)  # a page of text is no word that was misspelt
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def show_value(value: Any) -> str:
