@@ -40,11 +40,11 @@ demo: $(READY)  ## train a Transformer from nothing and see what it looks at, in
 CHECKED := tests/attention tests/kernels tests/models
 PYTEST  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
-test: $(READY)  ## the tests, in minutes
+test: $(READY)  ## the tests, about eight minutes on two cores
 	@$(PYTEST) -m "$(FAST) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FAST) and (compile or not shapes)"
 
-test-all: $(READY)  ## the tests in full
+test-all: $(READY)  ## the tests in full, about an hour on two cores
 	@$(PYTEST) -m "$(FULL) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FULL) and (compile or not shapes)"
 
