@@ -8,6 +8,7 @@ import torch
 from decoding.cases import SMALL, WORDS, sentences, small
 
 from regard.attention import watch
+from regard.data.tokenizer import END, START
 from regard.decoding.batches import can_replay, search_in_batches
 from regard.decoding.options import GREEDY, Options
 from regard.decoding.replay import (
@@ -225,10 +226,38 @@ def test_replayed_is_searched(kind, beam, without_tf32):
     for begun in (None, prefixes):
         found = Replay(model, rows=32 * beam).search(sources, options, begun)
         expected = search(model, tokens_of(sources[:-1], CUDA), options, prefixes=None if begun is None else begun[:-1])
-        apart = [abs(a.outputs[0].score - b.outputs[0].score) for a, b in zip(found, expected, strict=False)]
+        best = [(a.outputs[0], b.outputs[0]) for a, b in zip(found, expected, strict=False)]
+        equal = [a.tokens == b.tokens for a, b in best]
+        assert sum(equal) >= 85
+        apart = [abs(a.score - b.score) for (a, b), same in zip(best, equal, strict=True) if same or beam > 1]
         assert max(apart) < 1e-3
-        assert sum(a.outputs[0].tokens == b.outputs[0].tokens for a, b in zip(found, expected, strict=False)) >= 85
+        for source, (a, b), same in zip(sources, best, equal, strict=False):
+            assert same or beam > 1 or gap(model, source, a.tokens, b.tokens) < 1e-4  # greedy goes on from a tie
         assert found[-1].outputs[0].tokens == []
+
+
+def gap(model, source, one, other):
+    """The difference of two tokens' log-probabilities where one output parts from another."""
+    one, other = [*one, END], [*other, END]
+    at = next(place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    device = next(model.parameters()).device
+    state = model.start(model.encode(tokens_of([source], device)), 1, at + 2)
+    for token in [START, *one[:at]]:
+        logits, state = model.step(torch.tensor([token], device=device), state)
+    scores = logits[0].log_softmax(-1)
+    return abs(scores[one[at]] - scores[other[at]]).item()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", SMALL)
+def test_outputs_part_by_the_gap_of_their_tokens(kind):
+    """An output, and the same with another token at its third place, or with none there."""
+    model, source = small(kind, words=60, dtype=torch.float64), sentences(1, longest=10, words=60)[0]
+    tokens = [7, 9, 11]
+    scores = model(tokens_of([source], "cpu"), tokens_of([[START, *tokens[:2]]], "cpu"))[0, 2].log_softmax(-1)
+    for other, last in (([7, 9, 12, 5], 12), ([7, 9], END)):
+        wanted = abs(scores[11] - scores[last]).item()
+        assert gap(model, source, tokens, other) == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.gpu
