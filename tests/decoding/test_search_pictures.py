@@ -94,7 +94,8 @@ def test_samples_hang_on_the_picture_and_the_seed():
     twice = Pictures(source.pixels[[0, 0, 1]])
 
     def drawn(seed):
-        return [each.outputs[0].tokens for each in search(model, twice, Options(sample=True, seed=seed, longest=20))]
+        options = Options(sample=True, seed=seed, shortest=10, longest=20)  # two that end at once would be equal
+        return [each.outputs[0].tokens for each in search(model, twice, options)]
 
     first = drawn(1)
     assert first == drawn(1)
