@@ -91,14 +91,14 @@ def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
 
 def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
     """Remove what killed processes left of files of these names, or any, and nothing that a living one is writing."""
-    wanted = None if names is None else set(names)
+    name_set = None if names is None else set(names)
     try:
         entries = [each for each in os.scandir(folder) if each.name.startswith(".")]
     except OSError:
         return
     for each in entries:
         match = re.fullmatch(r"\.(.+)\.[0-9]+(-[0-9a-f]{8})?", each.name)
-        if match and (wanted is None or match[1] in wanted):
+        if match and (name_set is None or match[1] in name_set):
             with contextlib.suppress(OSError):  # another process may have removed it
                 remove_if_left(Path(each.path))
 
@@ -151,17 +151,17 @@ def make_folder(folder: Path) -> list[Path]:
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
-    made = []
+    folders = []
     for each in reversed(missing):
         try:
             each.mkdir()
         except FileExistsError:  # another process was faster
             continue
-        made.append(each)
+        folders.append(each)
         sync(each.parent)
     if missing and not stat.S_ISDIR(os.stat(missing[0]).st_mode):  # FileNotFoundError: it was removed at once
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(missing[0]))
-    return made
+    return folders
 
 
 def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:

@@ -51,8 +51,8 @@ def register(
     Kinds and tasks have names of their own; for the others `name` is what people call them. A name that is taken is
     refused, unless the same plugin is imported again.
     """
-    given = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
-    rows = {what: row for what, row in given.items() if row is not None}
+    arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
+    rows = {what: row for what, row in arguments.items() if row is not None}
     if len(rows) != 1:
         raise ArgumentError(f"register: {len(rows)} rows given, expected one of kind, task, corpus, metric or study")
     ((what, row),) = rows.items()
@@ -86,17 +86,17 @@ def added(what: str) -> tuple[str, ...]:
 
 def providers(**rows: str | None) -> tuple[str, ...]:
     """The plugins that rows came from, such as kind="mine"; none of Regard's own."""
-    found = (PROVIDERS.get((what, name)) for what, name in rows.items() if name is not None)
-    return tuple(dict.fromkeys(plugin for plugin in found if plugin is not None))
+    owners = (PROVIDERS.get((what, name)) for what, name in rows.items() if name is not None)
+    return tuple(dict.fromkeys(plugin for plugin in owners if plugin is not None))
 
 
 def load(*names: str) -> None:
     """Import plugins by their names: a module, a file that ends in .py, or a short name that an entry point gives."""
     for name in names:
         import_plugin(name)
-    known = json.dumps([str(Path(name).resolve()) if is_file(name) else name for name in LOADED])
+    listing = json.dumps([str(Path(name).resolve()) if is_file(name) else name for name in LOADED])
     if names:
-        os.environ[VARIABLE] = known
+        os.environ[VARIABLE] = listing
 
 
 def load_environment() -> None:
@@ -133,8 +133,8 @@ def import_plugin(name: str) -> None:
             if is_file(name) or (error.name or "") not in entry_points().get(name, name):
                 raise
             short = ", ".join(entry_points())
-            known = f"; short names that are installed: {short}" if short else ""
-            raise CommandError(f"--plugin: there is no module {name!r}, and no plugin of that name{known}") from None
+            hint = f"; short names that are installed: {short}" if short else ""
+            raise CommandError(f"--plugin: there is no module {name!r}, and no plugin of that name{hint}") from None
     LOADED[name] = called
 
 

@@ -103,12 +103,12 @@ def check_depth(signs: bytes, deepest: int = DEPTH) -> None:
     if len(brackets) > 2 * VALUES:
         raise Unreadable(f"more than {VALUES:,} lists and tables given, which is the most expected")
     for _ in range(deepest):  # each round takes the innermost pairs away: no sign is looked at in Python
-        left = brackets.replace(b"[]", b"")
-        if not left:
+        rest = brackets.replace(b"[]", b"")
+        if not rest:
             return
-        if len(left) == len(brackets) and left.count(b"[") <= deepest:
+        if len(rest) == len(brackets) and rest.count(b"[") <= deepest:
             return  # the brackets do not pair: the parser says where, and goes no deeper than that
-        brackets = left
+        brackets = rest
     raise Unreadable(f"brackets nested deeper than {deepest} given, which is the most expected")
 
 

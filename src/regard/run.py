@@ -87,7 +87,7 @@ class Run:
 
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]:
         """The best translation of each text, in the order given; `options` are those of `Options`, such as beam=5."""
-        return [found[0].text for found in self.stream(texts, **options)]
+        return [translations[0].text for translations in self.stream(texts, **options)]
 
     def stream(
         self,
@@ -110,8 +110,8 @@ class Run:
         check_texts(texts=texts, prefixes=prefixes)
         self.require("translate")
         texts = self.unknown.watch(texts)
-        given: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
-        return translate.translate(self, texts, **given, chunk=chunk, batch_tokens=batch_tokens, **options)
+        extras: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
+        return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
         """Score each target given its source by the model; of a language model, each text."""
@@ -135,7 +135,7 @@ class Run:
 
     def caption(self, pictures: Iterable[Item], **options: Any) -> list[str]:
         """Caption each picture, a file or its pixels; `options` are those of `Options`, such as beam=5."""
-        return [found[0].text for found in self.captions(pictures, **options)]
+        return [captions[0].text for captions in self.captions(pictures, **options)]
 
     def captions(self, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
         """The captions of each picture, best first, as they are asked for."""
@@ -173,17 +173,17 @@ class Run:
         self.require("align")
         return translate.link_pairs(self, self.watch_pairs(pairs), chunk)
 
-    def evaluate(self, **given: Any) -> EvaluationReport:
-        """Measure the run on a test set, which is `given` as its task takes it.
+    def evaluate(self, **options: Any) -> EvaluationReport:
+        """Measure the run on a test set: `options` are what `evaluate` of its task takes.
 
         Of texts `source=…, reference=…` are files, of documents `documents=…`, of pictures `images=…` and `captions=…`
-        or `labels=…`; see `evaluate` of the task's class for the rest.
+        or `labels=…`.
         """
-        files = {"reference"} if "test" in given else set(given) & FILES
+        files = {"reference"} if "test" in options else set(options) & FILES
         if not files <= set(self.settings.row.measured_on):
             fitting = next((row.name for row in TASKS.values() if files <= set(row.measured_on)), "another")
             raise self.wrong_task(fitting)
-        return self.task.evaluate(self, **given)
+        return self.task.evaluate(self, **options)
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""
@@ -204,7 +204,7 @@ class Run:
         return Replay(self.model)
 
     @functools.cached_property
-    def chosen(self) -> AlignmentSettings:
+    def alignment_settings(self) -> AlignmentSettings:
         """The settings of alignment: from the run's alignment.json where there is one; others may be put here."""
         return AlignmentSettings.of(self.folder, self.aligning)
 
@@ -229,9 +229,9 @@ class Run:
         return ArgumentError(f"{self.folder}: its task is {row.name}, expected {expected}; use {row.command}")
 
 
-def check_texts(**given: Iterable[str] | None) -> None:
+def check_texts(**arguments: Iterable[str] | None) -> None:
     """Refuse one text where several are expected: its letters would be taken for them."""
-    for name, texts in given.items():
+    for name, texts in arguments.items():
         if isinstance(texts, str):
             raise ArgumentError(f"{name}: one text given, expected a list of them")
 
@@ -270,24 +270,24 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     if not (folder / "config.toml").is_file():
         raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
     path = Checkpoints(folder).find(checkpoint)
-    found = read_checkpoint(path, trainer=False)
-    plugins.check_loaded(found.manifest.get("task", {}).get("plugins", ()), str(folder))
+    checkpoint_data = read_checkpoint(path, trainer=False)
+    plugins.check_loaded(checkpoint_data.manifest.get("task", {}).get("plugins", ()), str(folder))
     table = complete_run_table(read(folder / "config.toml"))
     try:
         settings = read_settings(table)
     except ConfigError as error:
         raise ConfigError(f"{folder / 'config.toml'}: {error.key}", error.problem) from None
-    tokenizers = tokenizers_of(folder, found.manifest)
-    if filled_from(found.manifest.get("task", {}).get("model", {}), path) != settings.table()["model"]:
+    tokenizers = tokenizers_of(folder, checkpoint_data.manifest)
+    if filled_from(checkpoint_data.manifest.get("task", {}).get("model", {}), path) != settings.table()["model"]:
         raise CheckpointError(f"{folder / 'config.toml'}: its [model] is not the one that {path.name} was trained with")
-    labels = labels_of(found.manifest)
+    labels = labels_of(checkpoint_data.manifest)
     row = settings.row
     if row.labels and not labels:
         raise CheckpointError(f"{path / 'manifest.json'}: task.labels is missing, expected what the classifier says")
     if tokenizers is None and (not row.labels or KINDS[settings.kind].reads != "pictures"):
         raise CheckpointError(f"{path / 'manifest.json'}: task.tokenizer is null, expected that of tokenizer.json")
     # An objective may have parameters of its own, which only training needs.
-    weights = {name: tensor for name, tensor in found.model.items() if name.startswith("model.")}
+    weights = {name: tensor for name, tensor in checkpoint_data.model.items() if name.startswith("model.")}
 
     def build() -> Model:
         return build_model(settings, tokenizers, labels)
@@ -298,4 +298,4 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     model = build()
     load_weights(Prediction(model), weights, weights_path)
     model.origin = str(folder)
-    return Run(folder, settings, tokenizers, model.to(device).eval(), found.step, labels)
+    return Run(folder, settings, tokenizers, model.to(device).eval(), checkpoint_data.step, labels)

@@ -120,7 +120,7 @@ def test_a_run_to_begin_with_is_changed_gently():
 
 def test_data_is_left_to_the_corpus_and_what_is_said_of_it_kept():
     def chosen(given):
-        return data_defaults(read_settings(given)).given
+        return data_defaults(read_settings(given)).overrides
 
     found = chosen(BARE)
     assert found["data"] == {**BARE["data"], "held_out": "auto", "longest": 1000}
@@ -152,6 +152,6 @@ def test_pictures_are_mirrored_unless_captions_name_a_side():
 
 def test_every_choice_is_a_key_that_there_is():
     settings = data_defaults(read_settings(BARE))
-    chosen = training_defaults(settings, corpus(10, 10, 5_000), 4096, 1).given["training"]
+    chosen = training_defaults(settings, corpus(10, 10, 5_000), 4096, 1).overrides["training"]
     names = {field.name for field in dataclasses.fields(read_settings(BARE).training)}
     assert set(chosen) <= names

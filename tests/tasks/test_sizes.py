@@ -114,7 +114,7 @@ def test_it_takes_a_fraction_of_what_is_allowed(kind):
     counted = sizes.Counting(sizes.OPERATIONS * len(shapes))
     with torch.device("meta"), counted:
         build(kind, config, 1000, 1000)
-    assert counted.left > 0.8 * sizes.OPERATIONS * len(shapes)
+    assert counted.allowance > 0.8 * sizes.OPERATIONS * len(shapes)
     check_sizes(lambda: build(kind, config, 1000, 1000), config, shapes, config_path="c", weights_path="w")
 
 

@@ -83,8 +83,8 @@ def is_out_of_memory(error: Exception) -> bool:
     )
 
 
-def show_version(wanted: bool) -> None:
-    if wanted:
+def show_version(flag: bool) -> None:
+    if flag:
         print(f"regard {regard.__version__}")
         raise typer.Exit
 
@@ -113,10 +113,10 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option that imports plugins before anything else."""
 
     @functools.wraps(command)
-    def run(*, plugin: list[str] | None = None, **given: Any) -> None:
+    def run(*, plugin: list[str] | None = None, **arguments: Any) -> None:
         plugins.load_environment()
         plugins.load(*(plugin or ()))
-        command(**given)
+        command(**arguments)
 
     option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PluginOption)
     signature = inspect.signature(command)

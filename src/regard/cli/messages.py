@@ -44,7 +44,7 @@ def print_report(report: "EvaluationReport", as_json: bool) -> None:
     for table in report.tables:
         print()
         if table.title:
-            print(table.title + "\n" * table.apart)
+            print(table.title + "\n" * table.blank_line)
         print_table(table.columns, table.rows)
 
 

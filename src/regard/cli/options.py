@@ -77,14 +77,14 @@ def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Cal
 
     They stand in the place of the command's parameter `search`, which is given their values, checked together.
     """
-    chosen = [name for name in names or SEARCH if name not in without]
+    search_names = [name for name in names or SEARCH if name not in without]
     types = {name: str if typing.get_origin(hint) is Literal else hint for name, hint in HINTS.items()}
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def run(**given: Any) -> None:
-            search = check_search({name: given.pop(name) for name in chosen})
-            command(**given, search=search)
+        def run(**arguments: Any) -> None:
+            search = check_search({name: arguments.pop(name) for name in search_names})
+            command(**arguments, search=search)
 
         options = [
             inspect.Parameter(
@@ -93,7 +93,7 @@ def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Cal
                 default=getattr(Options, name),
                 annotation=Annotated[types[name], search_option(name, helps.get(name))],
             )
-            for name in chosen
+            for name in search_names
         ]
         signature = inspect.signature(command)
         parameters = list[inspect.Parameter]()
@@ -106,18 +106,18 @@ def with_search(*names: str, without: Collection[str] = (), **helps: str) -> Cal
     return decorate
 
 
-def check_search(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_search(values: Mapping[str, Any]) -> dict[str, Any]:
     """Check options of the search together; a CommandError calls what is wrong by its flag."""
     try:
-        parse(Options, given)
+        parse(Options, values)
     except ConfigError as error:
         raise CommandError(f"--{error.key.replace('_', '-')}: {error.problem}") from None
     for name in ("temperature", "top_k", "top_p"):
-        if not given.get("sample", True) and given[name] != getattr(Options, name):
+        if not values.get("sample", True) and values[name] != getattr(Options, name):
             raise CommandError(
-                f"--{name.replace('_', '-')}: {given[name]} given without --sample, and a beam draws nothing"
+                f"--{name.replace('_', '-')}: {values[name]} given without --sample, and a beam draws nothing"
             )
-    return dict(given)
+    return dict(values)
 
 
 def read_number(text: str, kind: str) -> int | float | str:

@@ -25,15 +25,15 @@ def token_budget(settings: Settings, prepared: Prepared, group: Group) -> int:
 
     Documents and pictures have budgets of their own. Of a small corpus a batch is a fiftieth, on a CPU a 200th.
     """
-    given, reads = settings.training.batch_tokens, settings.data.reads
-    if given != "auto":
-        return given
+    batch_tokens, reads = settings.training.batch_tokens, settings.data.reads
+    if batch_tokens != "auto":
+        return batch_tokens
     if reads == "pictures":
         return PICTURES
     if reads == "documents" or group.device.type != "cuda":
         return min(DOCUMENTS if reads == "documents" else CPU, most_of(prepared, reads, group.device.type))
-    found: int = group.same(tried(settings, prepared, group.device) if group.first else None)
-    return found
+    budget: int = group.same(tried(settings, prepared, group.device) if group.first else None)
+    return budget
 
 
 def tried(settings: Settings, prepared: Prepared, device: torch.device) -> int:

@@ -109,9 +109,9 @@ class Captioning(nn.Module):
         each[real] = -F.cross_entropy(logits.detach(), expected, reduction="none")
         reward = each.sum(1)  # log p(y | s̃, a) of each caption
         baseline = update_baseline(rule.baseline, reward, extra["sampled"])
-        places = extra["log_prob"].masked_fill(~real, 0.0).sum(1)  # log p(s̃ | a); nothing where none was drawn
+        log_prob = extra["log_prob"].masked_fill(~real, 0.0).sum(1)  # log p(s̃ | a); nothing where none was drawn
         entropy = extra["entropy"].masked_fill(~real, 0.0).sum()
-        climbed = rule.weight * ((reward - baseline) * places).sum() + rule.entropy * entropy
+        climbed = rule.weight * ((reward - baseline) * log_prob).sum() + rule.entropy * entropy
         parts |= {"nll": -reward.sum(), "entropy": entropy.detach()}
         return Loss(total - climbed, parts)
 
@@ -129,8 +129,8 @@ def update_baseline(
 
 def doubly_stochastic(weights: Float[Tensor, "r n m"], real: Bool[Tensor, "r n"]) -> Float[Tensor, " r"]:
     """Σ_i (1 - Σ_t α_ti)² of each caption, over its real words and all places."""
-    looked = weights.masked_fill(~real[..., None], 0.0).sum(1)
-    return (1 - looked).square().sum(-1)
+    coverage = weights.masked_fill(~real[..., None], 0.0).sum(1)
+    return (1 - coverage).square().sum(-1)
 
 
 class Caption(NextToken):
@@ -189,19 +189,19 @@ class Caption(NextToken):
 
     def write(self, rows: int) -> tuple[list[Sample], dict[str, float]]:
         """Captions, compared with all those of a picture; the first stands beside it."""
-        given, valid = self.prepared.references[:rows], self.prepared.valid
-        references = [[self.tokenizer.normalise(each) for each in captions] for captions in given]
+        caption_sets, valid = self.prepared.references[:rows], self.prepared.valid
+        references = [[self.tokenizer.normalise(each) for each in captions] for captions in caption_sets]
         chunks = (range(i, min(i + PICTURES, rows)) for i in range(0, rows, PICTURES))
         pixels = (one for chunk in chunks for one in self.load(valid, chunk, train=False).pixels)
-        found = search_pictures(self.model, pixels, GREEDY, device=self.device, rows=PICTURES)
-        outputs = [self.tokenizer.decode(each.outputs[0].tokens) for each in found]
+        results = search_pictures(self.model, pixels, GREEDY, device=self.device, rows=PICTURES)
+        outputs = [self.tokenizer.decode(each.outputs[0].tokens) for each in results]
         names = [name for name, _ in self.prepared.valid_pairs[:rows]]
         samples = zip(names, (each[0] for each in references), outputs, strict=True)
         return [Sample(*each) for each in samples], caption_scores(outputs, references)
 
     def samples(self) -> list[Sample]:
         """Three captions of the last validation: the same three pictures every time."""
-        return [self.written[i] for i in spread_out(range(len(self.written)))]
+        return [self.validation_samples[i] for i in spread_out(range(len(self.validation_samples)))]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and vocabulary."""
@@ -232,13 +232,13 @@ class Caption(NextToken):
         pixels, tokenizer = read_pixels(run, item), run.tokenizers.target
         source = Pictures(pixels[None].to(run.device))
         if target is not None:
-            output, shown = encode_text(tokenizer, target, "target", run.model.limit), None
+            output, beam_tree = encode_text(tokenizer, target, "target", run.model.limit), None
         else:
-            (found,) = search(run.model, source, options, trace=tree)
-            output, shown = found.outputs[0].tokens, search_tree(found, tokenizer, options)
+            (result,) = search(run.model, source, options, trace=tree)
+            output, beam_tree = result.outputs[0].tokens, search_tree(result, tokenizer, options)
         sides = output_sides(tokenizer, output, target)
         text = tokenizer.decode(output)
-        return ForcedExample(source, sides, name_item(item), text, tuple(output), picture=pixels, tree=shown)
+        return ForcedExample(source, sides, name_item(item), text, tuple(output), picture=pixels, tree=beam_tree)
 
     @classmethod
     def evaluate(  # type: ignore[override]
@@ -263,8 +263,8 @@ class Caption(NextToken):
         if not pictures:
             why = "; ".join(notes[:3])
             raise DataError(f"{images}: none of the pictures of {names or captions} can be read ({why})")
-        found = caption(run, pictures.values(), **options)
-        outputs = {name: best[0].text for name, best in zip(pictures, found, strict=True)}
+        results = caption(run, pictures.values(), **options)
+        outputs = {name: best[0].text for name, best in zip(pictures, results, strict=True)}
         texts, references = list(outputs.values()), [read.captions[picture] for picture in outputs]
         measured = [measure_bleu_n(texts, references, n) for n in (1, 2, 3, 4)]
         measured += [measure_cider(texts, references), measure_rouge(texts, references)]
@@ -289,17 +289,17 @@ class Caption(NextToken):
 def caption(run: TrainedRun, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
     """The captions of each picture, best first, as they are asked for."""
     pixels = read_pictures(run.settings.data, pictures)
-    found = search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
-    return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in found)
+    results = search_pictures_lazily(run.model, pixels, parse(Options, options), device=run.device)
+    return ([to_translation(output, run.tokenizers.target) for output in each.outputs] for each in results)
 
 
 def choose_pictures(captions: Captions, names: str | Path | None) -> list[str]:
     """The pictures of a test set that are captioned."""
     if names is not None:
         listed = read_list(names)
-        found = [picture for picture in captions.captions if picture in listed]
-        if not found:
+        pictures = [picture for picture in captions.captions if picture in listed]
+        if not pictures:
             raise DataError(f"{names}: none of its {len(listed):,} pictures has a caption")
-        return found
+        return pictures
     test = [picture for picture in captions.captions if captions.splits.get(picture) == "test"]
     return test or list(captions.captions)

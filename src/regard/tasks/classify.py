@@ -154,7 +154,7 @@ class Classify(RunTask):
         self.dropout: BpeDropout | None = None
         if settings.tokenizer.dropout and prepared.tokenizers is not None:
             self.dropout = BpeDropout(prepared.tokenizers, settings.tokenizer.dropout, seed=training.seed)
-        self.said: list[str] = []  # of the last validation
+        self.predictions: list[str] = []  # of the last validation
 
     @classmethod
     def prepare(
@@ -166,12 +166,12 @@ class Classify(RunTask):
         labels: Sequence[str] = (),
     ) -> Prepared:
         """Documents or pictures, and the label of each."""
-        data, known = settings.data, tuple(labels) or None
+        data, label_names = settings.data, tuple(labels) or None
         if data.reads == "pictures":
-            given: dict[str, Any] = {"say": say, "tokenizers": tokenizers, "labels": known, "labelled": True}
-            return prepare_images(data, settings.tokenizer, settings.task, **given)
+            options: dict[str, Any] = {"say": say, "tokenizers": tokenizers, "labels": label_names, "labelled": True}
+            return prepare_images(data, settings.tokenizer, settings.task, **options)
         if data.reads == "documents":
-            return prepare_documents(data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=known)
+            return prepare_documents(data, settings.tokenizer, say=say, tokenizers=tokenizers, labels=label_names)
         return super().prepare(settings, say=say, tokenizers=tokenizers)  # of no data: it says so
 
     def stream(self, position: Position) -> Iterator[tuple[Position, Any]]:
@@ -190,8 +190,8 @@ class Classify(RunTask):
         """A batch of some of those that are encoded."""
         if self.prepared.pictures is not None:
             seed, data = self.settings.training.seed, self.settings.data
-            found = load_pictures(self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch)
-            return LabelBatch(Pictures(found.pixels), found.labels)
+            pictures = load_pictures(self.prepared, encoded, plan, train=train, data=data, seed=seed, epoch=epoch)
+            return LabelBatch(Pictures(pictures.pixels), pictures.labels)
         pairs = [encoded.pair(int(i)) for i in plan]
         rows: list[Any] = [source for source, _ in pairs]
         if train and self.dropout is not None:
@@ -211,22 +211,25 @@ class Classify(RunTask):
         if not len(valid):
             return {}
         total = 0.0
-        right, said = np.zeros(len(valid), np.int64), np.zeros(len(valid), np.int64)
+        right, prediction_ids = np.zeros(len(valid), np.int64), np.zeros(len(valid), np.int64)
         for plan in Order(valid.lengths, self.order.budget, rows=self.order.rows).epoch(0):
             batch = self.load(valid, plan, train=False).to(self.device)
             with torch.no_grad():
                 scores = self.objective.scores(batch)
             total += float(F.cross_entropy(scores, batch.labels, reduction="sum"))
-            right[plan], said[plan] = batch.labels.cpu().numpy(), scores.argmax(-1).cpu().numpy()
-        self.said = [labels[i] for i in said]
-        found = measure_labels(self.said, [labels[i] for i in right], labels)
-        return {"loss": total / len(valid), "accuracy": found.accuracy, "f1": found.macro_f1}
+            right[plan], prediction_ids[plan] = batch.labels.cpu().numpy(), scores.argmax(-1).cpu().numpy()
+        self.predictions = [labels[i] for i in prediction_ids]
+        report = measure_labels(self.predictions, [labels[i] for i in right], labels)
+        return {"loss": total / len(valid), "accuracy": report.accuracy, "f1": report.macro_f1}
 
     def samples(self) -> list[Sample]:
         """Three documents or pictures of the last validation, the same three every time, of different lengths."""
-        shown = [(text, label, said) for (text, label), said in zip(self.prepared.valid_pairs, self.said, strict=False)]
-        by_length = sorted(range(len(shown)), key=lambda i: (len(shown[i][0]), i))
-        return [Sample(beginning(shown[i][0]), *shown[i][1:]) for i in spread_out(by_length)]
+        rows = [
+            (text, label, prediction)
+            for (text, label), prediction in zip(self.prepared.valid_pairs, self.predictions, strict=False)
+        ]
+        by_length = sorted(range(len(rows)), key=lambda i: (len(rows[i][0]), i))
+        return [Sample(beginning(rows[i][0]), *rows[i][1:]) for i in spread_out(by_length)]
 
     def facts(self) -> list[tuple[str, str]]:
         """Model, data and labels."""
@@ -319,11 +322,11 @@ def classify(
         raise ArgumentError("items: one text given, expected a list of them")
     data = run.settings.data
     if data.reads == "pictures":
-        found = label_pictures(run.model, read_pictures(data, items), device=run.device)
-        return [likeliest_label(run.labels, row) for row in found]
+        scores = label_pictures(run.model, read_pictures(data, items), device=run.device)
+        return [likeliest_label(run.labels, row) for row in scores]
     rows, _ = encode_documents([str(item) for item in items], run.tokenizers.source, data, splitter_of(data, splitter))
-    found = label_in_batches(run.model, rows, KINDS[run.settings.kind].reads, run.device)
-    return [likeliest_label(run.labels, each) if row else None for row, each in zip(rows, found, strict=True)]
+    scores = label_in_batches(run.model, rows, KINDS[run.settings.kind].reads, run.device)
+    return [likeliest_label(run.labels, each) if row else None for row, each in zip(rows, scores, strict=True)]
 
 
 def likeliest_label(labels: Sequence[str], log_probs: Tensor) -> Classified:
@@ -341,8 +344,8 @@ def evaluate_pictures(run: TrainedRun, images: str | Path, labels: str | Path | 
     pictures, unread = read_test_pictures(run.settings.data, images, list(known))
     if not pictures:
         raise DataError(f"{images}: no picture with a known label in it can be read")
-    found = dict(zip(pictures, classify(run, pictures.values()), strict=True))
-    return compare_labels(run, "pictures", known, found, notes + unknown + unread)
+    predictions = dict(zip(pictures, classify(run, pictures.values()), strict=True))
+    return compare_labels(run, "pictures", known, predictions, notes + unknown + unread)
 
 
 def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
@@ -354,14 +357,14 @@ def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
     if unlabelled:
         notes.append(f"{len(unlabelled):,} documents have no label: {list_names(unlabelled)}")
     known, unknown = split_labels(run, {place: label for place, (_, label) in rows.items() if label})
-    found = dict(zip(known, classify(run, [rows[place][0] for place in known]), strict=True))
-    lost = notes + unknown
-    if empty := [place for place, each in found.items() if each is None]:
-        lost.append(f"{len(empty):,} documents have no words: {list_names(empty)}")
-    if len(empty) == len(found):
+    predictions = dict(zip(known, classify(run, [rows[place][0] for place in known]), strict=True))
+    omissions = notes + unknown
+    if empty := [place for place, each in predictions.items() if each is None]:
+        omissions.append(f"{len(empty):,} documents have no words: {list_names(empty)}")
+    if len(empty) == len(predictions):
         why = f"{': ' * bool(notes)}{'; '.join(notes)}"
         raise DataError(f"{path}: no document with words and a known label in it{why}")
-    return compare_labels(run, "documents", known, found, lost)
+    return compare_labels(run, "documents", known, predictions, omissions)
 
 
 def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -375,24 +378,24 @@ def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str]
 
 
 def compare_labels(
-    run: TrainedRun, what: str, known: dict[str, str], found: dict[str, Classified | None], notes: list[str]
+    run: TrainedRun, what: str, known: dict[str, str], predictions: dict[str, Classified | None], notes: list[str]
 ) -> EvaluationReport:
     """What was said beside what is right."""
-    said = {place: each.label for place, each in found.items() if each is not None}
-    report = measure_labels(list(said.values()), [known[place] for place in said], run.labels)
+    labels = {place: each.label for place, each in predictions.items() if each is not None}
+    report = measure_labels(list(labels.values()), [known[place] for place in labels], run.labels)
     facts = report.table()
     each = [
         (name, f"{row['count']:,}", *(f"{row[key]:.2%}" for key in ("precision", "recall", "f1")))
         for name, row in facts["labels"].items()
     ]
     shares = f"accuracy {report.accuracy:.2%}, macro-F1 {report.macro_f1:.2%}"
-    tables = [Table(shares, ("label", what, "precision", "recall", "F1"), each, apart=True)]
+    tables = [Table(shares, ("label", what, "precision", "recall", "F1"), each, blank_line=True)]
     if len(each) <= MOST:
         counts = zip(run.labels, facts["confusion"], strict=True)
         rows = [(name, *(f"{count:,}" for count in row)) for name, row in counts]
         tables.append(Table("said (across) for what is right (down)", ("", *run.labels), rows))
-    heading = f"{run.folder}: {len(said):,} {what}"
-    return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(said), **facts}, said, notes)
+    heading = f"{run.folder}: {len(labels):,} {what}"
+    return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(labels), **facts}, labels, notes)
 
 
 def labels_in(encoded: Encoded) -> Int[np.ndarray, " n"]:

@@ -50,7 +50,7 @@ def data_defaults(settings: Settings) -> Settings:
             data["longest"] = LONGEST
         if settings.data.reads == "pictures":
             data["crop"] = 0.1
-    if not {"file", "source_file", "kind"} & settings.given.get("tokenizer", {}).keys():
+    if not {"file", "source_file", "kind"} & settings.overrides.get("tokenizer", {}).keys():
         tokenizer["kind"] = "auto"
         if not KINDS[settings.kind].shares_vocabulary:
             tokenizer |= settings.row.defaults.get("tokenizer", {})
@@ -75,7 +75,7 @@ class Corpus:
 
 def model_defaults(settings: Settings, corpus: Corpus, device: str) -> Settings:
     """The settings, with a model for the corpus where they say no more than its kind."""
-    if set(settings.given.get("model", {})) - {"kind"}:
+    if set(settings.overrides.get("model", {})) - {"kind"}:
         return settings
     model: dict[str, Any] = {}
     reads, few, gpu = settings.data.reads, corpus.examples < 2_000, device == "cuda"
@@ -108,7 +108,7 @@ def training_defaults(
     `base`: a run's weights are the beginning, and are changed more gently.
     """
     examples, tokens = len(lengths), int(lengths[:, 1].sum(dtype="int64")) + len(lengths)
-    training = dict(settings.given.get("training", {}))
+    training = dict(settings.overrides.get("training", {}))
     reads = settings.data.reads
     least = 1_000
     if reads == "pictures":

@@ -41,7 +41,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    apart: bool = False  # an empty line stands between title and table
+    blank_line: bool = False  # an empty line stands between title and table
 
     @classmethod
     def of_scores(cls, scores: Iterable[Score]) -> "Table":
@@ -150,8 +150,8 @@ class TextTest:
             tokens = score_references(run, list(items.pairs()), say, watch)
         kind = f"{run.settings.tokenizer.kind}[{run.tokenizers.target.size}]" if run is not None else ""
         options: dict[str, Any] = {"lowercase": self.lowercase, "tokenize": self.tokenize}
-        found = evaluate(items, outputs, self.keys, **options, tokens=tokens, tokenizer=kind)
-        return describe_evaluation(found, system, search if self.outputs is None else None)
+        evaluation = evaluate(items, outputs, self.keys, **options, tokens=tokens, tokenizer=kind)
+        return describe_evaluation(evaluation, system, search if self.outputs is None else None)
 
 
 def evaluate_texts(
@@ -164,31 +164,31 @@ def evaluate_texts(
     say: Say = ignore,
     watch: Watch[Any] = watch_nothing,
     search: Mapping[str, Any] | None = None,
-    **given: Any,
+    **files: Any,
 ) -> EvaluationReport:
     """Measure a run on a `test` that is read already, or on the files that `TextTest.read` takes.
 
     `search` are the options of the search, by default a beam of 5 and a length penalty of 0.6.
     """
     search = {"beam": 5, "length_penalty": 0.6} if search is None else search
-    test = TextTest.read(**given, say=say) if test is None else test
+    test = TextTest.read(**files, say=say) if test is None else test
     name = str(run.folder) if system is None else system
     return test.measure(run, name, batch_tokens=batch_tokens, keep=keep, say=say, watch=watch, **search)
 
 
-def describe_evaluation(found: Evaluation, system: str, search: Mapping[str, Any] | None) -> EvaluationReport:
+def describe_evaluation(evaluation: Evaluation, system: str, search: Mapping[str, Any] | None) -> EvaluationReport:
     """An evaluation of texts, for people and for programs."""
-    tables = [Table.of_scores(found.scores.values())] if found.scores else []
-    if found.lengths is not None:
+    tables = [Table.of_scores(evaluation.scores.values())] if evaluation.scores else []
+    if evaluation.lengths is not None:
         rows = [
             (each.name, f"{each.sentences:,}", f"{each.value:.2f}", describe_interval(each.interval))
-            for each in found.lengths.buckets
+            for each in evaluation.lengths.buckets
         ]
-        columns = (found.lengths.unit, "sentences", found.lengths.metric, "95 % interval")
-        tables.append(Table(f"{found.lengths.metric} by source length", columns, rows))
-    heading = f"{system}{describe_search(search)}: {found.counted()}"
-    whole = {"system": system, "search": None if search is None else dict(search), **found.table()}
-    return EvaluationReport(heading, tables, whole, lengths=found.lengths)
+        columns = (evaluation.lengths.unit, "sentences", evaluation.lengths.metric, "95 % interval")
+        tables.append(Table(f"{evaluation.lengths.metric} by source length", columns, rows))
+    heading = f"{system}{describe_search(search)}: {evaluation.counted()}"
+    whole = {"system": system, "search": None if search is None else dict(search), **evaluation.table()}
+    return EvaluationReport(heading, tables, whole, lengths=evaluation.lengths)
 
 
 def describe_interval(interval: tuple[float, float] | None) -> str:
@@ -222,18 +222,18 @@ def score_references(
     run: "TrainedRun", pairs: Sequence[tuple[str, str]], say: Say = ignore, watch: Watch[Any] = watch_nothing
 ) -> Iterator[list[float]]:
     """The log-probabilities of the tokens of each reference, but of pairs that are longer than the model can be."""
-    alone, most, left = run.settings.row.alone, run.model.limit, 0
+    alone, most, too_long = run.settings.row.alone, run.model.limit, 0
     starts = range(0, len(pairs), CHUNK)
     for start in watch(starts, len(starts), f"scoring references with {run.folder}"):
         chunk = pairs[start : start + CHUNK]
         if most is not None:
             source, target = run.tokenizers.source, run.tokenizers.target
             fitting = [pair for pair in chunk if max(len(source.encode(pair[0])), len(target.encode(pair[1]))) < most]
-            left, chunk = left + len(chunk) - len(fitting), fitting
+            too_long, chunk = too_long + len(chunk) - len(fitting), fitting
         sources, references = [source for source, _ in chunk], [reference for _, reference in chunk]
         yield from (each.tokens for each in (run.score(references) if alone else run.score(sources, references)))
-    if left:
-        say(f"perplexity: {left:,} pairs that are longer than the {most:,} tokens of {run.folder} are left out")
+    if too_long:
+        say(f"perplexity: {too_long:,} pairs that are longer than the {most:,} tokens of {run.folder} are left out")
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class AlignmentTest:
             if run is None:
                 raise ArgumentError("run: missing, expected one to align the texts with")
             links = list(watch(run.links(self.pairs), len(self.pairs), f"aligning with {run.folder}"))
-            system = f"{run.folder}, {run.chosen}"
+            system = f"{run.folder}, {run.alignment_settings}"
         scores = {key: each.score() for key, each in measure_links(links, self.gold).items()}
         table = {key: {**asdict(score), "value": finite(score.value)} for key, score in scores.items()}
         count = len(self.gold)

@@ -47,12 +47,12 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
     half = device.type == "cuda" and training.precision != "fp32"
     if prepared.pictures is not None:
         key, count = "training.batch_rows", min(training.batch_rows or PICTURES, len(prepared.train))
-        kept, what = settings.model.picture_numbers(settings.data.image_size), "pictures"
+        numbers, what = settings.model.picture_numbers(settings.data.image_size), "pictures"
     else:
         side = int(prepared.train.lengths.sum(axis=0, dtype="int64").max())
         key, count = "training.batch_tokens", min(budget, side)
-        kept, what = token_numbers(settings.model), "tokens"
-    needed = model + kept * count * (2 if half else 4)
+        numbers, what = token_numbers(settings.model), "tokens"
+    needed = model + numbers * count * (2 if half else 4)
     if room is not None and needed > room:
         keys = [key, *large_keys(settings.model)]
         raise ConfigError(

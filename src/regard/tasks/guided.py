@@ -48,15 +48,17 @@ class Guided(Prediction):
             nothing = torch.zeros_like(loss.total)
             return Loss(loss.total, {**loss.parts, "guided": nothing, "guided_count": nothing})
         source, target = inputs(batch)
-        hidden, weights = self.looked(self.model.encode(source), target)
+        hidden, weights = self.decode_with_weights(self.model.encode(source), target)
         loss = self.token_loss(hidden, batch, target)
         guided = missed(weights, batch.links)
         counted = batch.links.weight.sum()
         parts = {**loss.parts, "guided": guided.detach(), "guided_count": counted.to(guided.dtype)}
         return Loss(loss.total + self.weight * guided, parts)
 
-    def looked(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n m"]]:
-        """What the decoder leaves, and what the head looked at; every other attention stays on its fast path."""
+    def decode_with_weights(
+        self, memory: Memory, target: Tokens
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n m"]]:
+        """Return what the decoder leaves, and what the head looked at; every other attention stays on its fast path."""
         if self.model.gives_weights:
             hidden, extra = self.model.decode(memory, target)
             return hidden, extra["weights"]
@@ -69,9 +71,9 @@ class Guided(Prediction):
 def missed(weights: Float[Tensor, "b n m"], links: Links) -> Float[Tensor, ""]:
     """-Σ G log a over all links of a batch: how far the weights are from the links."""
     wide = torch.promote_types(weights.dtype, torch.float32)
-    found = weights[links.row, links.target, links.source].to(wide)
+    link_weights = weights[links.row, links.target, links.source].to(wide)
     # What is too small to be told from nothing has no gradient, and no infinite loss.
-    return -(links.weight * found.clamp(min=torch.finfo(wide).tiny).log()).sum()
+    return -(links.weight * link_weights.clamp(min=torch.finfo(wide).tiny).log()).sum()
 
 
 def guided_at(model: Model, settings: TrainingSettings) -> tuple[str, int]:

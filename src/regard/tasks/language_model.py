@@ -44,9 +44,9 @@ class LanguageModel(TextPairs):
         return ForcedExample(tokens_of([[UNKNOWN]], run.device), sides, text, tokenizer.decode(output), tuple(output))
 
     @classmethod
-    def evaluate(cls, run: TrainedRun, **given: Any) -> EvaluationReport:
+    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
         """The perplexity of the lines of `reference` (see `regard.tasks.evaluation`)."""
-        return evaluate_texts(run, **given)
+        return evaluate_texts(run, **options)
 
 
 def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) -> list[Translation]:
@@ -55,8 +55,8 @@ def sample(run: TrainedRun, count: int = 1, prefix: str = "", **options: Any) ->
     parsed = parse(Options, {"longest": most, **options, "sample": True, "nbest": 1})
     # A source is not looked at; the number in it gives each text random numbers of its own.
     sources, begun = [[number] for number in range(count)], run.tokenizers.target.encode(prefix)
-    found = search_in_batches(run.model, sources, parsed, prefixes=[begun] * count, device=run.device)
-    return [to_translation(each.outputs[0], run.tokenizers.target) for each in found]
+    results = search_in_batches(run.model, sources, parsed, prefixes=[begun] * count, device=run.device)
+    return [to_translation(each.outputs[0], run.tokenizers.target) for each in results]
 
 
 def score_texts(run: TrainedRun, texts: Sequence[str]) -> list[Scored]:

@@ -36,7 +36,7 @@ class NextToken(RunTask):
         self.objective = self.make_objective()
         self.metric = settings.training.metric or self.suitable_metric()
         self.order = self.make_order(budget)
-        self.written: list[Sample] = []  # of the last validation
+        self.validation_samples: list[Sample] = []  # of the last validation
 
     def make_objective(self) -> nn.Module:
         """The module around the model that turns a batch into a loss."""
@@ -76,10 +76,10 @@ class NextToken(RunTask):
         """The loss a token over all validation examples, and scores of the first ones' outputs."""
         figures = self.loss()
         rows = min(self.settings.training.validate_rows, len(self.prepared.valid))
-        self.written = []
+        self.validation_samples = []
         if rows and math.isfinite(figures["loss"]):  # a model without finite scores says nothing
             try:
-                self.written, scores = self.write(rows)
+                self.validation_samples, scores = self.write(rows)
             except NotFiniteError:  # though what is given to it has a finite loss
                 return figures
             figures |= scores | self.plugin_scores()
@@ -87,11 +87,14 @@ class NextToken(RunTask):
 
     def plugin_scores(self) -> dict[str, float]:
         """What the outputs of the last validation score by the metrics of plugins."""
-        outputs, references = [each.output for each in self.written], [each.reference for each in self.written]
-        found = {key: measure(key, outputs, references) for key in added("metric")}
-        if self.metric in found and not found[self.metric].higher:
+        outputs, references = (
+            [each.output for each in self.validation_samples],
+            [each.reference for each in self.validation_samples],
+        )
+        measurements = {key: measure(key, outputs, references) for key in added("metric")}
+        if self.metric in measurements and not measurements[self.metric].higher:
             raise ConfigError("training.metric", f'"{self.metric}" given, of which less is better; expected another')
-        return {key: each.score().value for key, each in found.items()}
+        return {key: each.score().value for key, each in measurements.items()}
 
     def loss(self) -> dict[str, float]:
         """The negative log-likelihood of a validation token, without smoothing and dropout."""
@@ -105,8 +108,10 @@ class NextToken(RunTask):
 
     def samples(self) -> list[Sample]:
         """Three outputs of the last validation: the same three every time, of different lengths."""
-        by_length = sorted(range(len(self.written)), key=lambda i: (len(self.written[i].source), i))
-        return [self.written[i] for i in spread_out(by_length)]
+        by_length = sorted(
+            range(len(self.validation_samples)), key=lambda i: (len(self.validation_samples[i].source), i)
+        )
+        return [self.validation_samples[i] for i in spread_out(by_length)]
 
     def fingerprint(self) -> dict[str, Any]:
         """The model's options, the tokenizer and the data."""

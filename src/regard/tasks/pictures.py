@@ -29,14 +29,14 @@ def read_test_pictures(
     data: DataSettings, images: str | Path, names: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The pixels of pictures in a folder by their names, and what is wrong with those that cannot be read."""
-    found, lost = {}, list[str]()
-    files = list_pictures(images, lost.append)
+    pictures, unread = {}, list[str]()
+    files = list_pictures(images, unread.append)
     for each in names:
         file = find_spelling(each, files)
         try:
             if file is None:
                 raise DataError(f"{each}: no such picture in {images}")
-            found[each] = read_for(data, Path(images) / file)
+            pictures[each] = read_for(data, Path(images) / file)
         except DataError as error:
-            lost.append(str(error))
-    return found, lost
+            unread.append(str(error))
+    return pictures, unread

@@ -26,7 +26,9 @@ class Settings:
     kind: str = DEFAULT
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False, repr=False)  # what a person set
+    overrides: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # what a person set
 
     @property
     def row(self) -> TaskRow:
@@ -41,24 +43,24 @@ class Settings:
 
     def table(self) -> dict[str, Any]:
         """As TOML holds it; the model's kind stands in its table, and its preset is written out."""
-        table = plain(replace(self, given={}))
-        del table["given"]
+        table = plain(replace(self, overrides={}))
+        del table["overrides"]
         table["model"] = {"kind": table.pop("kind"), **table["model"]}
         return {"plugins": list(self.plugins), **table} if self.plugins else table
 
     def suggest(self, **tables: Mapping[str, Any]) -> "Settings":
         """The same with keys that nobody set, such as training={"rate": 1e-3}; what was given stays."""
-        merged = {name: {**tables.get(name, {}), **self.given.get(name, {})} for name in {*tables, *self.given}}
-        made = replace(self, given=merged)
+        merged = {name: {**tables.get(name, {}), **self.overrides.get(name, {})} for name in {*tables, *self.overrides}}
+        settings = replace(self, overrides=merged)
         for name in tables:
-            made = replace(made, **{name: read_part(made, name)})
-        return checked(made)
+            settings = replace(settings, **{name: read_part(settings, name)})
+        return checked(settings)
 
     def decide(self, **tables: Mapping[str, Any]) -> "Settings":
         """The same with other values, whatever was given: what the corpus, or the machine, has decided."""
         parts = {name: replace(getattr(self, name), **values) for name, values in tables.items()}
-        given = {name: {**self.given.get(name, {}), **values} for name, values in tables.items()}
-        return checked(replace(self, given={**self.given, **given}, **parts))
+        overrides = {name: {**self.overrides.get(name, {}), **values} for name, values in tables.items()}
+        return checked(replace(self, overrides={**self.overrides, **overrides}, **parts))
 
 
 PARTS: dict[str, Any] = {"data": DataSettings, "tokenizer": TokenizerSettings, "training": TrainingSettings}
@@ -67,19 +69,19 @@ PARTS: dict[str, Any] = {"data": DataSettings, "tokenizer": TokenizerSettings, "
 def read_settings(table: Mapping[str, Any]) -> Settings:
     """The settings of a configuration's tables, or a ConfigError with the path of the key that is wrong."""
     plugins.load_environment()
-    table, known = dict(table), ("task", "data", "tokenizer", "model", "training")
+    table, keys = dict(table), ("task", "data", "tokenizer", "model", "training")
     plugins.check_loaded(table.pop("plugins", ()), "plugins")
     for key in table:
-        if key not in known:
-            raise ConfigError(show_value(key)[1:-1], f"no such key{suggestion(key, known)}")
-    for key in known[1:]:
+        if key not in keys:
+            raise ConfigError(show_value(key)[1:-1], f"no such key{suggestion(key, keys)}")
+    for key in keys[1:]:
         if not isinstance(table.get(key, {}), Mapping):
             raise ConfigError(key, "expected a table")
     known_options(table.get("model", {}))
     data = parse(DataSettings, table.get("data", {}), "data")
     task, kind = task_and_kind(table, data)
-    given = {key: dict(table[key]) for key in known[1:] if key in table}
-    settings = Settings(task=task, data=data, kind=kind.name, given=given)
+    overrides = {key: dict(table[key]) for key in keys[1:] if key in table}
+    settings = Settings(task=task, data=data, kind=kind.name, overrides=overrides)
     for name in ("tokenizer", "model", "training"):
         settings = replace(settings, **{name: read_part(settings, name)})
     return checked(settings)
@@ -87,10 +89,10 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
 
 def read_part(settings: Settings, name: str) -> Any:
     """One table of the settings, from what is given."""
-    given = settings.given.get(name, {})
+    table = settings.overrides.get(name, {})
     if name != "model":
-        return parse(PARTS[name], given, name)
-    model, kind = {**given, "kind": settings.kind}, KINDS[settings.kind]
+        return parse(PARTS[name], table, name)
+    model, kind = {**table, "kind": settings.kind}, KINDS[settings.kind]
     job = settings.row.served_as(kind.tasks)
     if any(each.name == "job" for each in fields(kind.config)) and model.setdefault("job", job) != job:
         wrong = f'{show_value(model["job"])} given with task = "{settings.task}", expected "{job}"'
@@ -179,14 +181,14 @@ def known_options(model: Mapping[str, Any]) -> None:
 
 def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What a run takes from the configuration of another that it begins with; its own may say nothing else."""
-    taken = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
-    own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in taken}
+    subset = {key: base[key] for key in ("plugins", "task", "model", "tokenizer") if key in base}
+    own: dict[str, Any] = {key: table[key] for key in ("task", "model", "tokenizer") if key in table and key in subset}
     if own:
-        theirs, mine = read_settings(taken).table(), read_settings({"task": taken.get("task", Settings.task), **own})
+        theirs, mine = read_settings(subset).table(), read_settings({"task": subset.get("task", Settings.task), **own})
         for key in own:
             if mine.table()[key] != theirs[key]:
                 raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
-    return taken
+    return subset
 
 
 def complete_run_table(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,5 +200,5 @@ def complete_run_table(table: Mapping[str, Any]) -> dict[str, Any]:
     data = table.get("data", {})
     if not isinstance(data, Mapping):
         return dict(table)
-    kept = {key: value for key, value in data.items() if key != "cache"}
-    return {**table, "data": {"builtin_edition": 1, **kept}}
+    rest = {key: value for key, value in data.items() if key != "cache"}
+    return {**table, "data": {"builtin_edition": 1, **rest}}

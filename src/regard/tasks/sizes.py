@@ -41,14 +41,14 @@ class Counting(TorchFunctionMode):
 
     def __init__(self, most: int):
         super().__init__()
-        self.left = most
+        self.allowance = most
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        self.left -= 1
+        self.allowance -= 1
         # A `with` that ends puts torch's state back by a function, too, and must be let end.
-        if self.left < 0 and function is not torch._C._set_grad_enabled:
+        if self.allowance < 0 and function is not torch._C._set_grad_enabled:
             raise TooManyError
         return function(*args, **(kwargs or {}))
 

@@ -123,9 +123,9 @@ def start_in(
     if run is not None:
         check_run_sizes(settings, prepared, run, last or best_of(run))
     sizes = vocabulary_sizes(settings, prepared.tokenizers, prepared.labels)
-    taken = check_weights(settings, group.device, *sizes, processes=group.world)
+    weight_bytes = check_weights(settings, group.device, *sizes, processes=group.world)
     budget = token_budget(settings, prepared, group)
-    check_batches(settings, group.device, prepared, budget, taken)
+    check_batches(settings, group.device, prepared, budget, weight_bytes)
     if choose:
         lengths, device = prepared.train.lengths, group.device.type
         settings = training_defaults(settings, lengths, budget, group.world, device, base is not None)
@@ -136,8 +136,8 @@ def start_in(
     if base is None and not resume:
         task.model.load_pretrained()
     if base is not None:
-        found = read_checkpoint(best_of(base), trainer=False)
-        load_weights(task.objective, found.model, str(found.folder))
+        checkpoint = read_checkpoint(best_of(base), trainer=False)
+        load_weights(task.objective, checkpoint.model, str(checkpoint.folder))
     if last is not None:  # before the run's own configuration is written over
         check_fits(task, manifest, last)
         check_best(out, progress)
@@ -159,7 +159,7 @@ def start_in(
 
 def take_edition(settings: Settings, path: Path) -> Settings:
     """The settings with the edition of the run that is resumed, where nobody gave one."""
-    if "builtin_edition" in settings.given.get("data", {}) or not path.is_file():
+    if "builtin_edition" in settings.overrides.get("data", {}) or not path.is_file():
         return settings
     edition = complete_run_table(read(path))["data"]["builtin_edition"]
     return settings.decide(data={"builtin_edition": edition})
@@ -209,10 +209,10 @@ def check_lengths(settings: Settings, prepared: Prepared) -> None:
     model, longest = settings.model, int(prepared.train.lengths.max(initial=0)) + 1
     if settings.tokenizer.dropout:  # pieces that are cut anew are more
         longest = settings.data.longest + 1
-    known = model.known_positions()
-    if known is not None and known < longest:
+    positions = model.known_positions()
+    if positions is not None and positions < longest:
         raise ConfigError(
-            "model.length", f"{known} given, expected at least {longest}, the tokens of the longest sentence"
+            "model.length", f"{positions} given, expected at least {longest}, the tokens of the longest sentence"
         )
 
 
@@ -222,9 +222,9 @@ def absolute(data: DataSettings) -> DataSettings:
     def whole(path: str | None) -> str | None:
         return None if path is None else os.path.abspath(path)
 
-    def corpora(given: Any) -> Any:
+    def corpora(entries: Any) -> Any:
         names = ("source", "target", "file", "alignment")
-        return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in given)
+        return tuple(replace(each, **{name: whole(getattr(each, name)) for name in names}) for each in entries)
 
     files: dict[str, Any] = {name: whole(getattr(data, name)) for name in FILES}
     if data.builtin:

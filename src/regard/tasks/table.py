@@ -71,8 +71,8 @@ class TaskRow:
     def load(self) -> "type[RunTask]":
         """Its class; torch is imported."""
         module, name = self.file.rsplit(".", 1)
-        found: type[RunTask] = getattr(importlib.import_module(module), name)
-        return found
+        task: type[RunTask] = getattr(importlib.import_module(module), name)
+        return task
 
 
 TASKS: dict[str, TaskRow] = table("task")
@@ -125,8 +125,8 @@ for each in [
 def find_task(name: object) -> TaskRow:
     """The row of a name, or a ConfigError that says what may be meant."""
     if not isinstance(name, str) or name not in TASKS:
-        meant = suggestion(name if isinstance(name, str) else "", TASKS)
-        raise ConfigError("task", f"{show_value(name)} given, no such task{meant}")
+        hint = suggestion(name if isinstance(name, str) else "", TASKS)
+        raise ConfigError("task", f"{show_value(name)} given, no such task{hint}")
     return TASKS[name]
 
 

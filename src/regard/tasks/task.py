@@ -57,7 +57,7 @@ class TrainedRun(OpenRun, Protocol):
         """Searches on a GPU whose graphs are kept for the next texts."""
 
     @property
-    def chosen(self) -> AlignmentSettings:
+    def alignment_settings(self) -> AlignmentSettings:
         """What is read as an alignment."""
 
     def stream(
@@ -124,8 +124,8 @@ class RunTask(Task):
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which has no way to be looked into")
 
     @classmethod
-    def evaluate(cls, run: TrainedRun, **given: Any) -> "EvaluationReport":
-        """Measure a run on the files that are `given`, each by its name, with options such as beam=5."""
+    def evaluate(cls, run: TrainedRun, **options: Any) -> "EvaluationReport":
+        """Measure a run on a test set: its files, each by its name, and options of the search such as beam=5."""
         raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which has no way to be measured")
 
 

@@ -88,21 +88,21 @@ class Translate(TextPairs):
         text, tokenizers = str(item), run.tokenizers
         ids = encode_text(tokenizers.source, text, "text")
         if target is not None:
-            output, shown = encode_text(tokenizers.target, target, "target", run.model.limit), None
+            output, beam_tree = encode_text(tokenizers.target, target, "target", run.model.limit), None
         else:
-            (found,) = search_in_batches(run.model, [ids], options, device=run.device, trace=tree)
-            output, shown = found.outputs[0].tokens, search_tree(found, tokenizers.target, options)
+            (result,) = search_in_batches(run.model, [ids], options, device=run.device, trace=tree)
+            output, beam_tree = result.outputs[0].tokens, search_tree(result, tokenizers.target, options)
         sides = {
             "source": text_side(tokenizers.source, ids, text, end=KINDS[run.settings.kind].reads_end),
             **output_sides(tokenizers.target, output, target),
         }
         source = tokens_of([ids], run.device)
-        return ForcedExample(source, sides, text, tokenizers.target.decode(output), tuple(output), tree=shown)
+        return ForcedExample(source, sides, text, tokenizers.target.decode(output), tuple(output), tree=beam_tree)
 
     @classmethod
-    def evaluate(cls, run: TrainedRun, **given: Any) -> EvaluationReport:
+    def evaluate(cls, run: TrainedRun, **options: Any) -> EvaluationReport:
         """Translate the lines of `source`, and compare with those of `reference` (see `regard.tasks.evaluation`)."""
-        return evaluate_texts(run, **given)
+        return evaluate_texts(run, **options)
 
 
 def translate(
@@ -170,22 +170,22 @@ def translate_chunks(
     options: Options,
 ) -> Iterator[list[Translation]]:
     """The translations, as they are asked for."""
-    texts, given, done = iter(texts), None if prefixes is None else iter(prefixes), 0
+    texts, prefix_texts, count = iter(texts), None if prefixes is None else iter(prefixes), 0
     while rows := list(itertools.islice(texts, chunk)):
         begun = None
-        if given is not None:
-            begun = run.tokenizers.target.encode_batch(list(itertools.islice(given, len(rows))))
+        if prefix_texts is not None:
+            begun = run.tokenizers.target.encode_batch(list(itertools.islice(prefix_texts, len(rows))))
             if len(begun) < len(rows):
                 raise ArgumentError("prefixes: fewer than texts given, expected one for each")
             longest = sys.maxsize if options.longest is None else options.longest
-            for number, prefix in enumerate(begun, done + 1):
+            for number, prefix in enumerate(begun, count + 1):
                 if len(prefix) > longest:
                     raise ArgumentError(
                         f"prefix {number:,}: {len(prefix)} tokens given, expected at most {longest} (longest)"
                     )
-        done += len(rows)
+        count += len(rows)
         sources = run.tokenizers.source.encode_batch(rows)
-        found = search_in_batches(
+        results = search_in_batches(
             run.model,
             sources,
             options,
@@ -194,13 +194,13 @@ def translate_chunks(
             budget=budget,
             replay=run.replay if run.device.type == "cuda" else None,
         )
-        outputs = [each.outputs for each in found]
+        outputs = [each.outputs for each in results]
         if alignment or replace_unknown:
             yield from add_alignments(run, rows, sources, outputs, alignment, replace_unknown)
         else:
             yield from ([to_translation(output, run.tokenizers.target) for output in each] for each in outputs)
-    if given is not None and next(given, None) is not None:
-        raise ArgumentError(f"prefixes: more than the {done:,} texts given, expected one for each")
+    if prefix_texts is not None and next(prefix_texts, None) is not None:
+        raise ArgumentError(f"prefixes: more than the {count:,} texts given, expected one for each")
 
 
 def add_alignments(
@@ -219,30 +219,30 @@ def add_alignments(
         if sources[i] and output.tokens and (alignment or UNKNOWN in output.tokens)
     ]
     pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
-    chosen = run.chosen
-    weights = dict(zip(needed, word_weights(run.aligning, run.tokenizers, pairs, chosen), strict=True))
+    settings = run.alignment_settings
+    weights = dict(zip(needed, word_weights(run.aligning, run.tokenizers, pairs, settings), strict=True))
     for i, each in enumerate(outputs):
         words = run.tokenizers.source.normalise(texts[i]).split()
         translations = []
         for j, output in enumerate(each):
-            made, weight = to_translation(output, run.tokenizers.target), weights.get((i, j))
+            translation, weight = to_translation(output, run.tokenizers.target), weights.get((i, j))
             if replace_unknown and weight is not None and UNKNOWN in output.tokens:
-                made = replace(made, text=replace_unknown_words(run, output, words, weight))
+                translation = replace(translation, text=replace_unknown_words(run, output, words, weight))
             if alignment:
-                links = [] if weight is None else extract_links(weight[None], chosen)[0]
-                made = replace(made, alignment=tuple(links))
-            translations.append(made)
+                links = [] if weight is None else extract_links(weight[None], settings)[0]
+                translation = replace(translation, alignment=tuple(links))
+            translations.append(translation)
         yield translations
 
 
 def replace_unknown_words(run: TrainedRun, output: Output, words: Sequence[str], weights: Tensor) -> str:
     """The text with the source words that unknown ones looked at most."""
     target = run.tokenizers.target
-    written, belongs = target.decode(output.tokens).split(), target.words(output.tokens)
+    text_words, belongs = target.decode(output.tokens).split(), target.words(output.tokens)
     for token, word in zip(output.tokens, belongs, strict=True):
         if token == UNKNOWN and word is not None and word < len(weights):
-            written[word] = words[int(weights[word].argmax())]
-    return " ".join(written)
+            text_words[word] = words[int(weights[word].argmax())]
+    return " ".join(text_words)
 
 
 def score(run: TrainedRun, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
@@ -259,7 +259,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
     if not ids[0] or not ids[1]:
         raise ArgumentError("source and target: an empty text given, expected words to align")
     words = tokenizers.source.decode(ids[0]).split(), tokenizers.target.decode(ids[1]).split()
-    return Aligned(*words, word_weights(run.aligning, tokenizers, [ids], run.chosen)[0])
+    return Aligned(*words, word_weights(run.aligning, tokenizers, [ids], run.alignment_settings)[0])
 
 
 def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[Links]:
@@ -273,5 +273,5 @@ def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = P
         ]
         full = [number for number, (source, target) in enumerate(zip(*sides, strict=True)) if source and target]
         ids = [(sides[0][number], sides[1][number]) for number in full]
-        found = dict(zip(full, link_words(run.aligning, run.tokenizers, ids, run.chosen), strict=True))
-        yield from (found.get(number, []) for number in range(len(some)))
+        links = dict(zip(full, link_words(run.aligning, run.tokenizers, ids, run.alignment_settings), strict=True))
+        yield from (links.get(number, []) for number in range(len(some)))

@@ -119,7 +119,7 @@ def align(
         each.require("align")
     changes: dict[str, Any] = {"view": view, "head": head, "offset": offset, "threshold": threshold}
     changes |= {"join": join, "balance": balance}
-    opened.chosen = change_settings(opened.chosen, opened.aligning.cross_attentions, **changes)
+    opened.alignment_settings = change_settings(opened.alignment_settings, opened.aligning.cross_attentions, **changes)
     if dependencies:
         print_dependencies(opened)
     elif judges is not None or agree:
@@ -127,5 +127,5 @@ def align(
     else:
         total, chunks = read_pairs(opened, str(source), target, print_message, **search)
         aligned = (align_pairs(opened, other, chunk, symmetrise) for chunk in chunks)
-        write_links(opened.chosen, aligned, total, output, translations, gold, alignment)
+        write_links(opened.alignment_settings, aligned, total, output, translations, gold, alignment)
         print_unknown_words(opened)

@@ -48,8 +48,8 @@ def classify(
         return
     lines = DocumentLines.of(inputs, print_message)
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:
-        for count, written in lines.labelled(opened.classify, scores, as_json):
-            write(written)
+        for count, text in lines.labelled(opened.classify, scores, as_json):
+            write(text)
             advance(count)
     print_unknown_words(opened)
 

@@ -130,8 +130,8 @@ def look(
 
 def check_alone(options: dict[str, Any]) -> None:
     """Refuse options of what a text is looked at with, where a graph is all that is asked for."""
-    for name, given in options.items():
-        if given:
+    for name, value in options.items():
+        if value:
             raise CommandError(f"{name}: given with --graph alone, which looks at no text; give a text, too")
 
 

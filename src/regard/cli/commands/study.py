@@ -87,11 +87,11 @@ def print_page(page: "Page") -> None:
     print(f"\n{page.signature}")
 
 
-def parse_seeds(given: str | None, seed: int, quick: bool) -> tuple[int, ...]:
+def parse_seeds(text: str | None, seed: int, quick: bool) -> tuple[int, ...]:
     """Parse the seeds to train with: by default three from `seed` on, and one with --quick."""
-    if given is None:
+    if text is None:
         return (seed,) if quick else (seed, seed + 1, seed + 2)
-    parts = given.split(",")
+    parts = text.split(",")
     if not all(re.fullmatch(r"\s*[0-9]{1,10}\s*", part) and int(part) <= SEED for part in parts):
-        raise CommandError(f"--seeds: {given!r} given, expected numbers, as in 0,1,2, at most {SEED}")
+        raise CommandError(f"--seeds: {text!r} given, expected numbers, as in 0,1,2, at most {SEED}")
     return tuple(int(part) for part in parts)

@@ -83,8 +83,8 @@ def translate(
             open_output(out, processes.first) as write,
             progress_bar(source_lines.total, out is not None, processes.first) as advance,
         ):
-            for lines, written in blocks:
-                write(written)
+            for lines, text in blocks:
+                write(text)
                 advance(lines)
         if processes.first:
             print_unknown_words(opened)

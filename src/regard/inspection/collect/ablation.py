@@ -99,15 +99,15 @@ def silence_head(module: nn.Module, rows: Rows, count: int) -> Any:
             return x
 
         if module.output is None:
-            return module.register_forward_hook(lambda module, inputs, made: quiet(made))
+            return module.register_forward_hook(lambda module, inputs, output: quiet(output))
         return module.output.register_forward_pre_hook(lambda module, inputs: (quiet(inputs[0]), *inputs[1:]))
 
-    def quiet_rows(module: nn.Module, inputs: tuple[Any, ...], made: Tensor) -> Tensor:
-        made = made.clone()
-        each = made.unflatten(0, (count, -1))  # a document has a row a sentence
+    def quiet_rows(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        output = output.clone()
+        each = output.unflatten(0, (count, -1))  # a document has a row a sentence
         for row, _ in rows:
             each[row] = 0
-        return made
+        return output
 
     inner = module.attention if isinstance(module, GridSelfAttention) else module
     return inner.register_forward_hook(quiet_rows)

@@ -140,5 +140,9 @@ def is_known(part: Span) -> bool:
 
 def gate_words(parts: tuple[Span, ...]) -> str:
     """What weights are multiplied with after the softmax."""
-    known = any(isinstance(part, Predictive) for part in parts)
-    return "exp(−(j − p_i)² / 2σ²)" if known else ", ".join(type(part).__name__ for part in parts if not is_known(part))
+    predictive = any(isinstance(part, Predictive) for part in parts)
+    return (
+        "exp(−(j − p_i)² / 2σ²)"
+        if predictive
+        else ", ".join(type(part).__name__ for part in parts if not is_known(part))
+    )

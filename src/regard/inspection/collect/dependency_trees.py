@@ -122,8 +122,8 @@ def name_relations(path: str | Path, trees: Sequence[ParsedTree]) -> Iterator[Pa
         raise DataError(f"{beside}: relations of {len(lines):,} texts given, and {path} has heads of {len(trees):,}")
     for number, (tree, names) in enumerate(zip(trees, lines, strict=True), 1):
         if len(names) != len(tree.heads):
-            given = f"{len(names)} relations given, and {tree.where} has {len(tree.heads)} heads"
-            raise DataError(f"{beside}, text {number}: {given}")
+            mismatch = f"{len(names)} relations given, and {tree.where} has {len(tree.heads)} heads"
+            raise DataError(f"{beside}, text {number}: {mismatch}")
         yield replace(tree, relations=tuple(names))
 
 

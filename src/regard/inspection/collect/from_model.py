@@ -74,7 +74,7 @@ def live_units(recorder: Trace) -> list[Unit]:
 def name_units(units: Sequence[Unit]) -> dict[str, str]:
     """A name for every unit, the same in every run: modules by their own, others with a word and a number."""
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    earlier: set[str] = set()
     for unit in units:
         if unit.kind == "module":
             name = unit.module
@@ -85,9 +85,9 @@ def name_units(units: Sequence[Unit]) -> dict[str, str]:
         else:
             name = f"{unit.module}/{unit.operation}"
         number, first = 2, name
-        while name in taken:
+        while name in earlier:
             name, number = f"{first} {number}", number + 1
-        taken.add(name)
+        earlier.add(name)
         names[unit.id] = name
     return names
 
@@ -103,10 +103,10 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
     outer = {each for unit in units for each in set().union(*unit.reads) if by_id[each].time > unit.time}
 
     def join(sources: Iterable[str], target: str) -> None:
-        found = set(sources)
-        for each in set(found):  # what something begins with comes along with it
-            found -= beginnings.get(each, set())
-        for each in sorted(found, key=lambda one: by_id[one].time):
+        origins = set(sources)
+        for each in set(origins):  # what something begins with comes along with it
+            origins -= beginnings.get(each, set())
+        for each in sorted(origins, key=lambda one: by_id[one].time):
             edges[GraphEdge(names[each], target)] = None
 
     for unit in units:
@@ -119,8 +119,8 @@ def connect(units: Sequence[Unit], names: dict[str, str], passed: TinyPass) -> t
                 nodes.append(previous_node(previous[each], by_id[each], unit, passed, history))
                 join(beginnings.get(each, ()), previous[each])
             edges[GraphEdge(previous[each], names[unit.id])] = None
-        given = set[str]().union(*(beginnings.get(each, set()) for each in before))
-        join(reads - before - given - {unit.id}, names[unit.id])
+        initial = set[str]().union(*(beginnings.get(each, set()) for each in before))
+        join(reads - before - initial - {unit.id}, names[unit.id])
         nodes.append(make_node(unit, names[unit.id], owner, passed, loops=unit.id in reads - before))
     return nodes, list(edges)
 
@@ -178,14 +178,14 @@ def count_parameters(unit: Unit, modules: Sequence[str], recorder: Trace) -> int
 def first_values(units: Sequence[Unit]) -> dict[str, set[str]]:
     """What stands for a unit's output before the first step: what the same place in the code reads at first."""
     time = {unit.id: unit.time for unit in units}
-    found: dict[str, set[str]] = {}
+    firsts: dict[str, set[str]] = {}
     for unit in units:
-        for reads in unit.places.values():
+        for reads in unit.site_reads.values():
             later = set().union(*reads[1:])
             before = [each for each in later if time[each] >= unit.time]
             if len(before) == 1:
-                found.setdefault(before[0], set()).update(reads[0] - later - {before[0]})
-    return found
+                firsts.setdefault(before[0], set()).update(reads[0] - later - {before[0]})
+    return firsts
 
 
 # ---- groups
@@ -200,18 +200,18 @@ def group_nodes(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], recorder
         for name in enclosing(node.module, recorder):
             if name != node.module or node.kind in ("operation", "stage", "learned"):
                 groups.setdefault((node.side, name), []).append(node.name)
-    made = []
+    rows = []
     framed: set[tuple[str, ...]] = set()  # a frame around another's boxes alone is none
     for (side, name), members in sorted(groups.items(), key=lambda item: item[0][1].count(".")):
         if len(members) > 1 and tuple(members) not in framed and is_convex(set(members), edges):
             framed.add(tuple(members))
             label = group_label(recorder.modules[name], name, recorder.modules)
-            made.append((side, name, GraphGroup(f"{side}:{name}", label, tuple(members), members=(name,))))
-    known = {group.name for _, _, group in made}
+            rows.append((side, name, GraphGroup(f"{side}:{name}", label, tuple(members), members=(name,))))
+    group_names = {group.name for _, _, group in rows}
     nested = []
-    for side, name, group in made:
+    for side, name, group in rows:
         parents = [f"{side}:{each}" for each in enclosing(name, recorder)]
-        parent = next((each for each in reversed(parents) if each in known and each != group.name), None)
+        parent = next((each for each in reversed(parents) if each in group_names and each != group.name), None)
         nested.append(replace(group, parent=parent))
     return sorted(nested, key=lambda group: group.name.count("."))
 
@@ -220,14 +220,14 @@ def add_previous(
     groups: Sequence[GraphGroup], nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]
 ) -> list[GraphGroup]:
     """Put what is read of the step before into the innermost groups that all of its readers are in."""
-    made = list(groups)
+    result = list(groups)
     for node in nodes:
         if node.kind == "previous":
             readers = {edge.target for edge in edges if edge.source == node.name}
-            for number, group in enumerate(made):
+            for number, group in enumerate(result):
                 if readers <= set(group.nodes):
-                    made[number] = replace(group, nodes=(*group.nodes, node.name))
-    return made
+                    result[number] = replace(group, nodes=(*group.nodes, node.name))
+    return result
 
 
 def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
@@ -245,23 +245,23 @@ def is_convex(members: set[str], edges: Sequence[GraphEdge]) -> bool:
 def enclosing(name: str, recorder: Trace) -> list[str]:
     """The modules around a name that are drawn as a frame, outermost first."""
     parts = name.split(".")
-    found: list[str] = []
+    paths: list[str] = []
     for count in range(1, len(parts) + 1 if name else 0):
         path = ".".join(parts[:count])
         module, parent = recorder.modules[path], recorder.modules[".".join(parts[: count - 1])]
         if not module._modules or isinstance(module, nn.ModuleList | Layer):
             continue
-        inside = found and isinstance(recorder.modules[found[-1]], Attentive)
+        inside = paths and isinstance(recorder.modules[paths[-1]], Attentive)
         whole = isinstance(module, Attentive | MemoryHeads)
         if (whole and not inside) or isinstance(parent, nn.ModuleList):
-            found.append(path)
+            paths.append(path)
         elif isinstance(parent, nn.Sequential) or isinstance(module, nn.Sequential):
             if isinstance(module, nn.Sequential) and any(each._modules for each in module._modules.values() if each):
                 continue  # a row of layers, each of which has a frame
-            found.append(path)
+            paths.append(path)
         elif not inside and not isinstance(module, Attention) and is_unknown(module):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def is_unknown(module: nn.Module) -> bool:

@@ -65,7 +65,7 @@ def exhibit_of(
         offset=offset,
         picture=forced.picture,
         tree=forced.tree,
-        walk=walk_of(forward, views, wanted(walk, aligned, head), vocabulary_of(run)) if walk else None,
+        walk=walk_of(forward, views, choose_walk(walk, aligned, head), vocabulary_of(run)) if walk else None,
         ablation=ablation_of(model, forced, views) if ablate else None,
         graph=graph_of(model) if graph else None,
         dependencies=None if dependencies is None else dependencies_of(dependencies, forward.sides, views),
@@ -86,7 +86,7 @@ def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int |
     return settings.view, settings.head, settings.offset
 
 
-def wanted(walk: Which | bool, aligned: str | None, head: int | None) -> Which:
+def choose_walk(walk: Which | bool, aligned: str | None, head: int | None) -> Which:
     """Choose what is walked: by default the view and the head that lines are drawn from."""
     which = Which() if isinstance(walk, bool) else walk
     if which.view is None and aligned is not None:

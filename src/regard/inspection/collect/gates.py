@@ -49,8 +49,8 @@ def cell_gates(
 def run_gates(layer: Layer, call: ModuleCall) -> dict[str, Float[Tensor, "b n d"]]:
     """The gates of every position of a call of a layer, which runs whole sentences."""
     x = call.inputs[0]
-    given = call.inputs[1] if len(call.inputs) > 1 else None
-    state = x.new_zeros(len(x), layer.parts, layer.size) if given is None else given
+    initial = call.inputs[1] if len(call.inputs) > 1 else None
+    state = x.new_zeros(len(x), layer.parts, layer.size) if initial is None else initial
     steps = []
     for projected in layer.project(x).unbind(1):
         steps.append(cell_gates(layer, projected, state))
@@ -60,11 +60,11 @@ def run_gates(layer: Layer, call: ModuleCall) -> dict[str, Float[Tensor, "b n d"
 
 def step_gates(layer: Layer, steps: Sequence[CellStep], tapes: bool = False) -> dict[str, Float[Tensor, "b n d"]]:
     """The gates of a layer that took its steps one by one; of an LSTMN with what was read off the tapes."""
-    made = []
+    gates = []
     for step in steps:
         read = {"h̃": step.before[:, 0], "c̃": step.before[:, 1]} if tapes else {}
-        made.append(read | cell_gates(layer, step.projected, step.before, step.added))
-    return {symbol: torch.stack([each[symbol] for each in made], 1) for symbol in made[0]}
+        gates.append(read | cell_gates(layer, step.projected, step.before, step.added))
+    return {symbol: torch.stack([each[symbol] for each in gates], 1) for symbol in gates[0]}
 
 
 @torch.no_grad()

@@ -170,8 +170,8 @@ def read_by(
 
 def layers_of(names: Iterable[str], members: dict[str, list[GraphNode]]) -> set[str]:
     """The layers that some nodes are in."""
-    wanted = set(names)
-    return {key for key, nodes in members.items() if any(node.name in wanted for node in nodes)}
+    name_set = set(names)
+    return {key for key, nodes in members.items() if any(node.name in name_set for node in nodes)}
 
 
 def relative(name: str, module: str) -> str:
@@ -182,7 +182,7 @@ def relative(name: str, module: str) -> str:
 def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[str], side: str) -> Graph:
     """Keep the first of several alike layers; what read the last one reads the first."""
     target = {node.name: first.name for part in parts[1:] for node, first in zip(part, parts[0], strict=True)}
-    kept = {node.name for node in parts[0]}
+    first_names = {node.name for node in parts[0]}
     order = {node.name: number for number, node in enumerate(graph.nodes)}
     edges = dict[GraphEdge, None]()
     for edge in graph.edges:
@@ -192,7 +192,7 @@ def merge_run(graph: Graph, parts: Sequence[list[GraphNode]], names: Sequence[st
     twins = {first.name: [part[number] for part in parts[1:]] for number, first in enumerate(parts[0])}
     nodes = []
     for node in graph.nodes:
-        if node.name in kept:
+        if node.name in first_names:
             others = tuple(name for twin in twins[node.name] for name in (*twin.modules, *twin.folded))
             symbol = node.layer_symbol.partition("‖")[0]  # it holds for all of them
             nodes.append(replace(node, symbol=symbol, count=node.count * len(parts), folded=(*node.folded, *others)))

@@ -41,15 +41,15 @@ def read_inputs(run: OpenRun, arguments: Sequence[str], count: int, say: Callabl
     return first(texts, count, "texts", say)
 
 
-def is_run(given: str) -> bool:
+def is_run(text: str) -> bool:
     """Return whether a run folder is meant, and not a text or a file."""
     try:
-        return (Path(given) / "config.toml").is_file()
+        return (Path(text) / "config.toml").is_file()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
 
 
-def read_against(run: OpenRun, given: str, count: int) -> list[str]:
+def read_against(run: OpenRun, text: str, count: int) -> list[str]:
     """Read the second inputs of a run, one for each of the `count` first ones: a text or a picture for all, or a file.
 
     What names a folder, or a path into one that is there, is taken for a slip, as a run folder may be meant.
@@ -57,21 +57,21 @@ def read_against(run: OpenRun, given: str, count: int) -> list[str]:
     expected = "expected a run folder, or a text, a file or a picture for the same run"
     reads_text = KINDS[run.settings.kind].reads != "pictures"
     try:
-        path = Path(given) if reads_text and given.strip() and not any(map(str.isspace, given)) else None
+        path = Path(text) if reads_text and text.strip() and not any(map(str.isspace, text)) else None
         folder = path is not None and path.is_dir()
         slip = path is not None and len(path.parts) > 1 and path.parent.is_dir() and not path.exists()
     except (OSError, ValueError):
         folder = slip = False
     if folder or slip:
-        raise CommandError(f"--against: {given}: {'no config.toml in it' if folder else 'no such folder'}, {expected}")
+        raise CommandError(f"--against: {text}: {'no config.toml in it' if folder else 'no such folder'}, {expected}")
     try:
-        inputs = read_inputs(run, [given], count + 1, lambda line: None)
+        inputs = read_inputs(run, [text], count + 1, lambda line: None)
     except CommandError as error:
         raise CommandError(f"--against: {error}; {expected}") from None
     if len(inputs) not in (1, count):
-        held = f"more than {count:,}" if len(inputs) > count else f"{len(inputs):,}"
+        how_many = f"more than {count:,}" if len(inputs) > count else f"{len(inputs):,}"
         raise CommandError(
-            f"--against: {held} inputs in {given}, expected one for all, or one for each of the {count:,}"
+            f"--against: {how_many} inputs in {text}, expected one for all, or one for each of the {count:,}"
         )
     return inputs if len(inputs) == count else inputs * count
 

@@ -51,12 +51,12 @@ def split(unit: Unit, units: dict[str, Unit]) -> None:
                 reads.update(name_of(unit, each.call) for each in mine)
                 outputs.difference_update(mine)
                 outputs.update(Output(name_of(unit, each.call), 1) for each in mine)
-        known = set[str]().union(*reader.reads)
-        for places in reader.places.values():
-            for place in places:
-                if unit.id in place:
-                    place.remove(unit.id)
-                    place.update(known & {name_of(unit, call) for call in range(1, unit.calls + 1)})
+        all_reads = set[str]().union(*reader.reads)
+        for turns in reader.site_reads.values():
+            for turn in turns:
+                if unit.id in turn:
+                    turn.remove(unit.id)
+                    turn.update(all_reads & {name_of(unit, call) for call in range(1, unit.calls + 1)})
 
 
 def name_of(unit: Unit, call: int) -> str:

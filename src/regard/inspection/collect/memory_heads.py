@@ -126,10 +126,10 @@ def silence_memory_heads(
 ) -> list[Any]:
     """Hooks that silence heads of the view `name`, each a (row, head), while the source is read or while it writes."""
     (heads,), view = find_heads(model), MEMORY_VIEWS[name]
-    done = 0
+    calls = 0
 
     def in_phase() -> bool:
-        return (done < source) == (view.rows == "source")
+        return (calls < source) == (view.rows == "source")
 
     def write_nothing(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         """Replace a write by one that erases and adds nothing."""
@@ -143,13 +143,13 @@ def silence_memory_heads(
 
     def read_nothing(module: nn.Module, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> Any:
         """Replace what was read by zeros."""
-        nonlocal done
+        nonlocal calls
         memory, weights, reads = output
         if in_phase() and not view.writes:
             reads = reads.clone()
             for row, head in rows:
                 reads[row, head] = 0
-        done += 1
+        calls += 1
         return memory, weights, reads
 
     return [heads.steer.register_forward_hook(write_nothing), heads.register_forward_hook(read_nothing)]

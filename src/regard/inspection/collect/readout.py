@@ -112,9 +112,9 @@ def between_stages(recording: Recording, name: str, row: int) -> list[Stage]:
 def feed_stages(recording: Recording, name: str, block: Block, row: int) -> list[Stage]:
     """The feed-forward net, layer by layer."""
     x = "LayerNorm(r)" if block.norm == "pre" else "x"
-    given, hidden = recording.input(f"{name}.feed.0", row), recording.output(f"{name}.feed.0", row)
+    feed_input, hidden = recording.input(f"{name}.feed.0", row), recording.output(f"{name}.feed.0", row)
     active, result = recording.output(f"{name}.feed.1", row), recording.output(f"{name}.feed.2", row)
-    stages = [one("z", "the input of the feed-forward net", given, f"z = {x}", BLOCK, main=False)]
+    stages = [one("z", "the input of the feed-forward net", feed_input, f"z = {x}", BLOCK, main=False)]
     stages.append(one("z W₁", "its hidden layer", hidden, "z W₁ + b₁", BLOCK, main=False))
     stages.append(one("ReLU", f"{int((active > 0).sum())} of {len(active)} units are active", active,
                       "max(0, z W₁ + b₁)", BLOCK, main=False))  # fmt: skip

@@ -106,10 +106,10 @@ def record_modules(model: nn.Module) -> Iterator[Recording]:
         original: Callable[..., Tensor] = getattr(module, method)
 
         def step(*args: Any) -> Tensor:
-            made = original(*args)
+            output = original(*args)
             if threading.get_ident() == mine:
-                recording.steps.setdefault(name, []).append(cell_step(made.clone(), *copy_tensors(args)))
-            return made
+                recording.steps.setdefault(name, []).append(cell_step(output.clone(), *copy_tensors(args)))
+            return output
 
         module.__dict__[method] = step  # before the class's own: a method has no hooks
         stepped.append((module, method))

@@ -124,10 +124,10 @@ def input_stages(forward: ForwardPass, name: str, head: int, row: int, columns: 
     if isinstance(module, Heads):
         return heads_input(forward, recording, module, name, head, row, columns)
     if isinstance(module, GridSelfAttention):
-        places = recording.calls[name][0].inputs[0][0].flatten(1).mT.float().cpu()
+        features = recording.calls[name][0].inputs[0][0].flatten(1).mT.float().cpu()
         return [
-            one("x", "the features of this place", places[row], part=INPUT),
-            Stage("x_j", "the features of every place", places, tuple(columns), "", INPUT, False),
+            one("x", "the features of this place", features[row], part=INPUT),
+            Stage("x_j", "the features of every place", features, tuple(columns), "", INPUT, False),
         ]
     return []
 

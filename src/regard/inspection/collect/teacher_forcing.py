@@ -98,8 +98,8 @@ class ForcedExample:
         if self.target is None:
             assert self.label is not None
             return logits.log_softmax(-1)[..., self.label]
-        written = torch.tensor([[*self.target, END]] * len(logits), device=logits.device)
-        return -F.cross_entropy(logits.transpose(1, 2), written, reduction="none")
+        tokens = torch.tensor([[*self.target, END]] * len(logits), device=logits.device)
+        return -F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
 
     def log_prob(self, model: Model) -> float:
         """The log-probability of the whole output; of an ensemble, of the mean probability of every piece."""
@@ -143,10 +143,10 @@ def tree_of(
     steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int], tokenizer: Tokenizer, beam: int
 ) -> Tree:
     """The noted steps of a search in pieces; those on the way to `output` are marked."""
-    way, totals, made = find_path(steps, output), {0: 0.0}, []
+    way, totals, tree_steps = find_path(steps, output), {0: 0.0}, []
     for number, step in enumerate(steps):
         pieces = tokenizer.pieces([each.token for each in step])
-        made.append(
+        tree_steps.append(
             tuple(
                 Candidate(
                     each.parent,
@@ -161,7 +161,7 @@ def tree_of(
             )
         )
         totals = {each.row: each.log_prob for each in step if each.row is not None}
-    return Tree(beam, tuple(made))
+    return Tree(beam, tuple(tree_steps))
 
 
 def find_path(steps: Sequence[Sequence[outputs.Candidate]], output: Sequence[int]) -> dict[int, int]:

@@ -75,10 +75,10 @@ def run_tiny(model: Model, source: Source | None = None, target: Tokens | None =
 
 def free_sizes(model: nn.Module) -> list[int]:
     """Primes that are no size of a parameter and no number of the configuration."""
-    taken = {size for parameter in model.parameters() for size in parameter.shape}
+    sizes = {size for parameter in model.parameters() for size in parameter.shape}
     options = getattr(getattr(model, "config", None), "__dict__", {})
-    taken |= {value for value in options.values() if isinstance(value, int)}
-    return [prime for prime in PRIMES if prime not in taken and prime + 1 not in taken] + list(PRIMES)
+    sizes |= {value for value in options.values() if isinstance(value, int)}
+    return [prime for prime in PRIMES if prime not in sizes and prime + 1 not in sizes] + list(PRIMES)
 
 
 def make_source(model: Model, kind: Kind | None, letters: Iterator[int], sizes: dict[str, int]) -> Source:
@@ -112,8 +112,8 @@ def make_tokens(model: nn.Module, rows: int, length: int) -> Tokens:
 
 def location_length(model: nn.Module) -> int:
     """The most source positions that a score by location knows."""
-    found: list[Any] = [getattr(each, "length", None) for each in model.modules()]
-    return min((each for each in found if isinstance(each, int)), default=PRIMES[-1])
+    lengths: list[Any] = [getattr(each, "length", None) for each in model.modules()]
+    return min((each for each in lengths if isinstance(each, int)), default=PRIMES[-1])
 
 
 def tensor_of(source: Source) -> Tensor:

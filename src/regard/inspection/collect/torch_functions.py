@@ -57,9 +57,9 @@ def is_function(code: CodeType, package: str) -> bool:
     return not code.co_name.startswith("<") and package.partition(".")[0] not in ("torch", "jaxtyping", "contextlib")
 
 
-def scalar_in(given: list[Any]) -> str | None:
+def scalar_in(arguments: list[Any]) -> str | None:
     """The number that a tensor is multiplied with or the like, where it is not 1; a root is written as one."""
-    for value in given[0]:
+    for value in arguments[0]:
         if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
             square = value * value
             if not float(value).is_integer() and math.isclose(square, round(square), rel_tol=1e-6):

@@ -71,14 +71,14 @@ class Trace(TorchFunctionMode):
 
     def origin(self, tensor: Tensor) -> frozenset[Origin]:
         """The units and parameters that a tensor's numbers stem from."""
-        known = self.origins.get(id(tensor))
-        if known is not None:
-            found: frozenset[Origin] = known[1]
+        entry = self.origins.get(id(tensor))
+        if entry is not None:
+            origins: frozenset[Origin] = entry[1]
         elif id(tensor) in self.owners:
             return frozenset(self.owners[id(tensor)][:1])
         else:
-            found = frozenset()
-        return found | self.writes.get(storage_of(tensor), frozenset())
+            origins = frozenset()
+        return origins | self.writes.get(storage_of(tensor), frozenset())
 
     def add_input(self, name: str, tensor: Tensor, words: str) -> None:
         """Name a tensor that comes from outside."""
@@ -103,13 +103,13 @@ class Trace(TorchFunctionMode):
         self.record(function, [args, kwargs or {}], result, sys._getframe(1))
         return result
 
-    def record(self, function: Any, given: list[Any], result: Any, frame: FrameType) -> None:
+    def record(self, function: Any, arguments: list[Any], result: Any, frame: FrameType) -> None:
         """Record a call: whose it is, what it read, and that its results stem from it."""
         name = getattr(function, "__name__", str(function))
         outputs = list(tensors_in(result))
         if name == "__setitem__":
-            outputs = list(tensors_in(given[0][:1]))
-        inputs = list(tensors_in(given[0][:1] if name in FIRST_ALONE else given))
+            outputs = list(tensors_in(arguments[0][:1]))
+        inputs = list(tensors_in(arguments[0][:1] if name in FIRST_ALONE else arguments))
         if not outputs or not inputs or name in CREATORS:
             return
         origins = [self.origin(each) for each in inputs]
@@ -117,14 +117,14 @@ class Trace(TorchFunctionMode):
         if self.inside:
             self.inside[-1].update(merged)
         else:
-            part = self.select_part(name, given)
+            part = self.select_part(name, arguments)
             if part is not None:
                 merged = part
             else:
-                merged = self.attribute(name, given, inputs, origins, outputs, frame) or merged
+                merged = self.attribute(name, arguments, inputs, origins, outputs, frame) or merged
         if not merged:
             return
-        in_place = is_in_place(name, given[1])
+        in_place = is_in_place(name, arguments[1])
         for output in outputs:
             if not in_place and any(output is each for each in inputs):
                 continue  # it gave back what it was given
@@ -132,15 +132,15 @@ class Trace(TorchFunctionMode):
                 self.writes.setdefault(storage_of(output), set()).update(merged)
             self.origins[id(output)] = (output, merged)
         if name == "stack" and not self.inside:
-            dim = given[0][1] if len(given[0]) > 1 else given[1].get("dim", 0)
-            self.parts[id(outputs[0])] = (dim % outputs[0].ndim, [self.origin(each) for each in given[0][0]])
+            dim = arguments[0][1] if len(arguments[0]) > 1 else arguments[1].get("dim", 0)
+            self.parts[id(outputs[0])] = (dim % outputs[0].ndim, [self.origin(each) for each in arguments[0][0]])
 
-    def select_part(self, name: str, given: list[Any]) -> frozenset[Origin] | None:
+    def select_part(self, name: str, arguments: list[Any]) -> frozenset[Origin] | None:
         """The origin of one of the tensors that were stacked, where an index takes it out again."""
-        if name != "__getitem__" or id(given[0][0]) not in self.parts:
+        if name != "__getitem__" or id(arguments[0][0]) not in self.parts:
             return None
-        dim, origins = self.parts[id(given[0][0])]
-        index = given[0][1] if isinstance(given[0][1], tuple) else (given[0][1],)
+        dim, origins = self.parts[id(arguments[0][0])]
+        index = arguments[0][1] if isinstance(arguments[0][1], tuple) else (arguments[0][1],)
         if len(index) <= dim or type(index[dim]) is not int or not all(type(each) is slice for each in index[:dim]):
             return None
         return origins[index[dim]]
@@ -148,7 +148,7 @@ class Trace(TorchFunctionMode):
     def attribute(
         self,
         name: str,
-        given: list[Any],
+        arguments: list[Any],
         inputs: list[Tensor],
         origins: list[frozenset[Origin]],
         outputs: list[Tensor],
@@ -187,16 +187,16 @@ class Trace(TorchFunctionMode):
             if begun is not None and inside and begun.calls == 1 and merged == {Output(begun.id, 1)}:
                 begun.shape = tuple(outputs[0].shape)  # it may give back its numbers in this shape
             return None
-        if not inside and not self.computes(name, given, origins):
+        if not inside and not self.computes(name, arguments, origins):
             return None
         unit = self.unit(key, "operation", owner, name if function is None else function.name)
-        if function is None and name in ELEMENTWISE and (scalar := scalar_in(given)) is not None:
+        if function is None and name in ELEMENTWISE and (scalar := scalar_in(arguments)) is not None:
             unit.note = scalar
         again = (name, site) in unit.sites if called is None else called is not unit.frame
         self.read(unit, (name, site), called, merged, again)
         if unit.calls == 1:
-            written = function is not None and is_in_place(name, given[1])
-            unit.shape = shape_of_whole(outputs[0]) if written else tuple(outputs[0].shape)
+            in_place = function is not None and is_in_place(name, arguments[1])
+            unit.shape = shape_of_whole(outputs[0]) if in_place else tuple(outputs[0].shape)
         return frozenset([Output(unit.id, unit.calls)])
 
     def read(self, unit: Unit, site: Any, frame: FrameType | None, origins: Iterable[Origin], again: bool) -> None:
@@ -213,7 +213,7 @@ class Trace(TorchFunctionMode):
         reads = {self.source_of(origin) for origin in sorted(origins, key=str) if origin != mine}
         unit.reads[-1] |= reads
         unit.outputs_read[-1] |= {each for each in origins if isinstance(each, Output) and each != mine}
-        unit.places.setdefault(site, []).append(reads)
+        unit.site_reads.setdefault(site, []).append(reads)
         self.time += 1
         unit.time = unit.times[-1] = self.time
 
@@ -312,18 +312,18 @@ class Trace(TorchFunctionMode):
                 return each.module
         return None
 
-    def computes(self, name: str, given: list[Any], origins: list[frozenset[Origin]]) -> bool:
+    def computes(self, name: str, arguments: list[Any], origins: list[frozenset[Origin]]) -> bool:
         """Whether an operation is worth a box: what adds or multiplies joins two sources, or has a number to show."""
         sources = [each for each in origins if each]
         merged: frozenset[Origin] = frozenset().union(*sources)
         if name in ("cat", "concat", "concatenate"):
-            return len(given[0][0]) > 1
+            return len(arguments[0][0]) > 1
         if name not in ELEMENTWISE:
             return True
         if len(sources) > 1:
             return len({each.unit if isinstance(each, Output) else each for each in merged}) > 1
         read = all(isinstance(each, Output) and self.units[each.unit].kind == "input" for each in merged)
-        return scalar_in(given) is not None and not read
+        return scalar_in(arguments) is not None and not read
 
     # ---- attentions
 

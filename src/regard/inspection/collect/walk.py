@@ -80,8 +80,8 @@ def walk_of(
     vocabulary: Vocabulary = numbered,
 ) -> Walk:
     """The walk of a pass that was watched and recorded, with states and gates."""
-    made = stages_of(forward, views, which, vocabulary)
-    return replace(made, states=states_of(forward), gates=gates_of(forward))
+    stages = stages_of(forward, views, which, vocabulary)
+    return replace(stages, states=states_of(forward), gates=gates_of(forward))
 
 
 @torch.no_grad()
@@ -119,31 +119,31 @@ def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head
     each_sentence = by_sentence(forward, view.name)
     contexts = forward.sides["sentences"].pieces if each_sentence else ("context",)
     notation = forward.model.notation.of(view.name)
-    looked = attention_stages(call, head, at, columns, contexts, notation)
+    stages = attention_stages(call, head, at, columns, contexts, notation)
     if each_sentence:
-        looked = [replace(stage, part=WORDS) for stage in looked] + sentence_stages(forward, views)
+        stages = [replace(stage, part=WORDS) for stage in stages] + sentence_stages(forward, views)
     return [
         *input_stages(forward, view.name, head, row, columns),
-        *looked,
+        *stages,
         *after_stages(forward, view, row),
     ]
 
 
 def sentence_stages(forward: ForwardPass, views: Sequence[View]) -> list[Stage]:
     """The attention over sentences that follows the one over the words of each, where there is one."""
-    made = list[Stage]()
+    all_stages = list[Stage]()
     for view in views:
         if view.columns == "sentences":
             call, at = call_of(forward, view.name, 0)
             columns = forward.pieces(view.columns, view.weights.shape[2])
             stages = attention_stages(call, 0, at, columns, ("document",), forward.model.notation.of(view.name))
-            made += [
+            all_stages += [
                 replace(
                     stage, symbol=f"{stage.symbol} of sentences", formula=stage.formula or stage.symbol, part=SENTENCES
                 )
                 for stage in stages
             ]
-    return made
+    return all_stages
 
 
 def row_of(forward: ForwardPass, view: View, which: Which) -> int:

@@ -38,7 +38,7 @@ def draw_dependencies(
 ) -> Figure:
     """Draw the tree of words, each with its head (-1 for the root) and relation, beside weights between them."""
     words = [cut_word(word, LONGEST) for word in words]
-    places, wide = place_words(words, relations)
+    centres, wide = place_words(words, relations)
     strongest = [int(row.argmax()) if float(row.max()) > 0 else -1 for row in weights]
     tree = [(word, head) for word, head in enumerate(heads) if head >= 0]
     looks = [(word, at) for word, at in enumerate(strongest) if at not in (-1, word)]
@@ -53,14 +53,14 @@ def draw_dependencies(
     axes = figure.add_axes((0.0, 0.0, wide / total, 1.0))
     axes.set(xlim=(0, wide), ylim=(0, high), xticks=[], yticks=[])
     axes.set_axis_off()
-    for place, text in zip(places, words, strict=True):
+    for place, text in zip(centres, words, strict=True):
         axes.text(place, base, text, ha="center", va="center", fontsize=11, color=INK, fontfamily=fonts())
-    met = {pair for pair in looks if heads[pair[0]] == pair[1] or heads[pair[1]] == pair[0]}
+    hits = {pair for pair in looks if heads[pair[0]] == pair[1] or heads[pair[1]] == pair[0]}
     for (word, head), level in zip(tree, over, strict=True):
-        follows = (word, head) in met or (head, word) in met
-        y = draw_arc(axes, places[word], places[head], base + 0.17, level, INK if follows else FAINT, 1.0)
+        follows = (word, head) in hits or (head, word) in hits
+        y = draw_arc(axes, centres[word], centres[head], base + 0.17, level, INK if follows else FAINT, 1.0)
         axes.text(
-            (places[word] + places[head]) / 2,
+            (centres[word] + centres[head]) / 2,
             y + 0.02,
             relations[word],
             ha="center",
@@ -70,15 +70,15 @@ def draw_dependencies(
         )
     for word, head in enumerate(heads):
         if head < 0:
-            axes.plot([places[word]] * 2, [base + 0.19, base + 0.17 + above], color=FAINT, linewidth=1.0)
-            axes.text(places[word] + 0.05, base + 0.17 + above, "root", va="top", fontsize=8, color=FAINT)
+            axes.plot([centres[word]] * 2, [base + 0.19, base + 0.17 + above], color=FAINT, linewidth=1.0)
+            axes.text(centres[word] + 0.05, base + 0.17 + above, "root", va="top", fontsize=8, color=FAINT)
     for pair, level in zip(looks, under, strict=True):
         width = 0.8 + 1.8 * float(weights[pair])
-        style = "solid" if pair in met else (0, (2, 2))
-        draw_arc(axes, places[pair[0]], places[pair[1]], base - 0.17, level, LOOK, width, down=True, style=style)
+        style = "solid" if pair in hits else (0, (2, 2))
+        draw_arc(axes, centres[pair[0]], centres[pair[1]], base - 0.17, level, LOOK, width, down=True, style=style)
     for word, at in enumerate(strongest):
         if at == word:
-            axes.plot([places[word] + 0.08], [base - 0.26], "o", ms=4, mfc="none", mec=LOOK)
+            axes.plot([centres[word] + 0.08], [base - 0.26], "o", ms=4, mfc="none", mec=LOOK)
     panel = figure.add_axes(((wide + left) / total, (high - top - size) / high, size / total, size / high))
     draw_panel(panel, weights.double(), list(words), list(words), title, CELL, (SEQUENTIAL, 0.0, 1.0))
     return figure
@@ -86,12 +86,12 @@ def draw_dependencies(
 
 def place_words(words: Sequence[str], relations: Sequence[str]) -> tuple[list[float], float]:
     """The middle of each word, in inches, and how wide all are."""
-    places, x = list[float](), SIDE
+    centres, x = list[float](), SIDE
     for word, relation in zip(words, relations, strict=True):
         width = max(LETTER * text_width(word), LABEL * text_width(relation), 0.3)
-        places.append(x + width / 2)
+        centres.append(x + width / 2)
         x += width + GAP
-    return places, x - GAP + SIDE
+    return centres, x - GAP + SIDE
 
 
 def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
@@ -99,8 +99,8 @@ def arc_levels(pairs: Sequence[tuple[int, int]]) -> list[int]:
     ends = [(min(pair), max(pair)) for pair in pairs]
     levels = dict[int, int]()
     for k in sorted(range(len(pairs)), key=lambda k: ends[k][1] - ends[k][0]):
-        taken = {level for j, level in levels.items() if ends[j][0] < ends[k][1] and ends[k][0] < ends[j][1]}
-        levels[k] = next(level for level in range(len(pairs)) if level not in taken)
+        blocked = {level for j, level in levels.items() if ends[j][0] < ends[k][1] and ends[k][0] < ends[j][1]}
+        levels[k] = next(level for level in range(len(pairs)) if level not in blocked)
     return [levels[k] for k in range(len(pairs))]
 
 

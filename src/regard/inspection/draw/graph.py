@@ -176,11 +176,11 @@ def shape_letters(node: GraphNode, sizes: dict[str, int]) -> list[str]:
     counted = len(node.shape) if node.kind == "input" or node.pairs else len(node.shape) - 1
     if node.kind == "learned":
         counted = 0
-    written = [letters.get(size, str(size)) if axis < counted else str(size) for axis, size in enumerate(node.shape)]
+    labels = [letters.get(size, str(size)) if axis < counted else str(size) for axis, size in enumerate(node.shape)]
     for axis, (first, last) in enumerate(zip(node.shape, node.last_shape, strict=False)):
         if first != last:  # it grows from step to step
-            written[axis] = "t" if last in letters else "t − 1" if last + 1 in letters else f"{first} … {last}"
-    return written
+            labels[axis] = "t" if last in letters else "t − 1" if last + 1 in letters else f"{first} … {last}"
+    return labels
 
 
 def small_line(node: GraphNode, graph: Graph) -> str:
@@ -248,16 +248,16 @@ def spans(markup: str) -> Iterator[tuple[str, str]]:
 
 def marked_up(markup: str) -> str:
     """A symbol as tspans, its indices small and moved."""
-    made, moved = [], 0.0
+    tspans, moved = [], 0.0
     for mark, text in spans(markup):
         want = {"_": 3.5, "^": -4.5}.get(mark, 0.0)
         shift = f' dy="{want - moved:g}"' if want != moved else ""
         size = ' font-size="9.5"' if mark else ""
-        made.append(f"<tspan{shift}{size}>{escape(text)}</tspan>" if shift or size else escape(text))
+        tspans.append(f"<tspan{shift}{size}>{escape(text)}</tspan>" if shift or size else escape(text))
         moved = want
     if moved:
-        made.append(f'<tspan dy="{-moved:g}">\u200b</tspan>')
-    return "".join(made)
+        tspans.append(f'<tspan dy="{-moved:g}">\u200b</tspan>')
+    return "".join(tspans)
 
 
 # ---- shapes

@@ -168,13 +168,13 @@ class Arrangement:
 
     def local_edges(self) -> list[tuple[str, Item | None, Item | None, str]]:
         """Edges between items: the source, its item (None: outside), the target's item (None: outside), the target."""
-        found = []
+        links = []
         for edge in self.graph.edges:
             lower, upper = self.place_of.get(edge.source), self.place_of.get(edge.target)
             if (lower is None and upper is None) or lower is upper:
                 continue
-            found.append((edge.source, lower, upper, edge.target))
-        return found
+            links.append((edge.source, lower, upper, edge.target))
+        return links
 
     def rank(self, edges: Sequence[tuple[str, Item | None, Item | None, str]]) -> None:
         """The row of each item: one above the highest that it reads; what reads nothing, below what reads it."""
@@ -270,22 +270,22 @@ class Arrangement:
         for rank, size in enumerate(heights):
             tops.append(bottom - size)
             bottom -= size + (gaps[rank] if rank < len(gaps) else 0.0)
-        made = Layout(width, height)
+        layout = Layout(width, height)
         for item in self.items:
             if item.lane:
                 continue
             y = tops[item.rank] + (heights[item.rank] - item.height) / 2
             if item.inner is None:
-                made.boxes.append(Box(item.key, item.width, item.height, item.x, y))
+                layout.boxes.append(Box(item.key, item.width, item.height, item.x, y))
             else:
                 inner = self.inner[item.key].move(item.x, y)
-                made.boxes += inner.boxes
-                made.frames += inner.frames
-                made.curves += inner.curves
-        self.draw_links(made, tops, heights, head)
+                layout.boxes += inner.boxes
+                layout.frames += inner.frames
+                layout.curves += inner.curves
+        self.draw_links(layout, tops, heights, head)
         if self.group is not None:
-            made.frames.insert(0, Frame(self.group, 0.0, 0.0, width, height, label_x))
-        return made
+            layout.frames.insert(0, Frame(self.group, 0.0, 0.0, width, height, label_x))
+        return layout
 
     def gap_above(self, rank: int, heights: Sequence[float]) -> float:
         """The height of the gap above a row; wider where an edge goes far aside."""
@@ -303,7 +303,7 @@ class Arrangement:
             return INSIDE
         return GAP + min(22.0, max(far, default=0.0) * 0.06)
 
-    def draw_links(self, made: Layout, tops: Sequence[float], heights: Sequence[float], head: float) -> None:
+    def draw_links(self, layout: Layout, tops: Sequence[float], heights: Sequence[float], head: float) -> None:
         """Curves along the links, and where edges come in and go out."""
         real = {(source, id(item)) for source, item, _ in self.ends}
         for link in self.links:
@@ -323,21 +323,21 @@ class Arrangement:
             if above.lane and above.rank == len(tops) - 1:
                 points.append((x2, tops[above.rank] - head))
             arrow = above.inner is None and (link.source, id(above)) in real
-            made.curves.append(Curve(link.source, above.key, points, arrow))
+            layout.curves.append(Curve(link.source, above.key, points, arrow))
         for (source, rank), lane in self.lanes.items():
             if rank == len(tops) - 1:
-                made.exits[source] = lane.x
+                layout.exits[source] = lane.x
             elif self.is_door(lane):
                 doors = sorted(
                     (each for each in self.items if each.rank == rank and self.is_door(each)), key=lambda each: each.x
                 )
                 y = tops[rank] + heights[rank] * (doors.index(lane) + 1) / (len(doors) + 1)
-                made.sides[source] = y
-                made.curves.append(
+                layout.sides[source] = y
+                layout.curves.append(
                     Curve(source, lane.key, [(0.0, y), (lane.x, y), (lane.x, tops[rank])], False, corners=True)
                 )
             elif rank == 0:
-                made.entries[source] = lane.x
+                layout.entries[source] = lane.x
 
 
 def meet(x1: float, x2: float, below: Item, above: Item) -> Point:

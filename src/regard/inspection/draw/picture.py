@@ -351,10 +351,10 @@ def _merge_places(one: list[str], two: list[str]) -> list[tuple[int | None, int 
     return merged
 
 
-def _spread_columns(weights: Tensor, places: list[int | None]) -> Tensor:
+def _spread_columns(weights: Tensor, positions: list[int | None]) -> Tensor:
     """Columns in another order, with zeros where there is none."""
-    wide = weights.new_zeros(len(weights), len(places))
-    for column, place in enumerate(places):
+    wide = weights.new_zeros(len(weights), len(positions))
+    for column, place in enumerate(positions):
         if place is not None:
             wide[:, column] = weights[:, place]
     return wide

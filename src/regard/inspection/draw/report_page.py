@@ -185,8 +185,8 @@ class RunSummary:
                 (capitalise(metric_name(k)), format_value(k, self.best[k]), "at the same step") for k in others[:1]
             ]
         if self.step:
-            left = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
-            cells.append(("Steps", f"{self.step:,}", left))
+            note = f"of {self.steps:,}" if self.steps and self.steps != self.step else "all taken" if self.steps else ""
+            cells.append(("Steps", f"{self.step:,}", note))
         if self.seconds:
             cells.append(("Time", format_duration(self.seconds), f"{self.step / self.seconds:.3g} steps/s"))
         if self.parameters:

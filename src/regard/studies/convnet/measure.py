@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.watch import watch
 from regard.data.builtin.scenes import Pictured
-from regard.inspection.collect.places import on_box
+from regard.inspection.collect.grounding import on_box
 from regard.models.contract import Model, Pictures
 from regard.models.convnet.model import ConvNetModel
 from regard.studies.seed_statistics import SeedStatistics

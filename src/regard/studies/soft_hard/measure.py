@@ -7,7 +7,7 @@ import torch
 
 from regard.evaluation.captions import measure_bleu_n, measure_cider
 from regard.evaluation.text import exact
-from regard.inspection.collect.places import concentration, grounding
+from regard.inspection.collect.grounding import concentration, grounding
 from regard.studies.corpora.images import Gallery
 from regard.studies.seed_statistics import SeedStatistics, over_seeds
 from regard.studies.systems import TrainedSystem
@@ -36,7 +36,7 @@ def measure_system(system: TrainedSystem, gallery: Gallery) -> dict[str, float]:
         return figures
     tokenizer, texts = run.tokenizers.target, [captions[0] for captions in gallery.references]
     spread = concentration(run.model, tokenizer, pixels, texts)
-    figures |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.places)}
+    figures |= {"entropy": spread.entropy, "largest": 100 * spread.largest, "places": float(spread.cells)}
     if gallery.scenes:
         pointing = grounding(run.model, tokenizer, gallery.scenes)
         figures |= {"grounded": 100 * pointing.share, "chance": 100 * pointing.chance}

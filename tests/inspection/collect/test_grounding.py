@@ -9,7 +9,7 @@ from regard.data.builtin import generate
 from regard.data.tokenizer import START
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError
-from regard.inspection.collect.places import concentration, grounding, on_box, places_of
+from regard.inspection.collect.grounding import attention_maps, concentration, grounding, on_box
 from regard.models.contract import Pictures
 
 SCENES = list(generate("scenes", 12, size=64))
@@ -36,7 +36,7 @@ def test_a_word_looks_where_it_was_written_from(name, tokenizer):
     """At the step that reads the word before it."""
     model, source = draw_without_ties(name, tokenizer)
     texts = [SCENES[0].target, SCENES[1].target]
-    found = places_of(model, tokenizer, source.pixels, texts)
+    found = attention_maps(model, tokenizer, source.pixels, texts)
     for pixels, text, seen in zip(source.pixels, texts, found, strict=True):
         ids = tokenizer.encode(text)
         assert seen.shape == (len(text.split()), 2, 3)
@@ -71,7 +71,7 @@ def test_looks_are_counted_by_shapes(tokenizer, monkeypatch):
             wanted.append(weights)
         return grounding(model, tokenizer, SCENES)
 
-    monkeypatch.setattr("regard.inspection.collect.places.places_of", lambda *given: wanted)
+    monkeypatch.setattr("regard.inspection.collect.grounding.attention_maps", lambda *given: wanted)
     told = sum(shape >= 0 for scene in SCENES for shape in scene.speaks_of)
     own = seen(lambda shape, count: shape)
     assert (own.words, own.right, own.share) == (told, told, 1.0)
@@ -94,7 +94,7 @@ def test_a_look_is_spread_as_its_probabilities_are(name, tokenizer):
     model = captioner(name, words=tokenizer.size).float()
     texts, source = [SCENES[0].target, SCENES[1].target], pictures(2)
     found = concentration(model, tokenizer, source.pixels, texts)
-    assert found.places == 6
+    assert found.cells == 6
     assert 1 / 6 < found.largest <= 1
     assert 0 < found.entropy < torch.tensor(6.0).log()
     with torch.no_grad():
@@ -102,7 +102,7 @@ def test_a_look_is_spread_as_its_probabilities_are(name, tokenizer):
     even = concentration(model, tokenizer, source.pixels, texts)
     assert even.entropy == pytest.approx(float(torch.tensor(6.0, dtype=torch.float64).log()), rel=1e-5)
     assert even.largest == pytest.approx(1 / 6, rel=1e-5)
-    seen = torch.cat([each.flatten(1) for each in places_of(soft, tokenizer, source.pixels, texts)]).double()
+    seen = torch.cat([each.flatten(1) for each in attention_maps(soft, tokenizer, source.pixels, texts)]).double()
     wanted = concentration(soft, tokenizer, source.pixels, texts)
     assert wanted.entropy == pytest.approx(float(-(seen * seen.log()).sum(-1).mean()), rel=1e-4)
     assert wanted.largest == pytest.approx(float(seen.amax(-1).mean()), rel=1e-4)
@@ -110,6 +110,6 @@ def test_a_look_is_spread_as_its_probabilities_are(name, tokenizer):
 
 def test_what_cannot_be_looked_at_is_refused(tokenizer):
     with pytest.raises(ArgumentError, match="without attention"):
-        places_of(captioner("none"), tokenizer, pictures(1).pixels, ["a"])
+        attention_maps(captioner("none"), tokenizer, pictures(1).pixels, ["a"])
     with pytest.raises(ArgumentError, match="2 given, expected one for each of 1"):
-        places_of(captioner("soft"), tokenizer, pictures(1).pixels, ["a", "b"])
+        attention_maps(captioner("soft"), tokenizer, pictures(1).pixels, ["a", "b"])

@@ -1,4 +1,4 @@
-"""Places in a picture that a captioner looks at for each word: teacher forced, so exact after any search.
+"""Grounding of captions: the places of a picture that a captioner looks at for each word, by teacher forcing.
 
 On drawn scenes it is known which shape a word speaks of, and so how often the look is right.
 """
@@ -19,14 +19,14 @@ from regard.errors import ArgumentError
 from regard.inspection.collect.sides import merge
 from regard.models.contract import Model, Pictures, Tokens
 
-__all__ = ["Concentration", "Grounding", "concentration", "grounding", "on_box", "places_of"]
+__all__ = ["Concentration", "Grounding", "concentration", "grounding", "on_box", "attention_maps"]
 
 ROWS = 64  # pictures of a batch
 Box = tuple[int, int, int, int]
 
 
 @torch.no_grad()
-def places_of(
+def attention_maps(
     model: Model, tokenizer: Tokenizer, pixels: UInt8[Tensor, "b 3 h w"], texts: Sequence[str]
 ) -> list[Float[Tensor, "i y x"]]:
     """Return how much each word of a picture's caption looked at each place of the grid: the mean over the heads.
@@ -75,7 +75,7 @@ class Concentration:
 
     entropy: float  # in nats; of m places alike it is ln m
     largest: float  # the largest weight
-    places: int
+    cells: int  # of the grid
 
 
 @torch.no_grad()
@@ -124,7 +124,7 @@ def grounding(model: Model, tokenizer: Tokenizer, examples: Sequence[Pictured]) 
     words = right = 0
     chance = 0.0
     for example, maps in zip(
-        examples, places_of(model, tokenizer, pixels, [each.target for each in examples]), strict=True
+        examples, attention_maps(model, tokenizer, pixels, [each.target for each in examples]), strict=True
     ):
         on = [on_box(box, (maps.shape[1], maps.shape[2]), example.size) for box in example.boxes]
         for shape, weights in zip(example.speaks_of, maps, strict=True):
