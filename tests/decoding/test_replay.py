@@ -18,13 +18,13 @@ from regard.decoding.replay import (
     PLACES,
     SHARE,
     WIDER,
-    PlaceQueue,
-    PlaceSearch,
     Replay,
-    count_places,
+    SlotQueue,
+    SlotSearch,
+    count_slots,
     length_class,
-    place_index,
     serves,
+    slot_index,
 )
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
@@ -63,15 +63,15 @@ def same(results, expected):
             assert mine.score == pytest.approx(theirs.score, abs=1e-9)
 
 
-@pytest.mark.parametrize("places", [1, 3, 9, 100])
+@pytest.mark.parametrize("slots", [1, 3, 9, 100])
 @pytest.mark.parametrize("kind", ["transformer", "rnnsearch", "both"])
-def test_through_places_is_searched(kind, places):
-    """Without graphs, on a CPU: more sentences than places, of two classes of length, with and without prefixes."""
+def test_through_slots_is_searched(kind, slots):
+    """Without graphs, on a CPU: more sentences than slots, of two classes of length, with and without prefixes."""
     model, beam = small(kind), random.choice([1, 3])
     sources = [*sentences(12, 14), [], *(source + [3] * 16 for source in sentences(5, 14))]
     options = Options(beam=beam, nbest=beam, longest=9, precision="fp32")
     prefixes = [[random.randrange(3, WORDS) for _ in range(random.randint(0, 3))] for _ in sources]
-    replay = Replay(model, rows=places * beam)
+    replay = Replay(model, rows=slots * beam)
     for begun in (None, prefixes):
         results = replay.search(sources, options, begun)
         assert results.pop(12).outputs[0].tokens == []
@@ -79,17 +79,17 @@ def test_through_places_is_searched(kind, places):
         given = None if begun is None else begun[:12] + begun[13:]
         same(results, search(model, tokens_of(some), options, prefixes=given))
     assert {key[1] for key in replay.graphs} == {16, 32}
-    assert all(graph.device_search.count <= places for graph in replay.graphs.values())
+    assert all(graph.device_search.count <= slots for graph in replay.graphs.values())
 
 
 def test_a_budget_is_counted_for_each_hypothesis():
-    model, sources, places = small("transformer"), sentences(20, 7), []
+    model, sources, slots = small("transformer"), sentences(20, 7), []
     replay, options = Replay(model), Options(beam=2, longest=4, precision="fp32")
     for budget in (17 * 2 * 5, 17 * 2 * 3 - 1, 1):  # the sources of this class have at most 16 tokens, and END
         replay.graphs.clear()
         replay.search(sources, options, budget=budget)
-        places.append(next(iter(replay.graphs.values())).device_search.count)
-    assert places == [5, 2, 1]
+        slots.append(next(iter(replay.graphs.values())).device_search.count)
+    assert slots == [5, 2, 1]
 
 
 def test_an_earlier_search_serves_again_unless_it_is_much_too_large():
@@ -135,11 +135,11 @@ def test_weights_that_change_are_copied_anew():
     ("most", "each", "free", "count"),
     [(8, 10, None, 8), (8, 10, 10 * 8 * SHARE, 8), (8, 10, 10 * 8 * SHARE - 1, 7), (8, 10, 5, 1), (1, 10, 10**9, 1)],
 )
-def test_places_take_a_share_of_the_memory(most, each, free, count):
-    assert count_places(most, each, free) == count
+def test_slots_take_a_share_of_the_memory(most, each, free, count):
+    assert count_slots(most, each, free) == count
 
 
-def test_there_are_no_more_places_than_allowed():
+def test_there_are_no_more_slots_than_allowed():
     replay = Replay(small("transformer"), rows=10**9)
     made = []
 
@@ -148,7 +148,7 @@ def test_there_are_no_more_places_than_allowed():
             made.append(most)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.decoding.replay.PlaceSearch", Made)
+        patch.setattr("regard.decoding.replay.SlotSearch", Made)
         for count in (1, 2, 3, 1000, 10**6):
             replay.graphs.clear()
             replay.graph(replay.model, count, 16, 9, 0, Options(), 10**9)
@@ -156,7 +156,7 @@ def test_there_are_no_more_places_than_allowed():
 
 
 def test_the_queue_fills_what_is_free():
-    queue = PlaceQueue(5, 2)
+    queue = SlotQueue(5, 2)
     assert queue.fill() == ([0, 1], [0, 1])
     queue.begin([0, 1], [0, 1], [9, 3])
     assert queue.fill() == ([], [])
@@ -178,7 +178,7 @@ def test_the_queue_fills_what_is_free():
 
 
 def test_a_few_that_are_done_are_not_enough_while_others_wait():
-    queue = PlaceQueue(30, 24)
+    queue = SlotQueue(30, 24)
     assert queue.enough == 3
     queue.begin(*queue.fill(), steps=[5] * 24)
     assert queue.enough == 3
@@ -187,9 +187,9 @@ def test_a_few_that_are_done_are_not_enough_while_others_wait():
     assert queue.enough == 1  # nobody waits
 
 
-def test_free_places_are_taken_in_order():
+def test_free_slots_are_taken_in_order():
     """Neighbours are quicker to write."""
-    queue = PlaceQueue(9, 4)
+    queue = SlotQueue(9, 4)
     queue.begin(*queue.fill(), steps=[5] * 4)
     queue.finish([2])
     queue.finish([0, 3])
@@ -199,16 +199,16 @@ def test_free_places_are_taken_in_order():
 @torch.no_grad()
 def test_a_sentence_may_take_its_limit_and_a_step_for_the_end():
     options = Options(beam=1, precision="fp32")
-    search = PlaceSearch(small("transformer"), 3, 16, 60, 4, options)
+    search = SlotSearch(small("transformer"), 3, 16, 60, 4, options)
     assert search.put([0, 2], [[3, 4], [5]], None) == [2 * 2 + 20 + 1, 2 * 1 + 20 + 1]
     assert search.put([1], [[3]], [[5] * 4]) == [4 + 20 + 1]
 
 
 def test_neighbours_are_a_slice():
     cpu = torch.device("cpu")
-    assert place_index([2, 3, 4], cpu) == slice(2, 5)
-    assert place_index([6], cpu) == slice(6, 7)
-    assert place_index([2, 4], cpu).tolist() == [2, 4]
+    assert slot_index([2, 3, 4], cpu) == slice(2, 5)
+    assert slot_index([6], cpu) == slice(6, 7)
+    assert slot_index([2, 4], cpu).tolist() == [2, 4]
 
 
 # ---- on a GPU
@@ -218,7 +218,7 @@ def test_neighbours_are_a_slice():
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("kind", [*SMALL, "both"])
 def test_replayed_is_searched(kind, beam, without_tf32):
-    """More sentences than places, of every length; ties may fall either way in float32."""
+    """More sentences than slots, of every length; ties may fall either way in float32."""
     model = small(kind, words=60, scale=2.0, dtype=torch.float32).to(CUDA)
     sources = [*sentences(90, longest=40, words=60), []]
     prefixes = [[random.randrange(3, 60) for _ in range(random.randint(0, 2))] for _ in sources]

@@ -200,11 +200,17 @@ class SharedBeamCache(Cache):
     @classmethod
     def from_cache(cls, cache: Cache, rows: int) -> "SharedBeamCache | None":
         """`rows` hypotheses a sentence with the past of its only one; None where pasts are not equally long."""
-        known = cache.length_range()
-        if cache.spare is None or known is None or known[0] != known[1] or cache.private_rows or rows > MOST_ROWS:
+        length_range = cache.length_range()
+        if (
+            cache.spare is None
+            or length_range is None
+            or length_range[0] != length_range[1]
+            or cache.private_rows
+            or rows > MOST_ROWS
+        ):
             return None
         assert cache.length is not None
-        size, used, count = cache.keys.shape[-2], known[0], len(cache.length)
+        size, used, count = cache.keys.shape[-2], length_range[0], len(cache.length)
         slots = used + (size - used) * rows
         buffers = []
         for buffer in (cache.keys, cache.values):
@@ -226,8 +232,8 @@ class SharedBeamCache(Cache):
         if self.used + self.rows > self.keys.shape[-2]:
             raise ShapeError(f"cache: {self.used} of {self.keys.shape[-2]} slots used, and {self.rows} more given")
         place = slice(self.used, self.used + self.rows)
-        for buffer, given in ((self.keys, new.keys), (self.values, new.values)):
-            buffer[..., place, :] = given[..., 0, :].unflatten(0, (-1, self.rows)).movedim(1, -2)
+        for buffer, entries in ((self.keys, new.keys), (self.values, new.values)):
+            buffer[..., place, :] = entries[..., 0, :].unflatten(0, (-1, self.rows)).movedim(1, -2)
         self.lineage[..., place] = torch.eye(self.rows, dtype=torch.bool)
         self.used += self.rows
         self.length += 1

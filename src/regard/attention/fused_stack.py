@@ -136,11 +136,11 @@ def run(stack: Stack, x: Tensor, span: Span | None, memory: Tensor | None = None
         else:
             y = x.to(half)
         for part, norm in zip(parts, norms, strict=True):
-            made, on = part.work(y)
+            output, on = part.work(y)
             x = x if pre else on
             seed = next(seeds) if part.dropout else None
             x, normed = residual(
-                x, made, part.bias, part.dropout, norm.weight, norm.bias, norm.eps, seed=seed, dtype=half
+                x, output, part.bias, part.dropout, norm.weight, norm.bias, norm.eps, seed=seed, dtype=half
             )
             assert normed is not None
             y = normed
@@ -191,8 +191,8 @@ def mixing_work(mixing: nn.Module, span: Span | None) -> Work:
 
     def work(x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast("cuda", x.dtype):
-            made: Tensor = mixing(x, span)
-        return made.to(x.dtype), x
+            output: Tensor = mixing(x, span)
+        return output.to(x.dtype), x
 
     return work
 

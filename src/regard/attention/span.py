@@ -137,14 +137,14 @@ class Mask(Span):
 
     def narrow(self, limits: SpanLimits, query: Tensor) -> SpanLimits:
         check_device("mask", self.mask, limits)
-        mask, wanted = self.mask, (*limits.batch, limits.queries, limits.keys)
-        if mask.ndim == len(wanted) + 1 and limits.heads is not None:  # a mask a head
-            wanted = (*limits.batch, limits.heads, limits.queries, limits.keys)
-        fits = mask.ndim <= len(wanted) and all(
-            size in (1, target) for size, target in zip(reversed(mask.shape), reversed(wanted), strict=False)
+        mask, shape = self.mask, (*limits.batch, limits.queries, limits.keys)
+        if mask.ndim == len(shape) + 1 and limits.heads is not None:  # a mask a head
+            shape = (*limits.batch, limits.heads, limits.queries, limits.keys)
+        fits = mask.ndim <= len(shape) and all(
+            size in (1, target) for size, target in zip(reversed(mask.shape), reversed(shape), strict=False)
         )
         if not fits:
-            raise ShapeError(f"mask: {list(mask.shape)} given, expected what broadcasts to {list(wanted)}")
+            raise ShapeError(f"mask: {list(mask.shape)} given, expected what broadcasts to {list(shape)}")
         return limits.with_mask(mask if mask.ndim > 1 else mask.expand(1, -1) if mask.ndim else mask.expand(1, 1))
 
     def __repr__(self) -> str:

@@ -112,8 +112,8 @@ class Hard(Weighting):
         picked = sample_key(probabilities) if self.training else probabilities.argmax(-1)
         weights, picked = one_hot(picked, probabilities)
         reachable = scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-        chosen = reachable.log_softmax(-1).gather(-1, picked.clamp(min=0)[..., None]).squeeze(-1)
-        return Weighed(weights, probabilities, picked, chosen.masked_fill(picked < 0, 0.0))
+        log_prob = reachable.log_softmax(-1).gather(-1, picked.clamp(min=0)[..., None]).squeeze(-1)
+        return Weighed(weights, probabilities, picked, log_prob.masked_fill(picked < 0, 0.0))
 
 
 class Gumbel(Weighting):

@@ -138,12 +138,12 @@ def label_in_batches(
     """
     scores: list[Tensor] = []
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-    done = 0
-    while done < len(order):
-        count = max(1, budget // (len(rows[order[done]]) + 1))
-        batch = source_of([rows[i] for i in order[done : done + count]], reads).to(device)
+    start = 0
+    while start < len(order):
+        count = max(1, budget // (len(rows[order[start]]) + 1))
+        batch = source_of([rows[i] for i in order[start : start + count]], reads).to(device)
         scores.append(label_log_probs(model, batch).cpu())
-        done += count
+        start += count
     if not scores:
         return torch.zeros(0, model.readout.out_features)
     back = torch.empty(len(order), dtype=torch.long)

@@ -1,14 +1,14 @@
-"""Search that never leaves its device: places for sentences, all stepped together, each at a step of its own.
+"""Search that never leaves its device: slots for sentences, all stepped together, each at a step of its own.
 
 What `regard.decoding.search` decides on the host after each step is decided here by tensors of fixed shapes, so that a
 step can be captured once and replayed: which hypotheses end, which of them stay among the best, when a sentence is
 done. It serves greedy and beam search of many sentences on a GPU, where `regard.decoding.replay` runs it; both searches
 score by `regard.decoding.scoring`, and find the same. Nothing is read back. A
-hypothesis is a row and a step; what it said is found again along the parents when its sentence is collected. A place
+hypothesis is a row and a step; what it said is found again along the parents when its sentence is collected. A slot
 that is done steps on without effect until another sentence is put there.
 """
 
-# s places · r rows of each · k candidates · t steps · p prefix
+# s slots · r rows of each · k candidates · t steps · p prefix
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ __all__ = ["DeviceSearch", "Hypotheses"]
 
 @dataclass(frozen=True, eq=False)
 class Hypotheses:
-    """The finished hypotheses of some places, on their way to the host: by rank, with the past of all rows."""
+    """The finished hypotheses of some slots, on their way to the host: by rank, with the past of all rows."""
 
     scores: Tensor  # [s r]; -∞ where there is none
     log_probs: Tensor
@@ -41,17 +41,17 @@ class Hypotheses:
     words: Tensor  # [s t r]
 
     def results(self, nbest: int) -> list[SearchResult]:
-        """The outputs of each place; this waits for the device."""
+        """The outputs of each slot; this waits for the device."""
         scores, log_probs, natural = (x[:, :nbest].tolist() for x in (self.scores, self.log_probs, self.natural))
         lengths, row = self.lengths[:, :nbest].cpu().numpy(), self.rows[:, :nbest].cpu().numpy().astype(np.int64)
         longest = int(lengths.max(initial=0))
         parents, words = (x[:, :longest].cpu().numpy() for x in (self.parents, self.words))
         history = np.full((*lengths.shape, longest), PAD, dtype=np.int64)
-        place = np.arange(len(lengths))[:, None]
+        slot = np.arange(len(lengths))[:, None]
         for step in range(longest - 1, -1, -1):  # from the last word to the first, all hypotheses side by side
             there = step < lengths
-            history[..., step] = np.where(there, words[place, step, row], PAD)
-            row = np.where(there, parents[place, step, row], row)
+            history[..., step] = np.where(there, words[slot, step, row], PAD)
+            row = np.where(there, parents[slot, step, row], row)
         rows = history.tolist()
         return [
             SearchResult(
@@ -66,7 +66,7 @@ class Hypotheses:
 
 
 class DeviceSearch:
-    """A search under way in `count` places, with room for `size` steps and `keys` source positions each."""
+    """A search under way in `count` slots, with room for `size` steps and `keys` source positions each."""
 
     def __init__(self, model: Model, memory: Memory, count: int, size: int, options: Options, prefix: int = 0):
         """`memory` is one sentence's, with the most source positions there can be: what all states are shaped like."""
@@ -82,7 +82,7 @@ class DeviceSearch:
             return torch.full((count, *shape), value, dtype=dtype, device=device)
 
         self.tokens = full(START, torch.long, self.rows)
-        self.total = full(-torch.inf, wide, self.rows)  # of all hypotheses; a place with none is done
+        self.total = full(-torch.inf, wide, self.rows)  # of all hypotheses; a slot with none is done
         self.step = full(0, torch.long)
         self.most = full(0, torch.long)  # tokens of an output
         self.prefix = full(FREE, torch.long, prefix + 1)
@@ -96,38 +96,38 @@ class DeviceSearch:
 
     @property
     def active(self) -> Bool[Tensor, " s"]:
-        """The places that are not done."""
+        """The slots that are not done."""
         return (self.total > -torch.inf).any(1)
 
     def put(
         self,
-        places: Int[Tensor, " k"] | slice,
+        slots: Int[Tensor, " k"] | slice,
         memory: Memory,
         most: Int[Tensor, " k"],
         prefix: Int[Tensor, "k p"] | None = None,
     ) -> None:
-        """Begin with other sentences in some places; neighbours, given as a slice, are quicker to write."""
-        self.state.put_(places, self.model.start(memory, self.rows, 1))
-        self.tokens[places] = START
-        self.total[places] = -torch.inf
-        self.total[places, 0] = 0.0  # the others are the same hypothesis
-        self.step[places], self.most[places] = 0, most
-        self.prefix[places] = FREE
+        """Begin with other sentences in some slots; neighbours, given as a slice, are quicker to write."""
+        self.state.put_(slots, self.model.start(memory, self.rows, 1))
+        self.tokens[slots] = START
+        self.total[slots] = -torch.inf
+        self.total[slots, 0] = 0.0  # the others are the same hypothesis
+        self.step[slots], self.most[slots] = 0, most
+        self.prefix[slots] = FREE
         if prefix is not None:
-            self.prefix[places, : prefix.shape[1]] = prefix
-        self.scores[places] = -torch.inf
+            self.prefix[slots, : prefix.shape[1]] = prefix
+        self.scores[slots] = -torch.inf
 
-    def collect(self, places: Int[Tensor, " k"] | slice) -> Hypotheses:
-        """The finished hypotheses of these places."""
+    def collect(self, slots: Int[Tensor, " k"] | slice) -> Hypotheses:
+        """The finished hypotheses of these slots."""
         parts = self.scores, self.log_probs, self.lengths, self.ends, self.natural, self.parents, self.words
-        return Hypotheses(*(part[places] for part in parts))
+        return Hypotheses(*(part[slots] for part in parts))
 
     def advance(self) -> None:
-        """One step of every place. All shapes are fixed, and nothing is read."""
+        """One step of every slot. All shapes are fixed, and nothing is read."""
         logits, _ = self.model.step(self.tokens.flatten(), self.state)
         rows, step = self.rows, self.step
-        wanted = candidate_count(rows)
-        each = min(wanted, logits.shape[-1])  # of a row
+        count = candidate_count(rows)
+        each = min(count, logits.shape[-1])  # of a row
         forced = self.prefix.gather(1, step[:, None].clamp(max=self.prefix.shape[1] - 1))[:, 0]
         forced = torch.where(step >= self.most, END, forced).repeat_interleave(rows)
         early = (step < self.options.shortest).repeat_interleave(rows)
@@ -138,8 +138,8 @@ class DeviceSearch:
         if rows == 1:
             parents = torch.zeros_like(tokens)
         else:
-            totals, place = totals.topk(min(wanted, totals.shape[1]))
-            parents, tokens = place // each, tokens.gather(1, place)
+            totals, index = totals.topk(min(count, totals.shape[1]))
+            parents, tokens = index // each, tokens.gather(1, index)
         ends = tokens == END
         finished = ends & (totals > -torch.inf)
         self.finish(finished[:, :rows], totals[:, :rows], parents[:, :rows], penalty)
@@ -178,6 +178,6 @@ class DeviceSearch:
             self.state.select_((self.first + parents).flatten())
         self.tokens.copy_(tokens)
         self.total.copy_(totals)
-        self.step.add_(1).clamp_(max=self.size - 1)  # a place that is done goes no further than its room
+        self.step.add_(1).clamp_(max=self.size - 1)  # a slot that is done goes no further than its room
         if self.caches:
             torch._foreach_clamp_max_([cache.length for cache in self.caches], self.size - 1)  # type: ignore[misc]

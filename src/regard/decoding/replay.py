@@ -1,14 +1,14 @@
 """Search on a GPU: the step of `DeviceSearch` is captured once in a CUDA graph and replayed; the host says nothing.
 
-Sentences of like length are searched in the same places. Between two bursts of steps the host looks which are done,
-takes what was found there and puts waiting sentences in their place; it writes results down while the GPU goes on.
+Sentences of like length are searched in the same slots. Between two bursts of steps the host looks which are done,
+takes what was found there and puts waiting sentences in their stead; it writes results down while the GPU goes on.
 Products are in bfloat16 (`precision`), with a copy of the model's weights; scores of tokens, and sums, in float32.
 
-Which search serves again, which sentences share one, and who comes next, `Replay` and `PlaceQueue` decide on the host;
+Which search serves again, which sentences share one, and who comes next, `Replay` and `SlotQueue` decide on the host;
 `CudaSteps` alone is of the GPU, and `PlainSteps` stands for it elsewhere.
 """
 
-# s places · r rows of each · b sentences that begin · n tokens
+# s slots · r rows of each · b sentences that begin · n tokens
 import contextlib
 import threading
 from collections import deque
@@ -36,11 +36,11 @@ ROWS = 10240  # hypotheses that are stepped together, at most
 PLACES = 4096  # sentences, at most
 FEW = 32  # sentences: for fewer a graph is not worth its capture
 BURST = 4  # steps between two looks at what is done
-CROWD = 8  # places are filled again when one in this many is done
+CROWD = 8  # slots are filled again when one in this many is done
 SHARE = 4  # of the memory that is free, one part in this many is for states
-CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their places
+CLASSES = (16, 32, 64, 128, 256, 512, 1024)  # source tokens up to here share their slots
 GRAPHS = 4  # that are kept for the next call
-WIDER = 4  # times as many places as are needed: an earlier graph is better than a new one up to here
+WIDER = 4  # times as many slots as are needed: an earlier graph is better than a new one up to here
 
 
 def serves(options: Options) -> bool:
@@ -54,7 +54,7 @@ class Replay:
     def __init__(self, model: Model, rows: int = ROWS):
         self.model, self.most_rows, self.turn = model, rows, threading.Lock()
         self.half: tuple[Any, Model] | None = None  # with the weights it was made of
-        self.graphs: dict[Any, PlaceSearch] = {}
+        self.graphs: dict[Any, SlotSearch] = {}
 
     @torch.no_grad()
     def search(
@@ -129,8 +129,8 @@ class Replay:
 
     def graph(
         self, model: Model, count: int, keys: int, size: int, prefix: int, options: Options, rows: int
-    ) -> "PlaceSearch":
-        """A search with places that fit: an earlier one, if it is not much too large, or a new one."""
+    ) -> "SlotSearch":
+        """A search with slots that fit: an earlier one, if it is not much too large, or a new one."""
         most = max(1, min(rows // options.beam, PLACES, 1 << (count - 1).bit_length()))
         same = (id(model), keys, size, prefix, options)
         for key, graph in self.graphs.items():
@@ -138,12 +138,12 @@ class Replay:
                 return graph
         while len(self.graphs) >= GRAPHS:
             del self.graphs[next(iter(self.graphs))]
-        self.graphs[*same, most] = PlaceSearch(model, most, keys, size, prefix, options)
+        self.graphs[*same, most] = SlotSearch(model, most, keys, size, prefix, options)
         return self.graphs[*same, most]
 
 
-class PlaceSearch:
-    """Sentences of one class of length, searched in the places of a `DeviceSearch`: as one is done, another begins."""
+class SlotSearch:
+    """Sentences of one class of length, searched in the slots of a `DeviceSearch`: as one is done, another begins."""
 
     def __init__(self, model: Model, most: int, keys: int, size: int, prefix: int, options: Options):
         self.model, self.options = model, options
@@ -154,36 +154,36 @@ class PlaceSearch:
         each = sum(buffer.numel() * buffer.element_size() for part in parts for buffer in buffers(part))
         cuda = self.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.device)[0] if cuda else machine_memory()
-        self.device_search = DeviceSearch(model, memory, count_places(most, each, free), size, options, prefix)
+        self.device_search = DeviceSearch(model, memory, count_slots(most, each, free), size, options, prefix)
         self.steps: Steps = CudaSteps(self.device_search, self.device) if cuda else PlainSteps(self.device_search)
 
     def run(self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None) -> list[SearchResult]:
-        """All sentences, through the places that there are."""
+        """All sentences, through the slots that there are."""
         answers: list[Any] = [None] * len(sources)
-        queue = PlaceQueue(len(sources), self.device_search.count)
+        queue = SlotQueue(len(sources), self.device_search.count)
         pending: PendingResults | None = None
         while queue.unfinished:
-            places, numbers = queue.fill()
-            if places:
+            slots, numbers = queue.fill()
+            if slots:
                 begun = select_prefixes(prefixes, numbers)
-                queue.begin(places, numbers, self.put(places, [sources[i] for i in numbers], begun))
-            done: list[int] = []
-            while len(done) < queue.enough:
+                queue.begin(slots, numbers, self.put(slots, [sources[i] for i in numbers], begun))
+            done_slots: list[int] = []
+            while len(done_slots) < queue.enough:
                 burst = queue.burst
                 self.steps.run(burst)
                 active = self.steps.read_active()
                 if pending is not None:  # while the GPU is busy
                     pending.write_to(answers, self.options.nbest)
                     pending = None
-                done = queue.advance(burst, active())
-            hypotheses = self.device_search.collect(place_index(done, self.device))
-            pending = PendingResults(hypotheses, queue.finish(done), self.device)
+                done_slots = queue.advance(burst, active())
+            hypotheses = self.device_search.collect(slot_index(done_slots, self.device))
+            pending = PendingResults(hypotheses, queue.finish(done_slots), self.device)
         if pending is not None:
             pending.write_to(answers, self.options.nbest)
         return answers
 
-    def put(self, places: list[int], sources: list[Sequence[int]], prefixes: list[Sequence[int]] | None) -> list[int]:
-        """Begin with sentences in these places; how many steps each may take."""
+    def put(self, slots: list[int], sources: list[Sequence[int]], prefixes: list[Sequence[int]] | None) -> list[int]:
+        """Begin with sentences in these slots; how many steps each may take."""
         batch = tokens_of(sources, self.device)
         lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
         pairs = zip(sources, lengths, strict=True)
@@ -192,57 +192,57 @@ class PlaceSearch:
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], self.device, fill=-1).ids
         limits = torch.tensor(most, device=self.device)
-        self.device_search.put(place_index(places, self.device), self.model.encode(batch), limits, begun)
+        self.device_search.put(slot_index(slots, self.device), self.model.encode(batch), limits, begun)
         return [steps + 1 for steps in most]
 
 
-class PlaceQueue:
-    """A queue of sentences: which is in which place, and which come next."""
+class SlotQueue:
+    """A queue of sentences: which is in which slot, and which come next."""
 
-    def __init__(self, sentences: int, places: int):
+    def __init__(self, sentences: int, slots: int):
         self.waiting = deque(range(sentences))
-        self.inside: list[int | None] = [None] * places
-        self.left = [0] * places  # steps until a place is done at the latest
-        self.free = list(range(places))
+        self.inside: list[int | None] = [None] * slots
+        self.steps_left = [0] * slots  # steps until a slot is done at the latest
+        self.free = list(range(slots))
 
     @property
     def unfinished(self) -> bool:
-        """Return whether a sentence waits, or is in a place."""
+        """Return whether a sentence waits, or is in a slot."""
         return bool(self.waiting) or len(self.free) < len(self.inside)
 
     @property
     def enough(self) -> int:
-        """The number of places that have to be done before others begin there; one, when nobody waits any more."""
+        """The number of slots that have to be done before others begin there; one, when nobody waits any more."""
         return 1 if not self.waiting else max(1, len(self.inside) // CROWD)
 
     @property
     def burst(self) -> int:
         """Steps until the next look: no more than the longest of the sentences may still take."""
-        latest = max(steps for steps, i in zip(self.left, self.inside, strict=True) if i is not None)
+        latest = max(steps for steps, i in zip(self.steps_left, self.inside, strict=True) if i is not None)
         return max(1, min(BURST, latest))
 
     def fill(self) -> tuple[list[int], list[int]]:
-        """The places that are free, and the sentences that begin there: as many of both as there are."""
+        """The slots that are free, and the sentences that begin there: as many of both as there are."""
         numbers = [self.waiting.popleft() for _ in range(min(len(self.free), len(self.waiting)))]
-        places, self.free = self.free[: len(numbers)], self.free[len(numbers) :]
-        return places, numbers
+        slots, self.free = self.free[: len(numbers)], self.free[len(numbers) :]
+        return slots, numbers
 
-    def begin(self, places: list[int], numbers: list[int], steps: list[int]) -> None:
+    def begin(self, slots: list[int], numbers: list[int], steps: list[int]) -> None:
         """Note what has begun, and how many steps it may take."""
-        for place, i, most in zip(places, numbers, steps, strict=True):
-            self.inside[place], self.left[place] = i, most
+        for slot, i, most in zip(slots, numbers, steps, strict=True):
+            self.inside[slot], self.steps_left[slot] = i, most
 
     def advance(self, steps: int, active: list[bool]) -> list[int]:
-        """The places that are done, so many steps later."""
-        self.left = [left - steps for left in self.left]
-        return [place for place, i in enumerate(self.inside) if i is not None and not active[place]]
+        """The slots that are done, so many steps later."""
+        self.steps_left = [each - steps for each in self.steps_left]
+        return [slot for slot, i in enumerate(self.inside) if i is not None and not active[slot]]
 
-    def finish(self, places: list[int]) -> list[int]:
-        """The sentences of these places, which are free from now on."""
-        numbers = [i for place in places if (i := self.inside[place]) is not None]
-        for place in places:
-            self.inside[place] = None
-        self.free = sorted(self.free + places)
+    def finish(self, slots: list[int]) -> list[int]:
+        """The sentences of these slots, which are free from now on."""
+        numbers = [i for slot in slots if (i := self.inside[slot]) is not None]
+        for slot in slots:
+            self.inside[slot] = None
+        self.free = sorted(self.free + slots)
         return numbers
 
 
@@ -256,7 +256,7 @@ class Steps(Protocol):
         """Order so many steps."""
 
     def read_active(self) -> Callable[[], list[bool]]:
-        """Order a look at which places are not done; calling what this gives waits for it."""
+        """Order a look at which slots are not done; calling what this gives waits for it."""
 
 
 class PlainSteps:
@@ -271,7 +271,7 @@ class PlainSteps:
             self.device_search.advance()
 
     def read_active(self) -> Callable[[], list[bool]]:
-        """Read which places are not done."""
+        """Read which slots are not done."""
         active: list[bool] = self.device_search.active.tolist()
         return lambda: active
 
@@ -315,7 +315,7 @@ class PendingResults:
     """Finished hypotheses on their way to the host, and the sentences that they are of."""
 
     def __init__(self, hypotheses: Hypotheses, numbers: list[int], device: torch.device):
-        # A copy on every device: the places are written to before it is read.
+        # A copy on every device: the slots are written to before it is read.
         parts = (part.to("cpu", non_blocking=True, copy=True) for part in vars(hypotheses).values())
         self.hypotheses, self.numbers = Hypotheses(*parts), numbers
         self.copied = torch.cuda.Event() if device.type == "cuda" else None
@@ -336,16 +336,16 @@ class PendingResults:
 # ---- sizes
 
 
-def count_places(most: int, each: int, free: int | None) -> int:
-    """Places for sentences whose states take `each` bytes: `most`, or what a share of the memory that is free holds."""
+def count_slots(most: int, each: int, free: int | None) -> int:
+    """Slots for sentences whose states take `each` bytes: `most`, or what a share of the memory that is free holds."""
     return most if free is None else max(1, min(most, free // SHARE // each))
 
 
-def place_index(places: list[int], device: torch.device) -> Tensor | slice:
-    """Places as an index: neighbours, as they are when all are done at once, are a slice."""
-    if places[-1] - places[0] + 1 == len(places):
-        return slice(places[0], places[-1] + 1)
-    return torch.tensor(places, device=device)
+def slot_index(slots: list[int], device: torch.device) -> Tensor | slice:
+    """Slots as an index: neighbours, as they are when all are done at once, are a slice."""
+    if slots[-1] - slots[0] + 1 == len(slots):
+        return slice(slots[0], slots[-1] + 1)
+    return torch.tensor(slots, device=device)
 
 
 def length_class(length: int) -> int:

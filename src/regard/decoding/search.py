@@ -146,8 +146,8 @@ class StepSearch:
             norm = log_sum(logits)
             check_finite(self.model, norm[self.total > -torch.inf], impossible=False)
             self.constraints.limit_(logits, self.history[..., :step])
-            chosen = (self.draw if self.options.sample else self.choose)(logits, norm, step)
-            if not self.move(chosen, step):
+            choice = (self.draw if self.options.sample else self.choose)(logits, norm, step)
+            if not self.move(choice, step):
                 break
             tokens = self.history[..., step].flatten()
         for result, pools, samples in zip(self.results, self.pools, self.samples, strict=True):
@@ -165,21 +165,21 @@ class StepSearch:
         groups, rows = self.options.groups, self.rows // self.options.groups
         if step < self.constraints.alike:  # within all prefixes there is but one hypothesis
             groups = rows = 1
-        wanted = candidate_count(rows)
-        best, tokens = top_tokens(scores, min(wanted + (groups - 1) * rows, scores.shape[-1]))
+        count = candidate_count(rows)
+        best, tokens = top_tokens(scores, min(count + (groups - 1) * rows, scores.shape[-1]))
         best = add_log_probs(best, self.total, norm)
-        chosen: list[Choice] = []
+        choices: list[Choice] = []
         for group in range(groups):
             first, last = (group * rows, (group + 1) * rows) if best.shape[1] > 1 else (0, 1)
             totals, each = best[:, first:last], tokens[:, first:last]
             paid = None
-            if chosen:
-                earlier = [choice.tokens.masked_fill(choice.total == -torch.inf, NONE) for choice in chosen]
+            if choices:
+                earlier = [choice.tokens.masked_fill(choice.total == -torch.inf, NONE) for choice in choices]
                 same = each[..., None] == torch.cat(earlier, 1)[:, None, None]
                 paid = totals - self.options.diversity * same.sum(-1)
-            candidates, rank = rank_candidates(totals, each, paid, wanted, first)
-            chosen.append(self.select_next(candidates, rank, rows, group, step))
-        return chosen[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*chosen, strict=True)))
+            candidates, rank = rank_candidates(totals, each, paid, count, first)
+            choices.append(self.select_next(candidates, rank, rows, group, step))
+        return choices[0] if groups == 1 else Choice(*(torch.cat(part, 1) for part in zip(*choices, strict=True)))
 
     def select_next(self, candidates: Choice, rank: Float[Tensor, "s k"], rows: int, group: int, step: int) -> Choice:
         """Select in order: candidates that end and have a place are finished, the first `rows` others go on."""
@@ -192,19 +192,19 @@ class StepSearch:
             order = torch.zeros_like(candidates.parents)
         else:
             order = rank.masked_fill(ends, -torch.inf).topk(min(rows, total.shape[1])).indices
-        chosen = Choice(*(part.gather(1, order) for part in (candidates.parents, candidates.tokens, total)))
+        choice = Choice(*(part.gather(1, order) for part in (candidates.parents, candidates.tokens, total)))
         if len(order[0]) < rows:  # a small vocabulary gives fewer candidates than there are places
             fill = (0, rows - len(order[0]))
-            chosen = Choice(
-                F.pad(chosen.parents, fill),
-                F.pad(chosen.tokens, fill, value=PAD),
-                F.pad(chosen.total, fill, value=-torch.inf),
+            choice = Choice(
+                F.pad(choice.parents, fill),
+                F.pad(choice.tokens, fill, value=PAD),
+                F.pad(choice.total, fill, value=-torch.inf),
             )
-        self.stop_full(chosen, group, step)
+        self.stop_full(choice, group, step)
         if self.trace:
-            alive = (chosen.total > -torch.inf)[:, : order.shape[1]]
+            alive = (choice.total > -torch.inf)[:, : order.shape[1]]
             self.note(candidates, finished, order.masked_fill(~alive, NONE), group * rows)
-        return chosen
+        return choice
 
     def draw(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
         """A token at random for each row; those that draw END are finished."""
@@ -249,19 +249,19 @@ class StepSearch:
         penalty = coverage_penalty(coverage, self.lengths)
         return scores + self.options.coverage_penalty * penalty.gather(1, choice.parents)
 
-    def stop_full(self, chosen: Choice, group: int, step: int) -> None:
+    def stop_full(self, choice: Choice, group: int, step: int) -> None:
         """Stop the hypotheses of sentences where none that goes on can enter the pool any more."""
         full = [i for i, sentence in enumerate(self.sentences) if self.pools[sentence][group].full]
         if full:
-            best = self.scores(chosen, step).amax(1).tolist()
+            best = self.scores(choice, step).amax(1).tolist()
             for i in full:
                 pool = self.pools[self.sentences[i]][group]
                 if is_settled(best[i], pool.outputs[-1].score, pool.size):
-                    chosen.total[i] = -torch.inf
+                    choice.total[i] = -torch.inf
 
-    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], chosen: Int[Tensor, "s r"], first: int) -> None:
+    def note(self, candidates: Choice, finished: Bool[Tensor, "s k"], order: Int[Tensor, "s r"], first: int) -> None:
         """Keep what was considered, for whoever asked for it: nothing of a sentence that is done."""
-        ended, rows = finished.tolist(), chosen.tolist()
+        ended, rows = finished.tolist(), order.tolist()
         parts = zip(*(part.tolist() for part in candidates), strict=True)
         for i, (parents, tokens, totals) in enumerate(parts):
             steps = self.results[self.sentences[i]].steps
@@ -280,23 +280,23 @@ class StepSearch:
 
     # ---- what goes on
 
-    def move(self, chosen: Choice, step: int) -> bool:
+    def move(self, choice: Choice, step: int) -> bool:
         """Rows become the chosen ones, and sentences that are done leave; False if none is left."""
-        rows, before = chosen.parents.shape[1], self.history.shape[1]
+        rows, before = choice.parents.shape[1], self.history.shape[1]
         if rows > before:
             self.state = self.state.spread(rows)
             self.history = self.history.expand(-1, rows, -1).clone()
         elif rows > 1 and not self.options.sample:
-            first = torch.arange(0, rows * len(self.sentences), rows, device=chosen.parents.device)
-            self.state.select_((first[:, None] + chosen.parents).flatten())
-            self.history = self.history.gather(1, chosen.parents[..., None].expand_as(self.history))
-        self.history[..., step] = chosen.tokens
-        self.total = chosen.total
+            first = torch.arange(0, rows * len(self.sentences), rows, device=choice.parents.device)
+            self.state.select_((first[:, None] + choice.parents).flatten())
+            self.history = self.history.gather(1, choice.parents[..., None].expand_as(self.history))
+        self.history[..., step] = choice.tokens
+        self.total = choice.total
         going = (self.total > -torch.inf).any(1)
-        left = int(going.sum())
-        if 0 < left <= len(self.sentences) * (CROWD - 1) / CROWD:
+        active_count = int(going.sum())
+        if 0 < active_count <= len(self.sentences) * (CROWD - 1) / CROWD:
             self.take(going.nonzero()[:, 0])
-        return left > 0
+        return active_count > 0
 
     def take(self, keep: Int[Tensor, " k"]) -> None:
         """Go on with these sentences alone."""

@@ -237,8 +237,8 @@ def find_kind(table: Mapping[str, Any], path: str = "model") -> Kind:
     """The kind that a [model] table names."""
     name = DEFAULT if table.get("kind") is None else table["kind"]
     if not isinstance(name, str) or name not in KINDS:
-        meant = suggestion(name if isinstance(name, str) else "", KINDS)
-        raise ConfigError(f"{path}.kind", f"{show_value(name)} given, no such kind{meant}")
+        hint = suggestion(name if isinstance(name, str) else "", KINDS)
+        raise ConfigError(f"{path}.kind", f"{show_value(name)} given, no such kind{hint}")
     return KINDS[name]
 
 
@@ -248,8 +248,8 @@ def read_model_config(table: Mapping[str, Any], path: str = "model") -> ModelCon
     own = {key: value for key, value in table.items() if key not in ("kind", "preset")}
     preset = table.get("preset")
     if preset is not None and (not isinstance(preset, str) or preset not in kind.presets):
-        meant = suggestion(preset if isinstance(preset, str) else "", kind.presets)
-        raise ConfigError(f"{path}.preset", f"{show_value(preset)} given, no such preset{meant}")
+        hint = suggestion(preset if isinstance(preset, str) else "", kind.presets)
+        raise ConfigError(f"{path}.preset", f"{show_value(preset)} given, no such preset{hint}")
     return parse(kind.config, {**(kind.presets[preset] if preset else {}), **own}, path)
 
 

@@ -19,19 +19,21 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # that w
 WRAPPERS = ("state_dict", "model", "model_state_dict")  # keys under which files of weights hold them
 
 
-def check_weight(name: str, given: Tensor, dtype: torch.dtype, where: str) -> None:
+def check_weight(name: str, weight: Tensor, dtype: torch.dtype, where: str) -> None:
     """Refuse a weight of a dtype that would have to be cast, and one with NaN or infinity in it."""
-    if given.dtype != dtype and (given.dtype not in FLOATS or dtype not in FLOATS):
-        kinds = [str(each).removeprefix("torch.") for each in (given.dtype, *(FLOATS if dtype in FLOATS else (dtype,)))]
+    if weight.dtype != dtype and (weight.dtype not in FLOATS or dtype not in FLOATS):
+        kinds = [
+            str(each).removeprefix("torch.") for each in (weight.dtype, *(FLOATS if dtype in FLOATS else (dtype,)))
+        ]
         raise CheckpointError(f"{where}: weight {name} is {kinds[0]}, expected {' or '.join(kinds[1:])}")
     if dtype not in FLOATS:
         return
     with torch.no_grad():
-        given = given.to(dtype)  # a number may be finite in float64 alone
+        weight = weight.to(dtype)  # a number may be finite in float64 alone
         # A sum with NaN or infinity in it is neither finite; one pass, and nothing is made but where there is doubt.
-        if bool(torch.isfinite(given.sum())) or bool(torch.isfinite(given).all()):
+        if bool(torch.isfinite(weight.sum())) or bool(torch.isfinite(weight).all()):
             return
-        what = "NaN" if bool(torch.isnan(given).any()) else "infinity"
+        what = "NaN" if bool(torch.isnan(weight).any()) else "infinity"
     raise CheckpointError(
         f"{where}: weight {name} has {what} in it, expected finite numbers: training it diverged, or the file was "
         "changed; take another checkpoint of the run, or train it again with a lower training.rate"
@@ -40,19 +42,19 @@ def check_weight(name: str, given: Tensor, dtype: torch.dtype, where: str) -> No
 
 def load_weights(net: nn.Module, path: str) -> None:
     """Load a file's weights into a network; the file may have more, such as the classifier that was cut off."""
-    given = {unify_name(name): tensor for name, tensor in read_weights(path).items()}
+    weights = {unify_name(name): tensor for name, tensor in read_weights(path).items()}
     own = {unify_name(name): tensor for name, tensor in net.state_dict().items()}
     with torch.no_grad():
         for name, tensor in own.items():
-            if name not in given:
+            if name not in weights:
                 if name.endswith("num_batches_tracked"):
                     continue
                 raise CheckpointError(f"{path}: weight {name} is missing, which the backbone needs")
-            if given[name].shape != tensor.shape:
-                shapes = f"{list(given[name].shape)}, expected {list(tensor.shape)}"
+            if weights[name].shape != tensor.shape:
+                shapes = f"{list(weights[name].shape)}, expected {list(tensor.shape)}"
                 raise CheckpointError(f"{path}: weight {name} is {shapes}")
-            check_weight(name, given[name], tensor.dtype, path)
-            tensor.copy_(given[name])
+            check_weight(name, weights[name], tensor.dtype, path)
+            tensor.copy_(weights[name])
 
 
 def unify_name(name: str) -> str:

@@ -232,12 +232,12 @@ def gather_kernel(
         if first < end:
             k = tl.load(keys + j[:, None] * key_step + x[None, :], mask=real[:, None] & some[None, :], other=0.0)
             k = k.to(tl.float32)
-            asked, given = query + x, d_scores + j
+            query_at, d_score_at = query + x, d_scores + j
             for _ in range(n):
-                q = tl.load(asked, mask=some, other=0.0).to(tl.float32)
-                de = tl.load(given, mask=real, other=0.0)
-                asked += query_step
-                given += score_step
+                q = tl.load(query_at, mask=some, other=0.0).to(tl.float32)
+                de = tl.load(d_score_at, mask=real, other=0.0)
+                query_at += query_step
+                d_score_at += score_step
                 t = tanh(q[None, :] + k, INTERPRETED)
                 turned = de[:, None] * t
                 whole += turned

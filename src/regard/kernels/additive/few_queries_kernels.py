@@ -96,12 +96,12 @@ def look(
         if BLOCKS == 2:
             k2 = tl.load(line + far, mask=real[:, None] & (far < h), other=0.0).to(tl.float32)
         for i in range(n):
-            asked = query + i * query_step + flat
+            query_at = query + i * query_step + flat
             if BLOCKS > 0:
-                q = tl.load(asked + near, mask=(flat + near) < h, other=0.0).to(tl.float32)
+                q = tl.load(query_at + near, mask=(flat + near) < h, other=0.0).to(tl.float32)
                 summed = v * tanh(q + k, INTERPRETED)
                 if BLOCKS == 2:
-                    q2 = tl.load(asked + far, mask=(flat + far) < h, other=0.0).to(tl.float32)
+                    q2 = tl.load(query_at + far, mask=(flat + far) < h, other=0.0).to(tl.float32)
                     summed += v2 * tanh(q2 + k2, INTERPRETED)
             else:
                 summed = tl.zeros([BK, BH], tl.float32)
@@ -109,7 +109,7 @@ def look(
                     x = start + near
                     part = tl.load(vector + flat + x, mask=(flat + x) < h, other=0.0).to(tl.float32) * inverse
                     key = tl.load(line + x, mask=real[:, None] & (x < h), other=0.0).to(tl.float32)
-                    q = tl.load(asked + x, mask=(flat + x) < h, other=0.0).to(tl.float32)
+                    q = tl.load(query_at + x, mask=(flat + x) < h, other=0.0).to(tl.float32)
                     summed += part * tanh(q + key, INTERPRETED)
             tl.store(weights + i * weight_step + j, tl.sum(summed, 1), mask=real)
     tl.debug_barrier()
@@ -122,11 +122,11 @@ def look(
         all = begin + tl.arange(0, BS)
         score = tl.load(lines + all[None, :], mask=there[:, None] & (all < end)[None, :], other=float("-inf"))
         top = tl.max(score, 1)
-        found = tl.exp(score - tl.where(top == float("-inf"), 0.0, top)[:, None])
-        total = tl.sum(found, 1)
-        found = found / tl.where(total == 0, 1.0, total)[:, None]
+        softmax = tl.exp(score - tl.where(top == float("-inf"), 0.0, top)[:, None])
+        total = tl.sum(softmax, 1)
+        softmax = softmax / tl.where(total == 0, 1.0, total)[:, None]
         tl.debug_barrier()  # before anything is overwritten
-        tl.store(lines + all[None, :], found, mask=there[:, None] & (all < stop)[None, :])
+        tl.store(lines + all[None, :], softmax, mask=there[:, None] & (all < stop)[None, :])
     else:
         highest = tl.full([BN, BS], float("-inf"), tl.float32)
         for first in range(begin, end, BS):

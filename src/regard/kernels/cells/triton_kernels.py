@@ -114,7 +114,7 @@ def lstm_backward_kernel(
     gates,  # [k b g]
     before,  # [k b d]: c
     after,  # c'
-    given,  # [b n k d] by its strides: the gradient of h' as an output
+    d_output,  # [b n k d] by its strides: the gradient of h' as an output
     carried,  # [k b d]: that of h' from the next step
     d_cell,  # [k b d] float32: that of c', made that of c
     d_gates,  # [k b g], written
@@ -126,9 +126,9 @@ def lstm_backward_kernel(
     gate_row,
     cell_way,
     cell_row,
-    given_row,
-    given_place,
-    given_way,
+    d_output_row,
+    d_output_place,
+    d_output_way,
     carried_way,
     carried_row,
     d_cell_way,
@@ -139,7 +139,7 @@ def lstm_backward_kernel(
     d_x_place,
     d_x_way,
     TURNED: tl.constexpr,
-    GIVEN: tl.constexpr,
+    D_OUTPUT: tl.constexpr,
     CARRIED: tl.constexpr,
     OUT: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -157,10 +157,10 @@ def lstm_backward_kernel(
     earlier = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
     bent = curved(tl.load(after + way * cell_way + row * cell_row + at, mask=some, other=0.0))
     dh = tl.zeros([BLOCK], tl.float32)
-    if GIVEN:
-        dh += tl.load(given + row * given_row + place * given_place + way * given_way + at, mask=some, other=0.0).to(
-            tl.float32
-        )
+    if D_OUTPUT:
+        dh += tl.load(
+            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
+        ).to(tl.float32)
     if CARRIED:
         dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
     d_cell += way * d_cell_way + row * d_cell_row + at
@@ -259,7 +259,7 @@ def gru_kernel(
 def gru_backward_kernel(
     gates,  # [k b 4d]
     before,  # [k b d]: h
-    given,  # [b n k d]
+    d_output,  # [b n k d]
     carried,  # [k b d]: the gradient of h' from the next step's products
     d_state,  # [k b d] float32: that which passed by them; made that of h
     d_gates,  # [k b 3d], or 4d: that of s
@@ -271,9 +271,9 @@ def gru_backward_kernel(
     gate_row,
     cell_way,
     cell_row,
-    given_row,
-    given_place,
-    given_way,
+    d_output_row,
+    d_output_place,
+    d_output_way,
     carried_way,
     carried_row,
     d_state_way,
@@ -284,7 +284,7 @@ def gru_backward_kernel(
     d_x_place,
     d_x_way,
     TURNED: tl.constexpr,
-    GIVEN: tl.constexpr,
+    D_OUTPUT: tl.constexpr,
     CARRIED: tl.constexpr,
     FOURTH: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -302,10 +302,10 @@ def gru_backward_kernel(
     h = tl.load(before + way * cell_way + row * cell_row + at, mask=some, other=0.0)
     d_state += way * d_state_way + row * d_state_row + at
     dh = tl.load(d_state, mask=some, other=0.0)
-    if GIVEN:
-        dh += tl.load(given + row * given_row + place * given_place + way * given_way + at, mask=some, other=0.0).to(
-            tl.float32
-        )
+    if D_OUTPUT:
+        dh += tl.load(
+            d_output + row * d_output_row + place * d_output_place + way * d_output_way + at, mask=some, other=0.0
+        ).to(tl.float32)
     if CARRIED:
         dh += tl.load(carried + way * carried_way + row * carried_row + at, mask=some, other=0.0).to(tl.float32)
     tl.store(d_state, dh * z, mask=some)

@@ -174,14 +174,14 @@ def follow_kernel(
     end = tl.minimum(tl.load(length + row).to(tl.int32), size - 1)
     q = tl.load(query + row * q0 + head * q1 + i, mask=i < D, other=0.0).to(tl.float32) * scale
     own = tl.load(key + row * k0 + head * k1 + i, mask=i < D, other=0.0)
-    said = tl.load(value + row * v0 + head * v1 + j, mask=j < DV, other=0.0)
+    new_value = tl.load(value + row * v0 + head * v1 + j, mask=j < DV, other=0.0)
     here = (row * heads + head) * size + end
     tl.store(keys + here * D + i, own, mask=i < D)
-    tl.store(values + here * DV + j, said, mask=j < DV)
+    tl.store(values + here * DV + j, new_value, mask=j < DV)
     if head == 0:
         tl.store(line + row * size + end, row.to(tl.int32))
     most, total = tl.sum(own.to(tl.float32) * q, 0), 1.0
-    context = said.to(tl.float32)
+    context = new_value.to(tl.float32)
     for begin in range(0, end, BLOCK):
         at = begin + tl.arange(0, BLOCK)
         there = at < end

@@ -234,8 +234,8 @@ def launch(
 
 def plan_launches(tiles: dict[int, list[Tile]], longest: int) -> list[tuple[Tile, int]]:
     """The tiles that serve sequences up to the longest, each with the length that those before it have served."""
-    chosen = tiles[min(size for size in tiles if size >= longest)]
-    return list(zip(chosen, [-1, *(tile.size for tile in chosen)], strict=False))
+    plan = tiles[min(size for size in tiles if size >= longest)]
+    return list(zip(plan, [-1, *(tile.size for tile in plan)], strict=False))
 
 
 def queries_at_once(tile: Tile, queries: int | None) -> int:

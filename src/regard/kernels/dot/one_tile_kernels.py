@@ -31,26 +31,26 @@ def rows_of(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: t
 @no_type_check
 def load_rows(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr):
     """These rows, zero where there are none."""
-    places, there = rows_of(x, step, first, count, ROWS, WIDTH, D)
-    return tl.load(places, mask=there, other=0.0)
+    pointers, there = rows_of(x, step, first, count, ROWS, WIDTH, D)
+    return tl.load(pointers, mask=there, other=0.0)
 
 
 @triton.jit
 @no_type_check
 def store_rows(x, rows, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr):
     """These rows, written."""
-    places, there = rows_of(x, step, first, count, ROWS, WIDTH, D)
-    tl.store(places, rows.to(x.dtype.element_ty), mask=there)
+    pointers, there = rows_of(x, step, first, count, ROWS, WIDTH, D)
+    tl.store(pointers, rows.to(x.dtype.element_ty), mask=there)
 
 
 @triton.jit
 @no_type_check
 def weigh(
-    q, k, first, seen, scale, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
+    q, k, first, length, scale, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
     """exp(e - max e) of every query and key, and the reciprocal of their sum; `scale` holds log2(e) too."""
     i, j = first + tl.arange(0, BLOCK), tl.arange(0, TILE)
-    reached = j[None, :] < seen
+    reached = j[None, :] < length
     if CAUSAL:
         reached = reached & (j[None, :] <= i[:, None])
     if RADIUS >= 0:
@@ -65,7 +65,7 @@ def weigh(
 
 @triton.jit
 @no_type_check
-def kept(seed, row, head, heads, dropout, ROWS: tl.constexpr, TILE: tl.constexpr):
+def draw_mask(seed, row, head, heads, dropout, ROWS: tl.constexpr, TILE: tl.constexpr):
     """Draw which weights stay, as True: a draw for every four keys, by their query, head and place."""
     row, four = row + tl.arange(0, ROWS), tl.arange(0, TILE // 4)
     a, b, c, d = tl.rand4x(tl.load(seed), (row[:, None] * heads + head) * 32 + four[None, :], 7)
@@ -88,7 +88,7 @@ def span_of(offsets, sequence, whole, PACKED: tl.constexpr):
 @triton.jit
 @no_type_check
 def forward_tile(
-    q, k, v, o, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
+    q, k, v, o, seed, n, m, length, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
     CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
@@ -98,9 +98,9 @@ def forward_tile(
     for block in range(BLOCKS):
         first = block * BLOCK
         query = load_rows(q, q_t, first, n, BLOCK, WIDTH, D)
-        p, share = weigh(query, keys, first, seen, scale, CAUSAL, RADIUS, BLOCK, TILE)
+        p, share = weigh(query, keys, first, length, scale, CAUSAL, RADIUS, BLOCK, TILE)
         if DROPOUT:
-            p = tl.where(kept(seed, row + first, head, heads, dropout, BLOCK, TILE), p, 0.0)
+            p = tl.where(draw_mask(seed, row + first, head, heads, dropout, BLOCK, TILE), p, 0.0)
             share = share / tl.maximum(1.0 - dropout, 1e-6)
         context = tl.dot(p.to(values.dtype), values) * share[:, None]
         store_rows(o, context, o_t, first, n, BLOCK, WIDTH, D)
@@ -109,8 +109,8 @@ def forward_tile(
 @triton.jit
 @no_type_check
 def backward_tile(
-    q, k, v, do, dq, dk, dv, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, do_t, dq_t, dk_t, dv_t, scale, dropout,
-    CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    q, k, v, do, dq, dk, dv, seed, n, m, length, row, head, heads, q_t, k_t, v_t, do_t, dq_t, dk_t, dv_t, scale,
+    dropout, CAUSAL: tl.constexpr, RADIUS: tl.constexpr, DROPOUT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
     """All gradients of one sequence in one head.
@@ -124,17 +124,17 @@ def backward_tile(
     for block in range(BLOCKS):
         first = block * BLOCK
         query = load_rows(q, q_t, first, n, BLOCK, WIDTH, D)
-        given = load_rows(do, do_t, first, n, BLOCK, WIDTH, D)
-        p, share = weigh(query, keys, first, seen, scale, CAUSAL, RADIUS, BLOCK, TILE)
+        grad = load_rows(do, do_t, first, n, BLOCK, WIDTH, D)
+        p, share = weigh(query, keys, first, length, scale, CAUSAL, RADIUS, BLOCK, TILE)
         p = p * share[:, None]
-        dp = tl.dot(given, tl.trans(values))
+        dp = tl.dot(grad, tl.trans(values))
         if DROPOUT:
-            draw = kept(seed, row + first, head, heads, dropout, BLOCK, TILE)
+            draw = draw_mask(seed, row + first, head, heads, dropout, BLOCK, TILE)
             draw = tl.where(draw, 1.0 / tl.maximum(1.0 - dropout, 1e-6), 0.0)
             dp = dp * draw
-            dvalues = tl.dot(tl.trans((p * draw).to(given.dtype)), given, dvalues)
+            dvalues = tl.dot(tl.trans((p * draw).to(grad.dtype)), grad, dvalues)
         else:
-            dvalues = tl.dot(tl.trans(p.to(given.dtype)), given, dvalues)
+            dvalues = tl.dot(tl.trans(p.to(grad.dtype)), grad, dvalues)
         # δ_i = Σ_j p_ij dp_ij: all keys are here, so that the context is not needed.
         ds = (p * (dp - tl.sum(p * dp, 1)[:, None])).to(query.dtype)
         store_rows(dq, tl.dot(ds, keys) * natural, dq_t, first, n, BLOCK, WIDTH, D)
@@ -161,9 +161,9 @@ def forward_kernel(
         start, n = span_of(offsets, sequence, whole, PACKED)
         key_start, m = span_of(key_offsets, sequence, whole_keys, PACKED)
         size = tl.where(number < sequences, tl.maximum(n, m), LOW)
-        seen = m
+        length = m
         if LENGTHS:
-            seen = tl.minimum(m, tl.load(lengths + sequence)).to(tl.int32)
+            length = tl.minimum(m, tl.load(lengths + sequence)).to(tl.int32)
         row = sequence * whole + start
         q_h = q + sequence * q_s + start * q_t + head * q_a
         k_h = k + sequence * k_s + key_start * k_t + head * k_a
@@ -172,12 +172,12 @@ def forward_kernel(
         if SMALL > 0:  # noqa: SIM102 (known when compiled)
             if (size > LOW) & (size <= SMALL):
                 forward_tile(
-                    q_h, k_h, v_h, o_h, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
+                    q_h, k_h, v_h, o_h, seed, n, m, length, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
                     CAUSAL, RADIUS, DROPOUT, SMALL, SMALL, 1, WIDTH, D,
                 )  # fmt: skip
         if (size > LOW) & (size > SMALL) & (size <= TILE):
             forward_tile(
-                q_h, k_h, v_h, o_h, seed, n, m, seen, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
+                q_h, k_h, v_h, o_h, seed, n, m, length, row, head, heads, q_t, k_t, v_t, o_t, scale, dropout,
                 CAUSAL, RADIUS, DROPOUT, TILE, BLOCK, BLOCKS, WIDTH, D,
             )  # fmt: skip
 
@@ -200,9 +200,9 @@ def backward_kernel(
         start, n = span_of(offsets, sequence, whole, PACKED)
         key_start, m = span_of(key_offsets, sequence, whole_keys, PACKED)
         size = tl.where(number < sequences, tl.maximum(n, m), LOW)
-        seen = m
+        length = m
         if LENGTHS:
-            seen = tl.minimum(m, tl.load(lengths + sequence)).to(tl.int32)
+            length = tl.minimum(m, tl.load(lengths + sequence)).to(tl.int32)
         row = sequence * whole + start
         q_h = q + sequence * q_s + start * q_t + head * q_a
         k_h = k + sequence * k_s + key_start * k_t + head * k_a
@@ -214,13 +214,13 @@ def backward_kernel(
         if SMALL > 0:  # noqa: SIM102 (known when compiled)
             if (size > LOW) & (size <= SMALL):
                 backward_tile(
-                    q_h, k_h, v_h, do_h, dq_h, dk_h, dv_h, seed, n, m, seen, row, head, heads,
+                    q_h, k_h, v_h, do_h, dq_h, dk_h, dv_h, seed, n, m, length, row, head, heads,
                     q_t, k_t, v_t, do_t, dq_t, dk_t, dv_t, scale, dropout,
                     CAUSAL, RADIUS, DROPOUT, SMALL, SMALL, 1, WIDTH, D,
                 )  # fmt: skip
         if (size > LOW) & (size > SMALL) & (size <= TILE):
             backward_tile(
-                q_h, k_h, v_h, do_h, dq_h, dk_h, dv_h, seed, n, m, seen, row, head, heads,
+                q_h, k_h, v_h, do_h, dq_h, dk_h, dv_h, seed, n, m, length, row, head, heads,
                 q_t, k_t, v_t, do_t, dq_t, dk_t, dv_t, scale, dropout,
                 CAUSAL, RADIUS, DROPOUT, TILE, BLOCK, BLOCKS, WIDTH, D,
             )  # fmt: skip

@@ -288,7 +288,7 @@ def relu_backward(grad, result, d_x, partial, rows, scale, width: tl.constexpr, 
         tl.store(partial + share.to(tl.int64) * width + column, sums, mask=column < width)
 
 
-@triton.jit(do_not_specialize=["rows", "tokens", "places", "limit"], do_not_specialize_on_alignment=["seed"])
+@triton.jit(do_not_specialize=["rows", "tokens", "position_count", "limit"], do_not_specialize_on_alignment=["seed"])
 @no_type_check
 def embed_forward(
     ids,
@@ -299,7 +299,7 @@ def embed_forward(
     result,
     rows,
     tokens,
-    places,
+    position_count,
     factor,
     limit,
     scale,
@@ -313,10 +313,10 @@ def embed_forward(
     row = group.to(tl.int64) * GROUP + k
     token = tl.load(ids + row, mask=row < rows, other=0).to(tl.int64)
     position = tl.load(positions + row, mask=row < rows, other=0).to(tl.int64)
-    known = inside & (token >= 0) & (token < tokens) & (position >= 0) & (position < places)
+    in_tables = inside & (token >= 0) & (token < tokens) & (position >= 0) & (position < position_count)
     nothing = float("nan")
-    value = tl.load(weight + token * width + column[None, :], mask=known, other=nothing).to(tl.float32) * factor
-    value += tl.load(table + position * width + column[None, :], mask=known, other=nothing).to(tl.float32)
+    value = tl.load(weight + token * width + column[None, :], mask=in_tables, other=nothing).to(tl.float32) * factor
+    value += tl.load(table + position * width + column[None, :], mask=in_tables, other=nothing).to(tl.float32)
     if DROP:
         first, second, third, fourth = words(seed, group, column, width)
         value = tl.where(

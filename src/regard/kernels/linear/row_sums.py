@@ -81,9 +81,9 @@ def add_tiles(
     on = tl.load(ordered + last, mask=last < rows, other=-3) == ending
     came = (place == tile * TILE) & (index == before)
     goes = opens & (index == ending) & on & (came == 0)
-    known = (index >= 0) & (index < count)
+    valid = (index >= 0) & (index < count)
     target = result + index.to(tl.int64)[:, None] * width + column[None, :]
-    tl.store(target, sums, mask=(opens & real & known & (came == 0) & (goes == 0))[:, None] & inside)
+    tl.store(target, sums, mask=(opens & real & valid & (came == 0) & (goes == 0))[:, None] & inside)
     nowhere = tl.zeros((TILE,), tl.int64)[:, None]
     aside = tile.to(tl.int64) * width + column[None, :] + nowhere
     tl.store(heads + aside, sums, mask=came[:, None] & inside)

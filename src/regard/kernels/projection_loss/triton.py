@@ -145,14 +145,14 @@ def differentiate(
     )
 
 
-@triton.jit(do_not_specialize=["apart"], do_not_specialize_on_alignment=["targets", "losses"])
+@triton.jit(do_not_specialize=["offset"], do_not_specialize_on_alignment=["targets", "losses"])
 @no_type_check
 def sweep(
     logits,
     bias,
     targets,
     losses,
-    apart,
+    offset,
     smoothing,
     CLASSES: tl.constexpr,
     STRIDE: tl.constexpr,
@@ -199,7 +199,7 @@ def sweep(
     if SMOOTH:
         smoothed = (1 - smoothing) * plain + smoothing * (log_partition - level / CLASSES)
     tl.store(losses + row, tl.where(target < 0, 0.0, smoothed))
-    tl.store(losses + apart + row, tl.where(target < 0, 0.0, plain))
+    tl.store(losses + offset + row, tl.where(target < 0, 0.0, plain))
     if GRADIENT:
         counts = tl.where(target < 0, 0.0, 1.0)
         share = counts / partition

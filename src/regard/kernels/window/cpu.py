@@ -142,8 +142,8 @@ def attend_in_tiles(call: Call) -> Tensor:
     radius, tiles = window.radius, -(-limits.queries // TILE)
     query = F.pad(call.query, (0, 0, 0, tiles * TILE - limits.queries)).unflatten(-2, (tiles, TILE))
     # Key j of the padded keys is key j + start - radius of the call.
-    before, wanted = radius - window.start, tiles * TILE + 2 * radius
-    after = wanted - before - limits.keys  # negative: those keys are beyond every window
+    before, padded = radius - window.start, tiles * TILE + 2 * radius
+    after = padded - before - limits.keys  # negative: those keys are beyond every window
     keys, values = (overlapping_slices(F.pad(x, (0, 0, before, after)), radius) for x in (call.keys, call.values))
     scores = matmul_wide(widen(query) * call.scale, keys)  # [r t TILE TILE+2r]
     weights = softmax(scores, tile_mask(limits, window, tiles), call.temperature)

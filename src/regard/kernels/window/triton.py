@@ -80,18 +80,18 @@ def compute(
 
     (rows, n, d), (m, dv) = query.shape, values.shape[-2:]
     context = values.new_empty(rows, n, dv)
-    plain, places = saved(query, radius, save)
+    plain, bounds = saved(query, radius, save)
     if context.numel() == 0 or m == 0:
-        return context.zero_(), plain.zero_(), places.zero_()
+        return context.zero_(), plain.zero_(), bounds.zero_()
     triton_kernels.attend[(n, rows)](
         query, keys, values, query if vector is None else vector, centre.contiguous(), lengths,
-        start if causal is None else causal, context, plain, places,
+        start if causal is None else causal, context, plain, bounds,
         n, m, d, dv, 1 if vector is None else vector.shape[0], wide(radius), radius, scale, spread,
         *query.stride(), *keys.stride(), *values.stride(), 0 if vector is None else vector.stride(0),
         LENGTHS=lengths is not None, CAUSAL=2 if causal is not None else 0 if start == NONE else 1,
-        GAUSSIAN=spread > 0, ADDITIVE=vector is not None, KEPT=save, **blocks(radius), num_warps=4,
+        GAUSSIAN=spread > 0, ADDITIVE=vector is not None, SAVE=save, **blocks(radius), num_warps=4,
     )  # fmt: skip
-    return context, plain, places
+    return context, plain, bounds
 
 
 def saved(query: Tensor, radius: int, save: bool) -> tuple[Tensor, Tensor]:
@@ -119,7 +119,7 @@ def compute_backward(
     spread: float,
     scale: float,
     plain: Tensor,
-    places: Tensor,
+    bounds: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of query, keys, values, centre and vector (empty without one)."""
     from regard.kernels.window import triton_kernels
@@ -133,7 +133,7 @@ def compute_backward(
     ds, weights = torch.empty_like(plain), torch.empty_like(plain)
     heads, stride = (1, 0) if vector is None else (vector.shape[0], vector.stride(0))
     triton_kernels.query_gradients[(n, rows)](
-        query, keys, values, query if vector is None else vector, centre.contiguous(), grad, plain, places,
+        query, keys, values, query if vector is None else vector, centre.contiguous(), grad, plain, bounds,
         d_query, d_centre, ds, weights,
         n, d, dv, heads, width, scale, spread,
         *query.stride(), *keys.stride(), *values.stride(), *grad.stride(), stride,
@@ -144,7 +144,7 @@ def compute_backward(
     def summed(what: Tensor, x: Tensor, out: Tensor) -> None:
         piece = min(128, max(16, 1 << (x.shape[-1] - 1).bit_length()))
         triton_kernels.key_sums[(grid, -(-x.shape[-1] // piece), rows)](
-            what, places, x, out, n, m, x.shape[-1], width, *x.stride(),
+            what, bounds, x, out, n, m, x.shape[-1], width, *x.stride(),
             BK=KEYS, BN=32, BD=piece, num_warps=4,
         )  # fmt: skip
 
@@ -155,7 +155,7 @@ def compute_backward(
     part = plain.new_empty((rows, grid, d))
     piece = min(128, max(16, 1 << (d - 1).bit_length()))
     triton_kernels.additive_key_gradients[(grid, -(-d // piece), rows)](
-        ds, places, query, keys, vector, d_keys, part, n, m, d, heads, width, *query.stride(), *keys.stride(), stride,
+        ds, bounds, query, keys, vector, d_keys, part, n, m, d, heads, width, *query.stride(), *keys.stride(), stride,
         BK=KEYS, BN=32, BD=piece, num_warps=4,
     )  # fmt: skip
     return d_query, d_keys, d_values, d_centre, part.unflatten(0, (-1, heads)).sum((0, 2)).to(vector.dtype)
@@ -194,8 +194,8 @@ def keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
 def gradients(ctx, grad, backward):  # type: ignore[no-untyped-def]
     if grad is None:
         return (None,) * 12
-    *inputs, plain, places = ctx.saved_tensors
-    grads = list(backward(grad, *inputs, *ctx.numbers, plain, places))
+    *inputs, plain, bounds = ctx.saved_tensors
+    grads = list(backward(grad, *inputs, *ctx.numbers, plain, bounds))
     if inputs[-1] is None:
         grads[-1] = None
     return *grads, *(None,) * 7

@@ -79,9 +79,9 @@ class LSTMDecoder(nn.Module):
         self.shown = make_linear(channels, words, bias=False)  # L_z
         self.dropout = Dropout(config.dropout)
 
-    def remember(self, places: Float[Tensor, "b m c"]) -> dict[str, Tensor]:
+    def remember(self, features: Float[Tensor, "b m c"]) -> dict[str, Tensor]:
         """What a caption starts from: the mean of the picture's annotations, and the first states made from it."""
-        mean = places.mean(1)
+        mean = features.mean(1)
         start = torch.tanh(self.begin(mean)).unflatten(-1, (self.config.layers, 2, self.config.size))
         return {"start": start} if self.cross is not None else {"start": start, "mean": mean}
 
@@ -187,8 +187,8 @@ class LSTMDecoder(nn.Module):
         keys = self.cross.prepare(memory.states)
         if coverage:
             row["coverage"] = keys.keys.new_zeros(len(keys.keys) * rows, keys.keys.shape[1])
-        kept = Prepared(keys.keys.detach().clone(), keys.values.detach().clone(), self.cross)
-        return State({"memory": kept}, row, rows)
+        memory_copy = Prepared(keys.keys.detach().clone(), keys.values.detach().clone(), self.cross)
+        return State({"memory": memory_copy}, row, rows)
 
     def step(self, tokens: Int[Tensor, " r"], state: State) -> tuple[Float[Tensor, "r e"], State]:
         """One word of every row."""
@@ -212,18 +212,20 @@ def make_weighting(config: CaptionerConfig) -> weighting.Weighting | None:
     return weighting.Hard() if config.attention == "hard" else None
 
 
-def attend_places(weights: Float[Tensor, "b m"], places: Float[Tensor, "b m c"]) -> Glimpse:
+def attend_places(weights: Float[Tensor, "b m"], features: Float[Tensor, "b m c"]) -> Glimpse:
     """The sum of places by their weights."""
-    return Glimpse(torch.bmm(weights[:, None], places)[:, 0], weights)
+    return Glimpse(torch.bmm(weights[:, None], features)[:, 0], weights)
 
 
-def sample_place(scores: Float[Tensor, "b m"], places: Float[Tensor, "b m c"], sampled: Bool[Tensor, " b"]) -> Glimpse:
+def sample_place(
+    scores: Float[Tensor, "b m"], features: Float[Tensor, "b m c"], sampled: Bool[Tensor, " b"]
+) -> Glimpse:
     """One sampled place for each caption of `sampled`, all places by their probability for the others."""
     log_probs = scores.log_softmax(-1)
     probabilities = log_probs.exp()
     picked = weighting.sample_key(probabilities)[:, None]
     one = torch.zeros_like(probabilities).scatter(-1, picked, 1.0)
-    return attend_places(torch.where(sampled[:, None], one, probabilities), places)._replace(
+    return attend_places(torch.where(sampled[:, None], one, probabilities), features)._replace(
         log_prob=log_probs.gather(-1, picked)[:, 0].masked_fill(~sampled, 0.0),
         entropy=-(probabilities * log_probs).sum(-1),
     )

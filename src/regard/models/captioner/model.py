@@ -70,10 +70,10 @@ class CaptionerModel(Model):
         grid = self.backbone(source.pixels)
         if isinstance(self.decoder, BlockDecoder):
             grid = self.decoder.embed_grid(grid)
-        places, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])
-        count = torch.full((len(places),), places.shape[1], device=places.device)
-        sentence = self.decoder.remember(places) if isinstance(self.decoder, LSTMDecoder) else {}
-        return Memory(places, Lengths(count), sentence, size)
+        features, size = grid.flatten(-2).mT, (grid.shape[-2], grid.shape[-1])
+        count = torch.full((len(features),), features.shape[1], device=features.device)
+        sentence = self.decoder.remember(features) if isinstance(self.decoder, LSTMDecoder) else {}
+        return Memory(features, Lengths(count), sentence, size)
 
     def decode(self, memory: Memory, target: Tokens) -> tuple[Float[Tensor, "*b n d"], dict[str, Tensor]]:
         """All words of all captions; what an objective may ask for is said where the decoder is."""
@@ -97,7 +97,7 @@ def make_notation(config: CaptionerConfig) -> Notation:
     """The paper's formulas for the LSTM that writes; a Transformer has those of attention in general."""
     if config.decoder != "lstm":
         return Notation()
-    places = "ā" if config.attention == "none" else "Σ α_ti a_i"
+    context = "ā" if config.attention == "none" else "Σ α_ti a_i"
     weighed = additive("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
     weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighed and summed")
     gate = "the gate β_t before its sigmoid: how much the picture counts"
@@ -105,7 +105,7 @@ def make_notation(config: CaptionerConfig) -> Notation:
         attentions={"decoder.cross": weighed},
         readout=(
             Reading("decoder.gate", "output", "f_β(h_{t−1})", gate),
-            Reading("decoder.shown", "input", f"ẑ_t = {'β_t ' if config.gate else ''}{places}", "what is seen"),
+            Reading("decoder.shown", "input", f"ẑ_t = {'β_t ' if config.gate else ''}{context}", "what is seen"),
             Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state behind this step"),
             Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
         ),

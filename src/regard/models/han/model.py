@@ -124,13 +124,13 @@ class HANModel(Model):
         """
         if not can_bypass(self.word_states, *([] if self.words is None else [self.words])):
             return self.read(words.ids, words.lengths)
-        found, order = [], []
+        vectors, order = [], []
         for rows, longest in group_by_length(words.lengths):
-            found.append(self.read(words.ids[rows, :longest], words.lengths[rows]))
+            vectors.append(self.read(words.ids[rows, :longest], words.lengths[rows]))
             order.append(rows)
-        if not found:
+        if not vectors:
             return self.readout.weight.new_zeros(0, 2 * self.config.size)
-        return torch.cat(found)[torch.cat(order).argsort()]
+        return torch.cat(vectors)[torch.cat(order).argsort()]
 
     def read(self, ids: Int[Tensor, "s w"], lengths: Int[Tensor, " s"]) -> Float[Tensor, "s d"]:
         """A vector for each of some sentences."""
@@ -168,8 +168,8 @@ def pool_mean(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Flo
 def pool_max(states: Float[Tensor, "r w d"], lengths: Int[Tensor, " r"]) -> Float[Tensor, "r d"]:
     """The largest of each number over a row's states; of none, zeros."""
     real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
-    found = states.masked_fill(~real[..., None], -torch.inf).amax(1)
-    return found.masked_fill(lengths[:, None] == 0, 0)
+    maxima = states.masked_fill(~real[..., None], -torch.inf).amax(1)
+    return maxima.masked_fill(lengths[:, None] == 0, 0)
 
 
 def join_sentences(source: Documents) -> Tokens:

@@ -47,8 +47,8 @@ class Convolution(nn.Module):
         for step in range(-self.reach, self.reach + 1):
             there = (place + step >= 0) & (place + step < length)
             near.append(torch.where(there[..., None], x.roll(-step, -2), 0.0))
-        made: Tensor = self.output(F.glu(self.gated(torch.cat(near, -1)), -1))
-        return made
+        output: Tensor = self.output(F.glu(self.gated(torch.cat(near, -1)), -1))
+        return output
 
     def extra_repr(self) -> str:
         return f"reach={self.reach}, width={self.width}"
@@ -74,8 +74,8 @@ class Recurrence(nn.Module):
             return unpadded
         _, length = word_positions(x, span)
         lengths = length.expand(*x.shape[:-2], 1).reshape(-1)
-        made: Tensor = self.both(x.reshape(-1, *x.shape[-2:]), lengths)
-        return made.view(x.shape)
+        output: Tensor = self.both(x.reshape(-1, *x.shape[-2:]), lengths)
+        return output.view(x.shape)
 
 
 def word_positions(x: Float[Tensor, "*b n d"], span: Span | None) -> tuple[Int[Tensor, "*p"], Int[Tensor, "*l"]]:

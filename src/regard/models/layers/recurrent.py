@@ -46,8 +46,8 @@ class RecurrentModel(Model):
 
     def hidden_state(self, state: State) -> Float[Tensor, "r d"]:
         """h of the decoder's top layer: of a stack [r l p d], of one cell [r p d]."""
-        held: Tensor = state.row["state"]
-        return held[:, -1, 0] if held.ndim == 4 else held[:, 0]
+        states: Tensor = state.row["state"]
+        return states[:, -1, 0] if states.ndim == 4 else states[:, 0]
 
     @property
     def reads_backwards(self) -> bool:

@@ -109,8 +109,8 @@ class Tapes(nn.Module):
                 # The zeros that stand first are no entry: there is nothing to look at, or what comes behind them.
                 first = min(t, 1)
                 length = None if t else torch.zeros(len(x), dtype=torch.long, device=x.device)
-                seen = Prepared(torch.stack(keys[first:], 1), torch.stack(past[first:], 1), self.intra, length)
-                read = self.read_past(x[:, t], read[:, : self.size], seen)
+                tape = Prepared(torch.stack(keys[first:], 1), torch.stack(past[first:], 1), self.intra, length)
+                read = self.read_past(x[:, t], read[:, : self.size], tape)
             past.append(self.step_cell(projected, read, None if added is None else added[:, t]))
         return torch.stack(past[1:], 1)
 
@@ -120,11 +120,11 @@ class Tapes(nn.Module):
         """Read [h̃; c̃] of one step, with the word and the last h̃ as query."""
         assert self.intra is not None
         query = torch.cat([x, summary], -1)
-        known = past.length_range() if isinstance(past, Cache) else None
+        length_range = past.length_range() if isinstance(past, Cache) else None
         known_score = can_bypass(self.intra, scores=(Additive,))
-        if known is not None and past.length is not None and can_step_in_place(x) and known_score:
+        if length_range is not None and past.length is not None and can_step_in_place(x) and known_score:
             score = cast(Additive, self.intra.score)
-            return recurrence.read_tapes(score.ask(query), past.keys, past.values, past.length, score.v, known)
+            return recurrence.read_tapes(score.ask(query), past.keys, past.values, past.length, score.v, length_range)
         read: Tensor = self.intra(query[:, None], past)
         return read[:, 0]
 
@@ -221,8 +221,8 @@ class LSTMNModel(RecurrentModel):
         if not self.config.reads_source:
             empty = self.readout.weight.new_zeros(len(source.lengths), 0, self.config.size)
             return Memory(empty, Lengths(source.lengths.new_zeros(len(source.lengths))))
-        written = self.encoder(self.dropout(self.source(source.padded_ids)))
-        return Memory(source.unpad(written), source.span)
+        states = self.encoder(self.dropout(self.source(source.padded_ids)))
+        return Memory(source.unpad(states), source.span)
 
     def classify(self, memory: Memory) -> Float[Tensor, "b v"]:
         """The scores of every label, from the mean of the hidden tape."""
@@ -268,13 +268,15 @@ class LSTMNModel(RecurrentModel):
             words, summary = score.query.weight.split([x.shape[-1], size], 1)
             assert keys.length is not None
             there = torch.arange(keys.keys.shape[1], device=x.device) < keys.length[:, None]
-            asked = linear(x.transpose(0, 1), words)
-            return recurrence.read_source(asked, keys.keys, keys.values, there, summary, score.v).transpose(0, 1)
-        last, found = x.new_zeros(len(x), size), []
+            projected_query = linear(x.transpose(0, 1), words)
+            return recurrence.read_source(projected_query, keys.keys, keys.values, there, summary, score.v).transpose(
+                0, 1
+            )
+        last, contexts = x.new_zeros(len(x), size), []
         for each in x.unbind(1):
-            found.append(self.attention(torch.cat([each, last], -1)[:, None], keys)[:, 0])
-            last = found[-1][:, :size]
-        return torch.stack(found, 1)
+            contexts.append(self.attention(torch.cat([each, last], -1)[:, None], keys)[:, 0])
+            last = contexts[-1][:, :size]
+        return torch.stack(contexts, 1)
 
     def fuse(self, read: Float[Tensor, "*b dd"], x: Float[Tensor, "*b e"]) -> Float[Tensor, "*b d"]:
         """Deep fusion: r ∘ α̃, which is added to the memory tape."""

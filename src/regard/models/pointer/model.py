@@ -167,5 +167,5 @@ def mark_used(words: Int[Tensor, "b n"], ids: Int[Tensor, "b k"]) -> Bool[Tensor
     """Which places are used up after each of the words was read: the first of its places that was left. Never END."""
     same = ids[:, :, None] == ids[:, None]
     before = same.tril(-1).sum(-1)  # places of the same token that come first
-    said = (words[..., None] == ids[:, None]).cumsum(1)
-    return (before[:, None] < said) & (ids != END)[:, None]
+    counts = (words[..., None] == ids[:, None]).cumsum(1)
+    return (before[:, None] < counts) & (ids != END)[:, None]

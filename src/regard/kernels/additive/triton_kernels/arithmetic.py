@@ -153,15 +153,17 @@ def visible(
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, MASK: tl.constexpr,
 ):  # fmt: skip
     """Return whether query i may look at key j; i and j broadcast."""
-    seen = (i < n) & (j < m)
+    in_span = (i < n) & (j < m)
     if LENGTHS:
-        seen = seen & (j < tl.load(lengths + row).to(tl.int32))
+        in_span = in_span & (j < tl.load(lengths + row).to(tl.int32))
     if CAUSAL > 0:
-        seen = seen & (j <= start_of(causal, row, CAUSAL) + i)
+        in_span = in_span & (j <= start_of(causal, row, CAUSAL) + i)
     if WINDOW > 0:
         distance = j - i - start_of(centre, row, WINDOW)
-        seen = seen & (distance <= radius) & (distance >= -radius)
+        in_span = in_span & (distance <= radius) & (distance >= -radius)
     if MASK:
         at = mask + (row // inner) * mask_outer + (row % inner) * mask_inner
-        seen = seen & (tl.load(at + i.to(tl.int64) * mask_i + j.to(tl.int64) * mask_j, mask=seen, other=0) != 0)
-    return seen
+        in_span = in_span & (
+            tl.load(at + i.to(tl.int64) * mask_i + j.to(tl.int64) * mask_j, mask=in_span, other=0) != 0
+        )
+    return in_span

@@ -199,11 +199,11 @@ def scores(
             below = below * y
             total += above * reciprocal(below)
         total = total * (-2.0 * tl.load(top + head))
-    seen = visible(
+    in_span = visible(
         ib * BN + qi, jb * BM + kj, n, m, row, lengths, causal, centre, radius,
         mask, mask_outer, mask_inner, mask_i, mask_j, inner, LENGTHS, CAUSAL, WINDOW, MASK,
     )  # fmt: skip
-    total = tl.where(seen, total / temperature, -float("inf"))
+    total = tl.where(in_span, total / temperature, -float("inf"))
     tl.store(out + (row * n_pad + ib * BN) * m_pad + jb * BM + (qi * m_pad + kj), total)
     most = tl.maximum(tl.max(tl.max(total, 3), 1), -1e30)  # [QR QT]
     sums = tl.sum(tl.sum(power(total - most[:, None, :, None]), 3), 1)
@@ -238,9 +238,9 @@ def sum_values(
         sums = sums * tl.exp(top - larger) + tl.load(mass + at) * tl.exp(here - larger)
         top = larger
     some = sums > 0
-    known = tl.where(some, top + tl.log(tl.where(some, sums, 1.0)), float("inf"))
+    log_sum = tl.where(some, top + tl.log(tl.where(some, sums, 1.0)), float("inf"))
     if piece == 0:
-        tl.store(lse + row * n_pad + i, known)
+        tl.store(lse + row * n_pad + i, log_sum)
     total = tl.zeros([BN, BV], tl.float32)
     for first in range(low * BM, high, BM):
         j = first + tl.arange(0, BM)
@@ -250,7 +250,7 @@ def sum_values(
             + first
             + (tl.arange(0, BN)[:, None] * m_pad + tl.arange(0, BM)[None, :])
         )
-        p = power(s - known[:, None])
+        p = power(s - log_sum[:, None])
         inside = (j < high)[:, None] & (c < dv)[None, :]
         at = row * v_r + j[:, None].to(tl.int64) * v_m + c[None, :] * v_d
         value = tl.load(values + at, mask=inside, other=0.0)
