@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from regard.errors import ArgumentError
@@ -21,6 +21,7 @@ __all__ = [
     "Exhibit",
     "Gates",
     "HeadHits",
+    "Numbers",
     "Role",
     "Side",
     "Stage",
@@ -47,6 +48,29 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
+class Numbers:
+    """The numbers that the weights of a view are computed from: e = s q·k + b, a = softmax(e/T) g, c = Σ a v.
+
+    A table of one head is the same for all of them.
+    """
+
+    score: Literal["dot", "additive", "stored"]  # how e is made: s q·k, w·tanh(q + k), or as `scores` has it
+    scale: float = 1.0  # s
+    temperature: float = 1.0  # T
+    query: Float[Tensor, "h n d"] | None = None  # as the score projects it; None where the scores are stored
+    keys: Float[Tensor, "h m d"] | None = None
+    values: Float[Tensor, "h m c"] | None = None  # None where each step has others
+    vector: Float[Tensor, "h d"] | None = None  # w
+    scores: Float[Tensor, "h n m"] | None = None
+    bias: Float[Tensor, "h n m"] | None = None  # b
+    gate: Float[Tensor, "h n m"] | None = None  # g, a Gaussian around the centre of a window
+    mask: Bool[Tensor, "h n m"] | None = None  # whether a row may look at a column
+    weights: Float[Tensor, "h n m"] | None = None  # where they are no softmax
+    groups: tuple[int, ...] | None = None  # of each column its sentence, within which weights sum to one
+    formulas: dict[str, str] = field(default_factory=dict)  # of the model's paper, by symbol
+
+
+@dataclass(frozen=True, eq=False)
 class View:
     """One attention of the model, all its heads."""
 
@@ -64,6 +88,7 @@ class View:
     radius: float | None = None  # of that window, D
     picked: Int[Tensor, "h n"] | None = None  # hard attention: what was taken, -1 for nothing
     how: str = ""  # score, span and weighting in words
+    numbers: Numbers | None = None  # what the weights are computed from
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from regard.inspection.collect.ablation import ablation_of
 from regard.inspection.collect.dependency_trees import ParsedTree, dependencies_of
 from regard.inspection.collect.exhibit import Exhibit, View
 from regard.inspection.collect.from_model import graph_of
+from regard.inspection.collect.numbers import add_numbers
 from regard.inspection.collect.open_run import OpenRun
 from regard.inspection.collect.teacher_forcing import Item, force, watch_forward
 from regard.inspection.collect.views import views_of
@@ -56,7 +57,7 @@ def exhibit_of(
         title=forced.title,
         run=f"{run.folder.name}, step {run.step:,}",
         sides=forward.sides,
-        views=views,
+        views=add_numbers(forward, views),
         output=forced.output,
         log_prob=float(forward.log_probs.cpu().double().sum()) if model is run.model else forced.log_prob(run.model),
         labels=forced.labels,

@@ -1,7 +1,8 @@
 """The page of an exhibit: one HTML file, opened from a disk, with its style, its script and its numbers inside.
 
-Weights are rounded to 256 steps a head, deflated and written as base64; the browser unpacks them. A policy in the page
-forbids it every connection and every script but its own, which is named by its hash.
+Weights are rounded to 256 steps a head, deflated and written as base64, and so are q, k and v in half precision, as
+many as a page of four megabytes has room for; the browser unpacks them. A policy in the page forbids it every
+connection and every script but its own, which is named by its hash.
 """
 
 import base64
@@ -29,6 +30,7 @@ from regard.errors import ArgumentError, ShapeError
 from regard.inspection.collect.exhibit import Exhibit, Gates, Side, View, Walk
 from regard.inspection.collect.from_look import as_exhibit
 from regard.inspection.draw.graph import GRAPH_STYLE, draw_graph
+from regard.inspection.draw.half_numbers import pack_numbers
 
 __all__ = ["Page", "page"]
 
@@ -43,6 +45,7 @@ SCRIPTS = (
     "search",
     "dependencies",
     "steps",
+    "numbers",
     "gates",
     "pictures",
     "captions",
@@ -53,6 +56,8 @@ SCRIPTS = (
     "look",
 )
 LEVELS = 255
+MOST_BYTES = 4_000_000  # of a page: past it numbers are left out
+SPARE = 60_000  # bytes of a page's frame, and of the tables of numbers
 LARGE = 250_000  # bytes of a picture, past which a photograph's own format is better than PNG
 
 
@@ -102,11 +107,18 @@ def page(
     for index, (table, exhibit) in enumerate(zip(data["exhibits"], exhibits, strict=True)):
         if exhibit.graph is not None:
             table["graph"] = draw_graph(exhibit.graph, f"graph-{index}")
+    style, script = _static("look.css"), _script()
+    views = [
+        (view_table, view, view.name == exhibit.aligned)
+        for table, exhibit in zip(data["exhibits"], exhibits, strict=True)
+        for view_table, view in zip(table["views"], exhibit.views, strict=True)
+    ]
+    length = len(style.encode()) + len(script.encode()) + len(json.dumps(data)) + SPARE
+    pack_numbers(views, packed, (MOST_BYTES - length) * 3 // 4 - len(zlib.compress(bytes(packed), 9)))
     data["bytes"] = base64.b64encode(zlib.compress(bytes(packed), 9)).decode()
     title = " · ".join(filter(None, [_short(exhibits[0].title), exhibits[0].kind])) or "What was looked at"
     # As ASCII and without "<": no text of an exhibit can end the element that holds it, or be lost on the way.
     embedded = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    style, script = _static("look.css"), _script()
     styles = [style, *([GRAPH_STYLE] if any(each.graph is not None for each in exhibits) else [])]
     allowed = " ".join(f"'{_hash(each)}'" for each in styles)
     policy = (

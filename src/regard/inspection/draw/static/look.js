@@ -2,7 +2,8 @@
 
 // What is chosen in one section and shown in others.
 function stateOf(exhibit) {
-  const listeners = [];
+  const listeners = [],
+    rowListeners = [];
   const first =
     exhibit.first?.view ??
     exhibit.aligned ??
@@ -13,6 +14,12 @@ function stateOf(exhibit) {
     view: first,
     head: exhibit.first ? exhibit.first.head : exhibit.head,
     merged: true,
+    row: null, // the piece that looks, where one was chosen
+    onRow: (listener) => rowListeners.push(listener),
+    chooseRow: (row) => {
+      state.row = row;
+      rowListeners.forEach((listener) => listener());
+    },
     on: (listener) => listeners.push(listener),
     choose: (changes) => {
       Object.assign(state, changes);
@@ -116,7 +123,7 @@ async function shownIn(column, exhibit, letter) {
     each.ready?.();
   }
   const first = [pairSection, headsSection, dependenciesSection, searchSection];
-  const further = [walkSection, gatesSection, statesSection, ablationSection, graphSection];
+  const further = [numbersSection, walkSection, gatesSection, statesSection, ablationSection, graphSection];
   for (const make of [...first, ...further]) {
     const each = make(exhibit, state);
     if (!each) continue;
@@ -141,7 +148,10 @@ async function begin() {
     bytes = await unpacked(data.bytes),
     main = document.getElementById("look");
   for (const exhibit of data.exhibits) {
-    for (const view of exhibit.views) view.levels = bytes.subarray(view.at, view.at + view.heads * view.n * view.m);
+    for (const view of exhibit.views) {
+      view.levels = bytes.subarray(view.at, view.at + view.heads * view.n * view.m);
+      if (view.numbers) view.numbers.bytes = bytes;
+    }
     for (const gates of exhibit.walk?.gates ?? [])
       for (const part of gates.parts)
         part.levels = bytes.subarray(part.at, part.at + gates.pieces.length * part.width);
@@ -184,7 +194,7 @@ async function begin() {
     el(
       "footer",
       {},
-      "Made by Regard. Weights are rounded to 256 steps a head; everything on this page is in this file.",
+      "Made by Regard. Weights are rounded to 256 steps a head, and q, k and v to half precision; everything on this page is in this file.",
     ),
   );
   document.documentElement.dataset.ready = "true";

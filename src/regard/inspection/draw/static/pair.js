@@ -44,7 +44,7 @@ function pairSection(exhibit, state) {
     bar.replaceChildren(...[pick?.node, heads?.node].filter(Boolean));
     if (inside) bar.querySelector("input:checked")?.focus();
     const table = tableOf(exhibit, view, view.heads > 1 ? state.head : 0, state.merged);
-    drawn = lines(stage, table, view, told, exhibit.marked);
+    drawn = lines(stage, table, view, told, exhibit.marked, (unit) => state.chooseRow(unit.pieces[0] ?? null));
     Object.assign(drawn, { view, head: state.head, merged: state.merged });
     lead.textContent =
       view.role === "cross"
@@ -99,7 +99,7 @@ function pairSection(exhibit, state) {
 }
 
 // Draws a table as words and lines; says which words there are, and lights one of them.
-function lines(stage, table, view, told, marked) {
+function lines(stage, table, view, told, marked, onrow = () => {}) {
   const same = view.rows === view.columns;
   const make = (unit, at, edge) => ({ unit, at, edge, number: el("span", { class: "number" }), node: null });
   const above = table.columns.map((unit, at) => make(unit, at, "columns")),
@@ -276,7 +276,10 @@ function lines(stage, table, view, told, marked) {
 
   for (const word of words) {
     word.node.addEventListener("pointerenter", (event) => event.pointerType !== "touch" && light(word));
-    word.node.addEventListener("focus", () => light(word, true));
+    word.node.addEventListener("focus", () => {
+      light(word, true);
+      if (word.edge === "rows") onrow(word.unit);
+    });
     word.node.addEventListener("click", () => {
       const held = pinned && active === word;
       pinned = false;

@@ -7,7 +7,7 @@ function walkSection(exhibit) {
     side = exhibit.sides[view ? view.rows : "written"];
   const whole = view?.rows === "document"; // no word looks, but all of it
   const end = exhibit.labels.length ? "label" : "word";
-  const node = section("walk", walk.stages.some((stage) => stage.part) ? `From x to the ${end}` : "In numbers", null);
+  const node = section("walk", walk.stages.some((stage) => stage.part) ? `From x to the ${end}` : "One word in numbers", null);
   node.append(
     el(
       "p",

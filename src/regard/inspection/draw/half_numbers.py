@@ -1,0 +1,79 @@
+"""The numbers behind views as a page holds them: in half precision, and as many as there is room for.
+
+A tensor is two planes of bytes, the high ones first, which deflate better than pairs.
+"""
+
+# h heads · n rows · m columns or width
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from regard.inspection.collect.exhibit import Numbers, View
+
+__all__ = ["half_planes", "pack_numbers"]
+
+SMALL = ("vector", "scores", "bias", "gate", "weights", "query", "keys")  # what weights are computed from
+ORDER = {"cross": 0, "words": 1, "sentences": 1}  # which views come first where not all have room
+
+
+def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: bytearray, room: int) -> None:
+    """Add to each view's table what it is computed from, while the deflated bytes fit in `room`.
+
+    `views` are tables and views, with whether the page begins with that view. First come the parts that weights are
+    computed from, then the values; the table says what was left out.
+    """
+    queue = sorted(
+        ((table, view.numbers, first, ORDER.get(view.role, 2)) for table, view, first in views if view.numbers),
+        key=lambda each: (not each[2], each[3]),
+    )
+    for table, numbers, _, _ in queue:
+        table["numbers"] = describe(numbers)
+    for values in (False, True):
+        for table, numbers, _, _ in queue:
+            names = ("values",) if values else SMALL
+            parts = {name: tensor for name in names if (tensor := getattr(numbers, name)) is not None}
+            described = table["numbers"]
+            halves = {name: half_planes(tensor) for name, tensor in parts.items()}
+            if any(planes is None for planes in halves.values()):
+                described["left"] = "range"
+                continue
+            if values and described["left"]:
+                continue
+            made = [(name, planes, tuple(parts[name].shape)) for name, planes in halves.items() if planes is not None]
+            if not values and numbers.mask is not None:
+                made.append(("mask", numbers.mask.to(torch.uint8).numpy().ravel(), tuple(numbers.mask.shape)))
+            size = sum(len(zlib.compress(planes.tobytes(), 9)) for _, planes, _ in made)
+            if size > room:
+                described["left"] = "values" if values else "size"
+                continue
+            room -= size
+            for name, planes, shape in made:
+                described["parts"][name] = {"at": len(packed), "shape": [1] * (3 - len(shape)) + list(shape)}
+                packed += planes.tobytes()
+
+
+def describe(numbers: Numbers) -> dict[str, Any]:
+    """What is known of the numbers without their tensors."""
+    return {
+        "score": numbers.score,
+        "scale": numbers.scale,
+        "temperature": numbers.temperature,
+        "groups": numbers.groups,
+        "formulas": numbers.formulas,
+        "parts": {},
+        "left": "",
+    }
+
+
+def half_planes(tensor: Tensor) -> UInt8[np.ndarray, " bytes"] | None:
+    """The high bytes of half-precision numbers, then the low ones; None where a number is too large for that."""
+    halves = tensor.detach().cpu().half()
+    if not bool(halves.isfinite().all()):
+        return None
+    pairs = np.ascontiguousarray(halves.numpy().astype("<f2")).reshape(-1).view(np.uint8).reshape(-1, 2)
+    return np.concatenate([pairs[:, 1], pairs[:, 0]])

@@ -1,0 +1,90 @@
+"""Any word in numbers: what the script computes from q, k and v is what the model had, by pointer and by keys."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from inspection.subjects import exhibit_of_subject
+
+from regard.inspection import page
+
+pytestmark = pytest.mark.browser
+
+
+def numbers_in(section):
+    """The weights that the section shows, one for each key."""
+    head = section.locator("thead th").all_inner_texts()
+    cells = section.locator(f"tbody tr td:nth-of-type({head.index('a')})").all_inner_texts()
+    return torch.tensor([float(each.replace("−", "-")) for each in cells])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["transformer", "transformer-alibi", "transformer-rotary", "transformer-additive", "luong-local-p",
+     "luong-location", "rnnsearch", "lstmn", "pointer", "han", "encoder-pools", "captioner-hard", "convnet"],
+)  # fmt: skip
+def test_every_score_is_computed_as_the_model_did(opened, name):
+    exhibit = exhibit_of_subject(name)
+    tab = opened(page(exhibit))
+    section = tab.locator("[data-section=numbers]")
+    for view in exhibit.views:
+        if section.locator("select").count():
+            section.locator("select").select_option(label=view.title[0].upper() + view.title[1:])
+        for head in range(len(view.weights)):
+            if len(view.weights) > 1:
+                section.locator(f".choice [data-value='{head}']").check()
+            for row in {0, view.weights.shape[1] - 1}:
+                if view.weights.shape[1] > 1:
+                    section.locator(".rows-row .word").nth(row).hover()
+                assert (numbers_in(section) - view.weights[head, row]).abs().max() < 0.003
+
+
+def test_scores_masks_and_sums_are_shown(opened):
+    exhibit = exhibit_of_subject("transformer")
+    view = next(each for each in exhibit.views if each.name == "decoder.blocks.0.attention")
+    tab = opened(page(replace(exhibit, aligned=view.name, head=1)))
+    section = tab.locator("[data-section=numbers]")
+    section.locator(".rows-row .word").nth(2).click()
+    scores = view.numbers.query[1, 2] @ view.numbers.keys[1].mT
+    cells = section.locator("tbody tr").all()
+    for j, cell in enumerate(cells):
+        raw, score = cell.locator("td.number").all_inner_texts()[:2]
+        assert float(raw.replace("−", "-")) == pytest.approx(float(scores[j]), abs=0.01)
+        if j > 2:
+            assert score == "−∞"
+        else:
+            assert float(score.replace("−", "-")) == pytest.approx(float(scores[j]) / 2, abs=0.01)  # width 4
+    count = view.weights.shape[2]
+    assert f"{count - 3} of {count} may not be looked at" in section.inner_text()
+    context = view.weights[1, 2] @ view.numbers.values[1]
+    shown = section.locator(".vector .bars").last.get_attribute("data-values").replace("−", "-").split()
+    assert torch.tensor([float(each) for each in shown]).sub(context).abs().max() < 0.01
+
+
+def test_keys_lead_to_any_word_layer_and_head(opened):
+    exhibit = exhibit_of_subject("transformer")
+    tab = opened(page(exhibit))
+    section = tab.locator("[data-section=numbers]")
+    section.locator(".rows-row .word").first.focus()
+    tab.keyboard.press("ArrowRight")
+    assert (
+        section.locator(".word[aria-pressed=true]").evaluate("node => [...node.parentNode.children].indexOf(node)") == 1
+    )
+    tab.keyboard.press("h")
+    tab.keyboard.press("l")
+    name = section.locator("select").evaluate("node => node.selectedOptions[0].text").lower()
+    head = int(section.locator(".choice input:checked").get_attribute("data-value"))
+    view = next(each for each in exhibit.views if each.title == name)
+    assert (numbers_in(section) - view.weights[head, 1]).abs().max() < 0.003
+    # A word that is chosen in the drawing is the one in numbers.
+    tab.get_by_label("pieces", exact=True).check()
+    tab.locator("[data-section=pair] .below .word").nth(3).focus()
+    assert (numbers_in(section) - view.weights[head, 3]).abs().max() < 0.003
+
+
+def test_what_was_left_out_is_named(opened):
+    exhibit = exhibit_of_subject("luong")
+    view = exhibit.views[0]
+    hot = replace(view, numbers=replace(view.numbers, keys=view.numbers.keys * 1e6))
+    tab = opened(page(replace(exhibit, views=(hot,))))
+    assert "too large for half precision" in tab.locator("[data-section=numbers] .note").inner_text()
