@@ -49,7 +49,7 @@ def test_amounts_in_words():
 def test_auto_takes_apple_where_there_is_one(with_apple, capsys):
     assert auto_device() == "mps"
     group = Group("auto")
-    assert (group.device, group.chosen) == (torch.device("mps"), True)
+    assert (group.device, group.automatic) == (torch.device("mps"), True)
     assert Processes().device("auto") == "mps"
     assert "Apple's GPU (mps) is taken, in float32" in capsys.readouterr().err
     assert Processes().device("mps") == "mps"

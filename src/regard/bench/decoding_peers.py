@@ -220,11 +220,11 @@ class JoeyDecoder(Decoder):
 
     def prepare(self, batch: Batch) -> Any:
         """Longest sources first, and where each was before."""
-        made = self.learner.batch(
+        joey_batch = self.learner.batch(
             batch.source, batch.source_lengths, None, None, None, torch.arange(len(batch)),
             batch.source.device, PAD, END,
         )  # fmt: skip
-        return made, made.sort_by_src_length()
+        return joey_batch, joey_batch.sort_by_src_length()
 
     def __call__(self, inputs: Any, beam: int) -> Any:
         """Search with JoeyNMT, by its greedy search for a beam of 1."""

@@ -265,14 +265,14 @@ def table(results: Path, page: Path) -> None:
         commands.append(f"{first['command']}    # and seeds {', '.join(str(run['seed']) for run in runs[1:])}")
         signatures[metric] = first["signature"]
     versions = {", ".join(f"{key} {value}" for key, value in run["versions"].items()) for run in records}
-    made = {
+    parts = {
         "table": "\n".join("| " + " | ".join(row) + " |" for row in rows),
         "made with": f"{'; '.join(sorted({run['device'] for run in records}))}; {'; '.join(sorted(versions))}.",
         "signatures": "\n".join(f"- {metric}: `{signature}`" for metric, signature in signatures.items()),
         "commands": "\n".join(["```sh", *commands, "```"]),
     }
     marks = re.compile(r"(<!-- ([a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
-    text = marks.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n{mark[3]}", page.read_text(encoding="utf-8"))
+    text = marks.sub(lambda mark: f"{mark[1]}\n{parts[mark[2]]}\n{mark[3]}", page.read_text(encoding="utf-8"))
     page.write_text(text, encoding="utf-8", newline="\n")
 
 

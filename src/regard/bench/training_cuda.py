@@ -67,7 +67,7 @@ class PairTask(Task):
         plans = list(Order(self.lengths, budget, seed=seed).epoch(0))
         self.plans = [plan for plan in plans if self.lengths[plan, 1].sum() > budget / 2] or plans  # not the remainder
         self.form: str | None = None
-        self.made: dict[int, Any] = {}
+        self.batches: dict[int, Any] = {}
 
     def stream(self, position: Position) -> Iterator[tuple[Position, int]]:
         """Numbers of batches, without end."""
@@ -82,9 +82,9 @@ class PairTask(Task):
 
     def batch(self, plan: int, position: Position) -> Any:
         """A batch, made once: what is measured is not numpy."""
-        if plan not in self.made:
-            self.made[plan] = self.form_of(plan).pin_memory()
-        return self.made[plan]
+        if plan not in self.batches:
+            self.batches[plan] = self.form_of(plan).pin_memory()
+        return self.batches[plan]
 
     def form_of(self, plan: int) -> Any:
         """A batch as Regard's tasks form it."""

@@ -213,12 +213,12 @@ class JoeyLearner(Learner):
 
     def prepare(self, batch: Batch) -> Any:
         """The batch as JoeyNMT's loader hands it over."""
-        made = self.batch(
+        joey_batch = self.batch(
             batch.source, batch.source_lengths, None, batch.target, None, torch.arange(len(batch)),
             batch.source.device, PAD, END,
         )  # fmt: skip
-        made.sort_by_src_length()  # its trainer does, and its encoder packs
-        return made
+        joey_batch.sort_by_src_length()  # its trainer does, and its encoder packs
+        return joey_batch
 
     def forward(self, batch: Any) -> Float[Tensor, ""]:
         """The mean loss."""

@@ -96,15 +96,15 @@ class Order:
     def windows(self, epoch: int, before: int = 0) -> Iterator[tuple[int, list[Int64[np.ndarray, " b"]]]]:
         """The batches of each window, and how many; none are made where all are before a batch."""
         key = mix_bits(mix_bits(self.seed) + np.uint64(epoch))
-        done = 0
+        count = 0
         for start in range(0, self.slots, self.window):
             positions = np.arange(start, min(start + self.window, self.slots), dtype=np.uint64)
             indices = self.indices(permute(positions, self.slots, key), key)
             if not len(indices):
                 continue
             indices, cuts = self.cut(indices)
-            done += len(cuts) - 1
-            if done <= before:
+            count += len(cuts) - 1
+            if count <= before:
                 yield len(cuts) - 1, []
                 continue
             turns = mix_bits(np.arange(len(cuts) - 1, dtype=np.uint64) + mix_bits(key + np.uint64(start)))

@@ -116,8 +116,8 @@ class Cutter:
                 self.paths.clear()
             path = self.paths[word] = self.path(word)
         # Up to the first merge that is left out, the way is that of plain BPE, which asks once a merge.
-        done = draws.keep(len(path) - 1)
-        return path[done] if done == len(path) - 1 else self.merge(path[done], draws)
+        depth = draws.keep(len(path) - 1)
+        return path[depth] if depth == len(path) - 1 else self.merge(path[depth], draws)
 
     def path(self, word: str) -> list[Symbols]:
         """A word after 0, 1, 2, … merges of plain BPE."""
@@ -144,8 +144,8 @@ class Cutter:
 
         Asking in order of rank until one is kept is the same as asking all and taking the best.
         """
-        while (chosen := next((each for each in self.possible(symbols) if not draws.drop()), None)) is not None:
-            symbols = merge_symbols(symbols, chosen)
+        while (pair := next((each for each in self.possible(symbols) if not draws.drop()), None)) is not None:
+            symbols = merge_symbols(symbols, pair)
         return symbols
 
     def possible(self, symbols: Symbols) -> list[Merge]:

@@ -96,30 +96,30 @@ class Unreadable:
             say(f"{self.path}: {self.count:,} lines that cannot be read count as blank; the first is {self.first}")
 
 
-def columns(path: str | Path, *wanted: int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
+def columns(path: str | Path, *numbers: int, say: Say = ignore) -> Iterator[tuple[str, ...]]:
     """Some columns of a file of tab-separated values, counted from 1. Quotes mean nothing. A blank line is blank."""
-    least, bad = max(wanted), Unreadable(path)
+    least, bad = max(numbers), Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
         cells = line.split("\t")
         if len(cells) >= least:
             bad.good += 1
-            yield tuple(cells[column - 1] for column in wanted)
+            yield tuple(cells[column - 1] for column in numbers)
             continue
         if line.strip():
             bad.add(number, f"{len(cells)} column{'s' * (len(cells) != 1)}, expected at least {least}")
-        yield tuple("" for _ in wanted)
+        yield tuple("" for _ in numbers)
     bad.say(say)
 
 
-def objects(path: str | Path, *wanted: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
+def objects(path: str | Path, *keys: str, labelled: bool = False, say: Say = ignore) -> Iterator[tuple[str, ...]]:
     """Some keys of a file with a JSON object a line; `labelled`: the second is a label. A blank line is blank."""
     bad = Unreadable(path)
     for number, line in enumerate(lines(path, say), 1):
-        fields = tuple("" for _ in wanted)
+        fields = tuple("" for _ in keys)
         if line.strip():
             try:
                 row = parse_line(line)
-                fields = tuple(field(row, key, labelled and i == 1) for i, key in enumerate(wanted))
+                fields = tuple(field(row, key, labelled and i == 1) for i, key in enumerate(keys))
                 bad.good += 1
             except DataError as error:
                 bad.add(number, str(error))

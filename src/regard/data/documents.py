@@ -137,11 +137,11 @@ class Labelled(Reading):
         strange = Counter(label for _, label in rows if label and label not in numbers)
         counts["unknown"] += strange.total()
         self.strange += strange
-        made, cut = encode_documents([text for text, _ in labelled], tokenizers.source, self.data, self.split)
-        real = [bool(row) for row in made]
+        token_rows, cut = encode_documents([text for text, _ in labelled], tokenizers.source, self.data, self.split)
+        real = [bool(row) for row in token_rows]
         counts["blank"] += len(real) - sum(real)
         counts["cut"] += sum(cut)
-        return Rows(labelled, made, [[numbers[label]] for _, label in labelled]).only(real)
+        return Rows(labelled, token_rows, [[numbers[label]] for _, label in labelled]).only(real)
 
     def manifest(self) -> dict[str, Any]:
         """The labels of training, and some of those that it does not have."""
@@ -190,11 +190,11 @@ def encode_documents(
     encoded = iter(tokenizer.encode_batch([sentence for each in parts for sentence in each]))
     rows, cut = [], []
     for each in parts:
-        row, left = list[int](), data.document_tokens
+        row, room = list[int](), data.document_tokens
         for ids in itertools.islice(encoded, len(each)):
-            for start in range(0, min(left, len(ids)), data.longest):
-                row += [*ids[start : min(start + data.longest, left)], END]
-            left -= len(ids)
+            for start in range(0, min(room, len(ids)), data.longest):
+                row += [*ids[start : min(start + data.longest, room)], END]
+            room -= len(ids)
         rows.append(row)
-        cut.append(left < 0)
+        cut.append(room < 0)
     return rows, cut

@@ -151,20 +151,20 @@ def pad_up(batch: Batch, columns: int = 4, parts: int = 16) -> Batch:
     """
     rows = len(batch)
     grain = max(8, round_up(rows, 8) // (2 * parts))
-    wanted = -(-rows // grain) * grain
+    padded_rows = -(-rows // grain) * grain
     if batch.links is not None:
         raise ArgumentError("links: given, expected none: they are as many as they are")
     m, n = (-(-size // columns) * columns for size in (batch.source.shape[1], batch.target.shape[1] - 1))
 
     def grown(tensor: Tensor, size: int, filling: int) -> Tensor:
-        result = tensor.new_full((wanted, *([size] if tensor.ndim == 2 else [])), filling)
+        result = tensor.new_full((padded_rows, *([size] if tensor.ndim == 2 else [])), filling)
         result[: len(tensor), ..., : tensor.shape[-1]] = tensor
         return result
 
     return Batch(
         grown(batch.source, m, PAD),
-        torch.cat([batch.source_lengths, batch.source_lengths.new_ones(wanted - rows)]),
+        torch.cat([batch.source_lengths, batch.source_lengths.new_ones(padded_rows - rows)]),
         grown(batch.target, n + 1, PAD),
-        torch.cat([batch.target_lengths, batch.target_lengths.new_zeros(wanted - rows)]),
+        torch.cat([batch.target_lengths, batch.target_lengths.new_zeros(padded_rows - rows)]),
         batch.tokens,
     )

@@ -98,8 +98,10 @@ class Reading:
         if not counts["valid"]:
             return f"{text}; none for validation"
         if self.validation or self.data.builtin:
-            lost = self.dropped(counts, "valid_")
-            return f"{text}; {counts['valid']:,} for validation" + (f" (dropped {lost})" if lost else "")
+            valid_dropped = self.dropped(counts, "valid_")
+            return f"{text}; {counts['valid']:,} for validation" + (
+                f" (dropped {valid_dropped})" if valid_dropped else ""
+            )
         again = f", and {counts['repeated']:,} repetitions of them dropped" if counts["repeated"] else ""
         return f"{text}; {counts['valid']:,} held out for validation{again} (by hash; give {self.files} to choose them)"
 

@@ -128,5 +128,5 @@ def head(text: str, count: Count, limit: int) -> int:
 def stripped(text: str, start: int, end: int) -> Piece:
     """A part of a text without white space around it."""
     part = text[start:end]
-    left = len(part) - len(part.lstrip())
-    return Piece(start + left, start + left + len(part.strip()), part.strip())
+    margin = len(part) - len(part.lstrip())
+    return Piece(start + margin, start + margin + len(part.strip()), part.strip())

@@ -264,8 +264,8 @@ class DataSettings:
         """Return how many of `examples` are held out."""
         if not self.held_out:
             return 0
-        wanted = min(0.1 * examples, 5 * math.sqrt(examples)) if self.held_out == "auto" else self.held_out * examples
-        return min(self.held_out_most, max(1, math.floor(wanted)))
+        count = min(0.1 * examples, 5 * math.sqrt(examples)) if self.held_out == "auto" else self.held_out * examples
+        return min(self.held_out_most, max(1, math.floor(count)))
 
     def options(self) -> dict[str, Any]:
         """`builtin_options`, read: "longest=20" is {"longest": 20}."""

@@ -281,17 +281,17 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
     listed = isinstance(vocabulary, list)
     ids = {row[0]: i for i, row in enumerate(vocabulary)} if listed else dict(vocabulary)
     # What is marked as special comes before a piece that was only learned from a text with such words.
-    marked = {token["content"]: token["id"] for token in added if token.get("special")}
+    special = {token["content"]: token["id"] for token in added if token.get("special")}
     ids |= {token["content"]: token["id"] for token in added}
     trade: dict[int, int] = {}
-    for wanted, also in enumerate(ALSO):
-        name = next((name for table in (marked, ids) for name in also if name in table), None)
+    for number, also in enumerate(ALSO):
+        name = next((name for table in (special, ids) for name in also if name in table), None)
         if name is None:
             raise DataError(
                 f"{place}: no {also[0]} in its vocabulary (nor {' or '.join(also[1:])}); expected a tokenizer with "
                 "pieces for padding, start, end and unknown"
             )
-        trade[ids[name]] = wanted
+        trade[ids[name]] = number
     if all(old == new for old, new in trade.items()) and content.get("post_processor") is None:
         return content
     # Those that stood at 0..3 and are not special move to where the special ones stood.

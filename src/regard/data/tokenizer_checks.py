@@ -226,7 +226,7 @@ def trial(tokenizer: str) -> str | None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment |= {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-P", str(Path(__file__).with_name("tokenizer_trial.py"))],
             input=json.dumps(request).encode() + b"\n",
             capture_output=True,
@@ -238,10 +238,10 @@ def trial(tokenizer: str) -> str | None:
         return f"it takes more than {WALL} s to load, and to take a few short texts"
     except OSError as error:
         return f"no process to try it out in can be started: {error.strerror}"
-    if done.returncode == 0:
+    if process.returncode == 0:
         return None
-    messages = done.stderr.decode(errors="replace").strip().splitlines()
-    if done.returncode < 0:
+    messages = process.stderr.decode(errors="replace").strip().splitlines()
+    if process.returncode < 0:
         return "it crashes, or takes more memory or time than any tokenizer needs"
     reason = (
         messages[-1].removeprefix("Exception: ").removeprefix("pyo3_runtime.PanicException: ")

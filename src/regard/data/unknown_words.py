@@ -81,12 +81,14 @@ def read_words(folder: Path) -> frozenset[str] | None:
 class UnknownWords:
     """Collects the words of inputs that a run was never trained on, and says so once."""
 
-    def __init__(self, tokenizer: Tokenizer, known: frozenset[str] | None, say: Callable[[str], None] | None = None):
+    def __init__(
+        self, tokenizer: Tokenizer, known_words: frozenset[str] | None, say: Callable[[str], None] | None = None
+    ):
         self.tokenizer, self.say = tokenizer, say
-        self.known = known if tokenizer.kind in ("bpe", "unigram") else None
+        self.known_words = known_words if tokenizer.kind in ("bpe", "unigram") else None
         self.verdicts: dict[str, bool] = {}
         self.words: dict[str, None] = {}  # unknown ones, in their order
-        self.told = 0
+        self.report_count = 0
 
     def add(self, texts: Iterable[str]) -> None:
         """Look at the words of texts that were read, and say which new ones are unknown."""
@@ -118,15 +120,15 @@ class UnknownWords:
         ids = self.tokenizer.encode(word)
         if UNKNOWN in ids or any(BYTE.fullmatch(piece) for piece in self.tokenizer.pieces(ids)):
             return True
-        if self.known is None:
+        if self.known_words is None:
             return False
-        return any(part not in self.known for part in word_parts(word) if not any(map(is_unspaced, part)))
+        return any(part not in self.known_words for part in word_parts(word) if not any(map(is_unspaced, part)))
 
     def tell(self) -> None:
         """Name those that were not named yet."""
-        if self.say is not None and len(self.words) > self.told:
-            self.say(describe(list(self.words)[self.told :]))
-            self.told = len(self.words)
+        if self.say is not None and len(self.words) > self.report_count:
+            self.say(describe(list(self.words)[self.report_count :]))
+            self.report_count = len(self.words)
 
     def message(self) -> str | None:
         """One sentence that names all of them; None where there are none."""

@@ -36,8 +36,8 @@ def automatic_size(words: int, characters: int = 0) -> int:
     16,384. From 235,000: 32,768. Scripts with many characters get at least twice as many pieces as characters, so far
     as the largest allows it.
     """
-    wanted = 2 ** round(math.log2(48 * math.sqrt(max(1, words))))
-    return min(LARGEST, max(SMALLEST, wanted, 260 + 2 * characters))
+    size = 2 ** round(math.log2(48 * math.sqrt(max(1, words))))
+    return min(LARGEST, max(SMALLEST, size, 260 + 2 * characters))
 
 
 def train_both(
@@ -98,10 +98,10 @@ Parts = tuple[dict[str, Any], pre_tokenizers.PreTokenizer | None, decoders.Decod
 
 def bpe(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
     """Byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909): the most frequent neighbours are joined, again."""
-    chosen = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
+    target_size = size if size != "auto" else automatic_size(different_words(texts), different_characters(texts))
     learner = library.Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
-    room = chosen - len(BYTES) - tags
+    room = target_size - len(BYTES) - tags
     learner.train_from_iterator(
         repeat_parts(parts_of(texts, normaliser)),
         trainers.BpeTrainer(
@@ -124,16 +124,16 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
     The library adds in no fixed order, so that this kind, alone of the four, may differ a little when trained again.
     """
     characters = different_characters(texts)
-    chosen = size if size != "auto" else automatic_size(different_words(texts), characters)
+    target_size = size if size != "auto" else automatic_size(different_words(texts), characters)
     needed = len(SPECIAL) + len(BYTES) + tags + characters + 1
-    if size != "auto" and chosen < needed:
+    if size != "auto" and target_size < needed:
         raise ConfigError(
             "tokenizer.size", f"{size} given, expected at least {needed} for the characters of the corpus"
         )
     learner = library.Tokenizer(models.Unigram())
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.UnigramTrainer(
-        vocab_size=max(chosen, needed) - len(BYTES) - tags,
+        vocab_size=max(target_size, needed) - len(BYTES) - tags,
         special_tokens=list(SPECIAL),
         unk_token=SPECIAL[UNKNOWN],
         show_progress=False,

@@ -147,9 +147,9 @@ def score_by_length(
     longer = len(counts) > 0 and int(counts.max()) >= (top + 1) * width
     buckets = []
     for number in np.unique(which).tolist():
-        chosen = np.flatnonzero(which == number)
-        spread = interval(resample([measurement], resamples, seed, chosen)[0]) if len(chosen) >= FEW else None
+        members = np.flatnonzero(which == number)
+        spread = interval(resample([measurement], resamples, seed, members)[0]) if len(members) >= FEW else None
         first = 0 if number < 0 else max(1, number * width)
         last = 0 if number < 0 else None if number == top and longer else (number + 1) * width - 1
-        buckets.append(Bucket(first, last, len(chosen), measurement.over(chosen), spread))
+        buckets.append(Bucket(first, last, len(members), measurement.over(members), spread))
     return Lengths(measurement.name, unit, buckets, measurement.score().value)

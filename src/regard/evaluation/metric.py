@@ -66,9 +66,9 @@ class Measurement:
         """Over all sentences."""
         return Score(self.name, self.of(self.rows.sum(0).tolist()), self.signature, self.unit)
 
-    def over(self, chosen: Int[np.ndarray, "m"]) -> float:
+    def over(self, indices: Int[np.ndarray, "m"]) -> float:
         """The value over some of the sentences."""
-        return self.of(self.rows[chosen].sum(0).tolist())
+        return self.of(self.rows[indices].sum(0).tolist())
 
     def values(self, sums: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "r"]:
         """The value of each of several sums."""

@@ -123,30 +123,30 @@ class LinePairs:
     def chunks(self) -> Iterator[tuple[list[str] | None, list[str]]]:
         """Sources, where there are any, and as many targets."""
         if self.source is None:
-            done = 0
+            count = 0
             for lines in read_chunks(self.target, CHUNK, self.say):
                 yield None, lines
-                done += len(lines)
-            check_unchanged(self.target, self.total, done)
+                count += len(lines)
+            check_unchanged(self.target, self.total, count)
             return
-        done, sides = 0, read_chunks(self.source, CHUNK, self.say)
+        count, sides = 0, read_chunks(self.source, CHUNK, self.say)
         targets = chain.from_iterable(read_chunks(self.target, say=self.say))
         names = display_name(self.source), display_name(self.target)
         for sources in sides:
             own = list(islice(targets, len(sources)))
             if len(own) < len(sources):
-                raise unequal_lines(names[0], done + len(sources) + sum(map(len, sides)), names[1], done + len(own))
+                raise unequal_lines(names[0], count + len(sources) + sum(map(len, sides)), names[1], count + len(own))
             yield sources, own
-            done += len(sources)
+            count += len(sources)
         more = sum(1 for _ in targets)
         if more:
-            raise unequal_lines(names[0], done, names[1], done + more)
-        check_unchanged(self.source, self.total, done)
+            raise unequal_lines(names[0], count, names[1], count + more)
+        check_unchanged(self.source, self.total, count)
 
 
-def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | None, done: int) -> None:
-    """Refuse a line of more tokens than the model has positions for; `done` lines were before these."""
-    for i, ids in enumerate(lines if most is not None else (), done + 1):
+def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | None, earlier: int) -> None:
+    """Refuse a line of more tokens than the model has positions for; `earlier` lines were before these."""
+    for i, ids in enumerate(lines if most is not None else (), earlier + 1):
         if most is not None and len(ids) > most:
             place = f"{display_name(name or '')}, line {i:,}"
             raise DataError(f"{place}: {len(ids):,} tokens, expected at most {most:,}, the model's length")
@@ -161,7 +161,7 @@ class DocumentLines:
     def __init__(self, path: str, warn: Callable[[str], None]):
         self.path, self.warn = path, warn
         self.total = None if is_pipe(path) else count_lines(path)
-        self.done = self.empty = 0
+        self.count = self.empty = 0
         if path == "-" and sys.stdin is not None and sys.stdin.isatty():
             print("reading from the keyboard: a document a line, and Ctrl-D to end", file=sys.stderr)
 
@@ -179,13 +179,13 @@ class DocumentLines:
         for lines in read_chunks(self.path, DOCUMENTS, self.warn):
             lines_out = []
             for text, output in zip(lines, classify(lines), strict=True):
-                self.done += 1
+                self.count += 1
                 if output is None:
                     self.empty += 1
                     if self.empty <= NAMED:
-                        self.warn(f"{display_name(self.path)}, line {self.done:,}: a document without words")
+                        self.warn(f"{display_name(self.path)}, line {self.count:,}: a document without words")
                 lines_out.append(label_line({"text": text}, output, scores, as_json))
             yield len(lines), "".join(lines_out)
-        check_unchanged(self.path, self.total, self.done)
+        check_unchanged(self.path, self.total, self.count)
         if self.empty:
-            self.warn(f"{self.empty:,} of {self.done:,} documents have no words, and no label")
+            self.warn(f"{self.empty:,} of {self.count:,} documents have no words, and no label")

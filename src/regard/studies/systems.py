@@ -44,24 +44,24 @@ class TrainedSystem:
 
 def train_all(study: str, tables: Tables, setting: Setting) -> list[TrainedSystem]:
     """Every system with every seed, one after the other, or `setting.jobs` at a time."""
-    wanted = [(name, table, seed) for name, table in tables.items() for seed in setting.seeds]
+    jobs = [(name, table, seed) for name, table in tables.items() for seed in setting.seeds]
     if setting.jobs > 1:
         share_data(tables)
         quiet = replace(setting, say=ignore_message)
         # A process that has used a GPU cannot be forked.
         with ProcessPoolExecutor(setting.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            waiting = [pool.submit(train_in_process, study, *each, quiet) for each in wanted]
+            waiting = [pool.submit(train_in_process, study, *each, quiet) for each in jobs]
             try:
-                for (name, _, seed), each in zip(wanted, waiting, strict=True):
-                    done, message = each.result()
-                    if not done:
+                for (name, _, seed), each in zip(jobs, waiting, strict=True):
+                    ok, message = each.result()
+                    if not ok:
                         raise CommandError(message)
                     setting.say(f"{name}, seed {seed}: {message}")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
         setting = quiet  # what each process did has been printed
-    return [train_or_load(study, *each, setting) for each in wanted]
+    return [train_or_load(study, *each, setting) for each in jobs]
 
 
 def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> TrainedSystem:
@@ -108,12 +108,12 @@ def train_into(folder: Path, table: Mapping[str, Any], seed: int, setting: Setti
 def share_data(tables: Tables) -> None:
     """Encode each corpus once, into the cache, before several processes would do it at the same time."""
     every = [read_settings(table) for table in tables.values()]
-    done: list[tuple[Any, ...]] = []
+    keys: list[tuple[Any, ...]] = []
     for settings in every:
         what = (settings.task, settings.data, settings.tokenizer)
-        if what not in done:
+        if what not in keys:
             prepare_data(settings)
-            done.append(what)
+            keys.append(what)
 
 
 def train_in_process(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> tuple[bool, str]:

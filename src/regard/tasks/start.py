@@ -90,7 +90,7 @@ def start(
     group = Group(training.device, training.shard)
     quiet = Progress() if progress is None or not group.first else progress
     uses_bf16(training, group.device)  # refused before anything is made
-    if group.chosen and group.device.type == "mps":
+    if group.automatic and group.device.type == "mps":
         quiet.say(MPS)
     try:
         with contextlib.nullcontext() if claimed else claim(out, resume, group):

@@ -189,8 +189,8 @@ class Checkpoints:
             name = self.folder / old.name.removeprefix(".old-")
             if not name.exists():
                 old.rename(name)
-        for left in (each for kind in ("writing", "old", "gone") for each in self.folder.glob(f".{kind}-*")):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (each for kind in ("writing", "old", "gone") for each in self.folder.glob(f".{kind}-*")):
+            shutil.rmtree(leftover, ignore_errors=True)
         for link in self.folder.glob(".new-*"):
             link.unlink(missing_ok=True)
         remove_leftovers(self.folder, ["best.json"])
@@ -222,10 +222,10 @@ class Checkpoints:
             if old.exists() and not target.exists():
                 with contextlib.suppress(OSError):
                     old.rename(target)
-            raise self.lost(target, error) from error
+            raise self.write_error(target, error) from error
         return target
 
-    def lost(self, target: Path, error: OSError) -> TrainingError:
+    def write_error(self, target: Path, error: OSError) -> TrainingError:
         """Build the error for a checkpoint that could not be written."""
         last = self.last()
         safe = f"the last whole checkpoint is {last}" if last else "no checkpoint was written before"
@@ -241,7 +241,7 @@ class Checkpoints:
             record["manifest"] = digest(self.folder / name / "manifest.json")
             write_whole(path, canonical({"format": FORMAT, **record}))
         except OSError as error:
-            raise self.lost(path, error) from error
+            raise self.write_error(path, error) from error
         self.point("best", name)
 
     def point(self, link: str, name: str) -> None:

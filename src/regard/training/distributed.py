@@ -42,7 +42,7 @@ class Group:
             raise TrainingError("training.device: cuda given, and torch sees no CUDA device here")
         if device == "mps" and not torch.backends.mps.is_available():
             raise TrainingError("training.device: mps given, and torch sees no Apple GPU here")
-        self.chosen = device == "auto"  # by us, not by a person
+        self.automatic = device == "auto"  # no person chose the device
         if device == "auto":
             device = auto_device()
         if device == "mps" and self.world > 1:
@@ -206,10 +206,10 @@ def uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
-def allow_tf32(wanted: bool) -> Iterator[None]:
+def allow_tf32(allow: bool) -> Iterator[None]:
     """Inside, products of what stays in float32 beside bfloat16 are in TF32: still finer, and on tensor cores."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if wanted else before)
+    torch.set_float32_matmul_precision("high" if allow else before)
     try:
         yield
     finally:

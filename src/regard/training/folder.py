@@ -55,13 +55,13 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
         raise ConfigError("--out", f"{out} is a file, expected a folder")
     if resume and not out.exists():
         raise CheckpointError(f"{out}: no checkpoint to resume from")
-    made: list[Path] = []
+    folders: list[Path] = []
     with contextlib.ExitStack() as stack:
         if not resume:
-            stack.callback(remove_empty, made, out)
+            stack.callback(remove_empty, folders, out)
         for attempt in range(ATTEMPTS):
             try:
-                made += [] if resume else make_folder(out)
+                folders += [] if resume else make_folder(out)
                 check_links(out)
                 stack.enter_context(lock(out / LOCK))
                 break
@@ -142,8 +142,8 @@ def undo(out: Path, before: set[str]) -> None:
                 (out / name).unlink(missing_ok=True)
 
 
-def remove_empty(made: list[Path], out: Path) -> None:
+def remove_empty(folders: list[Path], out: Path) -> None:
     """Remove the folders that were made for a run which could not begin, unless something is in them."""
-    for folder in dict.fromkeys([out, *reversed(made)]):
+    for folder in dict.fromkeys([out, *reversed(folders)]):
         with contextlib.suppress(OSError):
             folder.rmdir()

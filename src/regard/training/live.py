@@ -121,13 +121,13 @@ class LiveProgress(Progress):
         place = f"{course.place():<{len(f'step {course.steps:,}') * 2 - 4}}" if course.steps else course.place()
         head, tail = Text().append(place, style="bold"), Text()
         if course.steps:
-            done = min(1.0, course.last.get("step", 0) / course.steps)
-            tail.append(f"  {math.floor(done * 100)}%", style="bold")
+            share = min(1.0, course.last.get("step", 0) / course.steps)
+            tail.append(f"  {math.floor(share * 100)}%", style="bold")
         if "epoch" in course.last:
             tail.append(f"  epoch {course.last['epoch']:,}", style="dim")
         size = min(40, width - head.cell_len - tail.cell_len - 2)
         if course.steps and size >= 8:
-            head.append("  ").append_text(_bar(done, size, self._console.encoding))
+            head.append("  ").append_text(_bar(share, size, self._console.encoding))
         head.append_text(tail)
         lines.append(head)
         lines += _flow("", course.numbers(), width)
@@ -159,10 +159,10 @@ def _flow(label: str, parts: list[str], width: int) -> list[Text]:
     return [Text().append(labels[i].ljust(margin), style="dim").append(row) for i, row in enumerate(rows)]
 
 
-def _bar(done: float, size: int, encoding: str) -> Text:
+def _bar(share: float, size: int, encoding: str) -> Text:
     """A bar that is told by its shape, not by its colour alone."""
     full, empty = ("━", "┄") if encoding.lower().startswith("utf") else ("=", ".")
-    at = round(done * size)
+    at = round(share * size)
     return Text().append(full * at, style="cyan").append(empty * (size - at), style="dim")
 
 

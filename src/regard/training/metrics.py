@@ -58,7 +58,7 @@ class Metrics:
             if kind == "valid":  # a checkpoint follows, and is to find the records before it
                 os.fsync(self._file.fileno())
         except OSError as error:
-            raise self._lost(error) from error
+            raise self._write_error(error) from error
         if self._board is not None and isinstance(numbers.get("step"), int):
             try:
                 for key, value in record.items():
@@ -81,7 +81,7 @@ class Metrics:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _lost(self, error: OSError) -> TrainingError:
+    def _write_error(self, error: OSError) -> TrainingError:
         return TrainingError(f"{self.path}: not written, {reason(error)}. Make room, then resume with --resume")
 
     def _mend(self, resume_step: int | None) -> None:
@@ -100,7 +100,7 @@ class Metrics:
             try:
                 write_whole(self.path, complete)
             except OSError as error:
-                raise self._lost(error) from error
+                raise self._write_error(error) from error
 
 
 def read_records(path: str | Path) -> list[dict[str, Any]]:

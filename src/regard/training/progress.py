@@ -103,7 +103,7 @@ class CurrentFigures:
         return self._sum / self._weight if self._weight else None
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds left, at the pace since the first record; None where nobody can know."""
         if self.steps is None or self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
             return None
@@ -133,8 +133,8 @@ class CurrentFigures:
             parts.append(f"{format_value('tokens_per_second', float(pace))} {record.get('unit', 'tokens')}/s")
         if record.get("skipped"):
             parts.append(f"{record['skipped']:,} skipped")
-        if self.left:
-            parts.append(f"{format_duration(self.left)} left")
+        if self.seconds_left:
+            parts.append(f"{format_duration(self.seconds_left)} left")
         elif self.steps is None and "seconds" in record:
             parts.append(f"{format_duration(record['seconds'])} so far")
         return parts

@@ -42,8 +42,8 @@ def rate_at(step: int, settings: TrainingSettings) -> float:
     if settings.schedule == "noam":
         return peak * math.sqrt(warmup / step)
     if settings.schedule == "cosine":
-        done = (step - warmup) / max(1, settings.steps - warmup)
-        return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        progress = (step - warmup) / max(1, settings.steps - warmup)
+        return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
     return peak
 
 
@@ -79,7 +79,7 @@ class Updater:
         )
         self.call = torch.compile(objective) if settings.compile else objective
         self.now = Counters()  # of the update under way
-        self.done = 0  # updates of this process
+        self.updates = 0  # updates of this process
         self.skipped = torch.zeros((), device=device)  # updates without a finite gradient, since they were read
         self.device_sums: dict[str, Tensor] = {}
         self.unread: set[str] = set()  # of these sums
@@ -92,14 +92,14 @@ class Updater:
 
     def choose_replay(self) -> Replay | None:
         """Build what replays updates, where the settings want it and it can be done."""
-        wanted = self.settings.replay
-        if not wanted:
+        replay = self.settings.replay
+        if not replay:
             return None
         problem = replay_problem(self.device, self.group.world, self.settings.accumulate, self.objective)
         if problem is None:
             self.task.few_shapes(self.bf16)
             return Replay(CudaCapture(self.update_on, self.device))
-        if wanted is True:
+        if replay is True:
             raise ConfigError("training.replay", f"true given, but updates of {problem} are not replayed")
         return None
 
@@ -121,7 +121,7 @@ class Updater:
             self.step_optimiser()
             self.optimiser.zero_grad(set_to_none=True)
         now.sums["count"] = now.sums.get("count", 0) + share.count
-        self.done += 1
+        self.updates += 1
 
     # ---- eager
 
@@ -184,7 +184,7 @@ class Updater:
         """Return whether the update was a replay of what was done for another batch of its shape."""
         if self.replay is None or not self.replay.on or has_hooks(self.objective):
             return False  # a replay runs no Python, and would not call who listens
-        if self.done == 1:  # the second update, with everything compiled, says whether it may be
+        if self.updates == 1:  # the second update, with everything compiled, says whether it may be
             return self.rehearse(self.replay, share.batches[0])
         done = self.replay(share.batches[0])
         if done:  # no Python was run

@@ -197,13 +197,13 @@ class Halves:
         highest: int = 1000
 
     @staticmethod
-    def draw(random, wanted, options):
+    def draw(random, accept, options):
         while True:
             number = int(random() * options.highest)
-            yield Example(str(2 * number), str(number), ((0, 0),)) if wanted(str(2 * number)) else None
+            yield Example(str(2 * number), str(number), ((0, 0),)) if accept(str(2 * number)) else None
 
     @staticmethod
-    def every(wanted, options):
+    def every(accept, options):
         return None
 
 

@@ -58,7 +58,7 @@ def test_a_reader_agrees_with_every_frame(frame):
     opinions = Opinions(random.Random(frame).random, 50)
     for good, topic in itertools.product((0, 1), TOPICS):
         nouns = [noun for noun in topic.nouns if noun.countable or "{n}" not in frame]
-        text = opinions.fill(frame, Context(opinions.choose(nouns), good, topic.known))
+        text = opinions.fill(frame, Context(opinions.choose(nouns), good, topic.verb))
         assert "{" not in text
         assert "(" not in text
         said = (2 * good - 1) * (-1 if frame in DENIED else 1)

@@ -85,7 +85,7 @@ def test_what_is_kept_is_what_was_decoded(album, tmp_path):
     array = kept(album, tmp_path / "cache")
     good = [name for name in names(album) if name not in ("4.png", "7.png")]
     assert array.names == good
-    assert [problem.split(":")[0] for problem in array.lost] == ["4.png", "7.png"]
+    assert [problem.split(":")[0] for problem in array.problems] == ["4.png", "7.png"]
     assert len(array) == 7
     chosen = array[[5, 0, 5]]
     assert chosen.shape == (3, 3, 8, 8)

@@ -23,9 +23,9 @@ def readings(*layers):
     ]
 
 
-def system(written, read, found=(), chosen=30.0, curve=CURVE):
-    spreads = (SeedStatistics((value,)) for value in (20.0, 6.0, written, read, chosen, 9.0))
-    return SystemFigures(*spreads, list(found), curve)
+def system(written, read, heads=(), selected=30.0, curve=CURVE):
+    spreads = (SeedStatistics((value,)) for value in (20.0, 6.0, written, read, selected, 9.0))
+    return SystemFigures(*spreads, list(heads), curve)
 
 
 HEADS = readings((0.8, 0.9, 0.85), (0.7, 0.5, 0.6), (0.3, 0.5, 0.4), (0.6, 0.5, 0.5))
@@ -53,7 +53,7 @@ def test_figures_as_in_the_papers_agree():
             "heads differ",
         ),
         ("transformer", system(40.0, 45.0, readings(*[(0.3, 0.9, rate) for rate in (0.8, 0.5, 0.4)])), "last but one"),
-        ("transformer", system(40.0, 45.0, HEADS, chosen=39.5), "that is best on other sentences"),
+        ("transformer", system(40.0, 45.0, HEADS, selected=39.5), "that is best on other sentences"),
         ("rnnsearch", system(33.0, 60.0, curve=[(100, 5.0, 33.0), (200, 20.0, 35.0)]), "with training"),
         ("rnnsearch", system(33.0, 60.0, curve=[(100, 5.0, 80.0), (200, 4.0, 35.0)]), "with training"),
     ],

@@ -93,8 +93,8 @@ def piece_links(
     each = np.repeat(np.arange(len(links)), count)
     inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     down, along = np.divmod(inside, wide[each])
-    made = np.stack([row[each], target.starts[words[1][each]] + down, source.starts[words[0][each]] + along], 1)
-    return made, 1 / total[words[1][each]]
+    link_indices = np.stack([row[each], target.starts[words[1][each]] + down, source.starts[words[0][each]] + along], 1)
+    return link_indices, 1 / total[words[1][each]]
 
 
 class Linking:
@@ -119,8 +119,8 @@ class Linking:
         row = np.repeat(np.arange(len(indices)), counts)
         at = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
         source, target = self.cuts(sides, lengths)
-        made, weight = piece_links(encoded.links[at].astype(np.int64), row, source, target)
-        index = torch.from_numpy(made.T.copy())
+        link_indices, weight = piece_links(encoded.links[at].astype(np.int64), row, source, target)
+        index = torch.from_numpy(link_indices.T.copy())
         return Links(index[0], index[1], index[2], torch.from_numpy(weight.astype(np.float32)))
 
     def cuts(self, sides: list[Int[np.ndarray, " _"]], lengths: Int64[np.ndarray, "b 2"]) -> tuple[Cut, Cut]:

@@ -67,8 +67,12 @@ class LinkedReader(Reading):
 
     def beside(self, counts: Mapping[str, int], manifest: Mapping[str, Any]) -> str:
         """Describe in words how many pairs have links, and how many lost theirs."""
-        lost = counts.get("unlinked", 0)
-        other = f" ({lost:,} lost theirs: the tokenizer tells other words apart than white space does)" if lost else ""
+        unlinked = counts.get("unlinked", 0)
+        other = (
+            f" ({unlinked:,} lost theirs: the tokenizer tells other words apart than white space does)"
+            if unlinked
+            else ""
+        )
         return f", {counts.get('linked', 0):,} of them with word links{other}"
 
 

@@ -185,7 +185,7 @@ def _split(code: int) -> Split:
 def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, options: Any) -> Iterator[Example]:
     hashes: set[int] = set()
 
-    def wanted(source: str) -> bool:
+    def accept(source: str) -> bool:
         code = _hash(source)
         if code in hashes or _split(code) != split:
             return False
@@ -195,9 +195,9 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
     if count == 0:
         return
     yielded = waited = 0
-    rest = module.every(wanted, options)
+    rest = module.every(accept, options)
     patience = PATIENCE if rest is None else HASTE
-    for example in module.draw(random.Random(seed).random, wanted, options):
+    for example in module.draw(random.Random(seed).random, accept, options):
         if example is not None:
             yield example
             yielded, waited = yielded + 1, 0
@@ -205,7 +205,7 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
                 return
         elif (waited := waited + 1) > patience:
             break
-    rest = module.every(wanted, options)
+    rest = module.every(accept, options)
     for example in rest or ():
         if example is not None:
             yield example

@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, Wanted, check_name, check_whole
+from regard.data.builtin.example import Example, SourceFilter, check_name, check_whole
 from regard.data.builtin.numerals import listed, spell
 from regard.errors import ArgumentError
 
@@ -101,8 +101,8 @@ class Options:
         check_whole("last", self.last, self.first, 9999)
         low, high = LIMITS.get(self.form, (1, 9999))
         if self.first < low or self.last > high:
-            wanted = f"{low} to {high} expected for the form {self.form}"
-            raise ArgumentError(f"first, last: {self.first} to {self.last} given, {wanted}")
+            expected = f"{low} to {high} expected for the form {self.form}"
+            raise ArgumentError(f"first, last: {self.first} to {self.last} given, {expected}")
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -111,13 +111,13 @@ class Options:
         return ("long",) if self.direction == "from-iso" else tuple(FORMS)
 
 
-def make(date: datetime.date, form: str, wanted: Wanted, direction: str) -> Example | None:
+def make(date: datetime.date, form: str, accept: SourceFilter, direction: str) -> Example | None:
     low, high = LIMITS.get(form, (1, 9999))
     if not low <= date.year <= high:
         return None
     form_words = FORMS[form](date)
     words, iso = " ".join([word for word, _ in form_words]), " ".join(date.isoformat())
-    if not wanted(words if direction == "to-iso" else iso):
+    if not accept(words if direction == "to-iso" else iso):
         return None
     # Places count digits; in the ISO form a hyphen comes after the fourth and the sixth.
     links = [(index, p + (p > 3) + (p > 5)) for index, (_, digits) in enumerate(form_words) for p in digits]
@@ -130,20 +130,20 @@ def days(options: Options) -> tuple[int, int]:
     return datetime.date(options.first, 1, 1).toordinal(), datetime.date(options.last, 12, 31).toordinal()
 
 
-def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
-    """Dates without end; None for one that is not wanted."""
+def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+    """Dates without end; None for one that `accept` refuses."""
     low, high = days(options)
     forms = options.forms
     while True:
         date = datetime.date.fromordinal(low + int(random() * (high - low + 1)))
-        yield make(date, forms[int(random() * len(forms))], wanted, options.direction)
+        yield make(date, forms[int(random() * len(forms))], accept, options.direction)
 
 
-def every(wanted: Wanted, options: Options) -> Iterator[Example | None]:
+def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
     """Every date in every form once."""
     low, high = days(options)
     return (
-        make(datetime.date.fromordinal(day), form, wanted, options.direction)
+        make(datetime.date.fromordinal(day), form, accept, options.direction)
         for day in range(low, high + 1)
         for form in options.forms
     )

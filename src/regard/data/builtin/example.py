@@ -7,10 +7,10 @@ from typing import Any, Protocol, runtime_checkable
 from regard.config import show_value
 from regard.errors import ArgumentError
 
-__all__ = ["LONGEST", "Corpus", "Example", "Wanted", "check_name", "check_whole"]
+__all__ = ["LONGEST", "Corpus", "Example", "SourceFilter", "check_name", "check_whole"]
 
 LONGEST = 10_000  # words, or sentences, that an option may ask for
-Wanted = Callable[[str], bool]
+SourceFilter = Callable[[str], bool]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Example:
 class Corpus(Protocol):
     """A module of a corpus: its options, and examples drawn with numbers from [0, 1).
 
-    `wanted` says of a source whether it is of the split and new; where it is not, None comes in its place, so that the
+    `accept` says of a source whether it is of the split and new; where it is not, None comes in its place, so that the
     target need not be made. `every` gives all there are once, or None where they cannot be listed.
     """
 
     Options: type[Any]
 
-    def draw(self, random: Callable[[], float], wanted: Wanted, options: Any) -> Iterator[Example | None]: ...
+    def draw(self, random: Callable[[], float], accept: SourceFilter, options: Any) -> Iterator[Example | None]: ...
 
-    def every(self, wanted: Wanted, options: Any) -> Iterator[Example | None] | None: ...
+    def every(self, accept: SourceFilter, options: Any) -> Iterator[Example | None] | None: ...
 
 
 def check_whole(name: str, value: object, lowest: int, highest: int) -> None:

@@ -11,7 +11,7 @@ equally likely.
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import Example, Wanted, check_name, check_whole
+from regard.data.builtin.example import Example, SourceFilter, check_name, check_whole
 from regard.data.builtin.numerals import HIGHEST, LANGUAGES, spell
 
 __all__ = ["Options", "draw", "every"]
@@ -33,12 +33,12 @@ class Options:
         check_whole("highest", self.highest, self.lowest, HIGHEST)
 
 
-def make(number: int, wanted: Wanted, options: Options) -> Example | None:
+def make(number: int, accept: SourceFilter, options: Options) -> Example | None:
     digits = str(number)
     spelt = spell(number, options.language)
     words, figures = " ".join([word for word, _ in spelt]), " ".join(digits)
     forth = options.direction == "to-digits"
-    if not wanted(words if forth else figures):
+    if not accept(words if forth else figures):
         return None
     last = len(digits) - 1
     links = [(index, last - place) for index, (_, columns) in enumerate(spelt) for place in columns if place <= last]
@@ -47,16 +47,16 @@ def make(number: int, wanted: Wanted, options: Options) -> Example | None:
     return Example(figures, words, tuple(sorted((digit, word) for word, digit in links)))
 
 
-def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
-    """Numbers without end; None for one that is not wanted."""
+def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+    """Numbers without end; None for one that `accept` refuses."""
     fewest, most = len(str(options.lowest)), len(str(options.highest))
     while True:
         size = fewest + int(random() * (most - fewest + 1))
         low = max(options.lowest, 10 ** (size - 1) if size > 1 else 0)
         high = min(options.highest, 10**size - 1)
-        yield make(low + int(random() * (high - low + 1)), wanted, options)
+        yield make(low + int(random() * (high - low + 1)), accept, options)
 
 
-def every(wanted: Wanted, options: Options) -> Iterator[Example | None]:
+def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
     """Every number once."""
-    return (make(number, wanted, options) for number in range(options.lowest, options.highest + 1))
+    return (make(number, accept, options) for number in range(options.lowest, options.highest + 1))

@@ -108,8 +108,8 @@ class Topic(NamedTuple):
     """What a review is about: its nouns, how one gets to know them, and what is told beside it."""
 
     nouns: tuple[Noun, ...]
-    known: str  # I have never … a better one
-    told: tuple[str, ...]
+    verb: str  # I have never … a better one
+    asides: tuple[str, ...]
 
 
 def nouns(words: str, singular: str, plural: str = "") -> tuple[Noun, ...]:
@@ -118,10 +118,10 @@ def nouns(words: str, singular: str, plural: str = "") -> tuple[Noun, ...]:
     return one + tuple(Noun(name, words, plural=True) for name in plural.split(", ") if name)
 
 
-def topic(known: str, told: str, *lists: tuple[Noun, ...]) -> Topic:
+def topic(verb: str, asides: str, *lists: tuple[Noun, ...]) -> Topic:
     """A topic of lists of nouns, and of lines."""
-    lines = tuple(line.strip() for line in (told + ALWAYS).strip().splitlines())
-    return Topic(tuple(noun for each in lists for noun in each), known, lines)
+    lines = tuple(line.strip() for line in (asides + ALWAYS).strip().splitlines())
+    return Topic(tuple(noun for each in lists for noun in each), verb, lines)
 
 
 ALWAYS = """

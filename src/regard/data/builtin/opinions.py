@@ -223,13 +223,13 @@ class Opinions:
         label, size = self.below(2), shortest + self.below(longest - shortest + 1)
         topic = self.choose(TOPICS)
         sentences = [self.sentence(topic, label) for _ in range(1 + self.below(min(MOST, size)))]
-        left = list[str]()
+        asides = list[str]()
         while len(sentences) < size:
             if self.chance(0.4):  # praise and blame that do not count
                 sentences.append(self.aside())
             else:
-                left = left or list(topic.told)
-                sentences.append(self.fill(left.pop(self.below(len(left))), Context()))
+                asides = asides or list(topic.asides)
+                sentences.append(self.fill(asides.pop(self.below(len(asides))), Context()))
         for last in range(size - 1, 0, -1):
             place = self.below(last + 1)
             sentences[last], sentences[place] = sentences[place], sentences[last]
@@ -258,7 +258,7 @@ class Opinions:
         """An opinion without what stands around it."""
         text, good = self.frame(label)
         nouns = [noun for noun in topic.nouns if noun.countable] if "{n}" in text else topic.nouns
-        return self.fill(text, Context(self.choose(nouns), good, topic.known))
+        return self.fill(text, Context(self.choose(nouns), good, topic.verb))
 
     def frame(self, label: int) -> tuple[str, int]:
         """A frame with its choices made, and which words of opinion it takes for the label: 0 bad ones, 1 good ones."""
@@ -298,7 +298,7 @@ class Opinions:
             word = self.word("c" if name == "c" else name if name in WORDS else "a", context, polarity)
             return word if name in ("X", "A", "e", "end") else re.sub(r"$| ", r"*\g<0>", word, count=1)
         assert noun is not None
-        return {"else": f"the {noun.name}", "n": noun.name, "known": context.known}[name]
+        return {"else": f"the {noun.name}", "n": noun.name, "known": context.verb}[name]
 
     def word(self, kind: str, context: "Context", good: int) -> str:
         """A word of opinion that this context has not had yet."""
@@ -354,7 +354,7 @@ class Context:
 
     noun: Noun | None = None
     good: int = 0  # which words of opinion: bad ones, or good ones
-    known: str = ""  # how one gets to know the noun
+    verb: str = ""  # how one gets to know the noun
     only: str = ""  # the one determiner that it may have
     past: bool = False
     used: set[str] = dataclasses.field(default_factory=set)  # words of opinion

@@ -6,7 +6,7 @@ Options: see `sequences`. Symbols are letters: a to z, then aa, ab and so on.
 from collections.abc import Callable, Iterator, Sequence
 
 from regard.data.builtin import sequences
-from regard.data.builtin.example import Example, Wanted
+from regard.data.builtin.example import Example, SourceFilter
 from regard.data.builtin.sequences import Options
 
 __all__ = ["Options", "draw", "every"]
@@ -17,11 +17,11 @@ def solve(sequence: Sequence[int]) -> list[int]:
     return list(range(len(sequence) - 1, -1, -1))
 
 
-def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
-    """Sequences without end; None for one that is not wanted."""
-    return sequences.draw(random, wanted, options, sequences.letters(options.symbols), solve)
+def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+    """Sequences without end; None for one that `accept` refuses."""
+    return sequences.draw(random, accept, options, sequences.letters(options.symbols), solve)
 
 
-def every(wanted: Wanted, options: Options) -> Iterator[Example | None]:
+def every(accept: SourceFilter, options: Options) -> Iterator[Example | None]:
     """Every sequence once."""
-    return sequences.every(wanted, options, sequences.letters(options.symbols), solve)
+    return sequences.every(accept, options, sequences.letters(options.symbols), solve)

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from regard.data.builtin.example import LONGEST, Example, Wanted, check_whole
+from regard.data.builtin.example import LONGEST, Example, SourceFilter, check_whole
 from regard.data.builtin.opinions import Opinions
 
 __all__ = ["LABELS", "Options", "draw", "every"]
@@ -238,62 +238,62 @@ class Drawer:
     def below(self, count: int) -> int:
         return int(self.random() * count)
 
-    def chosen(self, choices: Sequence[T]) -> T:
+    def choose(self, choices: Sequence[T]) -> T:
         return choices[self.below(len(choices))]
 
     def review(self, shortest: int, longest: int) -> tuple[list[str], int]:
         """Sentences in which the informative words are marked, and the index of the label."""
         label = self.below(2)
         size = shortest + self.below(longest - shortest + 1)
-        about = self.chosen(TOPICS)
+        about = self.choose(TOPICS)
         decide = 1 + self.below(min(MOST, size))
-        made = [self.opinion(about.nouns, label) for _ in range(decide)]
-        left = list(about.asides)
-        while len(made) < size:
+        sentences = [self.opinion(about.nouns, label) for _ in range(decide)]
+        asides = list(about.asides)
+        while len(sentences) < size:
             if self.random() < 0.4:  # marked where it would count, and here it does not
-                made.append(self.opinion(ELSEWHERE, self.below(2)).replace("*", ""))
+                sentences.append(self.opinion(ELSEWHERE, self.below(2)).replace("*", ""))
             else:
-                left = left or list(about.asides)
-                made.append(self.filled(left.pop(self.below(len(left)))))
+                asides = asides or list(about.asides)
+                sentences.append(self.filled(asides.pop(self.below(len(asides)))))
         for last in range(size - 1, 0, -1):
             place = self.below(last + 1)
-            made[last], made[place] = made[place], made[last]
-        return made, label
+            sentences[last], sentences[place] = sentences[place], sentences[last]
+        return sentences, label
 
     def opinion(self, nouns: Sequence[tuple[str, Words]], label: int) -> str:
         """A sentence that says what the label does: in its own words, or by denying the opposite."""
-        noun, words = self.chosen(nouns)
+        noun, words = self.choose(nouns)
         denied = self.random() * 100 < self.options.denied
         own = words if words is ANY or self.random() < 0.7 else ANY
-        word = self.chosen(own[1 - label if denied else label])
-        first, slot, rest = SLOT.split(self.chosen(FRAMES))
+        word = self.choose(own[1 - label if denied else label])
+        first, slot, rest = SLOT.split(self.choose(FRAMES))
         form = slot.split("|")[0 if denied else 1]
         core = f"{first}{form + '* ' if form else ''}{rest}".replace("{n}", noun).replace("{w}", f"{word}*")
-        before = f"{self.chosen(BEFORE)} " if self.random() < 0.25 else ""
-        after = f" {self.chosen(AFTER)}" if self.random() < 0.25 else ""
+        before = f"{self.choose(BEFORE)} " if self.random() < 0.25 else ""
+        after = f" {self.choose(AFTER)}" if self.random() < 0.25 else ""
         return self.filled(f"{before}{core}{after} .")
 
     def filled(self, sentence: str) -> str:
         """The sentence with every {name} drawn, and a capital at its start."""
         for name, choices in FILLINGS.items():
             while f"{{{name}}}" in sentence:
-                sentence = sentence.replace(f"{{{name}}}", self.chosen(choices), 1)
+                sentence = sentence.replace(f"{{{name}}}", self.choose(choices), 1)
         return sentence[0].upper() + sentence[1:]
 
 
-def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
-    """Reviews without end; None for one that is not wanted."""
+def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+    """Reviews without end; None for one that `accept` refuses."""
     drawer = Drawer(random, options) if options.edition == 1 else Opinions(random, options.denied)
     while True:
         sentences, label = drawer.review(options.shortest, options.longest)
-        marked = " ".join(sentences).split(" ")
-        text = " ".join(marked).replace("*", "")
-        if not wanted(text):
+        starred_words = " ".join(sentences).split(" ")
+        text = " ".join(starred_words).replace("*", "")
+        if not accept(text):
             yield None
         else:
-            links = tuple((index, 0) for index, word in enumerate(marked) if "*" in word)
+            links = tuple((index, 0) for index, word in enumerate(starred_words) if "*" in word)
             yield Example(text, LABELS[label], links)
 
 
-def every(wanted: Wanted, options: Options) -> None:
+def every(accept: SourceFilter, options: Options) -> None:
     """They are too many to be listed."""

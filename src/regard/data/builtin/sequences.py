@@ -9,7 +9,7 @@ import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from regard.data.builtin.example import LONGEST, Example, Wanted, check_whole
+from regard.data.builtin.example import LONGEST, Example, SourceFilter, check_whole
 
 __all__ = ["Options", "draw", "every", "letters"]
 
@@ -38,10 +38,10 @@ def letters(count: int) -> tuple[str, ...]:
     return tuple(itertools.islice(names, count))
 
 
-def make(sequence: Sequence[int], names: Sequence[str], wanted: Wanted, solve: Solve) -> Example | None:
+def make(sequence: Sequence[int], names: Sequence[str], accept: SourceFilter, solve: Solve) -> Example | None:
     source = [names[symbol] for symbol in sequence]
     text = " ".join(source)
-    if not wanted(text):
+    if not accept(text):
         return None
     order = solve(sequence)
     links = sorted((place, index) for index, place in enumerate(order))
@@ -49,17 +49,17 @@ def make(sequence: Sequence[int], names: Sequence[str], wanted: Wanted, solve: S
 
 
 def draw(
-    random: Callable[[], float], wanted: Wanted, options: Options, names: Sequence[str], solve: Solve
+    random: Callable[[], float], accept: SourceFilter, options: Options, names: Sequence[str], solve: Solve
 ) -> Iterator[Example | None]:
-    """Sequences without end; None for one that is not wanted."""
+    """Sequences without end; None for one that `accept` refuses."""
     lengths, symbols = options.longest - options.shortest + 1, options.symbols
     while True:
         length = options.shortest + int(random() * lengths)
-        yield make([int(random() * symbols) for _ in range(length)], names, wanted, solve)
+        yield make([int(random() * symbols) for _ in range(length)], names, accept, solve)
 
 
-def every(wanted: Wanted, options: Options, names: Sequence[str], solve: Solve) -> Iterator[Example | None]:
+def every(accept: SourceFilter, options: Options, names: Sequence[str], solve: Solve) -> Iterator[Example | None]:
     """Every sequence once, short ones first."""
     for length in range(options.shortest, options.longest + 1):
         for sequence in itertools.product(range(options.symbols), repeat=length):
-            yield make(sequence, names, wanted, solve)
+            yield make(sequence, names, accept, solve)

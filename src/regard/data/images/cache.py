@@ -44,7 +44,7 @@ class Pixels:
         facts = json.loads((self.folder / "pictures.json").read_text(encoding="utf-8"))
         self.side: int = facts["side"]
         self.names: list[str] = facts["names"]
-        self.lost: list[str] = facts["lost"]
+        self.problems: list[str] = facts["lost"]
         shape = (len(self.names), 3, self.side, self.side)
         path = self.folder / "pixels.bin"
         # A plain view: slices of np.memmap itself are slow to make.
@@ -96,19 +96,19 @@ def keep(home: Path, request: object, side: int, pictures: Callable[[], Iterable
 
 def write(folder: Path, side: int, pictures: Iterable[Picture], say: Say) -> None:
     """One file of all that can be read, and the names."""
-    names, lost, spoken = list[str](), list[str](), time.monotonic()
+    names, problems, spoken = list[str](), list[str](), time.monotonic()
     with open(folder / "pixels.bin", "wb") as file:
         file.write(cache.HEADINGS["pixels"])
         for picture in pictures:
             if picture.pixels is None:
-                lost.append(picture.problem)
+                problems.append(picture.problem)
                 continue
             file.write(picture.pixels.tobytes())
             names.append(picture.name)
             if time.monotonic() - spoken > SAID:
                 spoken = time.monotonic()
                 say(f"{len(names):,} pictures so far")
-    facts = {"side": side, "names": names, "lost": lost}
+    facts = {"side": side, "names": names, "lost": problems}
     (folder / "pictures.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
 
 
@@ -116,16 +116,16 @@ def decode(folder: str, names: Sequence[str], side: int, workers: int | None = N
     """Pictures of a folder in the order of their names, decoded by so many processes where that is worth it."""
     workers = workers or cores()
     pieces = [(folder, list(part), side) for part in split_names(names, CHUNK)]
-    done, started = 0, time.monotonic()
-    while done < len(pieces) and (workers == 1 or not done):
-        yield from decode_piece(*pieces[done])
-        done += 1
-    rest = (time.monotonic() - started) * (len(pieces) - done)
+    count, started = 0, time.monotonic()
+    while count < len(pieces) and (workers == 1 or not count):
+        yield from decode_piece(*pieces[count])
+        count += 1
+    rest = (time.monotonic() - started) * (len(pieces) - count)
     if workers > 1 and rest > WORTH:
-        for decoded in elsewhere(pieces[done:], workers):
+        for decoded in elsewhere(pieces[count:], workers):
             yield from decoded
-            done += 1
-    for piece in pieces[done:]:
+            count += 1
+    for piece in pieces[count:]:
         yield from decode_piece(*piece)
 
 

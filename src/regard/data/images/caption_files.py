@@ -162,15 +162,15 @@ def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFil
     if not os.path.isdir(folder):
         what = "not a folder" if os.path.lexists(folder) else "no such folder"
         raise DataError(f"{folder}: {what}, expected a folder of pictures")
-    lost: list[str] = []
-    files = dict(walk(str(folder), lost))
-    if lost:
-        say(f"left out in {folder}: {len(lost):,} ({list_names(lost, joined='; ')})")
+    problems: list[str] = []
+    files = dict(walk(str(folder), problems))
+    if problems:
+        say(f"left out in {folder}: {len(problems):,} ({list_names(problems, joined='; ')})")
     return {name: files[name] for name in sorted(files)}
 
 
-def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
-    """All picture files; `lost` is told what is wrong with others."""
+def walk(folder: str, problems: list[str]) -> Iterator[tuple[str, PictureFile]]:
+    """All picture files; `problems` takes what is wrong with others."""
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]  # folders, and those that they are in
     while waiting:
         within, above = waiting.pop()
@@ -184,7 +184,7 @@ def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
         except OSError as error:
             if not within:
                 raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
-            lost.append(f"{within}: {error.strerror or error}")
+            problems.append(f"{within}: {error.strerror or error}")
             continue
         for entry in entries:
             name = f"{within}/{entry.name}" if within else entry.name
@@ -197,9 +197,9 @@ def walk(folder: str, lost: list[str]) -> Iterator[tuple[str, PictureFile]]:
                     yield name, PictureFile(status.st_size, status.st_mtime_ns)
                 elif pictured:
                     there = os.path.exists(os.path.join(folder, name))
-                    lost.append(f"{name}: {'a pipe or a device' if there else 'a link that leads nowhere'}")
+                    problems.append(f"{name}: {'a pipe or a device' if there else 'a link that leads nowhere'}")
             except OSError as error:  # a loop of links, for instance
-                lost.append(f"{name}: {error.strerror or error}")
+                problems.append(f"{name}: {error.strerror or error}")
 
 
 def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
@@ -219,10 +219,10 @@ def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
 class PictureFiles:
     """Picture files to be read one by one; one of several that cannot be read is named, counted and left out."""
 
-    def __init__(self, given: Sequence[str], say: Say = ignore):
-        """`given` are files, or folders of them."""
-        self.paths, self.say, self.lost = pictures_in(given, say), say, 0
-        self.single = len(self.paths) == 1 and list(given) == self.paths  # one file, which was named itself
+    def __init__(self, names: Sequence[str], say: Say = ignore):
+        """`names` are files, or folders of them."""
+        self.paths, self.say, self.unreadable = pictures_in(names, say), say, 0
+        self.single = len(self.paths) == 1 and list(names) == self.paths  # one file, which was named itself
 
     def read(self, data: DataSettings) -> Iterator[tuple[str, UInt8[np.ndarray, "3 h w"]]]:
         """The path and the pixels of each, as a model sees it that was trained with these settings."""
@@ -234,18 +234,18 @@ class PictureFiles:
             except DataError as error:
                 if len(self.paths) == 1:
                     raise
-                self.lost += 1
-                if self.lost <= NAMED:
+                self.unreadable += 1
+                if self.unreadable <= NAMED:
                     self.say(list_names([str(error)]))
                 continue
             yield path, pixels
 
     def end(self) -> None:
         """Say how many could not be read; it is an error where none could."""
-        if self.lost == len(self.paths):
-            raise DataError(f"none of {self.lost:,} pictures can be read")
-        if self.lost:
-            self.say(f"{self.lost:,} of {len(self.paths):,} pictures cannot be read and are left out")
+        if self.unreadable == len(self.paths):
+            raise DataError(f"none of {self.unreadable:,} pictures can be read")
+        if self.unreadable:
+            self.say(f"{self.unreadable:,} of {len(self.paths):,} pictures cannot be read and are left out")
 
 
 def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:

@@ -73,8 +73,8 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
         raise ConfigError("data.captions", "missing; give the file with the captions of data.images")
     rows.counts["blank"] = captions.blank + also.blank
     every, missing = match_files(captions.captions, rows.files)
-    others, lost = match_files(also.captions, rows.files)
-    rows.lose("missing", missing | lost, "that are not there, left out")
+    others, also_missing = match_files(also.captions, rows.files)
+    rows.lose("missing", missing | also_missing, "that are not there, left out")
     rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, left out")
     if data.valid_captions:
         rows.lose("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
@@ -169,8 +169,8 @@ def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
     if data.image_size < 32:
         raise ConfigError("data.image_size", f"{data.image_size} given, expected at least 32 for scenes")
     if (options.get("question", "none") != "none") != labelled:
-        wanted = '"question=which-size"' if labelled else "no question"
-        raise ConfigError("data.builtin_options", f'{wanted} expected for task = "{task}"')
+        expected = '"question=which-size"' if labelled else "no question"
+        raise ConfigError("data.builtin_options", f'{expected} expected for task = "{task}"')
 
 
 def generate_examples(data: DataSettings, size: int) -> Iterator[tuple[str, Pictured]]:

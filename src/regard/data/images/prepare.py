@@ -71,12 +71,12 @@ def prepare_images(
         "longest": data.longest,
         "labels": labels and list(labels),
     }
-    chosen = home / key_of(facts, data, settings, tokenizers, labelled)
-    if (there := cache.follow(chosen)).exists():
+    key_folder = home / key_of(facts, data, settings, tokenizers, labelled)
+    if (there := cache.follow(key_folder)).exists():
         problem = cache.damage(there)
         if problem is None:
             return open_prepared(there, pixels, say, ", from the cache")
-        say(f"The cache {chosen} is damaged ({problem}); it is built again.")
+        say(f"The cache {key_folder} is damaged ({problem}); it is built again.")
     rows = generate_rows(data) if data.builtin else readable(corpus, pixels)
     if rows.hold_out:  # of those that can be read
         hold_out(rows, data)
@@ -87,8 +87,8 @@ def prepare_images(
         loaded_tokenizers = Tokenizers.load(folder / "tokenizer.json") if not labelled else None
         final = home / key_of({**facts, "labels": built["labels"] or None}, data, settings, loaded_tokenizers, labelled)
         cache.publish(folder, final)
-    if chosen != final:
-        cache.lead(chosen, final)
+    if key_folder != final:
+        cache.lead(key_folder, final)
     return open_prepared(final, pixels, say)
 
 
@@ -132,11 +132,10 @@ def open_prepared(folder: Path, pixels: Pixels, say: Say, note: str = "") -> Pre
 def readable(rows: Rows, pixels: Pixels) -> Rows:
     """Return the rows without the pictures that could not be decoded."""
     there = set(pixels.names)
-    if pixels.lost:
-        rows.counts["unreadable"] = len(pixels.lost)
-        rows.notes.append(
-            f"pictures that cannot be read, left out: {len(pixels.lost):,} ({list_names(pixels.lost, joined='; ')})"
-        )
+    if pixels.problems:
+        rows.counts["unreadable"] = len(pixels.problems)
+        names = list_names(pixels.problems, joined="; ")
+        rows.notes.append(f"pictures that cannot be read, left out: {len(pixels.problems):,} ({names})")
     rows.train = [row for row in rows.train if row.picture in there]
     rows.valid = [row for row in rows.valid if row.picture in there]
     return rows
@@ -162,8 +161,8 @@ def build(
         if tokenizers is None:
             texts = sample([text for row in rows.train for text in row.texts])
             tokenizers = Tokenizers(train(texts, settings.kind, settings.size, lowercase=data.lowercase))
-        chosen = tokenizers
-        encode = lambda part, which: encode_captions(part, chosen, data.longest, rows, which)  # noqa: E731
+        own = tokenizers
+        encode = lambda part, which: encode_captions(part, own, data.longest, rows, which)  # noqa: E731
         tokenizers.save(folder / "tokenizer.json")
     place, counts = {name: i for i, name in enumerate(pixels.names)}, rows.counts
     for which, part in (("train", rows.train), ("valid", rows.valid)):
@@ -216,10 +215,10 @@ def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str
     strange = {row.texts[0] for row in part} - index.keys()
     used = [row for row in part if row.texts[0] in index]
     if strange:
-        lost = len(part) - len(used)
-        rows.counts["unknown" if which == "train" else "valid_unknown"] = lost
+        unknown = len(part) - len(used)
+        rows.counts["unknown" if which == "train" else "valid_unknown"] = unknown
         where = "is not known" if which == "train" else "none to train on has"
-        rows.notes.append(f"pictures with a label that {where}, left out: {lost:,} ({list_names(strange)})")
+        rows.notes.append(f"pictures with a label that {where}, left out: {unknown:,} ({list_names(strange)})")
     return used, [[index[row.texts[0]]] for row in used]
 
 

@@ -106,12 +106,12 @@ def read_pairs(
 
 def read_translations(run: Translator, pairs: LinePairs, source: str, target: str) -> Iterator[list[AlignedPair]]:
     """The pairs of two files, none of them longer than the model can be."""
-    limit, done, chunk = run.model.limit, 0, list[AlignedPair]()
+    limit, count, chunk = run.model.limit, 0, list[AlignedPair]()
     for sources, targets in pairs.chunks():
         if limit is not None:
-            check_lengths(source, run.tokenizers.source.encode_batch(sources or []), limit, done)
-            check_lengths(target, run.tokenizers.target.encode_batch(targets), limit - 1, done)
-        done += len(targets)
+            check_lengths(source, run.tokenizers.source.encode_batch(sources or []), limit, count)
+            check_lengths(target, run.tokenizers.target.encode_batch(targets), limit - 1, count)
+        count += len(targets)
         chunk += map(AlignedPair, sources or [], targets)
         if len(chunk) >= CHUNK:
             yield chunk

@@ -98,14 +98,14 @@ def run(setting: Setting) -> Page:
     """Train all systems, read every head of every checkpoint, and judge."""
     corpus, aligned = choose_texts(setting)
     with signed_training(setting, corpus.name) as clock:
-        made = tables(setting, corpus)
+        configs = tables(setting, corpus)
         figures = {
             name: measure_systems(systems, corpus, aligned)
-            for name, systems in group_by_name(train_all("alignment", made, setting)).items()
+            for name, systems in group_by_name(train_all("alignment", configs, setting)).items()
         }
         signature = clock.signature()
     even = diagonal_error(aligned)
-    training = made["transformer"]["training"]
+    training = configs["transformer"]["training"]
     judged = Findings(figures, even)
     return Page(
         name="alignment",
@@ -119,7 +119,7 @@ def run(setting: Setting) -> Page:
             "linked with the source word that has most of its weight. A step's weights may be of the word that it "
             "writes, or of the word that it reads, which the step before wrote: both are measured. BLEU and "
             f"perplexity of a piece are of {len(corpus.sources):,} test sentences, translated greedily.",
-            f"{len(figures)} systems of the same width ({made['transformer']['model']['size']}), "
+            f"{len(figures)} systems of the same width ({configs['transformer']['model']['size']}), "
             f"{training['steps']:,} updates of {training['batch_tokens']:,} tokens each. A Transformer "
             "is read by the mean of the heads of its last layer but one of more than three, else of its last; or by "
             "the head, or the layer's mean, that is best on one half of the pairs, measured on the other half.",

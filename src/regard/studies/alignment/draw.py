@@ -32,9 +32,9 @@ def mechanism_table(figures: Mapping[str, SystemFigures], diagonal: float) -> Ta
     rows: list[list[Cell]] = [
         [
             LABELS[name],
-            cell(each.written),
-            cell(each.read),
-            cell(each.chosen),
+            cell(each.written_aer),
+            cell(each.read_aer),
+            cell(each.selected_aer),
             cell(each.bleu),
             cell(each.perplexity, ".2f"),
             cell(each.seconds, ".0f"),

@@ -31,13 +31,13 @@ Curve = Sequence[tuple[int, float, float]]  # step, BLEU, AER in percent
 
 @dataclass(frozen=True)
 class SystemFigures:
-    """Figures of a system; rates in percent. `chosen`: of heads, means and words what was best on other pairs."""
+    """Figures of a system; rates in percent. `selected_aer`: of heads, means and words what was best on other pairs."""
 
     bleu: SeedStatistics
     perplexity: SeedStatistics
-    written: SeedStatistics
-    read: SeedStatistics
-    chosen: SeedStatistics
+    written_aer: SeedStatistics
+    read_aer: SeedStatistics
+    selected_aer: SeedStatistics
     seconds: SeedStatistics
     readings: Sequence[Reading]
     curve: Curve
@@ -45,7 +45,7 @@ class SystemFigures:
     @property
     def plain(self) -> SeedStatistics:
         """The word written or read, whichever is aligned better."""
-        return min(self.written, self.read, key=lambda each: each.mean)
+        return min(self.written_aer, self.read_aer, key=lambda each: each.mean)
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
         rates.append((100 * plain[0], 100 * plain[1], 100 * held_out_error(*halves)))
         readings.append(by_head)
         grown.append(curve(each, pieces))
-    written, read_, chosen = (SeedStatistics(values) for values in zip(*rates, strict=True))
+    written_aer, read_aer, selected_aer = (SeedStatistics(values) for values in zip(*rates, strict=True))
     return SystemFigures(
         bleu=over_seeds(systems, lambda each: corpus.bleu(each.run.translate(corpus.sources, beam=1))),
         perplexity=over_seeds(systems, lambda each: perplexity(each.run, corpus)),
-        written=written,
-        read=read_,
-        chosen=chosen,
+        written_aer=written_aer,
+        read_aer=read_aer,
+        selected_aer=selected_aer,
         seconds=over_seeds(systems, lambda each: each.seconds),
         readings=readings[0],
         curve=average_curves(grown),

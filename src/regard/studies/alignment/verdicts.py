@@ -58,11 +58,11 @@ def verdicts(figures: Findings) -> list[Verdict]:
         ),
         Verdict(
             "Bahdanau's weights are of the word that a step writes, Luong's of the word that it reads",
-            is_lower(systems["rnnsearch"].written, systems["rnnsearch"].read)
-            and all(is_lower(systems[name].read, systems[name].written) for name in luongs),
+            is_lower(systems["rnnsearch"].written_aer, systems["rnnsearch"].read_aer)
+            and all(is_lower(systems[name].read_aer, systems[name].written_aer) for name in luongs),
             "AER, written and read: "
             + ", ".join(
-                f"{LABELS[name]} {systems[name].written.as_text()} and {systems[name].read.as_text()}"
+                f"{LABELS[name]} {systems[name].written_aer.as_text()} and {systems[name].read_aer.as_text()}"
                 for name in recurrent
             ),
         ),
@@ -78,8 +78,8 @@ def verdicts(figures: Findings) -> list[Verdict]:
         ),
         Verdict(
             "the head or the mean that is best on other sentences aligns better than the layer that is read",
-            is_lower(transformer.chosen, transformer.plain),
-            f"AER {transformer.chosen.as_text()} against {transformer.plain.as_text()}; the best head of all, by "
+            is_lower(transformer.selected_aer, transformer.plain),
+            f"AER {transformer.selected_aer.as_text()} against {transformer.plain.as_text()}; the best head of all, by "
             "the same "
             f"sentences: {show(min(heads), '.1f')}",
         ),

@@ -98,10 +98,10 @@ def shares(answers: Sequence[str], tests: Sequence[Pictured]) -> dict[str, float
     """Return the share of right answers, in per cent."""
     right = [answer == test.target for answer, test in zip(answers, tests, strict=True)]
     differing = [i for i, test in enumerate(tests) if test.scene.shapes[1].size != test.scene.shapes[2].size]
-    chosen = {"accuracy": list(range(len(tests))), "differing": differing}
+    groups = {"accuracy": list(range(len(tests))), "differing": differing}
     for number, (low, high) in enumerate(BINS):
-        chosen[f"distance-{number}"] = [i for i, test in enumerate(tests) if low <= distance(test) < high]
-    return {name: 100 * sum(right[i] for i in each) / max(1, len(each)) for name, each in chosen.items()}
+        groups[f"distance-{number}"] = [i for i, test in enumerate(tests) if low <= distance(test) < high]
+    return {name: 100 * sum(right[i] for i in each) / max(1, len(each)) for name, each in groups.items()}
 
 
 def distance(test: Pictured) -> int:

@@ -54,8 +54,8 @@ def flickr8k(setting: Setting, *, side: int = 96) -> Gallery:
     lists = {key: str(find_file(setting.data, f"flickr8k/Flickr_8k.{name}.txt")) for key, name in SPLITS.items()}
     data: dict[str, Any] = {"images": str(images), "captions": str(captions), **lists}
     data |= {"image_size": side, "lowercase": True, "flip": True, "crop": 0.15}
-    wanted = read_list(find_file(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
-    captions_of = {name: each for name, each in read_captions(captions).captions.items() if name in wanted}
+    names = read_list(find_file(setting.data, "flickr8k/Flickr_8k.testImages.txt"))
+    captions_of = {name: each for name, each in read_captions(captions).captions.items() if name in names}
     pixels = [read_for(DataSettings(**data), images / name) for name in captions_of]
     return Gallery("Flickr8k, official split", data, pixels, list(captions_of.values()))
 

@@ -101,16 +101,16 @@ def english_german(setting: Setting, tests: int) -> Pairs:
 def europarl(setting: Setting, source: str = "de", target: str = "en", *, pieces: int = 8000) -> Pairs:
     """Europarl, tokenised and in lower case as the aligned sentences are; written once into the studies' folder."""
     assert setting.data is not None
-    made = setting.out / "data" / "europarl"
+    folder = setting.out / "data" / "europarl"
     for part in ("train", "dev", "test", "test.para"):
         for side in (source, target):
-            write_tokenised(find_file(setting.data, f"europarl/{part}.{side}.gz"), made / f"{part}.{side}")
+            write_tokenised(find_file(setting.data, f"europarl/{part}.{side}.gz"), folder / f"{part}.{side}")
     tables: dict[str, dict[str, Any]] = {
         "data": {
-            "source": str(made / f"train.{source}"),
-            "target": str(made / f"train.{target}"),
-            "valid_source": str(made / f"dev.{source}"),
-            "valid_target": str(made / f"dev.{target}"),
+            "source": str(folder / f"train.{source}"),
+            "target": str(folder / f"train.{target}"),
+            "valid_source": str(folder / f"dev.{source}"),
+            "valid_target": str(folder / f"dev.{target}"),
         },
         "tokenizer": {"kind": "bpe", "joint": True, "size": pieces},
     }
@@ -118,16 +118,16 @@ def europarl(setting: Setting, source: str = "de", target: str = "en", *, pieces
     return Pairs(
         f"Europarl, {names[source]} to {names[target]}, tokenised, in lower case",
         tables,
-        read_texts(made / f"test.{source}"),
-        read_texts(made / f"test.{target}"),
+        read_texts(folder / f"test.{source}"),
+        read_texts(folder / f"test.{target}"),
         lowercase=True,
     )
 
 
 def paragraphs(setting: Setting, source: str = "de", target: str = "en") -> tuple[list[str], list[str]]:
     """Whole paragraphs of Europarl, as `europarl` has written them."""
-    made = setting.out / "data" / "europarl"
-    return read_texts(made / f"test.para.{source}"), read_texts(made / f"test.para.{target}")
+    folder = setting.out / "data" / "europarl"
+    return read_texts(folder / f"test.para.{source}"), read_texts(folder / f"test.para.{target}")
 
 
 def read_aligned(folder: Path, source: str = "de", target: str = "en") -> AlignedPairs:
@@ -149,12 +149,12 @@ def tokenise(text: str) -> str:
     return " ".join(JOINED.findall(text.lower()))
 
 
-def write_tokenised(source: Path, made: Path) -> None:
+def write_tokenised(source: Path, target: Path) -> None:
     """A tokenised copy of a file, unless it is there."""
-    if made.exists():
+    if target.exists():
         return
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with open_destination(made, real=True) as write:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open_destination(target, real=True) as write:
         for chunk in read_chunks(source):
             write("".join(f"{tokenise(line)}\n" for line in chunk))
 

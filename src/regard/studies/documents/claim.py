@@ -124,7 +124,7 @@ def verdicts(
         ]
         return Verdict(claim, all(each.more for each in differences.values()), "; ".join(texts))
 
-    made = [
+    judgements = [
         compared("words and sentences that are weighed tell more than their mean", "mean"),
         compared("words and sentences that are weighed tell more than their maximum", "max"),
         compared("attention on two levels tells more than on one, over all words at once", "flat"),
@@ -137,14 +137,14 @@ def verdicts(
                 f"the {what} in {own.as_text()} % of the documents ({chance:.1f} by chance)"
                 for what, (own, chance) in zip(("sentence", "word"), pairs, strict=True)
             ]
-            made.append(
+            judgements.append(
                 Verdict(
                     "the sentence and the word with the largest weight are among those that decide",
                     all(own.mean > max(50, 2 * chance) for own, chance in pairs),
                     ", ".join(evidence),
                 )
             )
-    return made
+    return judgements
 
 
 def caveats(real: bool, seeds: int) -> list[str]:

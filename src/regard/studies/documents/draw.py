@@ -47,7 +47,7 @@ def accuracy_table(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Tabl
 def length_table(reviews: Reviews, figures: Mapping[str, ClassifierFigures]) -> Table:
     groups = length_quarters(reviews.words)
     rows: list[list[Cell]] = [
-        [NAMES[name], *(each.within(chosen).mean for _, chosen in groups)] for name, each in figures.items()
+        [NAMES[name], *(each.within(members).mean for _, members in groups)] for name, each in figures.items()
     ]
     return Table(
         f"Accuracy, %, by words of the document, a quarter of the test each: {reviews.name}",
@@ -79,7 +79,7 @@ def accuracy_plot(tasks: Mapping[str, Reviews], figures: FiguresByTask) -> Plot:
         groups = length_quarters(reviews.words)
         positions = range(len(groups))
         for shift, (name, each) in enumerate(figures[task].items()):
-            own = [each.within(chosen) for _, chosen in groups]
+            own = [each.within(members) for _, members in groups]
             panel.errorbar(
                 [place + 0.06 * (shift - 1.5) for place in positions],
                 [spread.mean for spread in own],

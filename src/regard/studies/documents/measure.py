@@ -50,9 +50,9 @@ class ClassifierFigures:
     def __post_init__(self) -> None:
         object.__setattr__(self, "accuracy", self.within(np.ones(self.right.shape[1], bool)))
 
-    def within(self, chosen: Bool[np.ndarray, " n"]) -> SeedStatistics:
+    def within(self, members: Bool[np.ndarray, " n"]) -> SeedStatistics:
         """Accuracy of some of the documents, in percent."""
-        return SeedStatistics(tuple(100 * self.right[:, chosen].mean(1)))
+        return SeedStatistics(tuple(100 * self.right[:, members].mean(1)))
 
 
 def encode_once(reviews: Reviews) -> Encode:
@@ -124,4 +124,4 @@ def length_quarters(words: Sequence[int]) -> list[tuple[str, Bool[np.ndarray, " 
     edges = [int(edge) for edge in np.quantile(counts, [0.25, 0.5, 0.75], method="lower")]
     lows, highs = [int(counts.min()), *(edge + 1 for edge in edges)], [*edges, int(counts.max())]
     groups = [(f"{low}–{high}", (low <= counts) & (counts <= high)) for low, high in zip(lows, highs, strict=True)]
-    return [(name, chosen) for name, chosen in groups if chosen.any()]
+    return [(name, members) for name, members in groups if members.any()]

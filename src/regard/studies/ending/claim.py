@@ -77,21 +77,21 @@ def run(setting: Setting) -> Page:
     """Train, ask for the end after each word, and judge."""
     texts = {corpus: tests(corpus, setting.quick) for corpus in CORPORA}
     lengths = {corpus: [len(text.split()) for text in each] for corpus, each in texts.items()}
-    places = {corpus: max(each) + 1 for corpus, each in lengths.items()}
+    sizes = {corpus: max(each) + 1 for corpus, each in lengths.items()}
     with signed_training(setting, "") as clock:
         systems = group_by_name(train_all("ending", tables(setting.quick), setting))
         figures = {
             corpus: {
                 positions: measure_endings(
-                    systems[f"{corpus}-{positions}"], texts[corpus], places[corpus], STOPS[corpus]
+                    systems[f"{corpus}-{positions}"], texts[corpus], sizes[corpus], STOPS[corpus]
                 )
                 for positions in POSITIONS
             }
             for corpus in CORPORA
         }
         signature = clock.signature()
-    truth = {corpus: hazard(each, places[corpus]) for corpus, each in lengths.items()}
-    truth["symbols"] = even_hazard(places["symbols"])
+    truth = {corpus: hazard(each, sizes[corpus]) for corpus, each in lengths.items()}
+    truth["symbols"] = even_hazard(sizes["symbols"])
     return Page(
         name="ending",
         title="The full stop knows when",
@@ -124,10 +124,10 @@ def run(setting: Setting) -> Page:
     )
 
 
-def even_hazard(places: int) -> Float[np.ndarray, " t"]:
+def even_hazard(size: int) -> Float[np.ndarray, " t"]:
     """The true share of symbols: lengths are equally likely."""
-    share = np.zeros(places)
-    for place in range(SHORTEST, min(places, LONGEST + 1)):
+    share = np.zeros(size)
+    for place in range(SHORTEST, min(size, LONGEST + 1)):
         share[place] = 1 / (LONGEST - place + 1)
     return share
 
@@ -137,7 +137,7 @@ def verdicts(
 ) -> list[Verdict]:
     """Judge by how far P(end) is from the true share at each place of the symbols, and by both corpora's likelihood."""
     own = {name: wasted(each.anywhere, truth["symbols"]) for name, each in figures["symbols"].items()}
-    told = "; ".join(f"{LABELS[name]} {show(points, '.1f')} points" for name, points in own.items())
+    evidence = "; ".join(f"{LABELS[name]} {show(points, '.1f')} points" for name, points in own.items())
     rising = {
         name: np.diff(each.anywhere[SHORTEST : LONGEST + 1]) for name, each in figures["symbols"].items()
     }  # of symbols it grows at every place
@@ -159,12 +159,12 @@ def verdicts(
         Verdict(
             "with positions it follows the true share of what ends there",
             all(own[name] < CLOSE for name in with_positions),
-            f"mean distance: {told}",
+            f"mean distance: {evidence}",
         ),
         Verdict(
             "without positions it does not",
             own["none"] > max(CLOSE, 2 * max(own[name] for name in with_positions)),
-            f"mean distance: {told}",
+            f"mean distance: {evidence}",
         ),
         Verdict(
             "without positions a language model is worse",

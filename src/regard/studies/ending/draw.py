@@ -31,15 +31,15 @@ def system_table(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, nam
 
 def place_table(corpus: str, systems: Mapping[str, Endings], truth: Float[np.ndarray, " t"]) -> Table:
     """Tabulate P(end) by place, in percent: over all texts that are so long, and over those that end there."""
-    places = [place for place in range(len(truth)) if not np.isnan(truth[place])]
-    rows: list[list[Cell]] = [["the true share", *(100 * float(truth[place]) for place in places)]]
+    positions = [place for place in range(len(truth)) if not np.isnan(truth[place])]
+    rows: list[list[Cell]] = [["the true share", *(100 * float(truth[place]) for place in positions)]]
     for name, each in systems.items():
-        rows.append([LABELS[name], *(100 * float(each.anywhere[place]) for place in places)])
+        rows.append([LABELS[name], *(100 * float(each.anywhere[place]) for place in positions)])
     for name, each in systems.items():
-        ends = [None if np.isnan(each.here[place]) else 100 * float(each.here[place]) for place in places]
+        ends = [None if np.isnan(each.here[place]) else 100 * float(each.here[place]) for place in positions]
         rows.append([f"{LABELS[name]}, where it does end", *ends])
-    columns = ["P(end), %, after so many words", *map(str, places)]
-    return Table(f"The end by place: {corpus}", columns, rows, ["", *[".1f"] * len(places)])
+    columns = ["P(end), %, after so many words", *map(str, positions)]
+    return Table(f"The end by place: {corpus}", columns, rows, ["", *[".1f"] * len(positions)])
 
 
 def ending_plot(figures: Mapping[str, Mapping[str, Endings]], truth: Truth, names: Mapping[str, str]) -> Plot:

@@ -28,14 +28,14 @@ class Endings:
     parameters: int
 
 
-def hazard(lengths: Iterable[int], places: int) -> Float[np.ndarray, " t"]:
+def hazard(lengths: Iterable[int], size: int) -> Float[np.ndarray, " t"]:
     """How many of the texts that have t words end there: what a model can know that sees nothing but the place."""
-    ends, reach = np.zeros(places), np.zeros(places)
+    ends, reach = np.zeros(size), np.zeros(size)
     for length in lengths:
         reach[: length + 1] += 1
-        if length < places:
+        if length < size:
             ends[length] += 1
-    return np.divide(ends, reach, out=np.full(places, np.nan), where=reach > 0)
+    return np.divide(ends, reach, out=np.full(size, np.nan), where=reach > 0)
 
 
 @torch.no_grad()
@@ -44,27 +44,27 @@ def end_probabilities(run: Run, texts: Sequence[str], stop: str | None = None) -
 
     With `stop`, a word, it is asked for in place of the end, of texts that are given without it.
     """
-    rows, wanted = [], END if stop is None else run.tokenizers.target.encode(stop)[0]
+    rows, stop_token = [], END if stop is None else run.tokenizers.target.encode(stop)[0]
     for ids in run.tokenizers.target.encode_batch(list(texts)):
         read = Tokens.of(*(torch.tensor(each, device=run.device) for each in ([[START, *ids]], [len(ids) + 1])))
         states, _ = run.model.decode(run.model.encode(read), read)
         logits = run.model.output(states).float()[0]
-        rows.append(logits.softmax(-1)[:, wanted].cpu().numpy())
+        rows.append(logits.softmax(-1)[:, stop_token].cpu().numpy())
     return rows
 
 
 def measure_endings(
-    systems: Sequence[TrainedSystem], texts: Sequence[str], places: int, stop: str | None = None
+    systems: Sequence[TrainedSystem], texts: Sequence[str], size: int, stop: str | None = None
 ) -> Endings:
     """Ask every seed of a system about the texts; a place is a word, as the tokenizer has one piece a word.
 
     The texts come without their `stop`, where they have one.
     """
-    anywhere, here, nll, tokens = (np.zeros(places) for _ in range(4))
-    counts, ends = np.zeros(places), np.zeros(places)
+    anywhere, here, nll, tokens = (np.zeros(size) for _ in range(4))
+    counts, ends = np.zeros(size), np.zeros(size)
     for system in systems:
         for row in end_probabilities(system.run, texts, stop):
-            row = row[:places]
+            row = row[:size]
             anywhere[: len(row)] += row
             counts[: len(row)] += 1
             here[len(row) - 1] += row[-1]
@@ -73,7 +73,7 @@ def measure_endings(
         for scored in system.run.score(whole):
             nll[0] -= sum(scored.tokens)
             tokens[0] += len(scored.tokens)
-    nothing = np.full(places, np.nan)
+    nothing = np.full(size, np.nan)
     return Endings(
         np.divide(anywhere, counts, out=nothing.copy(), where=counts > 0),
         np.divide(here, ends, out=nothing.copy(), where=ends > 0),
@@ -84,5 +84,5 @@ def measure_endings(
 
 def wasted(predicted: Float[np.ndarray, " t"], truth: Float[np.ndarray, " t"]) -> float:
     """The mean of |P(end) − truth| over the places that are known, in points."""
-    known = ~(np.isnan(predicted) | np.isnan(truth))
-    return 100 * float(np.abs(predicted[known] - truth[known]).mean())
+    defined = ~(np.isnan(predicted) | np.isnan(truth))
+    return 100 * float(np.abs(predicted[defined] - truth[defined]).mean())

@@ -107,7 +107,7 @@ def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list
     last = lengths.trained - 1
     scores = {name: [seed["bleu"] for seed in seeds] for name, seeds in figures.items()}
     ends = {name: over_seeds(each, lambda bleu: bleu[last]) for name, each in scores.items()}
-    lost = {
+    losses = {
         name: over_seeds(each, lambda bleu: 100 * (1 - bleu[last] / max(bleu[0], 1e-9)))
         for name, each in scores.items()
     }
@@ -117,17 +117,17 @@ def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list
 
     plain, attentive = ([f"{kind}-{cell}" for cell in CELLS] for kind in KINDS)
     best, worst = max(ends[name].mean for name in plain), min(ends[name].mean for name in attentive)
-    made = [
+    judgements = [
         Verdict(
             "with a fixed context, long sentences are translated far worse than short ones",
-            all(lost[name].mean > 50 for name in plain),
+            all(losses[name].mean > 50 for name in plain),
             f"of the shortest sentences' BLEU those of {span(lengths.limits[last])} words have lost: "
-            f"{evidence(lost, 'rnn', ' %')}",
+            f"{evidence(losses, 'rnn', ' %')}",
         ),
         Verdict(
             "with attention, less than half as much is lost",
-            all(lost[f"rnnsearch-{cell}"].mean < lost[f"rnn-{cell}"].mean / 2 for cell in CELLS),
-            f"lost: {evidence(lost, 'rnnsearch', ' %')}",
+            all(losses[f"rnnsearch-{cell}"].mean < losses[f"rnn-{cell}"].mean / 2 for cell in CELLS),
+            f"lost: {evidence(losses, 'rnnsearch', ' %')}",
         ),
         Verdict(
             "long sentences are translated better with attention, whatever the cell",
@@ -143,7 +143,7 @@ def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list
     ]
     if len(lengths.limits) > lengths.trained:
         longest = {name: over_seeds(each, lambda bleu: bleu[len(lengths.limits) - 1]) for name, each in scores.items()}
-        made.append(
+        judgements.append(
             Verdict(
                 "paragraphs, longer than anything that was trained on, are translated better with attention, too",
                 all(longest[f"rnnsearch-{cell}"].mean > longest[f"rnn-{cell}"].mean for cell in CELLS),
@@ -151,7 +151,7 @@ def verdicts(figures: Mapping[str, Sequence[Figures]], lengths: Lengths) -> list
                 f"{evidence(longest, 'rnn')}",
             )
         )
-    return made
+    return judgements
 
 
 def untrained_systems(figures: Mapping[str, Sequence[Figures]]) -> list[str]:

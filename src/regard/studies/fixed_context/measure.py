@@ -32,12 +32,12 @@ def counts(pairs: Pairs, lengths: Lengths) -> list[int]:
 
 def bins(pairs: Pairs, outputs: Sequence[str], lengths: Lengths) -> dict[str, list[float]]:
     """The share that is exact, and BLEU, of each length and of all."""
-    chosen = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
+    groups = [within(pairs.sources, *limits) for limits in lengths.limits] + [list(range(len(outputs)))]
     right = [output == reference for output, reference in zip(outputs, pairs.references, strict=True)]
     return {
-        "exact": [100 * share([right[i] for i in each]) for each in chosen],
+        "exact": [100 * share([right[i] for i in each]) for each in groups],
         "bleu": [
-            bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0 for each in chosen
+            bleu([outputs[i] for i in each], [pairs.references[i] for i in each]) if each else 0.0 for each in groups
         ],
     }
 

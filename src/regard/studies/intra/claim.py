@@ -220,7 +220,7 @@ def verdicts(
         f"{SAID.get(name, name)} {percent(early)} up to the tenth token, {percent(late)} after it"
         for name, (early, late) in ends.items()
     ]
-    made = [
+    judgements = [
         predicted("an LSTM that looks back has a lower perplexity than an LSTM", "lstm"),
         predicted("it has a lower perplexity than an LSTM of as many parameters", "wide"),
         Verdict(
@@ -230,11 +230,11 @@ def verdicts(
         ),
     ]
     if labelled:
-        made += [
+        judgements += [
             right("as a classifier, it is right more often than an LSTM", "lstm"),
             right("as a classifier, it is right more often than an LSTM of as many parameters", "wide"),
         ]
-    return made
+    return judgements
 
 
 def caveats(real: bool, seeds: int) -> list[str]:

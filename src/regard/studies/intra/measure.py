@@ -119,15 +119,15 @@ def parameters(model: dict[str, Any], job: str, pieces: int, labels: int) -> int
     """Count a model's parameters; no random number is drawn for it."""
     target = labels if job == "classify" else pieces
     with torch.device("meta"):
-        made = build("lstmn", read_model_config({**model, "job": job}), pieces, target)
-    return sum(parameter.numel() for parameter in made.parameters())
+        network = build("lstmn", read_model_config({**model, "job": job}), pieces, target)
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def widen(model: dict[str, Any], job: str, pieces: int, labels: int = 2) -> dict[str, Any]:
     """An LSTM with no fewer parameters than the model has with intra-attention."""
-    wanted = parameters({**model, "intra": True}, job, pieces, labels)
+    target = parameters({**model, "intra": True}, job, pieces, labels)
     size = model["size"]
-    while parameters({**model, "intra": False, "size": size}, job, pieces, labels) < wanted:
+    while parameters({**model, "intra": False, "size": size}, job, pieces, labels) < target:
         size += 1
     return {**model, "intra": False, "size": size}
 

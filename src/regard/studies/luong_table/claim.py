@@ -105,13 +105,13 @@ def run(setting: Setting) -> Page:
     """Train all systems, measure and judge."""
     corpus, aligned = choose_texts(setting)
     with signed_training(setting, corpus.name) as clock:
-        made = tables(setting, corpus)
-        systems = group_by_name(train_all("luong-table", made, setting))
+        configs = tables(setting, corpus)
+        systems = group_by_name(train_all("luong-table", configs, setting))
         figures = {name: measure_systems(each, corpus, aligned) for name, each in systems.items()}
         device = next(iter(systems.values()))[0].run.device
         cost = measure_cost(device, quick=setting.quick)
         signature = clock.signature()
-    first = next(iter(made.values()))
+    first = next(iter(configs.values()))
     steps, model = first["training"]["steps"], first["model"]
     return Page(
         name="luong-table",

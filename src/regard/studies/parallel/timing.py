@@ -55,19 +55,22 @@ def time_updates(systems: Mapping[str, TrainedSystem], corpus: Pairs) -> dict[st
         return {name: median_pace(records(each.run.folder, "step")) for name, each in systems.items()}
     from regard.bench.training_cuda import PairTask, RegardLoop
 
-    made, rates = {}, {}
+    loops, rates = {}, {}
     pairs = training_pairs(first, corpus)
     for name, each in systems.items():
         settings, run = each.run.settings, each.run
         model = build(settings.kind, settings.model, run.tokenizers.source.size, run.tokenizers.target.size)
         budget = settings.training.batch_tokens
         assert isinstance(budget, int)
-        made[name], rates[name] = RegardLoop(PairTask(model, pairs, settings.training.smoothing, budget)), list[float]()
+        loops[name], rates[name] = (
+            RegardLoop(PairTask(model, pairs, settings.training.smoothing, budget)),
+            list[float](),
+        )
     for _ in range(TURNS):
-        for name, ours in made.items():
+        for name, ours in loops.items():
             rates[name].append(ours.rate(ROUNDS)[0])
     times = {}
-    for name, ours in made.items():
+    for name, ours in loops.items():
         plans = ours.task.plans
         tokens = sum(map(ours.task.count, range(len(plans)))) / len(plans)
         times[name] = 1e3 * tokens / statistics.median(rates[name])
@@ -94,8 +97,8 @@ def training_pairs(run: Run, corpus: Pairs) -> list[Any]:
     else:
         options = dict(each.split("=") for each in corpus.tables["data"].get("builtin_options", ()))
         numbers = {key: int(value) for key, value in options.items()}
-        made = list(generate("phrasebook", PAIRS, split="train", pair="en-de", seed=0, edition=1, **numbers))
-        sides = [[each.source for each in made], [each.target for each in made]]
+        examples = list(generate("phrasebook", PAIRS, split="train", pair="en-de", seed=0, edition=1, **numbers))
+        sides = [[each.source for each in examples], [each.target for each in examples]]
     tokenizers = run.tokenizers
     encoded = [tokenizers.source.encode_batch(sides[0]), tokenizers.target.encode_batch(sides[1])]
     return [pair for pair in zip(*encoded, strict=True) if all(pair)]

@@ -171,10 +171,10 @@ def shift_residual(waves: Tensor, k: int) -> float:
     """Measure what is left of the code of p + k after the best linear function of the code of p."""
     before, after = waves[:-k], waves[k:]
     # A rotation of each (sin, cos) pair, the same for all p: found by least squares here, not taken from the formula.
-    left = 0.0
+    residual = 0.0
     for pair in range(0, waves.shape[1], 2):
         here, there = before[:, pair : pair + 2], after[:, pair : pair + 2]
         # Pairs that hardly move are nearly of rank one; any solution will do.
         solution = torch.linalg.lstsq(here, there, driver="gelsd").solution
-        left = max(left, ((here @ solution - there).norm() / there.norm()).item())
-    return left
+        residual = max(residual, ((here @ solution - there).norm() / there.norm()).item())
+    return residual

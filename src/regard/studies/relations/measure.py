@@ -150,27 +150,27 @@ def count_right(
     return Counts(words, right, distances)
 
 
-def best_head(chosen: Counts, tested: Counts, group: str) -> Best:
+def best_head(selection: Counts, tested: Counts, group: str) -> Best:
     """The head that is right most often of a group, chosen on one half and counted on the other."""
-    view, head = max(chosen.heads, key=lambda key: chosen.heads[key][group])
+    view, head = max(selection.heads, key=lambda key: selection.heads[key][group])
     layer = int(view.split(".")[2]) + 1
     return Best(f"{layer}.{head + 1}", tested.share(tested.heads[view, head], group))
 
 
-def best_distance(chosen: Counts, tested: Counts, group: str) -> Best:
+def best_distance(selection: Counts, tested: Counts, group: str) -> Best:
     """Find the best fixed distance: the nearest of equals."""
-    best = max(sorted(chosen.distances, key=abs), key=lambda distance: chosen.distances[distance][group])
+    best = max(sorted(selection.distances, key=abs), key=lambda distance: selection.distances[distance][group])
     right = tested.distances.get(best, dict.fromkeys(GROUPS, 0))
     return Best(f"{best:+d}", tested.share(right, group))
 
 
-def single_head(chosen: Counts, tested: Counts, groups: Sequence[str]) -> Best:
+def single_head(selection: Counts, tested: Counts, groups: Sequence[str]) -> Best:
     """The one head with the highest mean share over all groups, and that mean."""
 
     def mean(counts: Counts, key: tuple[str, int]) -> float:
         return sum(counts.share(counts.heads[key], group) for group in groups) / len(groups)
 
-    view, head = max(chosen.heads, key=lambda key: mean(chosen, key))
+    view, head = max(selection.heads, key=lambda key: mean(selection, key))
     return Best(f"{int(view.split('.')[2]) + 1}.{head + 1}", mean(tested, (view, head)))
 
 
@@ -224,7 +224,7 @@ def exact_share(run: Run, examples: Sequence[Example]) -> float:
 
 def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFigures:
     """The best heads of one side; a list a seed, in it one before the training and one a checkpoint."""
-    chosen, tested = seeds[0][-1]
+    selection, tested = seeds[0][-1]
     groups = [group for group in GROUPS if tested.words[group] >= FEWEST]
     relations = [group for group in groups if group not in (ALL, FAR)]
 
@@ -239,10 +239,10 @@ def judge_heads(seeds: Sequence[Sequence[tuple[Counts, Counts]]]) -> RelationFig
     return RelationFigures(
         groups,
         tested.words,
-        {group: best_distance(chosen, tested, group) for group in groups},
+        {group: best_distance(selection, tested, group) for group in groups},
         {group: of(-1, group) for group in groups},
         {group: of(0, group) for group in groups},
-        {group: best_head(chosen, tested, group).which for group in groups},
+        {group: best_head(selection, tested, group).which for group in groups},
         [mean(number) for number in range(len(seeds[0]))],
         SeedStatistics(tuple(single_head(*seed[-1], relations).share for seed in seeds)),
     )

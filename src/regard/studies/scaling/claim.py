@@ -79,7 +79,7 @@ def _verdicts(
     drift = max(abs(raw[d].mean) / math.sqrt(d) for d in widths)
     spreads = [counts[n].spread for n in counts]
     best = max(widths, key=lambda d: raw[d].jacobian[1])
-    lost = scaled[last].jacobian[1] / max(raw[last].jacobian[1], 1e-300)
+    ratio = scaled[last].jacobian[1] / max(raw[last].jacobian[1], 1e-300)
     steady = max(scaled[d].jacobian[1] for d in widths) / min(scaled[d].jacobian[1] for d in widths)
     wide, few = max(d for d, _ in diagonal), LENGTHS[1]
     top, thin = diagonal[wide, few], diagonal[min(d for d, _ in diagonal), few]
@@ -109,7 +109,7 @@ def _verdicts(
         ),
         Verdict(
             "its gradient then becomes extremely small",
-            lost > 100,
+            ratio > 100,
             f"median Jacobian norm at d = {last}: {show(raw[last].jacobian[1], '.2g')} without scaling, "
             f"{show(scaled[last].jacobian[1], '.2g')} with it",
         ),

@@ -45,10 +45,10 @@ def figures_table(figures: Mapping[str, "ScalingFigures"]) -> Table:
         [
             split_name(name)[1],
             NAMES[split_name(name)[0]],
-            figures[name].made.bleu.as_text(),
-            figures[name].made.perplexity.as_text(".2f"),
-            figures[name].made.parameters / 1e6,
-            figures[name].made.seconds.mean,
+            figures[name].translation.bleu.as_text(),
+            figures[name].translation.perplexity.as_text(".2f"),
+            figures[name].translation.parameters / 1e6,
+            figures[name].translation.seconds.mean,
         ]
         for name in sort_systems(figures)
     ]
@@ -92,9 +92,11 @@ def trained_plot(figures: Mapping[str, "ScalingFigures"]) -> Plot:
         names = [name for name in sort_systems(figures) if split_name(name)[0] == score]
         widths = [split_name(name)[1] for name in names]
         for name in names:
-            values = figures[name].made.bleu.values
+            values = figures[name].translation.bleu.values
             left.plot([split_name(name)[1]] * len(values), values, mark, color=colour, ms=4, alpha=0.5)
-        left.plot(widths, [figures[name].made.bleu.mean for name in names], color=colour, lw=1.6, label=NAMES[score])
+        left.plot(
+            widths, [figures[name].translation.bleu.mean for name in names], color=colour, lw=1.6, label=NAMES[score]
+        )
         for when, style in (("before", (0, (2, 2))), ("after", "-")):
             means = [100 * figures[name].spread(when, "entropy").mean for name in names]
             right.plot(widths, means, mark, color=colour, ms=4, lw=1.4, linestyle=style)

@@ -77,9 +77,9 @@ def jacobian_norm(weights: Float[Tensor, "*b m"]) -> Float[Tensor, "*b"]:
     nothing cancels when one weight is nearly 1.
     """
     rest = weights.flip(-1).cumsum(-1).flip(-1)[..., 1:]  # to the right of each weight
-    left = weights.cumsum(-1)[..., :-1]
+    below = weights.cumsum(-1)[..., :-1]
     zero = torch.zeros_like(weights[..., :1])
-    other = torch.cat([zero, left], -1) + torch.cat([rest, zero], -1)  # 1 - a_i without a subtraction
+    other = torch.cat([zero, below], -1) + torch.cat([rest, zero], -1)  # 1 - a_i without a subtraction
     squares = weights.square()
     off = squares * (torch.cat([zero, squares.cumsum(-1)[..., :-1]], -1) * 2)
     return ((weights * other).square() + off).sum(-1).sqrt()
@@ -136,7 +136,7 @@ class SoftmaxSharpness:
 class ScalingFigures:
     """A system: what it translates, and its softmax before and after training, a value a seed."""
 
-    made: TranslationFigures
+    translation: TranslationFigures
     before: Sequence[SoftmaxSharpness]
     after: Sequence[SoftmaxSharpness]
 

@@ -59,7 +59,7 @@ def run(setting: Setting) -> Part:
         for name, each in systems.items():
             before, after = zip(*(before_and_after(one, corpus) for one in each), strict=True)
             figures[name] = ScalingFigures(measure_translations(each, corpus, beam=1), before, after)
-            setting.say(f"{name}: BLEU {figures[name].made.bleu.as_text()}")
+            setting.say(f"{name}: BLEU {figures[name].translation.bleu.as_text()}")
         signature = clock.signature()
     step = next(iter(systems.values()))[0].step
     return Part(
@@ -90,8 +90,8 @@ def verdicts(figures: Mapping[str, ScalingFigures]) -> list[Verdict]:
     """Judge by BLEU; a difference counts where it is beyond chance."""
     widths = sorted(int(name.split("-")[1]) for name in figures if name.startswith("scaled-"))
     few, many = widths[0], widths[-1]
-    least = margin([each.made.bleu for each in figures.values()])
-    bleu = {name: each.made.bleu for name, each in figures.items()}
+    least = margin([each.translation.bleu for each in figures.values()])
+    bleu = {name: each.translation.bleu for name, each in figures.items()}
 
     def evidence(width: int, *names: str, same: bool = False) -> str:
         parts = ", ".join(f"{name} {bleu[f'{name}-{width}'].as_text()}" for name in names)

@@ -21,7 +21,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
-from regard.data.builtin.example import LONGEST, Example, Wanted, check_name, check_whole
+from regard.data.builtin.example import LONGEST, Example, SourceFilter, check_name, check_whole
 from regard.data.builtin.phrasebook import english, french, german
 from regard.data.builtin.phrasebook.derivation import search
 from regard.data.builtin.phrasebook.grammar import Grammar
@@ -56,15 +56,15 @@ def all_words(edition: int = 1) -> Pool:
     return Pool(edition=edition)
 
 
-def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
-    """Sentences without end; None for one that is not wanted."""
+def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+    """Sentences without end; None for one that `accept` refuses."""
     grammar = Grammar(all_words(options.edition), random, rich=min(1.0, max(0.0, (options.longest - 9) / 16)))
     speak = PAIRS[options.pair]
     while True:
         sentence = grammar.sentence()
         source = english.speak(sentence)
         fits = options.shortest <= len(source) <= options.longest
-        new = fits and wanted(" ".join([word.form for word in source]))
+        new = fits and accept(" ".join([word.form for word in source]))
         if not new:
             yield None
         elif options.edition == 1:
@@ -92,7 +92,7 @@ def finish_pair(source: list[Word], target: list[Word]) -> Example:
     return Example(text, translation, links(source, target), heads, target_heads, relations, target_relations)
 
 
-def every(wanted: Wanted, options: Options) -> None:
+def every(accept: SourceFilter, options: Options) -> None:
     """Sentences cannot be listed: there are too many."""
     return
 
@@ -106,8 +106,8 @@ def derive(source: str, pair: str = "en-de", tries: int = 200_000, edition: int 
         return None
     if edition == 1:
         return example(sentence, english.speak(sentence), PAIRS[options.pair])
-    made = [natural_example(sentence, english.speak(sentence), pair, style) for style in STYLES]
-    return next((each for each in made if each.source == source), made[0])
+    examples = [natural_example(sentence, english.speak(sentence), pair, style) for style in STYLES]
+    return next((each for each in examples if each.source == source), examples[0])
 
 
 def find_example(text: str, pair: str = "en-de", edition: int = 2, tries: int = SEARCH) -> Example | None:

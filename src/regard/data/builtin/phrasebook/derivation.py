@@ -72,22 +72,22 @@ def english_forms(edition: int) -> frozenset[str]:
     return frozenset(forms)
 
 
-def search(wanted: Sequence[str], tries: int, edition: int = 1, *, lower: bool = False) -> Sentence | None:
-    """A sentence whose English is `wanted`, or None where it did not come up.
+def search(goal: Sequence[str], tries: int, edition: int = 1, *, lower: bool = False) -> Sentence | None:
+    """A sentence whose English is `goal`, or None where it did not come up.
 
     With `lower` capitals do not count: "julia" is Julia.
     """
     fold = str.lower if lower else str
-    capitals = [form for form in english_forms(edition) if form.lower() in wanted] if lower else []
-    wanted, pool = [fold(word) for word in wanted], Pool(frozenset([*wanted, *capitals]), edition)
-    if not {fold(form) for form in english_forms(edition)}.issuperset(wanted):
+    capitals = [form for form in english_forms(edition) if form.lower() in goal] if lower else []
+    goal, pool = [fold(word) for word in goal], Pool(frozenset([*goal, *capitals]), edition)
+    if not {fold(form) for form in english_forms(edition)}.issuperset(goal):
         return None
     fresh = random.Random(0)
     best: list[float] = []
-    nearest = len(wanted) + 1000
+    nearest = len(goal) + 1000
     for attempt in range(tries):
         if attempt % PATIENCE == 0:
-            best, nearest = [], len(wanted) + 1000
+            best, nearest = [], len(goal) + 1000
         numbers = list(best) if attempt % PATIENCE > LOOK else []
         for _ in range(1 + int(fresh.random() * 3) if numbers else 0):  # a choice made anew, one more, or one less
             place, way = int(fresh.random() * len(numbers)), fresh.random()
@@ -99,7 +99,7 @@ def search(wanted: Sequence[str], tries: int, edition: int = 1, *, lower: bool =
         except IndexError:  # a choice among none: the pool has no such word
             continue
         words = [fold(word.form) for word in english.speak(sentence)]
-        far = distance(words, wanted)
+        far = distance(words, goal)
         if far == 0:
             return sentence
         if far <= nearest:

@@ -245,7 +245,7 @@ def clause_(out: list[Word], clause: Clause, order: int, lead: Word | None = Non
         if order == LAST:
             out.append(finite)
     elif order == INFINITIVE:
-        *zu, form = verb.german.marked
+        *zu, form = verb.german.zu_infinitive
         head = Word(form, own)
         if zu:
             below.append(Word("zu", bits * TO, None, "mark"))

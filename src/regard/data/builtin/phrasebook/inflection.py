@@ -39,7 +39,7 @@ class GermanVerb(typing.NamedTuple):
     present: Forms
     joined: Forms
     infinitive: str
-    marked: tuple[str, ...]  # with zu: ("zu", "lesen"), ("anzurufen",)
+    zu_infinitive: tuple[str, ...]  # with zu: ("zu", "lesen"), ("anzurufen",)
     participle: str
     prefix: str
     auxiliary: Forms  # of haben or sein
@@ -65,13 +65,13 @@ SEIN: Forms = ("bin", "bist", "ist", "sind", "sind")
 
 def marks(notation: str, signs: str) -> tuple[list[str], dict[str, list[str]]]:
     """The plain words of a notation, and those that begin with one of the signs, without it."""
-    plain, marked = [], {sign: [] for sign in signs}  # type: tuple[list[str], dict[str, list[str]]]
+    plain, groups = [], {sign: [] for sign in signs}  # type: tuple[list[str], dict[str, list[str]]]
     for word in notation.split():
         if word[0] in signs:
-            marked[word[0]].append(word[1:])
+            groups[word[0]].append(word[1:])
         else:
             plain.append(word)
-    return plain, marked
+    return plain, groups
 
 
 def english_plural(singular: str) -> str:
@@ -85,7 +85,7 @@ def english_plural(singular: str) -> str:
 
 def english_verb(notation: str) -> EnglishVerb:
     """Read a verb from "base [past [progressive]] [~particle] [+preposition]"; what is left out is regular."""
-    words, marked = marks(notation, "~+")
+    words, groups = marks(notation, "~+")
     base = words[0]
     soft = base.endswith("e")
     past = base + "d" if soft else base[:-1] + "ied" if base.endswith("y") and base[-2] not in VOWELS else base + "ed"
@@ -96,14 +96,14 @@ def english_verb(notation: str) -> EnglishVerb:
         third,
         words[1] if len(words) > 1 else past,
         words[2] if len(words) > 2 else progressive,
-        " ".join(marked["~"]),
-        " ".join(marked["+"]),
+        " ".join(groups["~"]),
+        " ".join(groups["+"]),
     )
 
 
 def german_verb(notation: str) -> GermanVerb:
     """Read a verb from "prefix/infinitive [[[ich] du er] participle] [*] [@dat] [+preposition.case]"; * takes sein."""
-    words, marked = marks(notation, "*@+")
+    words, groups = marks(notation, "*@+")
     prefix, _, plain = words[0].rpartition("/")
     stem = plain[:-2] if plain.endswith("en") else plain[:-1]
     bridge = "e" if stem[-1] in "td" or stem[-2:] in ("fn", "gn") else ""
@@ -116,16 +116,16 @@ def german_verb(notation: str) -> GermanVerb:
         first, second, third, participle = [first, *words[1:]][-4:]
     present: Forms = (first, second, third, plain, plain)
     a, b, c, d, e = (prefix + form for form in present)
-    preposition, _, case = (marked["+"] or [""])[0].partition(".")
+    preposition, _, case = (groups["+"] or [""])[0].partition(".")
     return GermanVerb(
         present=present,
         joined=(a, b, c, d, e),
         infinitive=prefix + plain,
-        marked=(f"{prefix}zu{plain}",) if prefix else ("zu", plain),
+        zu_infinitive=(f"{prefix}zu{plain}",) if prefix else ("zu", plain),
         participle=prefix + participle,
         prefix=prefix,
-        auxiliary=SEIN if marked["*"] else HABEN,
-        case=2 if "dat" in (case, *marked["@"]) else 1,
+        auxiliary=SEIN if groups["*"] else HABEN,
+        case=2 if "dat" in (case, *groups["@"]) else 1,
         preposition=preposition,
     )
 
@@ -151,7 +151,7 @@ def french_verb(notation: str) -> FrenchVerb:
 
     A regular verb in -er may give its stem before a mute ending: "acheter achèt".
     """
-    words, marked = marks(notation, "^@+&")
+    words, groups = marks(notation, "^@+&")
     reflexive = words[0] == "se"
     infinitive, *rest = words[1:] if reflexive else words
     if len(rest) > 1:
@@ -163,13 +163,13 @@ def french_verb(notation: str) -> FrenchVerb:
         mute = rest[0] if rest else stem
         soft = stem + "e" if stem.endswith("g") else stem[:-1] + "ç" if stem.endswith("c") else stem
         je, tu, il, nous, ils, participle = mute + "e", mute + "es", mute + "e", soft + "ons", mute + "ent", stem + "é"
-    link = "à" if marked["@"] else "+" + marked["+"][0] if marked["+"] else ""
+    link = "à" if groups["@"] else "+" + groups["+"][0] if groups["+"] else ""
     return FrenchVerb(
         present=(je, tu, il, nous, ils),
         infinitive=infinitive,
         participle=french_adjective(participle, participle + "e"),
-        being=reflexive or bool(marked["^"]),
+        being=reflexive or bool(groups["^"]),
         reflexive=reflexive,
-        tail=tuple(marked["&"]),
+        tail=tuple(groups["&"]),
         link=link,
     )

@@ -31,7 +31,7 @@ NEGATED = {
 FINITE = {*NEGATED, "am"}  # what a question may begin with
 QUESTIONS = ("where", "what", "who", "why", "when", "which", "how")
 WHOLE = {
-    **{f"{written}nt": [form, "not"] for form, written in NEGATED.items()},  # typed without the apostrophe
+    **{f"{spelling}nt": [form, "not"] for form, spelling in NEGATED.items()},  # typed without the apostrophe
     **{"can't": ["cannot"], "cant": ["cannot"], "won't": ["will", "not"], "im": ["I", "am"]},
 }
 ENDS = {"'m": "am", "'re": "are", "'ll": "will"}

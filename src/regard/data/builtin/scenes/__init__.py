@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from regard.data.builtin.example import Example, Wanted, check_name, check_whole
+from regard.data.builtin.example import Example, SourceFilter, check_name, check_whole
 from regard.data.builtin.scenes.placing import ASKED, for_caption, for_question
 from regard.data.builtin.scenes.scene import Scene, Shape
 from regard.data.builtin.scenes.wording import answer, caption, links
@@ -74,17 +74,17 @@ class Pictured(Example):
         return mask_of(self.scene, i, self.size)
 
 
-def draw(random: Callable[[], float], wanted: Wanted, options: Options) -> Iterator[Example | None]:
-    """Scenes without end; None for one that is not wanted, or that found no room."""
+def draw(random: Callable[[], float], accept: SourceFilter, options: Options) -> Iterator[Example | None]:
+    """Scenes without end; None for one that `accept` refuses, or that found no room."""
     while True:
         if options.question == "none":
             scene = for_caption(random, options.shapes)
         else:
             scene = for_question(random, options.question, options.shapes)
-        yield example_of(scene, options) if scene and wanted(scene.description) else None
+        yield example_of(scene, options) if scene and accept(scene.description) else None
 
 
-def every(wanted: Wanted, options: Options) -> None:
+def every(accept: SourceFilter, options: Options) -> None:
     """They cannot be listed."""
 
 
