@@ -9,9 +9,10 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import torch
+from tiny import free_port
 
 
 class Ended(NamedTuple):
@@ -22,18 +23,37 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def forked(
+class Child(NamedTuple):
+    """A process that was forked from this one, and the files that it writes to."""
+
+    number: int
+    out: IO[bytes]
+    err: IO[bytes]
+
+    def wait(self) -> Ended:
+        """How it ended, once it has."""
+        _, how = os.waitpid(self.number, 0)
+        texts = []
+        for file in (self.out, self.err):
+            with file:
+                file.seek(0)
+                texts.append(file.read().decode(errors="surrogateescape"))
+        return Ended(os.waitstatus_to_exitcode(how), *texts)
+
+
+def fork(
     work: Callable[[], object],
     *,
     room: int | None = None,
     stdin: bytes = b"",
     before: Callable[[], object] = lambda: None,
-) -> Ended:
-    """Do it; `room` is the memory in bytes that it may take beyond what this process has.
+) -> Child:
+    """Begin it in a child; `room` is the memory in bytes that it may take beyond what this process has.
 
     `before` is called when standard input, output and error are files: it may close or replace them.
     """
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (closed when the child has ended)
+    with tempfile.TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)
         sys.stdout.flush()
@@ -57,14 +77,25 @@ def forked(
                         stream.flush()
             finally:
                 os._exit(status)
-        _, how = os.waitpid(child, 0)
-        out.seek(0)
-        err.seek(0)
-        return Ended(
-            os.waitstatus_to_exitcode(how),
-            out.read().decode(errors="surrogateescape"),
-            err.read().decode(errors="surrogateescape"),
-        )
+    return Child(child, out, err)
+
+
+def forked(work: Callable[[], object], **options) -> Ended:
+    """Do it in a child, and wait for its end; the options are those of `fork`."""
+    return fork(work, **options).wait()
+
+
+def fork_ranks(work: Callable[[], object], count: int = 2) -> list[Ended]:
+    """Do it in children that find each other as those of torchrun do, by their environment."""
+    import torch._dynamo  # every optimiser imports it: here, once for all children
+    import torch.distributed.fsdp  # noqa: F401
+
+    place = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+
+    def begin(rank: str) -> Child:
+        return fork(work, before=lambda: os.environ.update(place, RANK=rank, LOCAL_RANK=rank))
+
+    return [child.wait() for child in [begin(str(rank)) for rank in range(count)]]
 
 
 def opened(number: int):
@@ -106,12 +137,17 @@ def load_commands() -> Callable[[], None]:
     return main
 
 
-def regard(*arguments: object, **options) -> Ended:
-    """Run the command line in a child."""
+def command(*arguments: object) -> Callable[[], None]:
+    """The command line with these arguments, to be called in a child."""
     main = load_commands()
 
-    def command() -> None:
+    def call() -> None:
         sys.argv = ["regard", *map(str, arguments)]
         main()
 
-    return forked(command, **options)
+    return call
+
+
+def regard(*arguments: object, **options) -> Ended:
+    """Run the command line in a child."""
+    return forked(command(*arguments), **options)

@@ -4,12 +4,11 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from child import fork
 from data.cases import sentences, texts
 
 from regard.data.prepare import prepare
@@ -232,34 +231,29 @@ def test_a_damaged_cache_is_built_again(files, name, how):
     assert said[-1].endswith("from the cache")
 
 
-SCRIPT = """
-import sys
-from regard.data.prepare import prepare
-from regard.data.settings import DataSettings
-prepared = prepare(DataSettings(source=sys.argv[1], target=sys.argv[2], cache=sys.argv[3]))
-print(prepared.hash, len(prepared.train), int(prepared.train.tokens.sum()), prepared.tokenizers.hash)
-"""
+def print_prepared(data) -> None:
+    """What another process does, and prints of it."""
+    prepared = prepare(data)
+    print(prepared.hash, len(prepared.train), int(prepared.train.tokens.sum()), prepared.tokenizers.hash)
 
 
-def test_two_processes_at_once(files, tmp_path):
+def test_three_processes_at_once(files, tmp_path):
     data = files(sentences(3000))
-    command = [sys.executable, "-c", SCRIPT, data.source, data.target, data.cache]
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = {run.communicate(timeout=100)[0] for run in runs}
-    assert len(outputs) == 1
-    assert [run.returncode for run in runs] == [0, 0, 0]
+    runs = [run.wait() for run in [fork(lambda: print_prepared(data)) for _ in range(3)]]
+    assert [run.status for run in runs] == [0, 0, 0], runs
+    assert len({run.stdout for run in runs}) == 1
+    assert runs[0].stdout.split()[1] == "2970"
     assert sum(path.is_dir() for path in (tmp_path / "cache").iterdir()) == 1
 
 
 def test_a_process_killed_while_it_writes_leaves_nothing_that_is_used(files, tmp_path):
     data, said = files(sentences(3000)), []
-    command = [sys.executable, "-c", SCRIPT, data.source, data.target, data.cache]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    run = fork(lambda: print_prepared(data))
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("cache/.partial-*/train/tokens.bin")) and time.monotonic() < deadline:
         time.sleep(0.002)
-    run.send_signal(signal.SIGKILL)
-    run.wait()
+    os.kill(run.number, signal.SIGKILL)
+    assert run.wait().status == -signal.SIGKILL
     assert prepare(data, say=said.append).counts["pairs"] == 2970
     assert len(said) == 1
     assert "damaged" not in said[0]

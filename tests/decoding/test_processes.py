@@ -3,12 +3,10 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tiny import free_port
+from child import fork_ranks
 
 from regard.decoding.processes import Processes
 from regard.errors import ArgumentError, CommandError, RegardError
@@ -42,19 +40,8 @@ def work(folder: Path) -> None:
 
 
 def test_two_processes(tmp_path):
-    common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
-    common |= {"PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(tmp_path)],
-            env={**common, "RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    said = [process.communicate(timeout=120)[1] for process in started]
-    assert [process.returncode for process in started] == [0, -signal.SIGKILL], said
+    ranks = fork_ranks(lambda: work(tmp_path))
+    assert [rank.status for rank in ranks] == [0, -signal.SIGKILL], ranks
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert (first.pop("first"), second.pop("first")) == (True, False)
     expected = [[[i**2, f"by {i % 2} – ☃"] for i in range(n)] for n in (0, 1, 5, 6)]
@@ -128,7 +115,3 @@ def test_a_device_beyond_the_last(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     with pytest.raises(CommandError, match="--device: cuda:2 given, and there are 2 CUDA devices here, from 0"):
         Processes().device("cuda:2")
-
-
-if __name__ == "__main__":
-    work(Path(sys.argv[1]))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from child import fork_ranks
 from tiny import Fit, Line, free_port, records, same_tensors, table, training
 
 from regard.errors import TrainingError
@@ -16,14 +17,17 @@ from regard.training.checkpoint import Checkpoints, read_checkpoint
 from regard.training.distributed import Group, gather_full, gradient_buckets, spread_like
 from regard.training.loop import train
 
-RANK = int(os.environ.get("RANK", "0"))
+
+def rank() -> int:
+    """Which of the processes this is."""
+    return int(os.environ.get("RANK", "0"))
 
 
 class CrampedSecond(Fit):
     """The second process has room for three rows."""
 
     def forward(self, batch):
-        if RANK == 1 and len(batch[0]) > 3 and self.training:
+        if rank() == 1 and len(batch[0]) > 3 and self.training:
             raise torch.OutOfMemoryError("no room")
         return super().forward(batch)
 
@@ -35,7 +39,7 @@ class Stopping(Line):
 
     def batch(self, plan, position):
         self.number += 1
-        if RANK == 1 and self.number == 3:
+        if rank() == 1 and self.number == 3:
             os.kill(os.getpid(), signal.SIGTERM)
         return plan
 
@@ -50,7 +54,6 @@ def work(folder: Path, jobs: list[str]) -> None:
     """What each of the two processes does."""
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
     dist.init_process_group("gloo")  # once for all jobs
     if "line" in jobs:
         train(Line(), training(), folder / "line")
@@ -73,32 +76,17 @@ def work(folder: Path, jobs: list[str]) -> None:
     if "broken" in jobs:
         given = sharded_table(folder / "data")
         given["data"]["source"] += ".none"
-        with pytest.raises(TrainingError, match="no such file") if RANK else pytest.raises(TrainingError):
+        with pytest.raises(TrainingError, match="no such file") if rank() else pytest.raises(TrainingError):
             start(given, folder / "broken")
     dist.barrier()  # whoever is the first to leave takes the store along
     dist.destroy_process_group()
 
 
-def two(folder: Path, *jobs: str, timeout: float = 120) -> None:
+def two(folder: Path, *jobs: str) -> None:
     """Run the jobs in two processes."""
     sharded_table(folder / "data")  # the files are there before two look for them
-    started = []
-    port = str(free_port())
-    for rank in ("0", "1"):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, **place, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-        command = [sys.executable, __file__, str(folder), *jobs]
-        started.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        )
-    try:
-        said = [process.communicate(timeout=timeout)[0] for process in started]
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
-    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+    first, second = fork_ranks(lambda: work(folder, list(jobs)))
+    assert (first.status, second.status) == (0, 0), first.stderr + second.stderr
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +158,7 @@ def test_sharded_is_unsharded_and_loads_in_one_process(done):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_sharded_resumes(tmp_path):
-    two(tmp_path, "translate", "reshard", "broken", timeout=300)
+    two(tmp_path, "translate", "reshard", "broken")
     close(tmp_path / "translate", tmp_path / "reshard", 1e-5)
     # What two processes sharded, one goes on with.
     start(sharded_table(tmp_path / "data", training__accumulate=2), tmp_path / "unshard", resume=True)
@@ -226,9 +214,3 @@ def test_gradients_travel_in_batches_of_one_type(monkeypatch):
     assert [id(tensor) for batch in cut for tensor in batch] == [id(tensor) for tensor in tensors]
     assert all(len({tensor.dtype for tensor in batch}) == 1 for batch in cut)
     assert [len(batch) for batch in cut] == [2, 2, 1, 2]
-
-
-if __name__ == "__main__":
-    work(Path(sys.argv[1]), sys.argv[2:])
-    sys.stdout.flush()
-    os._exit(0)  # an interpreter that ends beside gloo's threads was seen to abort once in ten suites
