@@ -1,6 +1,7 @@
 """Measuring: rounds are interleaved, different results are refused, memory is what was really needed."""
 
 import json
+import multiprocessing
 import time
 
 import pytest
@@ -47,11 +48,24 @@ def fail():
     raise SystemExit(3)
 
 
+@pytest.fixture
+def forks(monkeypatch):
+    """Processes are forked: a new one imports torch for seconds."""
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method, real=multiprocessing.get_context: real("fork"))
+
+
 def test_peak_memory_is_what_was_held():
-    assert peak_memory(hold_nothing) < 8 * MIB
     assert 64 * MIB <= peak_memory(hold_much) < 80 * MIB
 
 
+@pytest.mark.usefixtures("forks")
+def test_what_was_held_before_is_not_counted():
+    held = torch.ones(64 * MIB // 4)
+    assert peak_memory(hold_nothing) < 8 * MIB
+    assert held.all()
+
+
+@pytest.mark.usefixtures("forks")
 def test_a_process_that_dies_is_named():
     with pytest.raises(RegardError, match="fail did not finish"):
         peak_memory(fail)

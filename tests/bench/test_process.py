@@ -1,5 +1,6 @@
 """A decoder in a process of its own: what fails there is reported here."""
 
+import multiprocessing
 from functools import partial
 
 import pytest
@@ -10,7 +11,9 @@ from regard.bench.process import DecoderProcess
 from regard.errors import RegardError
 
 
-def test_what_goes_wrong_elsewhere_is_told_here():
+def test_what_goes_wrong_elsewhere_is_told_here(monkeypatch):
+    # test_decoding.py starts new processes, which import torch for seconds.
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method, real=multiprocessing.get_context: real("fork"))
     with pytest.raises(RegardError, match="bench: ZeroDivisionError: .*by zero"):
         DecoderProcess(partial(divmod, 1, 0), ours=True)
     gone = DecoderProcess(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)

@@ -1,5 +1,6 @@
 """Systems that a study trains: found again, gone on with, and told apart."""
 
+import multiprocessing
 from dataclasses import replace
 
 import pytest
@@ -77,7 +78,17 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.usefixtures("one_thread")
+@pytest.fixture(params=["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def started(request, monkeypatch):
+    """How processes are started: a new one imports torch for seconds, a forked one has it.
+
+    tests/test_plugins_processes.py has a study that starts a new one in every run of the tests.
+    """
+    chosen = multiprocessing.get_context(request.param)
+    monkeypatch.setattr(systems.multiprocessing, "get_context", lambda method: chosen)
+
+
+@pytest.mark.usefixtures("one_thread", "started")
 def test_at_the_same_time_is_the_same(said, tmp_path, monkeypatch):
     lines, setting = said
     monkeypatch.setattr("os.cpu_count", lambda: 2)
@@ -90,6 +101,7 @@ def test_at_the_same_time_is_the_same(said, tmp_path, monkeypatch):
             assert torch.equal(a, b)
 
 
+@pytest.mark.usefixtures("started")
 def test_what_fails_beside_others_is_told(said):
     _, setting = said
     short = changed("model", kind="luong", score="location", length=1)

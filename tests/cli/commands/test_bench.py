@@ -1,19 +1,12 @@
 """`regard bench`, from outside: wrong names and options."""
 
-import subprocess
-import sys
-
 import pytest
-
-
-def regard(*arguments):
-    command = [sys.executable, "-c", "from regard.cli.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+from child import regard
 
 
 def test_an_unknown_benchmark_lists_what_there_is():
     done = regard("bench", "atention")
-    assert done.returncode == 2
+    assert done.status == 2
     assert (
         done.stderr == "regard: bench: 'atention' cannot be measured; what can: attention, training, decoding, lstmn\n"
     )
@@ -30,5 +23,5 @@ def test_an_unknown_benchmark_lists_what_there_is():
 )
 def test_wrong_options_are_named(wrong, said):
     done = regard(*wrong)
-    assert done.returncode == 2
+    assert done.status == 2
     assert said in done.stderr

@@ -1,19 +1,14 @@
 """`regard data`, from outside."""
 
-import subprocess
-import sys
+import os
 
 import pytest
-
-
-def regard(*arguments, **options):
-    command = [sys.executable, "-c", "from regard.cli.main import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+from child import regard
 
 
 def test_files_are_written_and_named(tmp_path):
     done = regard("data", "phrasebook", "--out", tmp_path, "--count", 30, "--valid", 2, "--test", 1, "--pair", "en-fr")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     assert done.stdout == ""
     assert done.stderr.splitlines()[0] == f"{tmp_path / 'train.en'}: 30 lines"
     assert len(done.stderr.splitlines()) == 3 * 7 == len(list(tmp_path.iterdir()))
@@ -21,26 +16,26 @@ def test_files_are_written_and_named(tmp_path):
     assert (tmp_path / "train.align").read_text().startswith("0-")
 
     again = regard("data", "phrasebook", "--out", tmp_path, "--count", 3, "--pair", "en-fr")
-    assert again.returncode == 2
+    assert again.status == 2
     assert again.stderr == f"regard: {tmp_path / 'train.en'} is there already; --force overwrites it\n"
     forced = regard(
         "data", "phrasebook", "--out", tmp_path, "--count", 3, "--valid", 0, "--pair", "en-fr", "--force", "--test", 0
     )
-    assert forced.returncode == 0
+    assert forced.status == 0
     assert len((tmp_path / "train.fr").read_text(encoding="utf-8").splitlines()) == 3
 
 
 def test_options_of_a_corpus(tmp_path):
     wanted = ["--set", "language=de", "--set", "highest=99", "--count", 9, "--valid", 0, "--test", 0]
     done = regard("data", "numbers", "--out", tmp_path, *wanted)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.align", "train.source", "train.target"]
     assert all(int(line.replace(" ", "")) < 100 for line in (tmp_path / "train.target").read_text().splitlines())
 
 
 def test_the_list_names_every_corpus():
     done = regard("data", "--list")
-    assert done.returncode == 0
+    assert done.status == 0
     for word in ("phrasebook", "numbers", "dates", "reverse", "sort", "copy", "longest=14", "direction=to-iso"):
         assert word in done.stdout
 
@@ -60,8 +55,8 @@ def test_the_list_names_every_corpus():
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, wrong, said):
-    done = regard("data", *wrong, cwd=tmp_path)
-    assert done.returncode == 2
+    done = regard("data", *wrong, before=lambda: os.chdir(tmp_path))
+    assert done.status == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
@@ -70,6 +65,6 @@ def test_mistakes_are_one_sentence(tmp_path, wrong, said):
 def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "x").write_text("")
     done = regard("data", "copy", "--out", tmp_path / "x")
-    assert done.returncode == 2
+    assert done.status == 2
     assert done.stderr.startswith("regard: ")
     assert "Traceback" not in done.stderr

@@ -1,22 +1,23 @@
 """`regard study`, from outside."""
 
 import json
+import os
 import subprocess
 import sys
 
+import child
 import pytest
 
 from regard.studies import STUDIES
 
 
 def regard(*arguments, cwd):
-    command = [sys.executable, "-c", "from regard.cli.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+    return child.regard(*arguments, before=lambda: os.chdir(cwd))
 
 
 def test_a_study_prints_its_table_and_says_where_the_page_is(tmp_path):
     done = regard("study", "positions", "--quick", "--untrained", "--seed", "5", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     assert "heads + causal mask" in done.stdout
     assert "agrees  " in done.stdout
     assert "seed 5 · quick" in done.stdout
@@ -28,7 +29,7 @@ def test_a_study_prints_its_table_and_says_where_the_page_is(tmp_path):
 
 def test_the_list_names_every_study(tmp_path):
     done = regard("study", "--list", cwd=tmp_path)
-    assert done.returncode == 0
+    assert done.status == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(STUDIES)
 
 
@@ -55,13 +56,13 @@ THERE_ARE = f"there are {', '.join(STUDIES)}"
 )
 def test_a_mistake_is_one_sentence(arguments, said, tmp_path):
     done = regard("study", *arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"regard: {said}\n")
+    assert (done.status, done.stdout, done.stderr) == (2, "", f"regard: {said}\n")
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "taken").write_text("")
     done = regard("study", "positions", "--quick", "--untrained", "--out", "taken", cwd=tmp_path)
-    assert done.returncode == 2
+    assert done.status == 2
     assert "taken" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -71,5 +72,5 @@ def test_help_does_not_load_torch(tmp_path):
     code += " sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path).returncode == 0
     done = regard("study", "--help", cwd=tmp_path)
-    assert done.returncode == 0
+    assert done.status == 0
     assert "--quick" in done.stdout

@@ -4,16 +4,15 @@ import gzip
 import io
 import json
 import os
-import queue
 import signal
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.run
 import typer
+from child import command, fork, forked
 from cli.typing_in import Command
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -259,42 +258,39 @@ def test_a_file_is_written_whole(at_desk, tmp_path):
 # ---- pipes and processes
 
 
-def popen(*arguments, module=("-m", "regard"), **options) -> subprocess.Popen:
-    command = [sys.executable, *module, "translate", *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
-
-
 def test_a_line_is_answered_before_the_next(at_desk):
-    with popen("run", stdin=subprocess.PIPE, bufsize=0) as process:
-        answers: queue.Queue[bytes] = queue.Queue()
-        reader = threading.Thread(target=lambda: [answers.put(line) for line in process.stdout])
-        reader.start()
-        try:
-            found = []
-            for line in LINES:
-                process.stdin.write(f"{line}\n".encode())
-                found.append(answers.get(timeout=60).decode().removesuffix("\n"))
-            assert found == load("run").translate(LINES)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 128 + signal.SIGTERM
-            assert process.stderr.read() == b"regard: stopped by SIGTERM\n"
-        finally:
-            process.kill()
-            reader.join()
+    (theirs, ask), (answers, tell) = os.pipe(), os.pipe()
+
+    def between_pipes() -> None:
+        os.dup2(theirs, 0)
+        os.dup2(tell, 1)
+        for each in (theirs, ask, answers, tell):
+            os.close(each)
+
+    process = fork(command("translate", "run"), before=between_pipes)
+    os.close(theirs)
+    os.close(tell)
+    with open(answers) as lines, open(ask, "w", buffering=1) as questions:
+        found = []
+        for line in LINES:
+            print(line, file=questions)
+            found.append(lines.readline().removesuffix("\n"))
+        assert found == load("run").translate(LINES)
+        os.kill(process.number, signal.SIGTERM)
+        ended = process.wait()
+    assert (ended.status, ended.stderr) == (128 + signal.SIGTERM, "regard: stopped by SIGTERM\n")
 
 
 def test_torchrun_shares_a_file(at_desk, tmp_path):
     """Two processes, one result, as one alone would have written it."""
     lines = [f"{i % 10} {i // 10 % 10} {i // 100}" for i in range(101)]
     (tmp_path / "many.txt").write_text("\n".join(lines))
-    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()), "-m", "regard")
-    with popen("run", tmp_path / "many.txt", "--json", module=launch) as process:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err.decode()
+    given = ["--nproc-per-node", "2", "--master-port", str(free_port()), "-m", "regard", "translate", "run"]
+    ended = forked(lambda: torch.distributed.run.main([*given, str(tmp_path / "many.txt"), "--json"]))
+    assert ended.status == 0, ended.stderr
     shared, alone = (
         [json.loads(line) for line in text.splitlines()]
-        for text in (out.decode(), "\n".join(said("run", tmp_path / "many.txt", "--json")))
+        for text in (ended.stdout, "\n".join(said("run", tmp_path / "many.txt", "--json")))
     )
     assert [row["source"] for row in shared] == lines
     for one, other in zip(shared, alone, strict=True):
@@ -307,18 +303,18 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         def isatty(self) -> bool:
             return True
 
-    command = typer.main.get_command(app)
+    commands = typer.main.get_command(app)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    command.main(["translate", "run", "in.txt", "--out", str(tmp_path / "out")], standalone_mode=False)
+    commands.main(["translate", "run", "in.txt", "--out", str(tmp_path / "out")], standalone_mode=False)
     assert "7/7" in sys.stderr.getvalue()
     assert "lines/s" in sys.stderr.getvalue()
     assert capsys.readouterr().out == ""
     sys.stderr.truncate(0)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    command.main(["translate", "run", "in.txt"], standalone_mode=False)  # results go to the terminal: they would mix
+    commands.main(["translate", "run", "in.txt"], standalone_mode=False)  # results go to the terminal: they would mix
     assert sys.stderr.getvalue().strip("\0") == ""
 
 
