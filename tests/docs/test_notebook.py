@@ -22,6 +22,25 @@ STEPS = [
     "a grid",
     "a block",
 ]
+BEGINNING = """
+import torch
+from regard import Heads, inspection
+
+look = Heads(16, heads=2).look(torch.randn(1, 3, 16), torch.randn(1, 4, 16))
+source, target = ["I", "ate", "pizza", "."], ["ich", "aß", "Pizza"]
+"""
+CALLS = [
+    "inspection.picture(look, source=source, target=target)",
+    "inspection.heatmap(look, source, target)",
+    "inspection.page(look, source=source)",
+]
+PYPLOT = """
+import sys
+
+text = inspection.svg(inspection.heatmap(look, source, target))
+print("matplotlib.pyplot" in sys.modules)
+import matplotlib.pyplot
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +51,13 @@ def saved():
 @pytest.fixture(scope="module")
 def executed():
     return execute(nbformat.read(NOTEBOOK, as_version=4))
+
+
+@pytest.fixture(scope="module")
+def shows():
+    """Cells that show something, before pyplot is imported and after it: one kernel for both."""
+    cells = [BEGINNING, *CALLS, PYPLOT, *CALLS]
+    return execute(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells]))
 
 
 def execute(notebook):
@@ -84,26 +110,18 @@ def test_is_clean(saved):
         assert word not in NOTEBOOK.read_text()
 
 
-SHOWN = """
-import torch
-from regard import Heads, inspection
-
-look = Heads(16, heads=2).look(torch.randn(1, 3, 16), torch.randn(1, 4, 16))
-source, target = ["I", "ate", "pizza", "."], ["ich", "aß", "Pizza"]
-"""
+def test_pyplot_is_not_imported(shows):
+    """Whatever is drawn: a figure belongs to whoever asked for it."""
+    (cell,) = (cell for cell in shows.cells if cell.source == PYPLOT)
+    assert [out.text for out in cell.outputs] == ["False\n"]
 
 
-@pytest.mark.parametrize("pyplot", [False, True], ids=["alone", "beside pyplot"])
-def test_pages_and_pictures_show_themselves(pyplot):
+@pytest.mark.parametrize("last", [-len(CALLS) - 1, None], ids=["alone", "beside pyplot"])
+def test_pages_and_pictures_show_themselves(shows, last):
     """As the last line of a cell, once, whether a person uses pyplot as well or not."""
-    calls = (
-        "picture(look, source=source, target=target)",
-        "heatmap(look, source, target)",
-        "page(look, source=source)",
-    )
-    cells = [SHOWN + "import matplotlib.pyplot\n" * pyplot, *(f"inspection.{call}" for call in calls)]
-    notebook = execute(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells]))
-    for cell, kind in zip(notebook.cells[1:], ("image/png", "image/png", "text/html"), strict=True):
+    cells = shows.cells[:last][-len(CALLS) :]
+    assert [cell.source for cell in cells] == CALLS
+    for cell, kind in zip(cells, ("image/png", "image/png", "text/html"), strict=True):
         (shown,) = cell.outputs
         assert shown.output_type == "execute_result"
         assert len(shown.data[kind]) > 1000
