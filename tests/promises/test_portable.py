@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -72,22 +73,48 @@ OTHER_TASKS = [  # what is mapped into memory while something else is written is
     ["eval", "Läufe/Meinungen", "--documents", "Meinungen/test.tsv"],
 ]
 CHILD = """
-import json, sys
-if sys.argv[1] == "windows":
+import json, os, signal, sys
+sessions = json.loads(sys.argv[1])
+if len(sessions) > 1:
     import jaxtyping, matplotlib.pyplot, numpy, PIL.Image, portalocker, rich, safetensors.torch, sacrebleu, tokenizers
-    import tomli_w, torch, torch.utils.tensorboard, typer
-    import windows
-    windows.become()
-from regard.cli.main import main
-for words in json.loads(sys.argv[2]):
-    sys.argv = ["regard", *words]
-    try:
-        main()
-        status = 0
-    except SystemExit as ended:
-        status = ended.code or 0
-    for stream in (sys.stdout, sys.stderr):
-        print(f"\\n== {status}", file=stream, flush=True)
+    import tomli_w, torch, torch._dynamo, torch.utils.tensorboard, typer
+
+def work(home, commands, system, encoding):
+    signal.alarm(120)
+    for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        os.dup2(os.open(f"{home}.{number}", os.O_RDWR), number)
+        if encoding:
+            stream.reconfigure(encoding=encoding, errors="strict" if number < 2 else "backslashreplace")
+    os.chdir(home)
+    os.environ["REGARD_CACHE"] = os.path.join(home, "cache")
+    if system == "windows":
+        import windows
+        windows.become()
+    from regard.cli.main import main
+    for words in commands:
+        sys.argv = ["regard", *words]
+        try:
+            main()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code or 0
+        for stream in (sys.stdout, sys.stderr):
+            print(f"\\n== {status}", file=stream, flush=True)
+
+children = []
+for session in sessions:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work(*session)
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+    children.append(child)
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
 
 
@@ -112,22 +139,31 @@ class Session:
         }
 
 
-def hold(home: Path, commands: list[list[str]], system: str = "", **environment: str) -> Session:
-    """A session in the folder `home`, in a process of its own."""
+def hold(
+    *sessions: tuple[Path, list[list[str]], str], encodings: tuple[str, ...] = (), **environment: str
+) -> list[Session]:
+    """Sessions, each a folder, commands and a system, in processes that are forked from one new Python.
+
+    `encodings` are those of standard input, output and error, where Python is not to choose them by its environment.
+    """
     lines = [f"{WORDS[i % 5]} {WORDS[(i * 3) % 5]}" for i in range(40)]
-    home.mkdir(exist_ok=True)
-    (home / "Sätze.txt").write_bytes("".join(f"{line}\r\n" for line in lines).encode())  # as Windows' editors write it
-    (home / "译文.txt").write_bytes("".join(f"{line}\n" for line in reversed(lines)).encode())
-    (home / "neu.txt").write_bytes("".join(f"{line}\n" for line in WORDS).encode())
+    for home, _, _ in sessions:
+        home.mkdir(exist_ok=True)
+        (home / "Sätze.txt").write_bytes("".join(f"{line}\r\n" for line in lines).encode())  # as Windows' editors do
+        (home / "译文.txt").write_bytes("".join(f"{line}\n" for line in reversed(lines)).encode())
+        (home / "neu.txt").write_bytes("".join(f"{line}\n" for line in WORDS).encode())
+        for number, text in enumerate(["".join(f"{line}\n" for line in WORDS), "", ""]):
+            Path(f"{home}.{number}").write_bytes(text.encode())
+    given = [
+        (str(home), commands, system, encoding)
+        for (home, commands, system), encoding in zip_longest(sessions, encodings, fillvalue="")
+    ]
     done = subprocess.run(
-        [sys.executable, "-X", "warn_default_encoding", "-c", CHILD, system, json.dumps(commands)],
-        input="".join(f"{line}\n" for line in WORDS).encode(),
+        [sys.executable, "-X", "warn_default_encoding", "-c", CHILD, json.dumps(given)],
         capture_output=True,
-        cwd=home,
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith(("LC_", "PYTHONUTF8"))},
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
-            "REGARD_CACHE": str(home / "cache"),
             "OMP_NUM_THREADS": "1",
             "MPLBACKEND": "Agg",
             "LANG": "C.UTF-8",
@@ -136,15 +172,28 @@ def hold(home: Path, commands: list[list[str]], system: str = "", **environment:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
-    parts = [re.findall(rb"(.*?)\n== (\d)\n", stream, re.DOTALL) for stream in (done.stdout, done.stderr)]
-    assert [len(part) for part in parts] == [len(commands)] * 2, done.stderr.decode(errors="replace")[-3000:]
-    return Session(home, *parts)
+    written = [[Path(f"{home}.{number}").read_bytes() for number in (1, 2)] for home, _, _ in sessions]
+    ends = [done.stderr, *(err for _, err in written)]
+    assert done.returncode == 0, b"".join(ends).decode(errors="replace")[-3000:]
+    held = []
+    for (home, commands, _), streams in zip(sessions, written, strict=True):
+        parts = [re.findall(rb"(.*?)\n== (\d)\n", stream, re.DOTALL) for stream in streams]
+        assert [len(part) for part in parts] == [len(commands)] * 2, streams[1].decode(errors="replace")[-3000:]
+        held.append(Session(home, *parts))
+    return held
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory) -> Session:
-    return hold(tmp_path_factory.mktemp("usual"), [*LEARN, *USE, *MISTAKES])
+def both(tmp_path_factory) -> list[Session]:
+    """The same commands as usual, and as on Windows."""
+    folder, commands = tmp_path_factory.mktemp("both"), [*LEARN, *USE, *MISTAKES]
+    usual, there = (folder / "usual", commands, ""), (folder / "there", commands, "windows")
+    return hold(usual, there, encodings=("", "cp1252"))
+
+
+@pytest.fixture
+def usual(both) -> Session:
+    return both[0]
 
 
 def test_the_session_is_worth_something(usual):
@@ -164,9 +213,9 @@ def test_the_session_is_worth_something(usual):
     assert said.count("Traceback") == 0
 
 
-def test_as_on_windows(usual, tmp_path):
+def test_as_on_windows(both):
     """No POSIX modules, signals and calls, no links, no folders that can be synced, open files that cannot be moved."""
-    there = hold(tmp_path / "there", [*LEARN, *USE, *MISTAKES], "windows", PYTHONIOENCODING="cp1252")
+    usual, there = both
     assert there.out == usual.out
     assert there.files() == usual.files()
     for words, one, other in zip(MISTAKES, there.said[-len(MISTAKES) :], usual.said[-len(MISTAKES) :], strict=True):
@@ -178,7 +227,7 @@ def test_as_on_windows(usual, tmp_path):
 
 @pytest.mark.slow
 def test_pictures_and_documents_as_on_windows(tmp_path):
-    here, there = (hold(tmp_path / (system or "here"), OTHER_TASKS, system) for system in ("", "windows"))
+    here, there = hold((tmp_path / "here", OTHER_TASKS, ""), (tmp_path / "there", OTHER_TASKS, "windows"))
     assert [status for _, status in here.out] == [b"0"] * len(OTHER_TASKS), here.said
     assert there.out == here.out
     assert there.files() == here.files()
@@ -191,7 +240,7 @@ def test_whatever_the_locale(usual, tmp_path, encoding):
         (tmp_path / "home" / name).unlink()
     shutil.rmtree(tmp_path / "home" / "Daten")
     plain = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": encoding}
-    there = hold(tmp_path / "home", USE, **plain)
+    (there,) = hold((tmp_path / "home", USE, ""), **plain)
     assert there.out == usual.out[len(LEARN) : -len(MISTAKES)]
     assert there.files().keys() == usual.files().keys()
     for name in ("aus.txt", "Verbindungen.txt", "Blick.html", "Daten/train.de", "Daten/train.en"):
