@@ -144,7 +144,7 @@ def hold(
 ) -> list[Session]:
     """Sessions, each a folder, commands and a system, in processes that are forked from one new Python.
 
-    `encodings` are those of standard input, output and error, where Python is not to choose them by its environment.
+    `encodings` are those of their standard streams, where Python is not to choose them by its environment.
     """
     lines = [f"{WORDS[i % 5]} {WORDS[(i * 3) % 5]}" for i in range(40)]
     for home, _, _ in sessions:
@@ -154,10 +154,7 @@ def hold(
         (home / "neu.txt").write_bytes("".join(f"{line}\n" for line in WORDS).encode())
         for number, text in enumerate(["".join(f"{line}\n" for line in WORDS), "", ""]):
             Path(f"{home}.{number}").write_bytes(text.encode())
-    given = [
-        (str(home), commands, system, encoding)
-        for (home, commands, system), encoding in zip_longest(sessions, encodings, fillvalue="")
-    ]
+    given = [(str(home), *how, encoding) for (home, *how), encoding in zip_longest(sessions, encodings, fillvalue="")]
     done = subprocess.run(
         [sys.executable, "-X", "warn_default_encoding", "-c", CHILD, json.dumps(given)],
         capture_output=True,
