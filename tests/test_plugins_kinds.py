@@ -102,7 +102,7 @@ def test_a_kind_of_ones_own_does_all_that_a_task_does(desk, name, attends):
     measured = json.loads(typed("eval", "run", *MEASURES[name], "--json"))
     assert measured["system"] == "run"
     assert measured.keys() & {"scores", "accuracy"}
-    typed("look", "run", ITEMS[name], "--steps", "--out", "look.html")
+    typed("look", "run", ITEMS[name], "--walk", "--out", "look.html")
     assert f'"kind":"{MODELS[name]}"' in (desk / "look.html").read_text()
     exhibit = exhibit_of(run, ITEMS[name])
     if not attends:
@@ -147,7 +147,7 @@ def twice(states, lengths):
     (desk / "mine.py").write_text(code)
     for name, rows in (("translate", "written"), ("caption", "written")):
         typed("train", configure(desk, name, True), "--out", name)
-        typed("look", name, ITEMS[name], "--steps", "--out", "look.html")
+        typed("look", name, ITEMS[name], "--walk", "--out", "look.html")
         typed("look", name, ITEMS[name], "--out", "look.svg")
         (view,) = exhibit_of(load(name), ITEMS[name]).views
         assert (view.role, view.title, view.rows) == ("memory", "attention", rows)

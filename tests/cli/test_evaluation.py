@@ -31,7 +31,7 @@ def test_captions(home):
     test.write_text(
         "\n".join([*lines, f"{lines[0].split(chr(9))[0]}\tsomething else", "gone.png\ta red circle"]) + "\n"
     )
-    shown = right(home / "captions", "--images", pictures, "--captions", test, "--beam", 2, "--output", home / "kept")
+    shown = right(home / "captions", "--images", pictures, "--captions", test, "--beam", 2, "--out", home / "kept")
     assert "gone.png: no such picture in" in shown.stderr
     names = [line.split("\t")[0] for line in lines]
     outputs = load(home / "captions").caption([pictures / name for name in names], beam=2)

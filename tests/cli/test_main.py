@@ -1,6 +1,8 @@
 """The command line as a person meets it: in a process of its own."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -43,9 +45,18 @@ def test_help_names_every_command():
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "--version" in shown.stdout
     assert "--show-completion" in shown.stdout
-    listed = {line.split()[0] for line in shown.stdout.partition("Commands:")[2].splitlines() if line.strip()}
-    assert listed >= files
-    assert "..." not in shown.stdout.partition("Commands:")[2], "a description that is cut off"
+    listed = re.findall(r"^  ([a-z]+) +[A-Z]", shown.stdout.partition("Train:")[2], re.MULTILINE)
+    assert sorted(listed) == sorted(files)
+
+
+def test_help_groups_commands_in_the_order_of_work():
+    shown = regard_("--help", env={**os.environ, "COLUMNS": "80"}).stdout
+    titles = re.findall(r"^([A-Z][a-z ]+):$", shown, re.MULTILINE)
+    assert titles == ["Options", "Train", "Use", "Measure", "Look inside", "Data", "More"]
+    listed = shown.partition("Train:")[2].splitlines()
+    lines = [line for line in listed if line.strip() and not line.endswith(":")]
+    assert all(re.match(r"  [a-z]+ +[A-Z].*[a-z)]$", line) for line in lines), "a description on two lines, or cut off"
+    assert max(map(len, lines)) <= 80
 
 
 def test_no_arguments_is_help():
@@ -134,6 +145,32 @@ def test_a_broken_pipe_is_silent(often):
     assert (shown.returncode, shown.stderr) == (1, b"")
 
 
-def test_completion_still_works():
-    environment = {**os.environ, "_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": "regard --vers", "COMP_CWORD": "1"}
-    assert regard_(env=environment).stdout.strip() == "--version"
+@pytest.mark.parametrize(
+    ("typed", "completions"),
+    [
+        ("regard --vers", ["--version"]),
+        ("regard tr", ["train", "translate"]),
+        ("regard translate --ba", ["--batch-tokens"]),
+        ("regard align --g", ["--gold"]),
+        ("regard align --outp", []),  # an old name, which works and is not offered
+    ],
+)
+def test_completion(typed, completions):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    shown = regard_(env={**os.environ, "_REGARD_COMPLETE": "complete_bash", **words})
+    assert shown.stdout.split() == completions
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_completion_in_bash():
+    """The script that --show-completion prints, as bash runs it when a person presses Tab."""
+    press_tab = "COMP_WORDS=(regard tra); COMP_CWORD=1; _regard_completion regard; echo ${COMPREPLY[@]}"
+    shown = subprocess.run(
+        ["bash", "--norc", "-c", f'script="$(regard --show-completion)"; eval "$script"; {press_tab}'],
+        env={**os.environ, "PATH": f"{Path(SCRIPT).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert shown.stdout.split() == ["train", "translate"]

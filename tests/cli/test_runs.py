@@ -3,9 +3,10 @@
 import pytest
 from cli.typing_in import Command
 
-from regard.cli.runs import open_beside, open_run, split_runs_and_file
+from regard.cli.runs import open_beside, open_run, split_runs_and_input
 from regard.data.unknown_words import read_words
 from regard.errors import CheckpointError, CommandError
+from regard.io.lines import GivenText
 from regard.run import load
 
 
@@ -24,10 +25,11 @@ def desk(tmp_path, monkeypatch):
         (["one", "two"], ["one", "two"], "-"),
         (["one", "-"], ["one"], "-"),
         (["one", "two", "in.txt"], ["one", "two"], "in.txt"),
+        (["one", "A dog ."], ["one"], "A dog ."),
     ],
 )
 def test_the_file_stands_last(desk, paths, runs, file):
-    assert split_runs_and_file(paths) == (runs, file)
+    assert split_runs_and_input(paths) == (runs, file)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +40,22 @@ def test_the_file_stands_last(desk, paths, runs, file):
         (["none"], "none: no such folder, expected a run folder first"),
         (["in.txt", "one"], "in.txt: a file given before one"),
         (["-", "in.txt"], "-: a file given before in.txt"),
-        (["one", "none"], "none: no such file, and no run folder$"),
-        (["one", "A dog ."], "A dog .: no such file, and no run folder; text to translate comes from a file"),
+        (["one", "none"], "none: no such file; if it is a text and no file's name, add --text$"),
+        (["one", "A dog .", "A cat ."], "A dog .: no such run folder; give run folders first, and then one text"),
+        (["one", "nine", "in.txt"], "nine: no such run folder; give run folders first"),
     ],
 )
 def test_what_is_no_run(desk, paths, message):
     with pytest.raises(CommandError, match=f"^{message}"):
-        split_runs_and_file(paths)
+        split_runs_and_input(paths)
+
+
+def test_a_word_is_a_text_where_a_person_says_so(desk):
+    assert split_runs_and_input(["one", "none"], as_text=True) == (["one"], "none")
+    assert split_runs_and_input(["one", "in.txt"], as_text=True) == (["one"], "in.txt")
+    assert isinstance(split_runs_and_input(["one", "in.txt"], as_text=True)[1], GivenText)
+    with pytest.raises(CommandError, match="^--text: given without a text"):
+        split_runs_and_input(["one"], as_text=True)
 
 
 def test_a_run_is_opened_on_the_device_that_is_named(furnish):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from regard.errors import CommandError, DataError
-from regard.io.inputs import DocumentLines, LinePairs, SourceLines, check_lengths
-from regard.io.lines import CHUNK
+from regard.io.inputs import DocumentLines, LinePairs, SourceLines, check_lengths, text_or_file
+from regard.io.lines import CHUNK, GivenText
 
 
 def file(folder, name, *lines):
@@ -109,5 +109,36 @@ def test_documents_without_words_have_an_empty_line_and_are_named_and_counted(tm
 
 
 def test_one_file_of_documents(tmp_path):
-    with pytest.raises(CommandError, match="a second file given, expected one"):
+    with pytest.raises(CommandError, match="two: given after another; expected one text"):
         DocumentLines.of(["one", "two"], lambda text: None)
+
+
+@pytest.mark.parametrize("text", ["", " ", "A man rides a horse.", "see notes.txt here", "a b\n" * 3000])
+def test_what_has_white_space_is_a_text(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    given = text_or_file(text)
+    assert isinstance(given, GivenText)
+    assert SourceLines(given).total == max(1, text.count("\n"))
+    assert [line for block in SourceLines(given).blocks() for line in block.lines] == (
+        text.removesuffix("\n").split("\n")
+    )
+
+
+def test_what_is_there_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two words").write_text("x\n")
+    for name in ("two words", ".", "-"):
+        assert not isinstance(text_or_file(name), GivenText)
+        assert isinstance(text_or_file(name, as_text=True), GivenText)
+
+
+@pytest.mark.parametrize("word", ["tset.en", "./none", "Hund", "x" * 5000, "a\0b"])
+def test_a_mistyped_name_is_no_text(tmp_path, monkeypatch, word):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CommandError, match="no such file; if it is a text and no file's name, add --text$"):
+        text_or_file(word)
+
+
+def test_a_text_that_is_not_unicode_is_refused():
+    with pytest.raises(DataError, match="^the text, line 1: byte 3 .* is not UTF-8"):
+        list(SourceLines(GivenText("a \udcff")).blocks())

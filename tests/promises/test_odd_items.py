@@ -241,7 +241,7 @@ def test_one_odd_link_does_not_stop_an_alignment(furnished, tmp_path, odd):
     texts = "1 2\n3 4\n5 6\n"
     (tmp_path / "text").write_text(texts)
     (tmp_path / "gold").write_text(f"0-0\n1-1 {odd}\n0-1\n")
-    given = ("--source", tmp_path / "text", "--target", tmp_path / "text", "--alignment", tmp_path / "gold", *ON_CPU)
+    given = ("--source", tmp_path / "text", "--target", tmp_path / "text", "--gold", tmp_path / "gold", *ON_CPU)
     shown = regard("align", furnished / "run", *given)
     assert shown.status == 0, shown.stderr
     assert shown.stdout.count("\n") >= 3
@@ -258,11 +258,11 @@ def test_one_odd_link_does_not_stop_an_alignment(furnished, tmp_path, odd):
 WRITERS = {
     "translate": ("run", "text", "--out"),
     "score": ("run", "--source", "text", "--target", "text", "--out"),
-    "align": ("run", "--source", "text", "--target", "text", "--output"),
+    "align": ("run", "--source", "text", "--target", "text", "--out"),
     "caption": ("captions", "pictures", "--out"),
     "classify": ("reviews", "text", "--out"),
     "sample": ("run", "--out"),
-    "eval": ("run", "--source", "text", "--reference", "text", "--output"),
+    "eval": ("run", "--source", "text", "--reference", "text", "--out"),
     "look": ("run", "1 2", "--out"),
     "data": ("phrasebook", "--count", "2", "--valid", "0", "--test", "0", "--out"),
     "train": ("--source", "text", "--target", "text", "--out"),

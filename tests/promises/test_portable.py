@@ -38,7 +38,7 @@ USE = [
     ["translate", RUN, "neu.txt", "--json", "--prefix", WORDS[0].split()[0]],
     ["translate", RUN, "--out", "aus.txt", "--prefixes", "neu.txt"],  # from standard input
     ["score", RUN, "--source", "Sätze.txt", "--target", "译文.txt", "--json"],
-    ["align", RUN, "--source", "neu.txt", "--target", "neu.txt", "--output", "Verbindungen.txt"],
+    ["align", RUN, "--source", "neu.txt", "--target", "neu.txt", "--out", "Verbindungen.txt"],
     ["look", RUN, WORDS[0], "--out", "Blick.html"],
     ["data", "phrasebook", "--out", "Daten", "--count", "5", "--valid", "2", "--test", "2"],
     ["configs"],

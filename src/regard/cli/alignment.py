@@ -44,10 +44,10 @@ def write_links(
     settings: "AlignmentSettings",
     aligned: "Iterable[list[AlignedPair]]",
     total: int | None,
-    output: Path | None,
+    out: Path | None,
     translations: Path | None,
     gold: "list[Gold] | None",
-    alignment: Path | None,
+    gold_path: Path | None,
 ) -> None:
     """Write the links of each pair, and its translation where that is wanted; print how good they are by gold links."""
     from regard.inspection.alignments.corpus import AlignedPair, describe_score
@@ -57,9 +57,9 @@ def write_links(
 
     scored, count = list[AlignedPair](), 0
     with (
-        open_output(output) as write,
+        open_output(out) as write,
         open_output(translations, translations is not None) as write_translations,
-        progress_bar(total, output is not None) as advance,
+        progress_bar(total, out is not None) as advance,
     ):
         for pairs in aligned:
             write("".join(f"{format_pharaoh(pair.links or [])}\n" for pair in pairs))
@@ -69,7 +69,7 @@ def write_links(
             scored += pairs if gold is not None else []
     print_message(f"{count:,} pair{'s' * (count != 1)}, read from {settings}")
     if gold is not None:
-        print_message(describe_score(alignment, gold, scored, print_message))
+        print_message(describe_score(gold_path, gold, scored, print_message))
 
 
 def choose_and_print(

@@ -28,26 +28,26 @@ def measure_links(
     from regard.tasks.evaluation import AlignmentTest
 
     if hypothesis is None and not (runs and source and reference):
-        raise CommandError("--alignment: expected a run with --source and --reference, or --hypothesis with links")
+        raise CommandError("--gold: expected a run with --source and --reference, or --hypothesis with links")
     test = AlignmentTest.read(gold, source, reference, hypothesis, first=first, say=print_message)
     return test.measure(open_run(*runs, **opening) if runs and hypothesis is None else None, show_progress)
 
 
 def measure_items(
-    folder: Path, files: Mapping[str, Path | None], output: Path | None, search: dict[str, Any], opening: dict[str, str]
+    folder: Path, files: Mapping[str, Path | None], out: Path | None, search: dict[str, Any], opening: dict[str, str]
 ) -> "EvaluationReport":
     """Measure a run on documents or pictures, and write what it said of each."""
     from regard.io.output import check_output, open_output
 
     paths = {name: path for name, path in files.items() if path is not None}
-    check_output(output, *(path for name, path in paths.items() if name != "images"), flag="--output")
+    check_output(out, *(path for name, path in paths.items() if name != "images"))
     report = open_run(folder, **opening).evaluate(**paths, **search)
     for line in report.notes[:MOST]:
         print_message(line)
     if len(report.notes) > MOST:
         print_message(f"… and {len(report.notes) - MOST:,} more that are left out")
-    if output is not None:
-        with open_output(output) as write:
+    if out is not None:
+        with open_output(out) as write:
             write("".join(f"{place}\t{text}\n" for place, text in report.outputs.items()))
     return report
 
@@ -56,14 +56,14 @@ def measure_texts(
     runs: list[Path],
     texts: dict[str, Any],
     how: dict[str, Any],
-    output: Path | None,
+    out: Path | None,
     plot: Path | None,
     search: dict[str, Any],
     batch_tokens: int | None,
     opening: dict[str, str],
 ) -> "EvaluationReport":
     """Compare texts that a run writes, or those of a file, with references; write them, and draw BLEU by length."""
-    check_texts(runs, **texts, how=how, output=output, plot=plot)
+    check_texts(runs, **texts, how=how, out=out, plot=plot)
 
     from regard.io.output import open_output
     from regard.tasks.evaluation import TextTest
@@ -72,7 +72,7 @@ def measure_texts(
     system = str(texts["hypothesis"] or " + ".join(map(str, runs)))
 
     def keep(lines: Iterable[str]) -> None:
-        with open_output(output) as write:
+        with open_output(out) as write:
             write("".join(f"{line}\n" for line in lines))
 
     if runs and test.needs_run:
@@ -81,7 +81,7 @@ def measure_texts(
         if texts["source"] is None and not run.settings.row.alone:
             raise CommandError(f"--source: missing, expected the text that {run.folder} is to translate")
         options: dict[str, Any] = {"search": search, "batch_tokens": batch_tokens, "say": print_message}
-        options |= {"watch": show_progress, "keep": keep if output is not None else None}
+        options |= {"watch": show_progress, "keep": keep if out is not None else None}
         report = run.evaluate(test=test, system=system, **options)
     else:
         report = test.measure(None, system)
@@ -99,7 +99,7 @@ def check_texts(
     reference: Path | None,
     hypothesis: Path | None,
     how: dict[str, Any],
-    output: Path | None,
+    out: Path | None,
     plot: Path | None,
 ) -> None:
     """Refuse what cannot be measured by the files that are given, before any is read."""
@@ -110,8 +110,8 @@ def check_texts(
     if source is None and (how["alternatives"] or plot):
         what = "--alternatives" if how["alternatives"] else "--plot"
         raise CommandError(f"--source: missing, {what} needs the text that the outputs are translations of")
-    if output is not None and hypothesis is not None:
-        raise CommandError("--output: given with --hypothesis, which translates nothing")
+    if out is not None and hypothesis is not None:
+        raise CommandError("--out: given with --hypothesis, which translates nothing")
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise CommandError(f"--plot: {plot} given, expected a name that ends in {', '.join(PICTURES)}")
 
@@ -119,7 +119,7 @@ def check_texts(
     from regard.tasks.evaluation import possible_metrics
 
     check_output(plot, source, reference, flag="--plot")
-    check_output(output, source, reference, flag="--output")
+    check_output(out, source, reference)
     keys = possible_metrics(how["metrics"], outputs=True, run=bool(runs), source=source is not None)
     if "perplexity" in keys and not runs:
         raise CommandError("--metrics: perplexity given, which needs a run to ask")

@@ -1,5 +1,7 @@
 """The command `regard`. A file `regard/cli/commands/NAME.py` with a function NAME in it is the subcommand NAME.
 
+Its EXAMPLES, two lines as a person types them, are the end of its help.
+
 Those files import nothing heavy at the top (torch, matplotlib and the library come inside the function), so that
 `regard --help` is instant.
 """
@@ -19,7 +21,8 @@ import typer
 
 import regard.cli.commands
 from regard import plugins
-from regard.cli.messages import CommandGroup, print_message, shorten
+from regard.cli.command import Command, CommandGroup
+from regard.cli.messages import print_message, shorten
 from regard.errors import RegardError
 
 # Before torch is loaded: threads that wait by spinning make a machine that has something else to do, too, several times
@@ -102,11 +105,8 @@ def regard_(
 
 
 def summarise(command: Callable[..., None]) -> str:
-    """Summarise a command by the first line of its help, cut at a comma or colon where the list has no room for it."""
-    line = (command.__doc__ or "").partition("\n")[0].removesuffix(".")
-    while len(line) > 60 and (cut := max(line.rfind(sign) for sign in ",:;")) > 0:
-        line = line[:cut]
-    return line
+    """Summarise a command by the first line of its help."""
+    return (command.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
 def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
@@ -125,9 +125,11 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for module in pkgutil.iter_modules(regard.cli.commands.__path__):
-    command = getattr(importlib.import_module(f"regard.cli.commands.{module.name}"), module.name)
-    app.command(module.name, short_help=summarise(command))(handle_errors()(with_plugins(command)))
+for info in pkgutil.iter_modules(regard.cli.commands.__path__):
+    module = importlib.import_module(f"regard.cli.commands.{info.name}")
+    command = getattr(module, info.name)
+    texts = {"short_help": summarise(command), "epilog": "\n".join(module.EXAMPLES)}
+    app.command(info.name, cls=Command, **texts)(handle_errors()(with_plugins(command)))
 
 
 def write_utf8() -> None:

@@ -4,7 +4,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,9 +28,29 @@ def flag_option(name: str, help: str) -> Any:
     return typer.Option(name, help=help)
 
 
-def text_option(help: str, *names: str) -> Any:
-    """Declare an option that has a value, and none by default."""
-    return typer.Option(*names, help=help, show_default=False)
+def text_option(help: str, *names: str, metavar: str = "TEXT") -> Any:
+    """Declare an option that has a value, and none by default; `metavar` is what help calls the value."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+
+
+def file_option(help: str, *names: str) -> Any:
+    """Declare an option that names a file."""
+    return text_option(help, *names, metavar="FILE")
+
+
+def folder_option(help: str, *names: str) -> Any:
+    """Declare an option that names a folder."""
+    return text_option(help, *names, metavar="FOLDER")
+
+
+def out_option(help: str, metavar: str = "FILE") -> Any:
+    """Declare the option that says where to write, which every command that writes has."""
+    return text_option(help, "--out", "-o", metavar=metavar)
+
+
+def name_option(help: str, *names: str, metavar: str = "NAME", show_default: bool | str = True) -> Any:
+    """Declare an option whose value is one of a few names, and which has a default."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=show_default)
 
 
 def number_option(
@@ -41,6 +61,7 @@ def number_option(
     above: float | None = None,
     kind: Literal["whole", "fraction"] = "whole",
     show_default: bool = True,
+    names: Sequence[str] = (),
 ) -> Any:
     """Declare an option that is a number within limits, which its help names."""
     limits = {name: limit for name, limit in (("least", least), ("above", above), ("most", most)) if limit is not None}
@@ -56,8 +77,8 @@ def number_option(
         except ConfigError as error:
             raise typer.BadParameter(error.problem) from None
 
-    parser.__name__ = "INTEGER" if kind == "whole" else "NUMBER"  # what help calls it
-    return typer.Option(help=f"{help} [{span}]", parser=parser, show_default=show_default)
+    metavar = "N" if kind == "whole" else "NUMBER"
+    return typer.Option(*names, metavar=metavar, help=f"{help} [{span}]", parser=parser, show_default=show_default)
 
 
 def search_option(name: str, help: str | None = None) -> Any:
@@ -67,7 +88,7 @@ def search_option(name: str, help: str | None = None) -> Any:
     if isinstance(default, bool):
         return flag_option(f"--{name}", text)
     if not limits:
-        return typer.Option(help=text, show_default=default is not None)
+        return name_option(text, show_default=default is not None)
     kind: Any = "fraction" if isinstance(default, float) else "whole"
     return number_option(text, kind=kind, show_default=default is not None, **limits)
 
@@ -131,11 +152,11 @@ def read_number(text: str, kind: str) -> int | float | str:
 
 
 # What is loaded, and where it runs.
-RunArgument = Annotated[str, typer.Argument(help="Run folder.", show_default=False)]
-RunsArgument = Annotated[list[str], typer.Argument(metavar="run", help="Run folder; several make an ensemble.")]
-CheckpointOption = Annotated[str, typer.Option(help="Checkpoint to load: best, last, or a name such as step-000500.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
+CheckpointOption = Annotated[str, name_option("Checkpoint to load: best, last, or a name such as step-000500.")]
 DeviceOption = Annotated[
-    str, typer.Option(help="Device to run on: cpu, cuda, mps (Apple), or auto, a GPU where there is one.")
+    str, name_option("Device to run on: cpu, cuda, mps (Apple), or auto, a GPU where there is one.", metavar="DEVICE")
 ]
 BatchTokensOption = Annotated[
     int | None,
@@ -147,26 +168,32 @@ BatchTokensOption = Annotated[
     ),
 ]
 
+# What is read.
+TextOption = Annotated[
+    bool, flag_option("--text", "Take what is given as a text even if it is a single word, not as a file's name.")
+]
+
 # What is written.
-OutOption = Annotated[Path | None, text_option("File to write to; default: standard output.")]
+OutOption = Annotated[Path | None, out_option("File to write to; default: standard output.")]
 ScoresOption = Annotated[bool, flag_option("--scores", "Write the score as well, after a tab.")]
 JsonLinesOption = Annotated[bool, flag_option("--json", "Write one JSON object a line.")]
 JsonOption = Annotated[bool, flag_option("--json", "Print one JSON object.")]
 
 # What is measured.
-SourceOption = Annotated[Path | None, text_option("Text file of sources to translate, one a line.")]
-ReferenceOption = Annotated[Path | None, text_option("Text file of references, one a line.")]
+SourceOption = Annotated[Path | None, file_option("Text file of sources to translate, one a line.")]
+ReferenceOption = Annotated[Path | None, file_option("Text file of references, one a line.")]
 AlternativesOption = Annotated[
     bool, flag_option("--alternatives", "Take lines with the same source as one item that has several references.")
 ]
 LowercaseOption = Annotated[bool, flag_option("--lowercase", "Ignore case.")]
-TokenizeOption = Annotated[str, typer.Option(help="Tokenisation that BLEU uses: 13a, intl, zh, char or none.")]
+TokenizeOption = Annotated[str, name_option("Tokenisation that BLEU uses: 13a, intl, zh, char or none.")]
 FromOneOption = Annotated[bool, flag_option("--from-one", "Count words of the gold links from 1.")]
 MetricsOption = Annotated[
     str | None,
-    typer.Option(
-        help="Metrics, with commas between them: bleu, chrf, ter, exact, character_errors, token_errors, perplexity "
+    name_option(
+        "Metrics, with commas between them: bleu, chrf, ter, exact, character_errors, token_errors, perplexity "
         "and lengths.",
+        metavar="NAMES",
         show_default="all",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Run folders on the command line: opened, and parted from a file to read."""
+"""Run folders on the command line: opened, and parted from a file or text to read."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,18 +38,38 @@ def warn_of_lowercase(run: "Run", lowercase: bool) -> None:
         print_message(f"{run.folder} writes lower case only (data.lowercase); --lowercase compares without case")
 
 
-def split_runs_and_file(paths: Sequence[str]) -> tuple[list[str], str]:
-    """Part run folders from the file to read, which stands last; it is "-", standard input, where none is given."""
+def split_runs_and_input(paths: Sequence[str], as_text: bool = False) -> tuple[list[str], str]:
+    """Part run folders from the file or text to read, which stands last; "-", standard input, where none is given."""
+    from regard.io.inputs import text_or_file
+
     *runs, last = paths
     for path in runs:
-        if path == "-" or Path(path).is_file():
+        if path == "-" or is_file(path):
             raise CommandError(f"{path}: a file given before {last}, expected run folders, and then one file at most")
-    if Path(last).is_dir():
+    if is_folder(last) and not (as_text and runs):
+        if as_text:
+            raise CommandError("--text: given without a text; give one behind the run folder")
         return [*runs, last], "-"
     if not runs:
-        no_run = "a file" if last == "-" or Path(last).exists() else "no such folder"
+        no_run = "a file" if last == "-" or is_file(last) else "no such folder"
         raise CommandError(f"{last}: {no_run}, expected a run folder first, as in: regard translate runs/en-de FILE")
-    if last != "-" and not Path(last).exists():
-        text = "; text to translate comes from a file or through a pipe" if " " in last else ""
-        raise CommandError(f"{last}: no such file, and no run folder{text}")
-    return runs, last
+    for path in runs:
+        if not is_folder(path):
+            raise CommandError(f"{path}: no such run folder; give run folders first, and then one text or one file")
+    return runs, text_or_file(last, as_text)
+
+
+def is_file(path: str) -> bool:
+    """Return whether there is a file of this name; a text may be too long for one."""
+    try:
+        return Path(path).exists() and not Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: str) -> bool:
+    """Return whether there is a folder of this name."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False

@@ -5,12 +5,14 @@ labelled.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import CommandError, DataError
 from regard.io.formats import LabelOutput, label_line
 from regard.io.lines import (
     CHUNK,
+    GivenText,
     Say,
     check_unchanged,
     count_lines,
@@ -21,11 +23,36 @@ from regard.io.lines import (
     unequal_lines,
 )
 
-__all__ = ["Block", "DocumentLines", "LinePairs", "SourceLines"]
+__all__ = ["Block", "DocumentLines", "LinePairs", "SourceLines", "announce_keyboard", "text_or_file"]
 
 
 NAMED = 10  # documents without words that are named; more are counted
 DOCUMENTS = 256  # documents that are read together
+
+
+def text_or_file(given: str, as_text: bool = False) -> str:
+    """Decide whether a person gave a text or the name of a file: a GivenText, or the name as it is.
+
+    What is there is a file, and so is "-", standard input; what has white space in it is a text. A single word that is
+    no file may be the name of one, mistyped: it is refused, unless the person says that it is a text (`--text`).
+    """
+    if as_text or not given.strip():
+        return GivenText(given)
+    try:
+        is_path = given == "-" or Path(given).exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        is_path = False
+    if is_path:
+        return given
+    if any(map(str.isspace, given)):
+        return GivenText(given)
+    raise CommandError(f"{given}: no such file; if it is a text and no file's name, add --text")
+
+
+def announce_keyboard(path: str, what: str) -> None:
+    """Print that lines are read from the keyboard, where standard input is one: `what` is what a line holds."""
+    if path == "-" and sys.stdin is not None and sys.stdin.isatty():
+        print(f"reading from the keyboard: a {what} a line, and Ctrl-D to end", file=sys.stderr)
 
 
 class Block(NamedTuple):
@@ -65,8 +92,7 @@ class SourceLines:
         begun = None if prefixes is None or is_pipe(prefixes) else count_lines(prefixes)
         if begun is not None and self.total is not None and begun != self.total:
             raise self.unequal(f"{self.total:,}", begun)
-        if path == "-" and sys.stdin is not None and sys.stdin.isatty():
-            print("reading from the keyboard: a sentence a line, and Ctrl-D to end", file=sys.stderr)
+        announce_keyboard(path, "sentence")
         # Each process has work to do even where the lines are few.
         self.size = CHUNK if processes == 1 else min(CHUNK, max(1, (self.total or 0) // (4 * processes)))
 
@@ -104,7 +130,7 @@ class LinePairs:
 
     def __init__(self, source: str | None, target: str | None, say: Say = ignore):
         if target is None:
-            raise CommandError("--target: missing, expected a text file of what is to be scored")
+            raise CommandError("--target: missing, expected a text to score, or a file of them")
         if source == target == "-":
             raise CommandError("--target: standard input is the source already, expected a file")
         self.source, self.target, self.say = source, target, say
@@ -162,14 +188,15 @@ class DocumentLines:
         self.path, self.warn = path, warn
         self.total = None if is_pipe(path) else count_lines(path)
         self.count = self.empty = 0
-        if path == "-" and sys.stdin is not None and sys.stdin.isatty():
-            print("reading from the keyboard: a document a line, and Ctrl-D to end", file=sys.stderr)
+        announce_keyboard(path, "document")
 
     @classmethod
     def of(cls, arguments: Sequence[str], warn: Callable[[str], None]) -> "DocumentLines":
-        """Open the one file that a command was given, or standard input."""
+        """Open the one file or text that a command was given, or standard input."""
         if len(arguments) > 1:
-            raise CommandError(f"{arguments[1]}: a second file given, expected one, with a document a line")
+            raise CommandError(
+                f"{arguments[1]}: given after another; expected one text, or one file, a document a line"
+            )
         return cls(arguments[0] if arguments else "-", warn)
 
     def labelled(

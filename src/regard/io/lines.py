@@ -24,6 +24,7 @@ __all__ = [
     "CHUNK_CUDA",
     "LONGEST",
     "Bytes",
+    "GivenText",
     "Say",
     "check_file",
     "check_unchanged",
@@ -59,6 +60,12 @@ class Bytes(Protocol):
     """A source of bytes."""
 
     def read1(self, size: int = ..., /) -> bytes: ...
+
+
+class GivenText(str):
+    """A text that a person typed where the name of a file could stand: its lines are read as those of a file are."""
+
+    __slots__ = ()
 
 
 def ignore(text: str) -> None:
@@ -217,11 +224,15 @@ class Stream(Protocol):
 
 def display_name(path: str | Path) -> str:
     """Name a file as messages do."""
+    if isinstance(path, GivenText):
+        return "the text"
     return "standard input" if str(path) == STANDARD else str(path)
 
 
 def is_pipe(path: str | Path) -> bool:
     """Return whether it is there and cannot be read twice: standard input, a named pipe."""
+    if isinstance(path, GivenText):
+        return False
     return str(path) == STANDARD or (Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir())
 
 
@@ -242,6 +253,9 @@ def read_chunks(path: str | Path, size: int = CHUNK, say: Say = ignore) -> Itera
     A DataError names the line that is not UTF-8 text; the lines before it are given first. `say` is told at the end how
     many lines were cut.
     """
+    if isinstance(path, GivenText):
+        yield from gather_chunks(io.BytesIO(path.encode(errors="surrogateescape") or b"\n"), "the text", size, say)
+        return
     if str(path) == STANDARD:
         if sys.stdin is None:
             raise CommandError("standard input: closed, expected lines of text or a file's name")

@@ -13,6 +13,7 @@ from typing import Any
 
 from regard.disk import replacing
 from regard.errors import CommandError
+from regard.io.lines import GivenText
 
 __all__ = ["check_link", "check_output", "open_output", "progress_bar"]
 
@@ -23,7 +24,9 @@ def check_output(out: Path | None, *read: str | Path | None, flag: str = "--out"
         return
     check_link(out, flag)
     for path in read:
-        if path is not None and out.is_file() and Path(path).is_file() and out.samefile(path):
+        if path is None or isinstance(path, GivenText):
+            continue
+        if out.is_file() and Path(path).is_file() and out.samefile(path):
             raise CommandError(f"{flag}: {out} is a file that is read, expected another")
     if out.is_dir():
         raise CommandError(f"{flag}: {out} is a folder, expected a file to write")

@@ -1,4 +1,4 @@
-"""`regard align` as a person types it, and `regard eval --alignment`, with mistakes."""
+"""`regard align` as a person types it, and `regard eval --gold`, with mistakes."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_a_line_a_pair(at_desk, tmp_path):
         if source:
             weights = run.align(source, target).weights
             assert parse_pharaoh(lines[number]) == [(int(row.argmax()), i) for i, row in enumerate(weights)]
-    assert said("run", *PAIR, "--output", tmp_path / "links") == []
+    assert said("run", *PAIR, "--out", tmp_path / "links") == []
     assert (tmp_path / "links").read_text().splitlines() == lines
     assert list(run.links(zip(SOURCES, TARGETS, strict=True), chunk=2)) == [parse_pharaoh(line) for line in lines]
 
@@ -80,31 +80,32 @@ def test_choosing_is_kept_and_used(at_desk):
     shown = typed("run", *PAIR, "--choose", "gold.txt")
     assert shown.exit_code == 0, shown.output
     head, *rows = shown.stdout.splitlines()
-    assert head.split()[:5] == ["attention", "head", "AER", "precision", "recall"]
-    assert [row.split()[:2] for row in rows[:3]] == [["decoder.blocks.0.cross", each] for each in ("0", "1", "mean")]
+    assert head.split()[:6] == ["layer", "attention", "head", "AER", "precision", "recall"]
+    first = [["1", "decoder.blocks.0.cross", each] for each in ("1", "2", "mean")]
+    assert [row.split()[:3] for row in rows[:3]] == first
     chosen = AlignmentSettings.read("run/alignment.json")
     assert rows[-1] == f"run: {chosen}: AER {chosen.aer:.2%}, by gold links of 4 pairs"
-    again = said("run", *PAIR, "--alignment", "gold.txt")
+    again = said("run", *PAIR, "--gold", "gold.txt")
     assert [parse_pharaoh(line) for line in again] == list(load("run").links(zip(SOURCES, TARGETS, strict=True)))
-    usual = ["--head", "mean", "--offset", 0, "--threshold", 0, "--join", "none", "--balance", 0, "--view", 0]
+    usual = ["--head", "mean", "--offset", 0, "--threshold", 0, "--join", "none", "--balance", 0, "--view", 1]
     assert said("run", *PAIR, *usual) == plain
     outputs = list(load("run").stream(SOURCES, alignment=True, beam=1))
     assert [format_pharaoh(each[0].alignment) for each in outputs] == said("run", "--source", "source.txt", "--beam", 1)
 
 
 def test_the_error_rate_is_said_and_measured(at_desk, tmp_path):
-    shown = typed("run", *PAIR, "--alignment", "gold.txt", "--output", tmp_path / "links")
+    shown = typed("run", *PAIR, "--gold", "gold.txt", "--out", tmp_path / "links")
     rates = shown.stderr.splitlines()[-1]
-    whole = measured("run", "--source", "source.txt", "--reference", "target.txt", "--alignment", "gold.txt", "--json")
+    whole = measured("run", "--source", "source.txt", "--reference", "target.txt", "--gold", "gold.txt", "--json")
     scores = json.loads(whole.stdout)["scores"]
     assert rates == "regard: " + ", ".join(f"{each['name']} {each['value']:.2%}" for each in scores.values())
-    one = ["--alignment", "one.txt", "--from-one"]
-    assert typed("run", *PAIR, *one, "--output", tmp_path / "more").stderr.splitlines()[-1] == rates
-    table = measured("--hypothesis", tmp_path / "links", "--alignment", "gold.txt").stdout.splitlines()
+    one = ["--gold", "one.txt", "--from-one"]
+    assert typed("run", *PAIR, *one, "--out", tmp_path / "more").stderr.splitlines()[-1] == rates
+    table = measured("--hypothesis", tmp_path / "links", "--gold", "gold.txt").stdout.splitlines()
     assert table[0] == f"{tmp_path / 'links'}: 5 sentences"
     assert [row.split("  ")[0] for row in table[3:]] == [each["name"] for each in scores.values()]
     assert f"{scores['aer']['value']:.2%}" in table[3]
-    perfect = json.loads(measured("--hypothesis", "gold.txt", "--alignment", "gold.txt", "--json").stdout)["scores"]
+    perfect = json.loads(measured("--hypothesis", "gold.txt", "--gold", "gold.txt", "--json").stdout)["scores"]
     assert {key: each["value"] for key, each in perfect.items()} == {"aer": 0, "precision": 1, "recall": 1, "f1": 1}
 
 
@@ -122,8 +123,8 @@ def test_heads_of_words(at_desk, monkeypatch):
     monkeypatch.setattr("regard.inspection.alignments.dependencies.EXAMPLES", 7)
     lines = said("run", "--dependencies")
     assert lines[0].startswith("encoder: words that look at their head most, of ")
-    assert lines[1].split() == ["attention", "head", "0", "head", "1"]
-    assert lines[2].startswith("encoder.blocks.0.attention")
+    assert lines[1].split() == ["layer", "attention", "head", "1", "head", "2"]
+    assert lines[2].split()[:2] == ["1", "encoder.blocks.0.attention"]
     assert any(line.startswith("always the word ") for line in lines)
     assert refused("back", "--dependencies") == (
         "the model has no self-attention, expected one that looks at its own side"
@@ -147,15 +148,15 @@ def test_heads_of_words(at_desk, monkeypatch):
         (["run", *PAIR, "--agree"], "--agree: expected --reverse beside it"),
         (["run", *PAIR, "--translations", "x"], "--translations: given with --target, and nothing is translated"),
         (["run", *PAIR, "--symmetrise", "grow"], "--symmetrise: grow given, expected one of intersection, union"),
-        (["run", *PAIR, "--view", "1"], "--view: 1 given, expected one of decoder.blocks.0.cross, or a number from 0"),
-        (["run", *PAIR, "--head", "2"], "head: 2 given, decoder.blocks.0.cross has 2, counted from 0"),
-        (["run", *PAIR, "--head", "all"], "--head: all given, expected a number from 0, or mean"),
+        (["run", *PAIR, "--view", "2"], "--view: 2 given, expected a layer, 1, or one of decoder.blocks.0.cross"),
+        (["run", *PAIR, "--head", "3"], "head: number 3, counted from 1, asked for, and decoder.blocks.0.cross has 2"),
+        (["run", *PAIR, "--head", "all"], "--head: all given, expected a number from 1, or mean"),
         (["run", *PAIR, "--threshold", "2"], "--threshold: 2.0 given, expected at most 1"),
         (
             ["run", *PAIR, "--join", "grow"],
             "--join: grow given, expected one of intersection, union, grow-diag or none",
         ),
-        (["run", *PAIR, "--output", "target.txt"], "--output: target.txt is a file that is read, expected another"),
+        (["run", *PAIR, "--out", "target.txt"], "--out: target.txt is a file that is read, expected another"),
         (["plain", *PAIR], "plain: the model has no attention to its source"),
     ],
 )
@@ -167,18 +168,18 @@ def test_mistakes_are_one_sentence(at_desk, arguments, message):
     ("arguments", "message"),
     [
         (
-            ["run", "--alignment", "gold.txt"],
-            "--alignment: expected a run with --source and --reference, or --hypothes",
+            ["run", "--gold", "gold.txt"],
+            "--gold: expected a run with --source and --reference, or --hypothes",
         ),
-        (["--hypothesis", "bad.txt", "--alignment", "gold.txt"], "bad.txt, line 3: 'x' given, expected source-target"),
-        (["--hypothesis", "gold.txt", "--alignment", "none"], "none: no such file"),
+        (["--hypothesis", "bad.txt", "--gold", "gold.txt"], "bad.txt, line 3: 'x' given, expected source-target"),
+        (["--hypothesis", "gold.txt", "--gold", "none"], "none: no such file"),
         (
-            ["run", "--source", "source.txt", "--reference", "target.txt", "--alignment", "out.txt"],
+            ["run", "--source", "source.txt", "--reference", "target.txt", "--gold", "out.txt"],
             "out.txt, line 1: 0-3 given, but the target has 3 words there",
         ),
         (
-            ["--hypothesis", "gold.txt", "--alignment", "gold.txt", "--metrics", "bleu"],
-            "--alignment: given with options",
+            ["--hypothesis", "gold.txt", "--gold", "gold.txt", "--metrics", "bleu"],
+            "--gold: given with options",
         ),
     ],
 )

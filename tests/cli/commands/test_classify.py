@@ -101,7 +101,7 @@ def test_pictures(tmp_path):
         (["translator", "in.txt"], "translator: its task is translate, expected classify; use regard translate"),
         (["run", "gone.txt"], "gone.txt: no such file"),
         (["run", "data"], "data: a folder given, expected a file"),
-        (["run", "in.txt", "in.gz"], "in.gz: a second file given, expected one, with a document a line"),
+        (["run", "in.txt", "in.gz"], "in.gz: given after another; expected one text, or one file, a document a line"),
         (["run", "latin.txt"], "latin.txt, line 2: byte 1 (0xe4) is not UTF-8"),
         (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is a file that is read"),
         (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given"),
@@ -117,3 +117,10 @@ def test_help_can_be_read():
     assert shown.exit_code == 0
     for word in ("--scores", "--json", "document", "picture"):
         assert word in shown.stdout
+
+
+def test_a_text_is_labelled_as_it_is_typed(at_desk):
+    text = "The soup was good ."
+    assert said("run", text) == [load("run").classify([text])[0].label]
+    assert said("run", "Good", "--text") == [load("run").classify(["Good"])[0].label]
+    assert refused("run", "Good") == "Good: no such file; if it is a text and no file's name, add --text"

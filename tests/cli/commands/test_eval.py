@@ -42,7 +42,7 @@ def home(tmp_path_factory):
 
 def test_a_run(home):
     given = ["--source", home / "source", "--reference", home / "reference"]
-    shown = right(home / "run", *given, "--output", home / "kept", "--plot", home / "plot.svg", "--device", "cpu")
+    shown = right(home / "run", *given, "--out", home / "kept", "--plot", home / "plot.svg", "--device", "cpu")
     assert shown.stderr == ""
     outputs = load(home / "run").translate((home / "source").read_text().split("\n")[:-1], beam=5)
     assert (home / "kept").read_text() == "".join(f"{text}\n" for text in outputs)
@@ -120,7 +120,7 @@ def test_alternatives(home, tmp_path):
     streams = [["3 2 1", "", "6 7 8 9", "5"], ["3 2 1 0", None, None, None]]
     theirs = sacrebleu.BLEU(force=True).corpus_score(["3 2 1", "x", "6 7 8", "Five"], streams).score
     assert said["scores"]["bleu"]["value"] == theirs
-    shown = right(home / "run", *given, "--output", tmp_path / "kept", "--metrics", "exact")
+    shown = right(home / "run", *given, "--out", tmp_path / "kept", "--metrics", "exact")
     assert shown.stdout.startswith(f"{home / 'run'}, beam 5, length penalty 0.6: 4 sentences from 5 lines, 1 of them")
     kept = (tmp_path / "kept").read_text().splitlines()
     assert len(kept) == 5
@@ -143,7 +143,7 @@ def test_sources_that_are_too_long_are_cut(home, tmp_path):
     for name in ("source", "reference"):
         (tmp_path / name).write_text("1 2\n" + "7 " * 30 + "\n")
     files = ["--source", tmp_path / "source", "--reference", tmp_path / "reference"]
-    shown = right(home / "run", *files, "--output", tmp_path / "kept", "--metrics", "bleu")
+    shown = right(home / "run", *files, "--out", tmp_path / "kept", "--metrics", "bleu")
     assert shown.stderr == f"regard: 1 of 2 sources were cut to the 20 tokens that {home / 'run'} takes\n"
     assert (tmp_path / "kept").read_text().splitlines() == load(home / "run").translate(["1 2", "7 " * 20])
 
@@ -193,14 +193,14 @@ def test_mistakes(home, tmp_path):
             ["--source", output, "--reference", output, "--hypothesis", output, "--alternatives"],
             f"{output}: none of its 5 lines",
         ),
-        ([*files, "--hypothesis", output, "--output", tmp_path / "x"], "--output: given with --hypothesis, which "),
+        ([*files, "--hypothesis", output, "--out", tmp_path / "x"], "--out: given with --hypothesis, which "),
         (
-            [home / "run", *files, "--output", tmp_path / "no" / "x"],
-            f"--output: {tmp_path / 'no' / 'x'}: no folder {tmp_path / 'no'} to write it into",
+            [home / "run", *files, "--out", tmp_path / "no" / "x"],
+            f"--out: {tmp_path / 'no' / 'x'}: no folder {tmp_path / 'no'} to write it into",
         ),
         (
-            [home / "run", *files, "--output", tmp_path],
-            f"--output: {tmp_path} is a folder, expected a file to write",
+            [home / "run", *files, "--out", tmp_path],
+            f"--out: {tmp_path} is a folder, expected a file to write",
         ),
         (
             [home / "run", *files, "--plot", "x.gif"],

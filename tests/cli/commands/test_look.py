@@ -118,18 +118,26 @@ def test_ablation_is_a_table_too(desk, tmp_path):
     assert refused("rnn", "1 2 3", "--ablate") == "ablate: the model has no attention to silence"
 
 
-def test_steps_walk_a_word(desk, tmp_path):
+def test_a_walk_shows_a_word(desk, tmp_path):
     out = tmp_path / "a.html"
-    said("run", "1 2 3", "--steps", "--out", out)
+    said("run", "1 2 3", "--walk", "--out", out)
     first = out.read_text()
     assert "√d" in first or "\\u221ad" in first
-    said("run", "1 2 3", "--steps", "--word", 2, "--head", 2, "--view", "encoder, layer 1", "--out", out)
+    said("run", "1 2 3", "--walk", "--word", 2, "--head", 2, "--view", "encoder, layer 1", "--out", out)
     assert out.read_text() != first
-    said("rnn", "1 2 3", "--steps", "--out", out)
+    said("rnn", "1 2 3", "--walk", "--out", out)
     assert (
-        refused("run", "1 2 3", "--steps", "--head", 3) == "head: number 3 asked for, and decoder.blocks.0.cross has 2"
+        refused("run", "1 2 3", "--walk", "--head", 3)
+        == "head: number 3, counted from 1, asked for, and decoder.blocks.0.cross has 2"
     )
-    assert "expected one of encoder.blocks.0.attention" in refused("run", "1 2 3", "--steps", "--view", "x")
+    assert "expected one of encoder.blocks.0.attention" in refused("run", "1 2 3", "--walk", "--view", "x")
+    assert (
+        refused("run", "1 2 3", "--head", 9, "--view", "encoder, layer 1", "--out", tmp_path / "a.png")
+        == "head: number 9, counted from 1, asked for, and encoder.blocks.0.attention has 2"
+    )
+    said("run", "1 2 3", "--steps", "--out", tmp_path / "old.html")  # what it was called before
+    said("run", "1 2 3", "--walk", "--out", tmp_path / "new.html")
+    assert (tmp_path / "old.html").read_text() == (tmp_path / "new.html").read_text()
 
 
 def test_two_runs_side_by_side(desk, tmp_path):
@@ -191,12 +199,12 @@ def test_pictures_and_documents(desk, tmp_path):
         (["run", "1", "--format", "gif"], "--format: 'gif' given, expected html, png, svg or pdf"),
         (["run", "1", "--format", "png", "--out", "a.html"], "--out: a.html given with --format png, expected a name "),
         (["run", "1", "--out", "no/where.html"], "--out: no/where.html: no folder no to write it into"),
-        (["run", "1", "--word", "2"], "--word: 2 given without --steps; add --steps"),
-        (["run", "1", "--view", "x"], "--view: x given without --steps; add --steps"),
-        (["run", "1", "--steps", "--head", "0"], "--head: 0 given, expected at least 1"),
+        (["run", "1", "--word", "2"], "--word: 2 given without --walk; add --walk"),
+        (["run", "1", "--view", "x"], "--view: x given without --walk; add --walk"),
+        (["run", "1", "--walk", "--head", "0"], "--head: 0 given, expected at least 1"),
         (
-            ["run", "1", "--steps", "--format", "png"],
-            "--steps: given with png, which cannot show them; write a page, such as look.html",
+            ["run", "1", "--walk", "--format", "png"],
+            "--walk: given with png, which cannot show it; write a page, such as look.html",
         ),
         (["run", "1", "--beam", "0"], "--beam: 0 given, expected at least 1"),
         (["run", "1", "--top-k", "3"], "--top-k: 3 given without --sample, and a beam draws nothing"),
@@ -234,7 +242,7 @@ def test_a_graph_stands_on_the_page_of_a_text(desk, tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--graph", "--steps"), "--steps: given with --graph alone, which looks at no text; give a text, too"),
+        (("--graph", "--walk"), "--walk: given with --graph alone, which looks at no text; give a text, too"),
         (("--graph", "--against", "other"), "--against: given with --graph alone"),
         (("--graph", "--out", "a.html"), "--out: a.html given, expected a name that ends in .svg"),
         (("--graph", "--format", "png"), "--format: 'png' given, expected svg for a graph alone"),

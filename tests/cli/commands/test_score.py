@@ -15,7 +15,7 @@ from regard.tasks.start import start
 
 pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
 COMMAND = Command("score")
-typed = COMMAND.typed
+typed, refused = COMMAND.typed, COMMAND.refused
 SOURCES = ["1 2 3", "", "4 5", "9 x"]
 TARGETS = ["3 2 1", "", "7 7 7 7", "9"]
 
@@ -120,7 +120,7 @@ def test_chunks_do_not_matter(at_desk, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run"], "--target: missing, expected a text file of what is to be scored"),
+        (["run"], "--target: missing, expected a text to score, or a file of them"),
         (
             ["run", "--target", "target.txt"],
             "--source: missing, and run translates; expected the text file of the sour",
@@ -164,3 +164,14 @@ def test_help_can_be_read():
     assert shown.exit_code == 0
     for word in ("--source", "--normalise", "--tokens", "log-probability"):
         assert word in shown.stdout
+
+
+def test_a_pair_is_scored_as_it_is_typed(at_desk):
+    lines = said("run", "--source", "1 2 3", "--target", "3 2 1")
+    scored = load("run").score(["1 2 3"], ["3 2 1"])[0]
+    assert lines == [f"{scored.log_prob:.4f}"]
+    assert said("run", "--source", "7", "--target", "8", "--text") == [
+        f"{load('run').score(['7'], ['8'])[0].log_prob:.4f}"
+    ]
+    expected = "none: no such file; if it is a text and no file's name, add --text"
+    assert refused("run", "--source", "1 2 3", "--target", "none") == expected

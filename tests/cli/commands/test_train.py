@@ -57,7 +57,7 @@ def test_checking_trains_nothing(tmp_path, config):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "data.source: missing"),
+        ((), "what to train on? give --source FILE --target FILE, --pairs FILE.tsv"),
         (("none.toml",), "none.toml: no such file, expected a TOML configuration"),
         (("CONFIG",), "--out: missing, expected the run folder to write"),
         (("CONFIG", "--set", "training.stepz=3"), "training.stepz: no such key"),
@@ -66,10 +66,10 @@ def test_checking_trains_nothing(tmp_path, config):
         (("CONFIG", "--set", "data.source.x=1"), "data.source: not a table"),
         (
             ("CONFIG", "--model", "trnsformer"),
-            "model.kind: \"trnsformer\" given, no such kind; did you mean 'transformer'?",
+            "--model: \"trnsformer\" given, no such kind; did you mean 'transformer'?",
         ),
-        (("CONFIG", "--preset", "huge"), 'model.preset: "huge" given, no such preset'),
-        (("--source", "a.txt"), "data.target: missing, as source is given"),
+        (("CONFIG", "--preset", "huge"), '--preset: "huge" given, no such preset'),
+        (("--source", "a.txt"), "--target: missing, as source is given"),
         (("--source", "a.txt", "--target", "b.txt", "--out", "RUN"), "a.txt: no such file"),
         (("--resume", "NONE"), "NONE: not a run folder, it has no config.toml"),
         (("CONFIG", "--resume", "NONE"), "--resume: the run's own configuration is used"),

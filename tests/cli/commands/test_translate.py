@@ -327,8 +327,7 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         (["none"], "none: no such folder, expected a run folder first, as in: regard translate runs/en-de FILE"),
         (["in.txt"], "in.txt: a file, expected a run folder first"),
         (["data"], "data: not a run folder, it has no config.toml"),
-        (["run", "none.txt"], "none.txt: no such file, and no run folder"),
-        (["run", "1 2 3"], "1 2 3: no such file, and no run folder; text to translate comes from a file or through"),
+        (["run", "none.txt"], "none.txt: no such file; if it is a text and no file's name, add --text"),
         (["in.txt", "run"], "in.txt: a file given before run, expected run folders, and then one file at most"),
         (["run", "in.txt", "in.txt"], "in.txt: a file given before in.txt"),
         (["run", "bpe", "in.txt"], "bpe: its tokenizer is not that of run"),
@@ -404,3 +403,11 @@ def test_help_can_be_read():
     for word in ("--beam", "--json", "Further run folders", "[default: 5]", "--prefixes", "--split"):
         assert word in shown.stdout
     assert "None" not in shown.stdout
+
+
+def test_a_text_is_translated_as_it_is_typed(at_desk):
+    assert said("run", "1 2 3") == said("run", stdin="1 2 3\n")
+    assert said("run", "7", "--text") == said("run", stdin="7\n")
+    assert said("run", "1 2\n3 4") == said("run", stdin="1 2\n3 4\n")
+    assert refused("run", "7") == "7: no such file; if it is a text and no file's name, add --text"
+    assert refused("run", "--text") == "--text: given without a text; give one behind the run folder"

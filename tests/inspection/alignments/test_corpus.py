@@ -23,8 +23,8 @@ def files(tmp_path):
     ("typed", "settings"),
     [
         ({}, USUAL),
-        ({"view": "0"}, AlignmentSettings(CROSSINGS[0], threshold=0.2)),
-        ({"view": CROSSINGS[0], "head": "3"}, AlignmentSettings(CROSSINGS[0], 3, threshold=0.2)),
+        ({"view": "1"}, AlignmentSettings(CROSSINGS[0], threshold=0.2)),
+        ({"view": CROSSINGS[0], "head": "3"}, AlignmentSettings(CROSSINGS[0], 2, threshold=0.2)),
         ({"head": "mean", "offset": 1}, AlignmentSettings(CROSSINGS[1], None, 1, threshold=0.2)),
         ({"threshold": 0.0, "join": "union"}, AlignmentSettings(CROSSINGS[1], join="union")),
         ({"join": "none", "balance": 5}, AlignmentSettings(CROSSINGS[1], threshold=0.2, balance=5)),
@@ -37,9 +37,11 @@ def test_settings_are_changed_as_typed(typed, settings):
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ({"view": "2"}, "--view: 2 given, expected one of decoder.blocks.0.cross"),
+        ({"view": "3"}, "--view: 3 given, expected a layer, 1 to 2, or one of decoder.blocks.0.cross"),
+        ({"view": "0"}, "--view: 0 given, expected a layer, 1 to 2"),
+        ({"head": "0"}, "--head: 0 given, expected a number from 1, or mean"),
         ({"view": "cross"}, "--view: cross given"),
-        ({"head": "first"}, "--head: first given, expected a number from 0, or mean"),
+        ({"head": "first"}, "--head: first given, expected a number from 1, or mean"),
         ({"head": "-1"}, "--head: -1 given"),
         ({"join": "both"}, "--join: both given, expected one of intersection, union, grow-diag or none"),
     ],

@@ -34,7 +34,7 @@ def test_what_is_there_is_a_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text", ["missing.txt", "./missing", "/no/such/folder/", "photo.JPG"])
 def test_a_name_of_nothing_is_refused(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CommandError, match="no such file; a text that looks like a file's name can come"):
+    with pytest.raises(CommandError, match="no such file; if it is a text and no file's name, add --text"):
         is_file(text)
 
 
@@ -45,6 +45,24 @@ def test_texts_and_files_line_by_line(tmp_path):
     said = []
     assert read_inputs(run, ["zero", str(tmp_path / "two.txt")], 2, said.append) == ["zero", "one"]
     assert said == ["only the first 2 texts are shown; --count says how many"]
+
+
+def test_a_name_is_a_text_where_a_person_says_so():
+    assert read_inputs(subject("rnnsearch"), ["missing.txt", "-"], 3, quiet, as_text=True) == ["missing.txt", "-"]
+
+
+class Keyboard(io.TextIOWrapper):
+    def isatty(self):
+        return True
+
+
+def test_a_person_at_the_keyboard_is_told_so(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", Keyboard(io.BytesIO(b"a text\n")))
+    assert read_inputs(subject("rnnsearch"), [], 3, quiet) == ["a text"]
+    assert capsys.readouterr() == ("", "reading from the keyboard: a text a line, and Ctrl-D to end\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a text\n")))  # a pipe
+    assert read_inputs(subject("rnnsearch"), [], 3, quiet) == ["a text"]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_standard_input_is_read_where_nothing_is_given(monkeypatch):

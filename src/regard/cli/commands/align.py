@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from regard.cli.alignment import check_options, choose_and_print, print_dependencies, write_links
 from regard.cli.messages import print_message
 from regard.cli.options import (
@@ -13,30 +11,31 @@ from regard.cli.options import (
     FromOneOption,
     OutOption,
     RunArgument,
+    file_option,
     flag_option,
+    name_option,
     number_option,
     text_option,
     with_search,
 )
 from regard.cli.runs import open_beside, open_run, print_unknown_words
 
-SourceOption = Annotated[str | None, text_option("Text file of sources, one a line; - reads standard input.")]
+SourceOption = Annotated[str | None, file_option("Text file of sources, one a line; - reads standard input.")]
 TargetOption = Annotated[
-    str | None, text_option("Text file of translations, one a line; without it the sources are translated first.")
+    str | None, file_option("Text file of translations, one a line; without it the sources are translated first.")
 ]
 SymmetriseOption = Annotated[
     str,
-    typer.Option(
-        help="Method to join links with --reverse: intersection, union, grow-diag, grow-diag-final or "
-        "grow-diag-final-and."
+    name_option(
+        "Method to join links with --reverse: intersection, union, grow-diag, grow-diag-final or grow-diag-final-and."
     ),
 ]
 GoldOption = Annotated[
-    Path | None, text_option("File of gold links of the pairs, to print the alignment error rate by.")
+    Path | None, file_option("File of gold links of the pairs, to print the alignment error rate by.")
 ]
 ChooseOption = Annotated[
     Path | None,
-    text_option("File of gold links to choose the layer, head and offset by; the choice is saved with the run."),
+    file_option("File of gold links to choose the layer, head and offset by; the choice is saved with the run."),
 ]
 AgreeOption = Annotated[
     bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
@@ -58,7 +57,8 @@ ThresholdOption = Annotated[
 JoinOption = Annotated[
     str | None,
     text_option(
-        "Method to join the links of target words with those of source words: intersection, union, grow-diag or none."
+        "Method to join the links of target words with those of source words: intersection, union, grow-diag or none.",
+        metavar="NAME",
     ),
 ]
 BalanceOption = Annotated[
@@ -71,24 +71,31 @@ DependenciesOption = Annotated[
 ]
 
 
+EXAMPLES = (
+    "regard align runs/en-de --source test.en --target test.de -o test.align",
+    "regard align runs/en-de --source dev.en --target dev.de --choose dev.gold",
+)
+
+
 @with_search("beam")
 def align(
     run: RunArgument,
     *,
     source: SourceOption = None,
     target: TargetOption = None,
-    output: OutOption = None,
-    translations: Annotated[Path | None, text_option("File to write translations to, without --target.")] = None,
+    out: OutOption = None,
+    translations: Annotated[Path | None, file_option("File to write translations to, without --target.")] = None,
     reverse: Annotated[
-        str | None, text_option("Run folder of the opposite direction, whose links are joined with these.")
+        str | None,
+        text_option("Run folder of the opposite direction, whose links are joined with these.", metavar="RUN"),
     ] = None,
     symmetrise: SymmetriseOption = "grow-diag",
-    alignment: GoldOption = None,
+    gold: GoldOption = None,
     choose: ChooseOption = None,
     agree: AgreeOption = False,
     from_one: FromOneOption = False,
-    view: Annotated[str | None, text_option("Attention to read: its name, or its number from 0.")] = None,
-    head: Annotated[str | None, text_option("Head to read: its number from 0, or mean.")] = None,
+    view: Annotated[str | None, text_option("Attention to read: its layer, from 1, or its name.", metavar="N")] = None,
+    head: Annotated[str | None, text_option("Head to read: its number, from 1, or mean.", metavar="N")] = None,
     offset: OffsetOption = None,
     threshold: ThresholdOption = None,
     join: JoinOption = None,
@@ -100,8 +107,8 @@ def align(
 ) -> None:
     """Write word alignments of a parallel text in Pharaoh's format.
 
-    regard align runs/en-de --source test.en --target test.de writes a line a pair, with a link source-target for each
-    two words that belong together, counted from 0. Without --target the sources are translated first.
+    There is a line a pair, with a link source-target for each two words that belong together. Words are counted from 0,
+    as the format has them, layers and heads from 1. Without --target the sources are translated first.
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
 
@@ -109,9 +116,9 @@ def align(
     from regard.inspection.alignments.corpus import align_pairs, change_settings, read_pairs
     from regard.io.output import check_output
 
-    check_output(output, source, target, flag="--output")
-    check_output(translations, source, output, flag="--translations")
-    gold = None if alignment is None else read_links(alignment, first=int(from_one), say=print_message)
+    check_output(out, source, target)
+    check_output(translations, source, out, flag="--translations")
+    gold_links = None if gold is None else read_links(gold, first=int(from_one), say=print_message)
     judges = None if choose is None else read_links(choose, first=int(from_one), say=print_message)
     opened = open_run(run, checkpoint=checkpoint, device=device)
     other = open_beside(opened, reverse, checkpoint=checkpoint)
@@ -127,5 +134,5 @@ def align(
     else:
         total, chunks = read_pairs(opened, str(source), target, print_message, **search)
         aligned = (align_pairs(opened, other, chunk, symmetrise) for chunk in chunks)
-        write_links(opened.alignment_settings, aligned, total, output, translations, gold, alignment)
+        write_links(opened.alignment_settings, aligned, total, out, translations, gold_links, gold)
         print_unknown_words(opened)

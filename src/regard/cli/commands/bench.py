@@ -7,21 +7,28 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import number_option
+from regard.cli.options import name_option, number_option, out_option
 from regard.errors import CommandError
 from regard.machine import most_threads
 
 NAMES = ("attention", "training", "decoding", "lstmn")
+EXAMPLES = (
+    "regard bench attention",
+    "regard bench training --rounds 3 -o training.json",
+)
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Name of the benchmark: attention, training, decoding or lstmn.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the benchmark: attention, training, decoding or lstmn.")
+    ],
     rounds: Annotated[int, number_option("Number of interleaved rounds; medians are shown.", least=3, most=1000)] = 9,
     threads: Annotated[int, number_option("Number of CPU threads.", least=1, most=most_threads())] = 2,
     device: Annotated[
-        str, typer.Option(help="Device to measure on: cpu, or cuda for benchmarks that have figures of a GPU.")
+        str,
+        name_option("Device to measure on: cpu, or cuda for benchmarks that have figures of a GPU.", metavar="DEVICE"),
     ] = "cpu",
-    out: Annotated[Path | None, typer.Option(help="JSON file to write the figures to as well.")] = None,
+    out: Annotated[Path | None, out_option("JSON file to write the figures to as well.")] = None,
 ) -> None:
     """Benchmark speed and memory against other toolkits.
 

@@ -18,11 +18,16 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_run
 
+EXAMPLES = (
+    "regard caption runs/flickr8k photo.jpg",
+    "regard caption runs/flickr8k photos/ --json -o captions.jsonl",
+)
+
 
 @with_search(without=["precision"], longest="Maximum number of tokens in a caption; default: 60.")
 def caption(
     run: RunArgument,
-    pictures: Annotated[list[str], typer.Argument(metavar="picture", help="Picture files, or folders of them.")],
+    pictures: Annotated[list[str], typer.Argument(metavar="PICTURE", help="Picture files, or folders of them.")],
     *,
     out: OutOption = None,
     scores: ScoresOption = False,
@@ -33,8 +38,8 @@ def caption(
 ) -> None:
     """Write captions for pictures, with a trained run.
 
-    regard caption runs/flickr8k photo.jpg writes the caption; of several pictures, or a folder, each follows its path
-    and a tab. A picture that cannot be read is named on standard error and left out.
+    Of several pictures, or a folder, each caption follows the picture's path and a tab. A picture that cannot be read
+    is named on standard error and left out.
     """
     from regard.data.images.caption_files import PictureFiles
     from regard.io.formats import caption_lines

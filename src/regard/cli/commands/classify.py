@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.messages import print_message
-from regard.cli.options import CheckpointOption, DeviceOption, OutOption, RunArgument, flag_option
+from regard.cli.options import CheckpointOption, DeviceOption, OutOption, RunArgument, TextOption, flag_option
 from regard.cli.runs import open_run, print_unknown_words
 
 if TYPE_CHECKING:
@@ -13,13 +13,23 @@ if TYPE_CHECKING:
 
     from regard.run import Run
 
+EXAMPLES = (
+    'regard classify runs/reviews "The soup was cold and the waiter rude."',
+    "regard classify runs/reviews reviews.txt --scores -o labels.tsv",
+)
+
 
 def classify(
     run: RunArgument,
     items: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="Text file of documents, one a line; or pictures, or folders of them."),
+        typer.Argument(
+            metavar="TEXT or FILE",
+            help="Document, or a text file of them, one a line; default: standard input. Of a run that reads pictures: "
+            "picture files, or folders of them.",
+        ),
     ] = None,
+    text: TextOption = False,
     scores: Annotated[bool, flag_option("--scores", "Write the label's probability as well, after a tab.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Write one JSON object a line, with all probabilities.")] = False,
     out: OutOption = None,
@@ -28,25 +38,25 @@ def classify(
 ) -> None:
     """Write the label of each document or picture, with a trained run.
 
-    regard classify runs/reviews texts.txt --out labels.txt writes a label a line; without a file, standard input is
-    read as it comes. Of pictures each label follows the path and a tab.
+    There is a label a line; of several pictures each label follows the path and a tab. Without a text or a file,
+    standard input is read as it comes.
     """
-    from regard.io.output import check_output, open_output
+    from regard.io.inputs import DocumentLines, text_or_file
+    from regard.io.output import check_output, open_output, progress_bar
 
     inputs = items or []
-    check_output(out, *inputs)
-
-    from regard.io.inputs import DocumentLines
-    from regard.io.output import progress_bar
-
+    check_output(out)
     opened = open_run(run, checkpoint=checkpoint, device=device)
     opened.require("classify")
     if opened.settings.data.reads == "pictures":
+        check_output(out, *inputs)
         with open_output(out) as write:
             for line in classify_pictures(opened, inputs, scores, as_json):
                 write(line)
         return
-    lines = DocumentLines.of(inputs, print_message)
+    documents = [text_or_file(each, text) for each in inputs]
+    check_output(out, *documents)
+    lines = DocumentLines.of(documents, print_message)
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:
         for count, text in lines.labelled(opened.classify, scores, as_json):
             write(text)

@@ -19,6 +19,7 @@ from regard.cli.options import (
     ReferenceOption,
     SourceOption,
     TokenizeOption,
+    name_option,
     number_option,
     with_search,
 )
@@ -34,15 +35,22 @@ Compared = Annotated[
 ]
 MetricsOption = Annotated[
     str | None,
-    typer.Option(
-        help="Metrics, with commas between them; the first decides: bleu, chrf, ter, exact, character_errors and "
+    name_option(
+        "Metrics, with commas between them; the first decides: bleu, chrf, ter, exact, character_errors and "
         "token_errors.",
+        metavar="NAMES",
         show_default="all",
     ),
 ]
 ExamplesOption = Annotated[
     int, number_option("Number of sentences to show for each system, of those it does best.", least=0, most=10_000)
 ]
+
+
+EXAMPLES = (
+    "regard compare runs/a runs/b --source test.en --reference test.de",
+    "regard compare runs/a others.de --source test.en --reference test.de",
+)
 
 
 @with_search("beam", "length_penalty")
@@ -65,10 +73,11 @@ def compare(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Test whether one of two systems is better, and show where they differ most.
+    """Test whether one of two systems is better than the other.
 
-    `regard compare runs/a runs/b --source test.en --reference test.de` translates with both. Scores are compared by
-    paired bootstrap resampling: p is how likely a difference as large is between systems that are equally good.
+    A run translates first; a text file of outputs is taken as it is. Scores are compared by paired bootstrap
+    resampling: p is how likely a difference as large is between systems that are equally good. The sentences in which
+    the two differ most are shown.
     """
     if source is None or reference is None:
         missing = "--source" if source is None else "--reference"

@@ -11,17 +11,23 @@ import regard
 from regard.cli.messages import print_message
 from regard.errors import CommandError
 
+EXAMPLES = (
+    "regard configs",
+    "regard configs files > mine.toml",
+)
+
 
 def configs(
     name: Annotated[
         str | None,
-        typer.Argument(help="Name of the configuration to print, as a start for your own.", show_default=False),
+        typer.Argument(
+            metavar="NAME", help="Name of the configuration to print, as a start for your own.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """List the configurations that come with Regard, or print one.
 
-    `regard train configs/phrasebook.toml --out runs/phrasebook` trains one of them from any folder, and
-    `regard configs files > mine.toml` makes a copy to edit.
+    `regard train configs/NAME.toml --out RUN` trains one of them from any folder.
     """
     paths = shipped_configs()
     if name is None:

@@ -6,35 +6,39 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import SEED, flag_option, number_option, read_number, text_option
+from regard.cli.options import SEED, flag_option, name_option, number_option, out_option, read_number, text_option
 from regard.errors import CommandError
 
 MOST = 10_000_000
+EXAMPLES = (
+    "regard data phrasebook -o data/",
+    "regard data --list",
+)
 
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="Name of the corpus; --list shows them.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="Name of the corpus; --list shows them.", show_default=False)
     ] = None,
-    out: Annotated[Path | None, text_option("Folder to write the files to.", "--out")] = None,
+    out: Annotated[Path | None, out_option("Folder to write the files to.", "FOLDER")] = None,
     count: Annotated[int, number_option("Number of examples for training.", least=0, most=MOST)] = 30_000,
     valid: Annotated[int, number_option("Number of examples for validation.", least=0, most=MOST)] = 500,
     test: Annotated[int, number_option("Number of examples for testing.", least=0, most=MOST)] = 500,
     seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
-    pair: Annotated[str, typer.Option("--pair", help="Languages of the phrasebook: en-de or en-fr.")] = "en-de",
+    pair: Annotated[str, name_option("Languages of the phrasebook: en-de or en-fr.")] = "en-de",
     edition: Annotated[
         int, number_option("Edition: 2 as people type, 1 as earlier versions wrote it.", least=1, most=2)
     ] = 2,
     set_: Annotated[
-        list[str], typer.Option("--set", help="Set an option of the corpus: option=value; may be repeated.")
+        list[str], text_option("Option of the corpus to set; may be repeated.", "--set", metavar="OPTION=VALUE")
     ] = [],  # noqa: B006
     force: Annotated[bool, flag_option("--force", "Overwrite existing files.")] = False,
     show: Annotated[bool, flag_option("--list", "List the corpora with their options and exit.")] = False,
 ) -> None:
     """Write a built-in corpus as files.
 
-    regard data phrasebook --out data/ writes sentence pairs with gold alignments and syntactic heads; other corpora are
-    labelled documents, or pictures with captions.
+    `phrasebook` has sentence pairs with gold alignments and syntactic heads; other corpora are labelled documents, or
+    pictures with captions.
     """
     from regard.data.builtin import CORPORA, options_of, suggest_names
     from regard.data.builtin.files import write

@@ -4,21 +4,29 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from regard.cli.options import SEED, flag_option, number_option, text_option
+from regard.cli.options import SEED, flag_option, number_option, out_option
+
+EXAMPLES = (
+    "regard demo",
+    "regard demo --lineage",
+)
 
 
 def demo(
     lineage: Annotated[bool, flag_option("--lineage", "Train three models, to show what attention is for.")] = False,
     out: Annotated[
         Path | None,
-        text_option("Run folder to write; default: runs/demo, with --lineage runs/lineage."),
+        out_option("Run folder to write; default: runs/demo, with --lineage runs/lineage.", "RUN"),
     ] = None,
     seed: Annotated[int, number_option("Seed of the weights and of the order of training.", least=0, most=SEED)] = 0,
     steps: Annotated[
         int | None, number_option("Number of training steps.", least=1, most=1_000_000_000, show_default=False)
     ] = None,
 ) -> None:
-    """Train a small Transformer from scratch on a built-in corpus, translate, and show what it looks at."""
+    """Train a small model in two minutes and show what it looks at.
+
+    It is a Transformer, trained from scratch on a built-in corpus; with --lineage three models are compared.
+    """
     from regard.demo.phrasebook import remove_earlier
     from regard.io.output import check_link
 

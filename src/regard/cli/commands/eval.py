@@ -19,18 +19,26 @@ from regard.cli.options import (
     ReferenceOption,
     SourceOption,
     TokenizeOption,
-    text_option,
+    file_option,
+    folder_option,
+    out_option,
     with_search,
 )
 from regard.errors import CommandError
 
 RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 GoldOption = Annotated[
-    Path | None, text_option("File of gold word links, to measure those of the run or of --hypothesis by.")
+    Path | None, file_option("File of gold word links, to measure those of the run or of --hypothesis by.")
 ]
-Labels = Annotated[Path | None, text_option("TSV file of labels of the pictures; default: the names of their folders.")]
-Names = Annotated[Path | None, text_option("Text file of names of the pictures to use, one a line; default: all.")]
-PlotOption = Annotated[Path | None, text_option("Picture of BLEU by source length to write: .png, .svg or .pdf.")]
+Labels = Annotated[Path | None, file_option("TSV file of labels of the pictures; default: the names of their folders.")]
+Names = Annotated[Path | None, file_option("Text file of names of the pictures to use, one a line; default: all.")]
+PlotOption = Annotated[Path | None, file_option("Picture of BLEU by source length to write: .png, .svg or .pdf.")]
+
+
+EXAMPLES = (
+    "regard eval runs/en-de --source test.en --reference test.de",
+    "regard eval --hypothesis output.de --reference test.de",
+)
 
 
 @with_search("beam", "length_penalty")
@@ -39,19 +47,19 @@ def eval(
     *,
     source: SourceOption = None,
     reference: ReferenceOption = None,
-    hypothesis: Annotated[Path | None, text_option("Text file of outputs to score, instead of translating.")] = None,
-    documents: Annotated[Path | None, text_option("TSV file of labelled documents, for a classifier.")] = None,
-    images: Annotated[Path | None, text_option("Folder of pictures, for a run that reads them.")] = None,
-    captions: Annotated[Path | None, text_option("TSV file of captions of the pictures.")] = None,
+    hypothesis: Annotated[Path | None, file_option("Text file of outputs to score, instead of translating.")] = None,
+    documents: Annotated[Path | None, file_option("TSV file of labelled documents, for a classifier.")] = None,
+    images: Annotated[Path | None, folder_option("Folder of pictures, for a run that reads them.")] = None,
+    captions: Annotated[Path | None, file_option("TSV file of captions of the pictures.")] = None,
     labels: Labels = None,
     names: Names = None,
-    alignment: GoldOption = None,
+    gold: GoldOption = None,
     from_one: FromOneOption = False,
     metrics: MetricsOption = None,
     alternatives: AlternativesOption = False,
     lowercase: LowercaseOption = False,
     tokenize: TokenizeOption = "13a",
-    output: Annotated[Path | None, text_option("File to write the outputs to.")] = None,
+    out: Annotated[Path | None, out_option("File to write the outputs to.")] = None,
     plot: PlotOption = None,
     as_json: JsonOption = False,
     search: dict[str, Any],
@@ -61,26 +69,25 @@ def eval(
 ) -> None:
     """Measure a run, or the output of any program, on a test set.
 
-    `regard eval runs/en-de --source test.en --reference test.de` prints each score with its signature, which says how
-    it was reached. `regard eval --hypothesis output.de --reference test.de` scores the output of any program.
-    `--documents test.tsv` measures a classifier, `--images DIR --captions FILE` one that describes pictures.
-    `--alignment GOLD` measures word alignments, of a run between source and reference, or in the file of --hypothesis.
+    Each score is printed with its signature, which says how it was reached. --hypothesis scores the output of any
+    program, --documents measures a classifier, --images with --captions a run that describes pictures, and --gold word
+    alignments: of a run between source and reference, or those in the file of --hypothesis.
     """
     opening = {"checkpoint": checkpoint, "device": device}
-    if alignment is not None:
-        if documents or images or metrics or output or plot:
-            raise CommandError("--alignment: given with options of other measurements, expected --source, --reference")
-        report = measure_links(runs, alignment, source, reference, hypothesis, int(from_one), opening)
+    if gold is not None:
+        if documents or images or metrics or out or plot:
+            raise CommandError("--gold: given with options of other measurements, expected --source and --reference")
+        report = measure_links(runs, gold, source, reference, hypothesis, int(from_one), opening)
     elif documents or images:
         if not runs or len(runs) > 1 or source or reference or hypothesis:
             raise CommandError("--documents and --images: give one run folder beside them, and no texts to translate")
         pictures = {"images": images, **({"captions": captions, "names": names} if captions else {"labels": labels})}
         files = pictures if documents is None else {"documents": documents}
-        report = measure_items(runs[0], files, output, search if "captions" in files else {}, opening)
+        report = measure_items(runs[0], files, out, search if "captions" in files else {}, opening)
     else:
         if captions or labels or names:
             raise CommandError("--images: missing, expected the folder of the pictures")
         texts = {"reference": reference, "source": source, "hypothesis": hypothesis}
         how = {"metrics": metrics, "alternatives": alternatives, "lowercase": lowercase, "tokenize": tokenize}
-        report = measure_texts(runs or [], texts, how, output, plot, search, batch_tokens, opening)
+        report = measure_texts(runs or [], texts, how, out, plot, search, batch_tokens, opening)
     print_report(report, as_json)

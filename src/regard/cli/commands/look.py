@@ -10,8 +10,11 @@ from regard.cli.options import (
     CheckpointOption,
     DeviceOption,
     RunArgument,
+    TextOption,
+    file_option,
     flag_option,
     number_option,
+    out_option,
     text_option,
     with_search,
 )
@@ -21,12 +24,23 @@ from regard.errors import CommandError
 FORMATS = ("html", "png", "svg", "pdf")
 ItemsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="text or file", help="Texts, files of texts (one a line), or pictures."),
+    typer.Argument(
+        metavar="TEXT or FILE", help="Texts, text files (a text a line), or pictures; default: standard input."
+    ),
 ]
 AgainstOption = Annotated[
     str | None,
-    text_option("What to show beside it: the run folder of another model, or another text, file or picture."),
+    text_option(
+        "What to show beside it: the run folder of another model, or another text, file or picture.",
+        metavar="RUN or TEXT",
+    ),
 ]
+
+
+EXAMPLES = (
+    'regard look runs/en-de "A man rides a horse." -o look.html',
+    'regard look runs/en-de "A man rides a horse." --against runs/older --walk',
+)
 
 
 @with_search(without=["nbest", "precision"])
@@ -37,23 +51,25 @@ def look(
     target: Annotated[
         str | None, text_option("Output to show, instead of searching for one: a text, or a label.")
     ] = None,
-    out: Annotated[Path | None, text_option("File to write, or a folder; default: look.html.")] = None,
+    text: TextOption = False,
+    out: Annotated[Path | None, out_option("File to write, or a folder; default: look.html.")] = None,
     format: Annotated[
-        str | None, text_option("Format to write: html, png, svg or pdf; default: by the ending of --out.")
+        str | None,
+        text_option("Format to write: html, png, svg or pdf; default: by the ending of --out.", metavar="NAME"),
     ] = None,
     against: AgainstOption = None,
-    steps: Annotated[
+    walk: Annotated[
         bool,
-        flag_option("--steps", "Show one word's way from its input to the likeliest words, and gates, in numbers."),
+        flag_option("--walk", "Show one word's way from its input to the likeliest words, and gates, in numbers."),
     ] = False,
     word: Annotated[
-        int | None, number_option("Word to show with --steps, counted from 1.", least=1, most=1_048_576)
+        int | None, number_option("Word to show with --walk, counted from 1.", least=1, most=1_048_576)
     ] = None,
     view: Annotated[
-        str | None, text_option("Attention to show with --steps, or in a picture: its name or title.")
+        str | None, text_option("Attention to show with --walk, or in a picture: its title or name.", metavar="NAME")
     ] = None,
     head: Annotated[
-        int | None, number_option("Head to show with --steps, or in a picture, counted from 1.", least=1, most=1024)
+        int | None, number_option("Head to show with --walk, or in a picture, counted from 1.", least=1, most=1024)
     ] = None,
     ablate: Annotated[bool, flag_option("--ablate", "Ablate every head in turn, and print what that changes.")] = False,
     graph: Annotated[
@@ -61,7 +77,7 @@ def look(
     ] = False,
     tree: Annotated[
         str | None,
-        text_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line a text."),
+        file_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line a text."),
     ] = None,
     count: Annotated[
         int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
@@ -70,15 +86,15 @@ def look(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Show what a trained run looked at, on a page that opens without a network.
+    """Show what a trained run looked at, on a page or in a picture.
 
-    regard look runs/en-de "A man rides a horse." --out look.html; a file is shown line by line, a page each.
-    regard look runs/en-de --graph draws the model itself, from the parts that ran.
+    A page opens without a network. A file is shown line by line, a page each; without a text or a file, standard input
+    is read. With --graph alone the model itself is drawn, from the parts that ran.
     """
     from regard.inspection.draw.files import OutputPaths, graph_path, write_exhibit
 
     if graph and not items:
-        check_alone({"--steps": steps, "--ablate": ablate, "--against": against, "--target": target, "--view": view})
+        check_alone({"--walk": walk, "--ablate": ablate, "--against": against, "--target": target, "--view": view})
         check_alone({"--tree": tree})
         path = graph_path(out, format)
 
@@ -87,7 +103,7 @@ def look(
         print(model_graph(open_run(run, checkpoint=checkpoint, device="cpu").aligning).save(path))
         return
     paths = OutputPaths.parse(out, format, FORMATS)
-    check_steps(paths.format, steps, word, view, head)
+    check_walk(paths.format, walk, word, view, head)
     if graph and paths.format != "html":
         raise CommandError(
             f"--graph: given with {paths.format}, which cannot show it beside a text; write a page, such as look.html"
@@ -105,14 +121,14 @@ def look(
         raise CommandError(
             f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
         )
-    inputs = read_inputs(opened, items or [], count, print_message)
-    seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs))
+    inputs = read_inputs(opened, items or [], count, print_message, text)
+    seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs), text)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     trees, dependencies = find_trees(tree, items or [], inputs, opened), []
     names = paths.list_paths(len(inputs), inputs + seconds)
     for item, second, path, each in zip(inputs, seconds, names, trees, strict=True):
         more = {"ablate": ablate, "graph": graph, "dependencies": each, **search}
-        exhibit = exhibit_of(opened, item, target=target, walk=which if steps else False, **more)
+        exhibit = exhibit_of(opened, item, target=target, walk=which if walk else False, **more)
         beside = (
             None
             if against is None
@@ -135,12 +151,12 @@ def check_alone(options: dict[str, Any]) -> None:
             raise CommandError(f"{name}: given with --graph alone, which looks at no text; give a text, too")
 
 
-def check_steps(form: str, steps: bool, word: int | None, view: str | None, head: int | None) -> None:
-    """Refuse what the format cannot show, and options of --steps without it."""
+def check_walk(form: str, walk: bool, word: int | None, view: str | None, head: int | None) -> None:
+    """Refuse what the format cannot show, and options of --walk without it."""
     for name, value in (("--word", word), ("--view", view), ("--head", head)):
-        if value is not None and not steps and (form == "html" or name == "--word"):
-            raise CommandError(f"{name}: {value} given without --steps; add --steps")
+        if value is not None and not walk and (form == "html" or name == "--word"):
+            raise CommandError(f"{name}: {value} given without --walk; add --walk")
         if isinstance(value, int) and value < 1:
             raise CommandError(f"{name}: {value} given, expected 1 or more")
-    if steps and form != "html":
-        raise CommandError(f"--steps: given with {form}, which cannot show them; write a page, such as look.html")
+    if walk and form != "html":
+        raise CommandError(f"--walk: given with {form}, which cannot show it; write a page, such as look.html")

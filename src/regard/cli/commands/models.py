@@ -10,10 +10,15 @@ from regard.cli.messages import print_table
 from regard.config import describe_type, show_value
 from regard.errors import CommandError
 
+EXAMPLES = (
+    "regard models",
+    "regard models transformer",
+)
+
 
 def models(
     kind: Annotated[
-        str | None, typer.Argument(help="Kind of model to show the options of.", show_default=False)
+        str | None, typer.Argument(metavar="KIND", help="Kind of model to show the options of.", show_default=False)
     ] = None,
 ) -> None:
     """List the kinds of models, their papers and their options."""

@@ -15,6 +15,11 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_run
 
+EXAMPLES = (
+    "regard sample runs/german --count 5",
+    'regard sample runs/german --prefix "der Hund" --temperature 0.8',
+)
+
 
 @with_search(
     "temperature", "top_k", "top_p", "seed", "longest", longest="Maximum number of tokens in a text; default: 100."
@@ -33,7 +38,7 @@ def sample(
 ) -> None:
     """Sample texts from a language model, a line each.
 
-    regard sample runs/german --count 5 --prefix "der Hund"; the same seed gives the same texts.
+    The same seed gives the same texts.
     """
     from regard.errors import CommandError
     from regard.io.formats import sample_line

@@ -11,16 +11,31 @@ from regard.cli.options import (
     JsonLinesOption,
     OutOption,
     RunsArgument,
+    TextOption,
     flag_option,
     text_option,
 )
 from regard.cli.runs import open_run, print_unknown_words
 
+SourceOption = Annotated[
+    str | None,
+    text_option("Source, or a text file of sources, one a line; not for a language model.", metavar="TEXT or FILE"),
+]
+TargetOption = Annotated[
+    str | None,
+    text_option("Text to score: the source's translation, or a text file of them.", metavar="TEXT or FILE"),
+]
+EXAMPLES = (
+    'regard score runs/en-de --source "A dog." --target "Ein Hund."',
+    "regard score runs/en-de --source test.en --target test.de --normalise",
+)
+
 
 def score(
     runs: RunsArgument,
-    source: Annotated[str | None, text_option("Text file of sources, one a line; not for a language model.")] = None,
-    target: Annotated[str | None, text_option("Text file to score: the sources' translations, line by line.")] = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    text: TextOption = False,
     tokens: Annotated[
         bool, flag_option("--tokens", "Write the tokens and the log-probability of each as well.")
     ] = False,
@@ -32,14 +47,15 @@ def score(
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Write the log-probability of each target given its source, base e, a line a pair.
+    """Write the log-probability of each target given its source.
 
-    regard score runs/en-de --source test.en --target test.de; pairs, tokens and perplexity go to standard error.
+    There is a line a pair, to base e; the number of pairs and tokens and the perplexity go to standard error.
     """
     from regard.io.formats import ScoredTarget
-    from regard.io.inputs import LinePairs, check_lengths
+    from regard.io.inputs import LinePairs, check_lengths, text_or_file
     from regard.io.output import check_output, open_output
 
+    source, target = (None if each is None else text_or_file(each, text) for each in (source, target))
     line_pairs = LinePairs(source, target, print_message)
     check_output(out, source, target)
 

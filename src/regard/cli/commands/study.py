@@ -7,28 +7,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.options import SEED, flag_option, number_option
+from regard.cli.options import SEED, flag_option, folder_option, name_option, number_option, text_option
 from regard.errors import CommandError
 
 if TYPE_CHECKING:
     from regard.studies.page import Page
 
 
+EXAMPLES = (
+    "regard study --list",
+    "regard study scaling --quick",
+)
+
+
 def study(
     name: Annotated[
-        str | None, typer.Argument(help="Name of the study; --list shows them.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="Name of the study; --list shows them.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write the pages to.")] = Path("studies"),
+    out: Annotated[Path, name_option("Folder to write the pages to.", "--out", "-o", metavar="FOLDER")] = Path(
+        "studies"
+    ),
     seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", help="Seeds to train with, such as 0,1,2; default: 0,1,2, and with --quick 0."),
+        text_option("Seeds to train with, such as 0,1,2; default: 0,1,2, and with --quick 0.", metavar="N,N,…"),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Folder of real corpora; default: the built-in ones.")
-    ] = None,
+    data: Annotated[Path | None, folder_option("Folder of real corpora; default: the built-in ones.")] = None,
     device: Annotated[
-        str, typer.Option("--device", help="Device to train on: cpu, cuda, mps (Apple), or auto.")
+        str, name_option("Device to train on: cpu, cuda, mps (Apple), or auto.", metavar="DEVICE")
     ] = "auto",
     jobs: Annotated[int, number_option("Number of systems to train at the same time.", least=1, most=256)] = 1,
     untrained: Annotated[bool, flag_option("--untrained", "Measure only what needs no training.")] = False,
@@ -37,7 +43,7 @@ def study(
     ] = False,
     show: Annotated[bool, flag_option("--list", "List the studies and exit.")] = False,
 ) -> None:
-    """Test a claim from the literature, and write a page with its table and its plot."""
+    """Test a claim from the literature, and write a page about it."""
     from regard.studies import STUDIES, run
     from regard.studies.setting import Setting
 

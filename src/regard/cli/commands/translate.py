@@ -13,16 +13,26 @@ from regard.cli.options import (
     OutOption,
     RunArgument,
     ScoresOption,
+    TextOption,
+    file_option,
     flag_option,
     text_option,
     with_search,
 )
-from regard.cli.runs import print_unknown_words, split_runs_and_file
+from regard.cli.runs import print_unknown_words, split_runs_and_input
 
 MoreArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="run or file", help="Further run folders, which make an ensemble; a text file to read."),
+    typer.Argument(
+        metavar="[RUN]... [TEXT or FILE]",
+        help="Text to translate, or a text file, a sentence a line; default: standard input. Further run folders "
+        "before it make an ensemble.",
+    ),
 ]
+EXAMPLES = (
+    'regard translate runs/en-de "A man rides a horse."',
+    "regard translate runs/en-de input.en -o output.de --beam 8",
+)
 
 
 @with_search()
@@ -30,6 +40,7 @@ def translate(
     run: RunArgument,
     more: MoreArgument = None,
     *,
+    text: TextOption = False,
     out: OutOption = None,
     scores: ScoresOption = False,
     alignment: Annotated[
@@ -41,7 +52,7 @@ def translate(
     ] = False,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
     prefixes: Annotated[
-        str | None, text_option("Text file of prefixes, one a line: what each output begins with.")
+        str | None, file_option("Text file of prefixes, one a line: what each output begins with.")
     ] = None,
     replace_unknown: Annotated[
         bool, flag_option("--replace-unknown", "Replace each unknown word by the source word it looked at most.")
@@ -51,9 +62,9 @@ def translate(
     device: DeviceOption = "auto",
     batch_tokens: BatchTokensOption = None,
 ) -> None:
-    """Translate a text, line by line, with a trained run; several runs make an ensemble.
+    """Translate a text, or a file line by line, with a trained run.
 
-    regard translate runs/en-de input.txt --out output.txt; without a file, standard input is read as it comes.
+    Without a text or a file, standard input is read as it comes. Several runs make an ensemble.
     """
     from regard.decoding.processes import Processes
     from regard.io.formats import OutputFormat
@@ -61,7 +72,7 @@ def translate(
     from regard.io.lines import ignore
     from regard.io.output import check_output, open_output
 
-    runs, file = split_runs_and_file([run, *(more or [])])
+    runs, file = split_runs_and_input([run, *(more or [])], text)
     check_output(out, file, prefixes)
     processes = Processes()
     source_lines = SourceLines(

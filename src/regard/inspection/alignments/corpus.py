@@ -71,18 +71,21 @@ def change_settings(
     join: str | None = None,
     balance: int | None = None,
 ) -> AlignmentSettings:
-    """The settings with what a person wants otherwise, as it is typed: a view's name or number, a head or "mean"."""
+    """The settings with what a person wants otherwise, as it is typed: a view by its layer, from 1, or its name; a head
+    by its number, from 1, or "mean".
+    """
     changes = dict[str, Any]()
     if view is not None:
-        numbered = view.isdecimal() and len(view) < 9 and int(view) < len(crossings)
-        name = crossings[int(view)] if numbered else view
+        numbered = view.isdecimal() and len(view) < 9 and 1 <= int(view) <= len(crossings)
+        name = crossings[int(view) - 1] if numbered else view
         if name not in crossings:
-            raise CommandError(f"--view: {view} given, expected one of {', '.join(crossings)}, or a number from 0")
+            numbers = "1" if len(crossings) == 1 else f"1 to {len(crossings)}"
+            raise CommandError(f"--view: {view} given, expected a layer, {numbers}, or one of {', '.join(crossings)}")
         changes["view"] = name
     if head is not None:
-        if head != "mean" and not (head.isdecimal() and len(head) < 9):
-            raise CommandError(f"--head: {head} given, expected a number from 0, or mean")
-        changes["head"] = None if head == "mean" else int(head)
+        if head != "mean" and not (head.isdecimal() and len(head) < 9 and int(head) >= 1):
+            raise CommandError(f"--head: {head} given, expected a number from 1, or mean")
+        changes["head"] = None if head == "mean" else int(head) - 1
     changes |= {name: value for name, value in (("offset", offset), ("balance", balance)) if value is not None}
     if threshold is not None:
         changes["threshold"] = threshold or None

@@ -85,8 +85,11 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
         tables.append(
             DependencyTable(
                 f"{side}: words that look at their head most, of {own[0].words:,}",
-                ("attention", *(f"head {head}" for head in range(heads))),
-                [(view, *(shares.get((view, head), "–") for head in range(heads))) for view in views],
+                ("layer", "attention", *(f"head {head + 1}" for head in range(heads))),
+                [
+                    (str(layer), view, *(shares.get((view, head), "–") for head in range(heads)))
+                    for layer, view in enumerate(views, 1)
+                ],
                 f"always the word {abs(fixed.distance)} {where}: {fixed.share:.1%}",
             )
         )

@@ -69,7 +69,9 @@ class WatchedBatch:
         if head is None:
             return weights.mean(1, keepdim=True)
         if head >= weights.shape[1]:
-            raise ArgumentError(f"head: {head} given, {name} has {weights.shape[1]}, counted from 0")
+            raise ArgumentError(
+                f"head: number {head + 1}, counted from 1, asked for, and {name} has {weights.shape[1]}"
+            )
         return weights[:, head : head + 1]
 
 

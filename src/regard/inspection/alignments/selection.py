@@ -59,18 +59,20 @@ class Reading:
 
 
 def readings_table(readings: Sequence[Reading]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The columns and rows of a table of how each head fares, by layer and head."""
+    """The columns and rows of a table of how each head fares, by layer and head, both counted from 1."""
 
     def share(value: float | None) -> str:
         return "–" if value is None else f"{value:.2%}"
 
     first = {(each.view, each.head): each for each in readings if each.offset == 0}
     second = {(each.view, each.head): each for each in readings if each.offset == 1}
-    columns = ("attention", "head", "AER", "precision", "recall", "AER of the word read")
+    columns = ("layer", "attention", "head", "AER", "precision", "recall", "AER of the word read")
+    layers = {view: str(number) for number, view in enumerate(dict.fromkeys(view for view, _ in first), 1)}
     return columns, [
         (
+            layers[view],
             view,
-            "mean" if head is None else str(head),
+            "mean" if head is None else str(head + 1),
             *map(share, (each.aer, each.precision, each.recall, second[view, head].aer)),
         )
         for (view, head), each in first.items()

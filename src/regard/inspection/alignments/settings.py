@@ -36,7 +36,7 @@ class AlignmentSettings:
     """
 
     view: str  # as `watch` knows it: decoder.blocks.3.cross
-    head: int | None = None  # None: the mean of all
+    head: int | None = None  # from 0, and from 1 where people read it; None: the mean of all
     offset: Literal[0, 1] = 0
     aer: float | None = None  # what it reached where it was chosen
     by: str = ""  # how it was chosen
@@ -91,7 +91,7 @@ class AlignmentSettings:
         return write_whole(Path(folder) / FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     def __str__(self) -> str:
-        head = "mean of the heads" if self.head is None else f"head {self.head}"
+        head = "mean of the heads" if self.head is None else f"head {self.head + 1}"
         row = "the word that is written" if self.offset == 0 else "the word that is read"
         linked = "the largest weight" if self.threshold is None else f"weights from {self.threshold:g}"
         both = "" if self.join is None else f", joined with those of source words by {self.join}"

@@ -83,7 +83,9 @@ def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int |
         return None, None, 0
     heads = heads_of[settings.view]
     if settings.head is not None and settings.head >= heads:
-        raise DataError(f"{run.folder / FILE}: head {settings.head}, expected 0 to {heads - 1} of {settings.view}")
+        raise DataError(
+            f"{run.folder / FILE}: head {settings.head}, expected 0 to {heads - 1} of {settings.view}, counted from 0"
+        )
     return settings.view, settings.head, settings.offset
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from regard.data.images.caption_files import pictures_in
 from regard.errors import CommandError
 from regard.inspection.collect.open_run import OpenRun
+from regard.io.inputs import announce_keyboard
 from regard.io.lines import read_chunks
 from regard.models.kinds import KINDS
 
@@ -16,11 +17,13 @@ FILES = {".txt", ".tsv", ".csv", ".json", ".jsonl", ".gz", ".html", ".md"}
 FILES |= {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 
 
-def read_inputs(run: OpenRun, arguments: Sequence[str], count: int, say: Callable[[str], None]) -> list[str]:
+def read_inputs(
+    run: OpenRun, arguments: Sequence[str], count: int, say: Callable[[str], None], as_text: bool = False
+) -> list[str]:
     """The first `count` things to look at; `say` is told of what is left out.
 
     Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,
-    "-" is standard input, and anything else is a text.
+    "-" is standard input, and anything else is a text; with `as_text` all are texts.
     """
     if KINDS[run.settings.kind].reads == "pictures":
         if not arguments:
@@ -28,7 +31,8 @@ def read_inputs(run: OpenRun, arguments: Sequence[str], count: int, say: Callabl
         return first(pictures_in(arguments, say), count, "pictures", say)
     texts = list[str]()
     for each in arguments or ["-"]:
-        if each == "-" or is_file(each):
+        if not arguments or (not as_text and (each == "-" or is_file(each))):
+            announce_keyboard(each, "text")
             read = (line for lines in read_chunks(each, say=say) for line in lines if line.strip())
             lines = list(itertools.islice(read, count + 1 - len(texts)))
             if not lines:
@@ -49,7 +53,7 @@ def is_run(text: str) -> bool:
         return False
 
 
-def read_against(run: OpenRun, text: str, count: int) -> list[str]:
+def read_against(run: OpenRun, text: str, count: int, as_text: bool = False) -> list[str]:
     """Read the second inputs of a run, one for each of the `count` first ones: a text or a picture for all, or a file.
 
     What names a folder, or a path into one that is there, is taken for a slip, as a run folder may be meant.
@@ -62,10 +66,10 @@ def read_against(run: OpenRun, text: str, count: int) -> list[str]:
         slip = path is not None and len(path.parts) > 1 and path.parent.is_dir() and not path.exists()
     except (OSError, ValueError):
         folder = slip = False
-    if folder or slip:
+    if (folder or slip) and not as_text:
         raise CommandError(f"--against: {text}: {'no config.toml in it' if folder else 'no such folder'}, {expected}")
     try:
-        inputs = read_inputs(run, [text], count + 1, lambda line: None)
+        inputs = read_inputs(run, [text], count + 1, lambda line: None, as_text)
     except CommandError as error:
         raise CommandError(f"--against: {error}; {expected}") from None
     if len(inputs) not in (1, count):
@@ -90,7 +94,7 @@ def is_file(text: str) -> bool:
         return not folder or written_as_path  # a word may be a folder's name, too
     named = not any(map(str.isspace, text)) and (written_as_path or Path(text).suffix.lower() in FILES)
     if named:
-        raise CommandError(f"{text}: no such file; a text that looks like a file's name can come through a pipe")
+        raise CommandError(f"{text}: no such file; if it is a text and no file's name, add --text")
     return False
 
 

@@ -1,0 +1,86 @@
+"""The parts of `regard train`: its options, and the tables of the configuration that they, a file or a run give."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.cli.commands.configs import find_config
+from regard.cli.options import number_option
+from regard.config import read
+from regard.errors import CommandError, ConfigError
+from regard.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from regard.tasks.settings import Settings
+
+LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(TrainingSettings)}
+TRAINING = ("steps", "minutes", "batch_tokens", "rate", "seed", "device")  # keys of [training] that have an option
+NOTHING = (
+    "what to train on? give --source FILE --target FILE, --pairs FILE.tsv, --documents FILE.tsv, or --images FOLDER "
+    "with --captions FILE.tsv, and --out RUN; or a configuration, as in: regard train phrasebook --out RUN"
+)
+
+
+def training_option(name: str, help: str) -> Any:
+    """Declare an option that is a number of [training], within the limits of its key."""
+    kind: Any = "whole" if name in ("steps", "seed", "batch_tokens") else "fraction"
+    return number_option(help, kind=kind, show_default=False, **LIMITS[name])
+
+
+def tables_of(given: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Sort what the options give into the tables of a configuration; and the option of each key, for messages."""
+    tables: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}}
+    flags = dict[str, str]()
+    for name, value in given.items():
+        if value is None:
+            continue
+        table = "training" if name in TRAINING else "model" if name in ("model", "preset") else "data"
+        key = {"model": "kind", "pairs": "corpora", "valid_pairs": "valid"}.get(name, name)
+        tables[table][key] = [{"file": value}] if key in ("corpora", "valid") else value
+        flags[f"{table}.{key}"] = f"--{name.replace('_', '-')}"
+    return {name: table for name, table in tables.items() if table}, flags
+
+
+def read_checked(table: Mapping[str, Any], flags: Mapping[str, str]) -> "Settings":
+    """Read the settings; what is wrong with an option is called by its name, and not by its key."""
+    from regard.tasks.settings import read_settings
+
+    try:
+        settings = read_settings(table)
+        if not table.get("data"):
+            raise CommandError(NOTHING)
+        settings.data.require()
+    except ConfigError as error:
+        missing = {"data.source": "--source", "data.target": "--target", "data.valid_source": "--valid-source"}
+        missing |= {"data.valid_target": "--valid-target", "data.images": "--images", "data.captions": "--captions"}
+        flag = flags.get(error.key.partition("[")[0]) or (missing.get(error.key) if flags else None)
+        if flag is None:
+            raise
+        raise CommandError(f"{flag}: {error.problem}") from None
+    return settings
+
+
+def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
+    """Read the tables of a configuration or of a run; and whether that run has its own cache, which is not used."""
+    from regard.tasks.settings import base_table, complete_run_table
+
+    table: dict[str, Any] = {}
+    if resume is not None:
+        from regard.training.folder import check_links
+
+        check_links(resume)  # none may lead out of the folder
+        own = read(find_run_config(resume))
+        return complete_run_table(own), "cache" in own.get("data", {})
+    if config is not None:
+        table = read(find_config(config))
+    if base is not None:
+        table = {**table, **base_table(read(find_run_config(base)), table, str(base))}
+    return table, False
+
+
+def find_run_config(run: Path) -> Path:
+    """Find the configuration of a run folder."""
+    if not (run / "config.toml").is_file():
+        raise CommandError(f"{run}: not a run folder, it has no config.toml")
+    return run / "config.toml"
