@@ -52,7 +52,7 @@ class Command(TyperCommand):
         """Write the arguments and options, each with the name of its value and never with a type of Python."""
         rows = [(argument_name(each), getattr(each, "help", None) or "") for each in self.arguments()]
         options = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
-        sections = {"Arguments": rows, "Options": [each.get_help_record(ctx) for each in options]}
+        sections: dict[str, list[Any]] = {"Arguments": rows, "Options": [each.get_help_record(ctx) for each in options]}
         for title, records in sections.items():
             shown = [record for record in records if record is not None]
             if shown:

@@ -128,7 +128,7 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
 for info in pkgutil.iter_modules(regard.cli.commands.__path__):
     module = importlib.import_module(f"regard.cli.commands.{info.name}")
     command = getattr(module, info.name)
-    texts = {"short_help": summarise(command), "epilog": "\n".join(module.EXAMPLES)}
+    texts: dict[str, Any] = {"short_help": summarise(command), "epilog": "\n".join(module.EXAMPLES)}
     app.command(info.name, cls=Command, **texts)(handle_errors()(with_plugins(command)))
 
 

@@ -29,7 +29,7 @@ def classify(
             "picture files, or folders of them.",
         ),
     ] = None,
-    text: TextOption = False,
+    as_text: TextOption = False,
     scores: Annotated[bool, flag_option("--scores", "Write the label's probability as well, after a tab.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Write one JSON object a line, with all probabilities.")] = False,
     out: OutOption = None,
@@ -54,7 +54,7 @@ def classify(
             for line in classify_pictures(opened, inputs, scores, as_json):
                 write(line)
         return
-    documents = [text_or_file(each, text) for each in inputs]
+    documents = [text_or_file(each, as_text) for each in inputs]
     check_output(out, *documents)
     lines = DocumentLines.of(documents, print_message)
     with open_output(out) as write, progress_bar(lines.total, out is not None) as advance:

@@ -51,7 +51,7 @@ def look(
     target: Annotated[
         str | None, text_option("Output to show, instead of searching for one: a text, or a label.")
     ] = None,
-    text: TextOption = False,
+    as_text: TextOption = False,
     out: Annotated[Path | None, out_option("File to write, or a folder; default: look.html.")] = None,
     format: Annotated[
         str | None,
@@ -121,8 +121,8 @@ def look(
         raise CommandError(
             f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
         )
-    inputs = read_inputs(opened, items or [], count, print_message, text)
-    seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs), text)
+    inputs = read_inputs(opened, items or [], count, print_message, as_text)
+    seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs), as_text)
     which = Which(view, None if head is None else head - 1, None, None if word is None else word - 1)
     trees, dependencies = find_trees(tree, items or [], inputs, opened), []
     names = paths.list_paths(len(inputs), inputs + seconds)

@@ -35,7 +35,7 @@ def score(
     runs: RunsArgument,
     source: SourceOption = None,
     target: TargetOption = None,
-    text: TextOption = False,
+    as_text: TextOption = False,
     tokens: Annotated[
         bool, flag_option("--tokens", "Write the tokens and the log-probability of each as well.")
     ] = False,
@@ -55,7 +55,7 @@ def score(
     from regard.io.inputs import LinePairs, check_lengths, text_or_file
     from regard.io.output import check_output, open_output
 
-    source, target = (None if each is None else text_or_file(each, text) for each in (source, target))
+    source, target = (None if each is None else text_or_file(each, as_text) for each in (source, target))
     line_pairs = LinePairs(source, target, print_message)
     check_output(out, source, target)
 

@@ -40,7 +40,7 @@ def translate(
     run: RunArgument,
     more: MoreArgument = None,
     *,
-    text: TextOption = False,
+    as_text: TextOption = False,
     out: OutOption = None,
     scores: ScoresOption = False,
     alignment: Annotated[
@@ -72,7 +72,7 @@ def translate(
     from regard.io.lines import ignore
     from regard.io.output import check_output, open_output
 
-    runs, file = split_runs_and_input([run, *(more or [])], text)
+    runs, file = split_runs_and_input([run, *(more or [])], as_text)
     check_output(out, file, prefixes)
     processes = Processes()
     source_lines = SourceLines(
