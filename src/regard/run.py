@@ -264,7 +264,7 @@ def load(
 
 
 def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
-    """One run folder."""
+    """Load the run of one folder."""
     folder = Path(run)
     plugins.load_environment()
     if not (folder / "config.toml").is_file():

@@ -47,7 +47,7 @@ class Learned(nn.Module):
         self.vectors = nn.Parameter(torch.randn(count, size) / math.sqrt(size))
 
     def forward(self) -> Float[Tensor, "count size"]:
-        """The queries."""
+        """Return the learned queries."""
         return self.vectors
 
     def extra_repr(self) -> str:

@@ -247,7 +247,7 @@ class SharedBeamCache(Cache):
         self.length.copy_(self.length[rows])
 
     def take(self, rows: Int[Tensor, " r"]) -> "SharedBeamCache":
-        """These rows alone: all that belong to some sentences."""
+        """Return a cache of some rows alone: all rows of some sentences."""
         assert self.lineage is not None
         assert self.length is not None
         sentences = rows[:: self.rows] // self.rows

@@ -63,7 +63,7 @@ def check_offsets(name: str, offsets: Tensor | Sequence[int]) -> tuple[Tensor, t
 
 
 def check_alike(**tensors: Tensor) -> None:
-    """One device; one dtype, unless autocast will see to it."""
+    """Refuse tensors on several devices, or of several dtypes that autocast does not unify."""
     (first_name, first), *others = tensors.items()
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():

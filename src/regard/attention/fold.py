@@ -31,7 +31,7 @@ class PartialSoftmax:
     weighted_sum: Tensor  # [*b n dv]
 
     def merge(self, other: "PartialSoftmax") -> "PartialSoftmax":
-        """Both sums, on the higher of the two scales."""
+        """Merge two partial softmaxes, on the higher of their two scales."""
         highest = torch.maximum(self.highest, other.highest)
         mine, theirs = torch.exp(self.highest - highest), torch.exp(other.highest - highest)
         return PartialSoftmax(
@@ -80,7 +80,7 @@ def fold_block(
     keys: int,
     first: int,
 ) -> PartialSoftmax:
-    """One block's softmax, not yet divided."""
+    """Return the softmax of one block of keys, not yet divided by its sum."""
     projected_query = score.ask(query)
     last = first + prepared.keys.shape[-2]
     batch = broadcast(projected_query.shape[:-2], prepared.keys.shape[:-2])

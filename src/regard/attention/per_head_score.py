@@ -29,7 +29,7 @@ class PerHead(Score, delegates=True):
 
     @property
     def head_scores(self) -> list[Score]:
-        """The heads' scores."""
+        """Return the score of each head."""
         return cast(list[Score], list(self.scores))
 
     @property

@@ -91,7 +91,7 @@ class Rotary(nn.Module):
     def forward(
         self, x: Float[Tensor, "*b n d"], start: Start = 0, span: Span | None = None
     ) -> Float[Tensor, "*b n d"]:
-        """x, turned."""
+        """Rotate x by its positions."""
         return self.rotate(x, self.table(position_index(x.shape[-2], x.device, start, span), x.dtype))
 
     def table(self, index: Int[Tensor, "*i n"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -175,7 +175,7 @@ def join_encoding(x: Tensor, encoding: Tensor, join: str) -> Tensor:
 
 
 def check_join(join: Join) -> Join:
-    """One of the two ways."""
+    """Refuse a way of joining positions that is neither of the two."""
     if join not in ("add", "concatenate"):
         raise ArgumentError(f"join: {join!r} given, expected 'add' or 'concatenate'")
     return join

@@ -118,7 +118,7 @@ def buffers(part: Tensor | Prepared) -> list[Tensor]:
 
 
 def take_rows(part: Tensor | Prepared, rows: Tensor) -> Tensor | Prepared:
-    """These rows of a part, in tensors of their own."""
+    """Copy some rows of a part into tensors of their own."""
     if isinstance(part, Tensor):
         return part[rows]
     if isinstance(part, Cache):

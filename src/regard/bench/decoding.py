@@ -120,7 +120,7 @@ class Rate:
     outputs: dict[int, list[Outputs]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
 
     def add(self, batches: Sequence[Batch], beam: int, seconds: float, outputs: list[Outputs]) -> None:
-        """One more turn."""
+        """Add the sentences a second of one more turn."""
         self.rates[beam].append(sum(map(len, batches)) / seconds)
         self.outputs[beam] += outputs
 
@@ -225,7 +225,7 @@ def compare_systems(
 
 
 def result(what: str, ours: Rate, peer: Rate | None, name: str, beam: int) -> Result:
-    """One line."""
+    """Compare a peer's rate with Regard's, as one line of the benchmark."""
     least = GOALS.get((name, beam))
     goal = "none" if least is None else f"at least {least:g} × its speed"
     what = f"{what}, {'greedy' if beam == 1 else f'beam {beam}'}"

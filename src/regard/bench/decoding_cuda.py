@@ -118,28 +118,28 @@ class Peer(NamedTuple):
 
 
 def marian(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
-    """MarianMTModel.generate."""
+    """Build a decoder by MarianMTModel.generate."""
     peer = decoding_peers.MarianDecoder(model, sizes, OUT - 1)
     peer.net.to(device)
     return peer
 
 
 def marian_in_half(peer: Decoder) -> Decoder:
-    """Weights in bfloat16."""
+    """Build Marian's decoder with its weights in bfloat16."""
     assert isinstance(peer, decoding_peers.MarianDecoder)
     peer.net.to(torch.bfloat16)
     return peer
 
 
 def joey(model: TransformerModel, sizes: Sizes, device: str) -> Decoder:
-    """JoeyNMT's search."""
+    """Build a decoder by JoeyNMT's search."""
     peer = decoding_peers.JoeyDecoder(training_peers.JoeyTransformer(sizes, "post"), OUT - 1, model)
     peer.learner.to(device)
     return peer
 
 
 class Cast(Decoder):
-    """Another under autocast."""
+    """Another decoder, run under autocast to bfloat16."""
 
     def __init__(self, other: Decoder):
         super().__init__(other.length)

@@ -166,7 +166,7 @@ class MarianDecoder(Decoder):
         return self.net.generate(**inputs, num_beams=beam, **options)
 
     def tokens(self, outputs: Tensor, inputs: dict[str, Tensor]) -> Outputs:
-        """Without the start."""
+        """Return the output tokens without the start token."""
         return outputs[:, 1:].tolist()
 
 

@@ -69,7 +69,7 @@ class DecoderProcess:
         return answer
 
     def end(self) -> None:
-        """Let it go."""
+        """End the process."""
         self.pipe.close()
         self.process.join()
 

@@ -77,7 +77,7 @@ class PairTask(Task):
             number += 1
 
     def count(self, plan: int) -> int:
-        """Target tokens."""
+        """Count the target tokens of a batch."""
         return int(self.lengths[self.plans[plan], 1].sum()) + len(self.plans[plan])
 
     def batch(self, plan: int, position: Position) -> Any:

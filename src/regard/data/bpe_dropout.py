@@ -48,7 +48,7 @@ class Draws:
         self.before_drop = self.gap()  # how many are kept before the next that is left out
 
     def gap(self) -> float:
-        """A geometric number."""
+        """Draw how many merges are kept until the next one is dropped: a geometric number."""
         if self.scale == -math.inf:
             return math.inf
         count = math.log(1 - self.generator.random()) * self.scale

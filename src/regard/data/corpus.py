@@ -82,7 +82,7 @@ class Unreadable:
         self.path, self.count, self.good, self.first = path, 0, 0, ""
 
     def add(self, number: int, problem: str) -> None:
-        """One more."""
+        """Count one more line that could not be read."""
         self.count += 1
         self.first = self.first or f"line {number:,}: {problem}"
 

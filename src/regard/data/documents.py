@@ -80,7 +80,7 @@ class Labelled(Reading):
         return {"blank": "without words", "unlabelled": "without a label", "unknown": "with a label not in training"}
 
     def rows(self, corpus: CorpusSettings) -> Iterator[Pair]:
-        """Text and label."""
+        """Return the text and the label of each document."""
         return pairs(corpus, labelled=True, say=self.remarks.append)
 
     def facts(self) -> dict[str, object]:

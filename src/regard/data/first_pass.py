@@ -30,7 +30,7 @@ class FirstPass:
     largest: dict[str, int] = field(default_factory=dict)  # of every label, the largest hash of its rows
 
     def training_texts(self) -> tuple[list[str], list[str]]:
-        """Both sides of the sample, without what is held out; the sample is let go."""
+        """Return both sides of the sample without what is held out, and free the sample."""
         pairs = [(source, target) for h, source, target in self.sample if h > self.cutoff]
         self.sample.clear()
         return [source for source, _ in pairs], [target for _, target in pairs]

@@ -125,7 +125,7 @@ class Rows:
     links: list[list[tuple[int, int]]] = field(default_factory=list)  # one for each row, where a reading has them
 
     def only(self, fits: Sequence[bool]) -> "Rows":
-        """Some of them."""
+        """Return the rows that fit."""
         only = itertools.compress
         parts = (self.texts, self.sources, self.targets, self.links)
         return Rows(*(list(only(part, fits)) for part in parts))  # type: ignore[arg-type]

@@ -212,7 +212,7 @@ class Tokenizers:
 
     @property
     def joint(self) -> bool:
-        """Both sides share a vocabulary."""
+        """Return whether both sides share a vocabulary."""
         return self.source is self.target
 
     def dumps(self) -> str:

@@ -63,7 +63,7 @@ class Measurement:
     higher: bool = True  # whether more is better
 
     def score(self) -> Score:
-        """Over all sentences."""
+        """Return the score over all sentences."""
         return Score(self.name, self.of(self.rows.sum(0).tolist()), self.signature, self.unit)
 
     def over(self, indices: Int[np.ndarray, "m"]) -> float:

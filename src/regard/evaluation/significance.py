@@ -201,7 +201,7 @@ class Comparison:
         return conclusion(list(self.differences.values()))
 
     def table(self) -> dict[str, Any]:
-        """In types that JSON has."""
+        """Return the comparison in types that JSON has."""
         metrics = {
             key: {
                 "name": each.a.name,

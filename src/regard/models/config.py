@@ -59,7 +59,7 @@ class ModelConfig:
         return 0
 
     def self_contained(self) -> Self:
-        """The same model of Regard's own parts alone: its weights can be counted without other libraries."""
+        """Return the configuration with Regard's own parts alone, whose weights are counted without other libraries."""
         return self
 
 

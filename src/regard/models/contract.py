@@ -46,7 +46,7 @@ class Tokens:
 
     @classmethod
     def of(cls, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> "Tokens":
-        """Padded rows."""
+        """Return tokens of padded rows."""
         return cls(ids, Lengths(lengths))
 
     @property

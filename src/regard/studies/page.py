@@ -289,7 +289,7 @@ class Clock:
     corpus: str = ""
 
     def signature(self) -> Signature:
-        """Sign now."""
+        """Return the signature of a study that ends now."""
         import torch
 
         import regard

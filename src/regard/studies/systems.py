@@ -65,7 +65,7 @@ def train_all(study: str, tables: Tables, setting: Setting) -> list[TrainedSyste
 
 
 def train_or_load(study: str, name: str, table: Mapping[str, Any], seed: int, setting: Setting) -> TrainedSystem:
-    """One system, trained now or found."""
+    """Train a system, or load it where it was trained before."""
     folder = run_folder(study, name, seed, setting)
     train_into(folder, table, seed, setting, lambda text: setting.say(f"{name}, seed {seed}: {text}"))
     last = Checkpoints(folder).last()

@@ -60,27 +60,27 @@ class LabelBatch:
         return len(self.labels)
 
     def halves(self) -> tuple["LabelBatch", "LabelBatch"]:
-        """The first and the last of them."""
+        """Split the batch into its first and its last rows."""
         if len(self) < 2:
             raise ArgumentError("a batch of one cannot be halved")
         middle = (len(self) + 1) // 2
         return self.part(0, middle), self.part(middle, len(self))
 
     def part(self, first: int, last: int) -> "LabelBatch":
-        """Some of them. It reads lengths back from the device."""
+        """Return some rows of the batch; this reads lengths back from the device."""
         return LabelBatch(part_of(self.source, first, last), self.labels[first:last])
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "LabelBatch":
-        """The same on a device."""
+        """Move the batch to a device."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "LabelBatch":
-        """The same in memory that a device can copy from by itself."""
+        """Copy the batch into pinned memory, from which a device can copy by itself."""
         return self.each(Tensor.pin_memory)
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "LabelBatch":
-        """The same with every tensor moved."""
-        return LabelBatch(moved(self.source, move), move(self.labels))
+        """Apply a function to every tensor of the batch."""
+        return LabelBatch(move_source(self.source, move), move(self.labels))
 
 
 def part_of(source: Source, first: int, last: int) -> Source:
@@ -96,8 +96,8 @@ def part_of(source: Source, first: int, last: int) -> Source:
     return Tokens.of(source.ids[first:last, : max(1, int(lengths.max()))], lengths)
 
 
-def moved(source: Source, move: Callable[[Tensor], Tensor]) -> Source:
-    """The same with every tensor moved."""
+def move_source(source: Source, move: Callable[[Tensor], Tensor]) -> Source:
+    """Apply a function to every tensor of documents or pictures."""
     if isinstance(source, Pictures):
         return Pictures(move(source.pixels))
     if isinstance(source, Documents):
@@ -179,7 +179,7 @@ class Classify(RunTask):
         return self.order.stream(position)
 
     def count(self, plan: Any) -> int:
-        """Documents, or pictures."""
+        """Count the documents or pictures of a batch."""
         return len(plan)
 
     def batch(self, plan: Any, position: Position) -> LabelBatch:
@@ -368,7 +368,7 @@ def evaluate_documents(run: TrainedRun, path: str) -> EvaluationReport:
 
 
 def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Those whose label the run knows, and a word about the others."""
+    """Return the items whose label the run knows, and notes about the others."""
     strange = {label for label in right.values() if label not in run.labels}
     known = {place: label for place, label in right.items() if label not in strange}
     if not strange:
@@ -410,7 +410,7 @@ def balanced_weights(encoded: Encoded, labels: int) -> list[float]:
 
 
 def beginning(text: str) -> str:
-    """As much of a text as is shown."""
+    """Cut a text to what a sample shows of it."""
     if len(text) <= SHOWN:
         return text
     return text[:SHOWN].rsplit(maxsplit=1)[0] + " …"

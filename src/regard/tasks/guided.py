@@ -40,7 +40,7 @@ class Guided(Prediction):
         self.weight, self.name, self.head = weight, name, head
 
     def forward(self, batch: Batch | PackedBatch) -> Loss:
-        """Both; `guided` is summed over the linked target pieces, of which there are `guided_count`."""
+        """Sum both losses; `guided` is over the linked target pieces, of which there are `guided_count`."""
         if not self.training or isinstance(batch, PackedBatch):
             return super().forward(batch)
         if batch.links is None or not len(batch.links):  # said all the same: every process sums the same parts

@@ -60,7 +60,7 @@ class NextToken(RunTask):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Of what is written."""
+        """The tokenizer of what is written."""
         assert self.prepared.tokenizers is not None
         return self.prepared.tokenizers.target
 
@@ -142,7 +142,7 @@ class TextPairs(NextToken):
 
     @property
     def tokenizers(self) -> Tokenizers:
-        """Of source and target."""
+        """The tokenizers of source and target."""
         assert self.prepared.tokenizers is not None
         return self.prepared.tokenizers
 

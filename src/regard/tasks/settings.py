@@ -42,14 +42,14 @@ class Settings:
         return plugins.providers(**rows)
 
     def table(self) -> dict[str, Any]:
-        """As TOML holds it; the model's kind stands in its table, and its preset is written out."""
+        """Return the settings as TOML holds them: the model's kind in its table, and its preset written out."""
         table = plain(replace(self, overrides={}))
         del table["overrides"]
         table["model"] = {"kind": table.pop("kind"), **table["model"]}
         return {"plugins": list(self.plugins), **table} if self.plugins else table
 
     def suggest(self, **tables: Mapping[str, Any]) -> "Settings":
-        """The same with keys that nobody set, such as training={"rate": 1e-3}; what was given stays."""
+        """Fill in keys that nobody set, such as training={"rate": 1e-3}; what a person set stays."""
         merged = {name: {**tables.get(name, {}), **self.overrides.get(name, {})} for name in {*tables, *self.overrides}}
         settings = replace(self, overrides=merged)
         for name in tables:
@@ -57,7 +57,7 @@ class Settings:
         return checked(settings)
 
     def decide(self, **tables: Mapping[str, Any]) -> "Settings":
-        """The same with other values, whatever was given: what the corpus, or the machine, has decided."""
+        """Replace values, whatever a person set, by what the corpus or the machine has decided."""
         parts = {name: replace(getattr(self, name), **values) for name, values in tables.items()}
         overrides = {name: {**self.overrides.get(name, {}), **values} for name, values in tables.items()}
         return checked(replace(self, overrides={**self.overrides, **overrides}, **parts))
@@ -88,7 +88,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
 
 
 def read_part(settings: Settings, name: str) -> Any:
-    """One table of the settings, from what is given."""
+    """Read one table of the settings, from what a person set in it."""
     table = settings.overrides.get(name, {})
     if name != "model":
         return parse(PARTS[name], table, name)

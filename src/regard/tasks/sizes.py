@@ -92,7 +92,7 @@ def check_sizes(
 
 
 def check_run_sizes(settings: Settings, prepared: Prepared, run: Path, checkpoint: Path) -> None:
-    """The same of a run that is resumed or begun with, before its model is built: only the heading is read."""
+    """Refuse settings of another model than that of a run to resume or begin with; only headings are read."""
     manifest = read_manifest(checkpoint)
     check_same("model", manifest.get("task", {}).get("model"), settings.table()["model"], checkpoint)
     path = checkpoint / FILES[0]

@@ -217,7 +217,7 @@ def check_lengths(settings: Settings, prepared: Prepared) -> None:
 
 
 def absolute(data: DataSettings) -> DataSettings:
-    """The same files, wherever a later command is run from."""
+    """Make paths absolute, so that a later command finds the files wherever it is run."""
 
     def whole(path: str | None) -> str | None:
         return None if path is None else os.path.abspath(path)

@@ -69,7 +69,7 @@ class TaskRow:
         return self.kinds.get(reads) or next(iter(self.kinds.values()))
 
     def load(self) -> "type[RunTask]":
-        """Its class; torch is imported."""
+        """Import the class of the task, and torch with it."""
         module, name = self.file.rsplit(".", 1)
         task: type[RunTask] = getattr(importlib.import_module(module), name)
         return task

@@ -73,7 +73,7 @@ class Translate(TextPairs):
         return [Sample(*each) for each in zip(sources, references, outputs, strict=True)], scores
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        """Greedy translations."""
+        """Translate texts by greedy search."""
         ids = self.tokenizers.source.encode_batch(list(texts))
         return [self.tokenizer.decode(each) for each in greedy_in_batches(self.model, ids, self.device)]
 

@@ -140,7 +140,7 @@ class Group:
                 part.set_reshard_after_forward(cast(nn.Module, part) is not objective, recurse=False)
 
     def leave(self) -> None:
-        """Part in peace."""
+        """Leave the group of processes without an error."""
         if self.own and dist.is_initialized():
             dist.destroy_process_group()
 

@@ -53,7 +53,7 @@ class Progress:
         """Some translations of held-out sentences, as they are now."""
 
     def say(self, text: str) -> None:
-        """One plain line."""
+        """Print one plain line."""
 
     def end(self, text: str) -> None:
         """Training ended, with this last line."""
@@ -80,7 +80,7 @@ class CurrentFigures:
         self._sum = self._weight = 0.0
 
     def step(self, record: Mapping[str, Any]) -> None:
-        """Take one in."""
+        """Take in the record of one step."""
         passed = max(1, record.get("step", 0) - self.last.get("step", 0)) if self.last else 1
         self.last = dict(record)
         self.first = self.first or self.last

@@ -211,7 +211,7 @@ class Opinions:
         return int(self.random() * count)
 
     def choose(self, choices: Sequence[T]) -> T:
-        """One of them."""
+        """Draw one of some choices, each alike."""
         return choices[self.below(len(choices))]
 
     def chance(self, share: float) -> bool:

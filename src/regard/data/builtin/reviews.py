@@ -296,4 +296,4 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
 
 
 def every(accept: SourceFilter, options: Options) -> None:
-    """They are too many to be listed."""
+    """Return None: reviews are too many to be listed."""

@@ -52,7 +52,7 @@ class Captions:
     blank: int = 0
 
     def add(self, picture: str, caption: str) -> None:
-        """One more caption."""
+        """Add a caption of a picture."""
         if caption := " ".join(caption.split()):
             self.captions.setdefault(picture, []).append(caption)
         else:

@@ -195,7 +195,7 @@ def append_mean(weights: Float[Tensor, "b h n m"]) -> Float[Tensor, "b c n m"]:
 
 
 def merge_words(part: WatchedBatch, weights: Float[Tensor, "b h n m"], offset: int) -> Float[Tensor, "b h i j"]:
-    """Weights between words."""
+    """Merge weights between pieces into weights between words."""
     return merge_batch(weights, part.rows(offset), part.source, (part.target_words, part.source_words))
 
 

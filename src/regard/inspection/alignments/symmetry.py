@@ -65,7 +65,7 @@ METHODS: dict[str, Callable[[Iterable[Link], Iterable[Link]], set[Link]]] = {
 
 
 def symmetrise(forward: Iterable[Link], backward: Iterable[Link], method: str = "grow-diag") -> list[Link]:
-    """Both directions as one, in the target's order; the links of both are (source, target) of the forward one."""
+    """Join the links of both directions, in the target's order; both are (source, target) of the forward one."""
     if method not in METHODS:
         raise ArgumentError(f"method: {method!r} given, expected one of {', '.join(METHODS)}")
     return sorted(METHODS[method](list(forward), list(backward)), key=lambda link: (link[1], link[0]))

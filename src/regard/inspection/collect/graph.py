@@ -16,7 +16,7 @@ NodeKind = Literal["input", "learned", "module", "operation", "stage", "previous
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A box."""
+    """A box of the graph."""
 
     name: str  # of its own in the graph: a module's dotted name, or that of the module it belongs to and a word
     kind: NodeKind

@@ -196,15 +196,15 @@ class Slices:
         return (full[batched, self.head] if self.resolved.heads else full[batched]).float().cpu()
 
     def query(self, tensor: Tensor) -> Float[Tensor, "1 c"]:
-        """Of the query that is walked."""
+        """Return the part of a tensor that belongs to the query that is walked."""
         return self.part(tensor, 0)[self.row, None]
 
     def keys(self, tensor: Tensor) -> Float[Tensor, "m c"]:
-        """Of every key that has a name."""
+        """Return the parts of a tensor that belong to keys with a name."""
         return torch.cat([self.part(tensor, each)[named] for each, named in enumerate(self.rows)])
 
     def weights(self, tensor: Tensor) -> Float[Tensor, "m 1"]:
-        """Of every key, what the query has for it."""
+        """Return what the query has for every key with a name: its scores or weights."""
         return self.keys(tensor[..., self.row, :, None])
 
     def contexts(self) -> Float[Tensor, "b c"]:
@@ -273,7 +273,7 @@ def rename(stages: Sequence[Stage], notation: Mapping[str, tuple[str, str]], exa
 
 
 def query_stage(resolved: ResolvedCall, score: Score, slices: Slices) -> Stage:
-    """q."""
+    """Return the stage of the query q."""
     words = "the learned query" if resolved.learned else "the query of this word"
     if resolved.heads:
         words += " in this head" + (", rotated by its place" if resolved.rotated else "")

@@ -80,7 +80,7 @@ def symbol_of(unit: Unit, passed: TinyPass) -> str:
 
 
 def layer_symbol_of(unit: Unit, passed: TinyPass) -> str:
-    """The same with ℓ for the number of its layer, which holds for every layer of a stack."""
+    """The symbol of a unit with ℓ for the number of its layer, which holds for every layer of a stack."""
     return find_symbol(description(unit, passed), passed)
 
 

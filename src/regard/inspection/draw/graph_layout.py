@@ -70,7 +70,7 @@ class Layout:
     sides: dict[str, float] = field(default_factory=dict)  # from the left: how far down
 
     def move(self, x: float, y: float) -> "Layout":
-        """Shift everything."""
+        """Shift all boxes, frames and curves."""
         for box in self.boxes:
             box.x, box.y = box.x + x, box.y + y
         for frame in self.frames:

@@ -173,7 +173,7 @@ def port(item: Item, side: Callable[[str], float], source: str) -> float:
 
 
 def share(item: Item, side: Callable[[str], float], source: str) -> float:
-    """The same as a share of its width."""
+    """Where an edge meets an item, as a share of the item's width."""
     return 0.5 if item.lane or not item.width else side(source) / item.width
 
 

@@ -30,7 +30,7 @@ def rows_of(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: t
 @triton.jit
 @no_type_check
 def load_rows(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr):
-    """These rows, zero where there are none."""
+    """Load some rows, zero where there are none."""
     pointers, there = rows_of(x, step, first, count, ROWS, WIDTH, D)
     return tl.load(pointers, mask=there, other=0.0)
 
@@ -38,7 +38,7 @@ def load_rows(x, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D:
 @triton.jit
 @no_type_check
 def store_rows(x, rows, step, first, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, D: tl.constexpr):
-    """These rows, written."""
+    """Store some rows."""
     pointers, there = rows_of(x, step, first, count, ROWS, WIDTH, D)
     tl.store(pointers, rows.to(x.dtype.element_ty), mask=there)
 

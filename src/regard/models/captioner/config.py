@@ -50,7 +50,7 @@ class CaptionerConfig(ModelConfig):
     tau: float = option(1.0, "τ, the temperature of straight-through attention's gradient", above=0, most=LARGEST)
 
     def self_contained(self) -> Self:
-        """With Regard's own ResNet in the place of a backbone of another library."""
+        """Return the configuration with Regard's own ResNet in the place of a backbone of another library."""
         return self if self.backbone == "resnet" else replace(self, backbone="resnet", weights=None, frozen=False)
 
     def picture_numbers(self, side: int) -> int:

@@ -104,7 +104,7 @@ class LSTMDecoder(nn.Module):
         return target.unpad(hidden), extra
 
     def recur(self, words: Float[Tensor, "b n e"], memory: Memory) -> tuple[Float[Tensor, "b n e"], dict[str, Tensor]]:
-        """The recurrence."""
+        """Run the LSTM over all words; return what the readout reads, and what `decode` gives beside it."""
         if words.is_cuda and torch.is_autocast_enabled("cuda"):
             # A step is too small for half precision: every cast is one more kernel.
             with torch.autocast("cuda", enabled=False):

@@ -40,7 +40,7 @@ class EncoderConfig(ModelConfig):
         return {"positions": positions, "norm": "pre", "attention_dropout": 0.1}
 
     def known_positions(self) -> int | None:
-        """Those that learned positions know."""
+        """How many positions the learned ones are; None: any number."""
         return self.length if self.positions == "learned" else None
 
     def __post_init__(self) -> None:

@@ -94,7 +94,7 @@ class EncoderModel(Model):
         return self.encoder(x, span=join(Causal(), packed, self.bias())), {}
 
     def start(self, memory: Memory, rows: int = 1, size: int = 256, coverage: bool = False) -> State:
-        """Empty caches."""
+        """Return a state of empty caches."""
         self.check_language_model()
         if coverage:
             raise ArgumentError("coverage: true given, expected false: a language model has no source to cover")

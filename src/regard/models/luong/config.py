@@ -29,7 +29,7 @@ class LuongConfig(EncoderDecoderConfig):
     bidirectional: bool = option(False, "a recurrent encoder reads from both ends, with half of the width each")
 
     def known_positions(self) -> int | None:
-        """Those that the score location knows."""
+        """How many source positions the score `location` has weights for; None: any number."""
         return self.length if self.score == "location" else None
 
     def sees_whole_source(self) -> bool:

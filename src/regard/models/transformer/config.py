@@ -71,7 +71,7 @@ class TransformerConfig(ModelConfig):
         return 7e-4 if self.size >= 512 else None
 
     def known_positions(self) -> int | None:
-        """Those that learned positions know."""
+        """How many positions the learned ones are; None: any number."""
         return self.length if self.positions == "learned" else None
 
     def ties_both_sides(self) -> bool:

@@ -57,7 +57,7 @@ class EncodedPairs:
 
     @classmethod
     def of(cls, run: Run, aligned: AlignedPairs) -> "EncodedPairs":
-        """Encoded."""
+        """Encode pairs of texts with a run's tokenizers."""
         sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
         return cls(list(zip(*sides, strict=True)), aligned)
 

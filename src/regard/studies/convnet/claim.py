@@ -75,7 +75,7 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def picture_side(quick: bool) -> int:
-    """Pixels."""
+    """Return the height and width of a picture in pixels."""
     return 32 if quick else 48
 
 

@@ -33,7 +33,7 @@ ONE_SEED = 2.0  # points between two means that one seed alone cannot tell from 
 
 
 def tables(quick: bool) -> dict[str, dict[str, Any]]:
-    """One system."""
+    """Return the configuration of the study's one system."""
     steps = 720 if quick else 2500
     longest = 14 if quick else 18
     return {

@@ -282,7 +282,7 @@ class Grammar(Everyday):
             thing.det = Det.THE  # "gives her books" would have two readings
 
     def decorate(self, clause: Clause, asked_where: bool) -> None:
-        """Manner and place."""
+        """Add manner and place to a clause."""
         verb, random, pool = clause.verb, self.random, self.pool
         assert verb is not None
         if clause.polarity == Polarity.YES and clause.verb2 is None and clause.modal != Modal.LIKE:

@@ -75,7 +75,7 @@ def marks(notation: str, signs: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def english_plural(singular: str) -> str:
-    """apples, churches, stories."""
+    """Return the plural of an English noun: apples, churches, stories."""
     if singular.endswith(("s", "x", "ch", "sh")):
         return singular + "es"
     if singular.endswith("y") and singular[-2] not in VOWELS:

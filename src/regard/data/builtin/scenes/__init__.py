@@ -85,7 +85,7 @@ def draw(random: Callable[[], float], accept: SourceFilter, options: Options) ->
 
 
 def every(accept: SourceFilter, options: Options) -> None:
-    """They cannot be listed."""
+    """Return None: scenes are too many to be listed."""
 
 
 def example_of(scene: Scene, options: Options) -> Pictured:
