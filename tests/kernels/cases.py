@@ -69,12 +69,14 @@ class Drawn:
     def build(self):
         """The attention, its inputs and its span."""
         torch.manual_seed(self.seed)
-        span = join(*(SPANS[name](tuple(self.batch), self.n, self.m, self.d) for name in self.spans))
+        # A cosine of one number is a sign: its gradient is zero, and what is computed of it rounding over the number.
+        width = max(2, self.d) if self.score == "cosine" else self.d
+        span = join(*(SPANS[name](tuple(self.batch), self.n, self.m, width) for name in self.spans))
         for part in span.parts if span else ():
             if isinstance(part, torch.nn.Module):
                 part.to(self.dtype)
-        attention = Attention(SCORES[self.score](self.d), weighting=Softmax(self.temperature)).to(self.dtype)
-        sizes = (self.n, self.d), (self.m, self.d), (self.m, self.d + 1)
+        attention = Attention(SCORES[self.score](width), weighting=Softmax(self.temperature)).to(self.dtype)
+        sizes = (self.n, width), (self.m, width), (self.m, width + 1)
         inputs = [torch.randn(*self.batch, *size, dtype=self.dtype, requires_grad=True) for size in sizes]
         return attention, inputs, span
 

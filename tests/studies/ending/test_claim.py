@@ -71,8 +71,6 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_claim_holds(tmp_path):
-    """With positions the end grows likelier, nearer to the true share than without; how near, a full run says."""
+    """With positions; how far a model without them counts by its mask alone is told, not asked for."""
     page = run("ending", setting=Setting((0,), quick=True, device="cpu", out=tmp_path))
-    assert page.verdicts[0].agrees
-    distances = {row[1]: row[2] for row in page.tables[0].rows if str(row[0]).startswith("symbols")}
-    assert max(distances["sinusoidal"], distances["rotary"]) < 0.75 * distances["no positions"], distances
+    assert [each.agrees for each in page.verdicts[:2]] == [True, True]

@@ -34,13 +34,13 @@ def tables(quick: bool) -> dict[str, dict[str, Any]]:
     """A configuration for each corpus and way to tell positions; all of a corpus the same but for these."""
     sequence = [f"shortest={SHORTEST}", f"longest={LONGEST}", "symbols=30"]
     data = {
-        "symbols": {"builtin": "copy", "count": 20_000 if quick else 60_000, "builtin_options": sequence},
+        "symbols": {"builtin": "copy", "count": 60_000, "builtin_options": sequence},
         "phrasebook": {"builtin": "phrasebook", "builtin_edition": EDITION, "count": 20_000 if quick else 60_000},
     }
-    steps = 1000 if quick else 2000
+    steps = 3000 if quick else 2000  # a first look takes small batches: what it needs is updates, not words
     training = {
         "steps": steps,
-        "batch_tokens": 2048 if quick else 4096,
+        "batch_tokens": 512 if quick else 4096,
         "rate": 3e-3,
         "schedule": "cosine",
         "warmup": steps // 10,
