@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,14 @@ def test_the_tree_is_read(measure):
     found = measure.measure_tree()
     assert found["files"] > found["folders"] > 10
     assert found["median"] < found["longest"][1]
+
+
+def test_the_tree_is_what_is_there():
+    root = HOME.parents[1]
+    page = (HOME / "house.md").read_text(encoding="utf-8")
+    (tree,) = re.findall(r"^```\n(src/regard/\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    inside, beside = re.findall(r"^  (\w[\w./]*)", tree, re.MULTILINE), re.findall(r"^(\w[\w./]*)", tree, re.MULTILINE)
+    names = {name.rstrip("/") for name in inside} | {"__init__.py", "__main__.py", "__pycache__"}
+    there = {path.name for path in (root / "src" / "regard").iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert names == there | {"__pycache__"}
+    assert all((root / name).exists() for name in beside)

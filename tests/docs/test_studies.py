@@ -1,4 +1,4 @@
-"""The studies' pages in docs/ are there, whole, and told as they are in the index and in the README."""
+"""The studies' pages in docs/ are there, whole, and told as they are in the index."""
 
 import json
 from pathlib import Path
@@ -39,12 +39,3 @@ def test_the_index_is_made_of_them(tmp_path):
     write_index(tmp_path)
     for file in ("index.md", "index.html"):
         assert (PAGES / file).read_text(encoding="utf-8") == (tmp_path / file).read_text(encoding="utf-8")
-
-
-def test_the_readme_says_what_came_out():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name, study in STUDIES.items():
-        verdicts = results(name)["verdicts"]
-        agreeing = sum(verdict["agrees"] for verdict in verdicts)
-        row = f"| [`{name}`](docs/studies/{name}/README.md) | {study.claim} | {agreeing} of {len(verdicts)} |"
-        assert row in readme
