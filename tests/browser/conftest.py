@@ -33,7 +33,9 @@ def opened(browser, tmp_path):
         tab.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         tab.on(
             "request",
-            lambda sent: sent.url.startswith((path.as_uri(), "data:")) or wrong.append(f"request: {sent.url[:80]}"),
+            lambda sent: (
+                sent.url.startswith((path.as_uri(), "data:", "blob:")) or wrong.append(f"request: {sent.url[:80]}")
+            ),
         )
         tab.goto(path.as_uri())
         tab.wait_for_selector("html[data-ready]", state="attached")

@@ -39,6 +39,9 @@ SCRIPTS = (
     "data",
     "draw",
     "heat",
+    "figure",
+    "lecture",
+    "lines",
     "pair",
     "heads",
     "ablation",
@@ -53,6 +56,7 @@ SCRIPTS = (
     "documents",
     "compare",
     "graph",
+    "link",
     "look",
 )
 LEVELS = 255
@@ -75,7 +79,7 @@ class Page:
 
     def _repr_html_(self) -> str:
         return (
-            '<iframe title="what a model looked at" sandbox="allow-scripts" loading="lazy" '
+            '<iframe title="what a model looked at" sandbox="allow-scripts allow-downloads" loading="lazy" '
             'style="width:100%;height:44rem;border:1px solid #8b93a155;border-radius:.5rem" '
             f'srcdoc="{escape(self.html, quote=True)}"></iframe>'
         )

@@ -65,6 +65,7 @@ function ablationSection(exhibit, state) {
     );
   }
   table.append(body);
+  node.figures = [["the table", () => table]];
   all.sort((a, b) => a.change - b.change);
   const needed = all.filter(({ change }) => change < -0.005).slice(0, 5);
   node.append(

@@ -141,6 +141,15 @@ function captionSection(exhibit, state, image) {
       all();
     }
   });
+  node.figures = [
+    ["the picture", () => canvas],
+    ["every word", () => film],
+  ];
+  node.step = (by) => show(Math.min(words.length - 1, Math.max(0, (at ?? -by) + by)));
+  node.showRow = (piece) => {
+    const word = words.findIndex((unit) => unit.pieces.includes(piece));
+    if (word >= 0) show(word);
+  };
   node.ready = () => {
     all();
     // First of all, the word that is surest of where it looks.

@@ -108,6 +108,47 @@ function outputsOf(exhibits) {
   );
 }
 
+// What two drawings side by side share: both lie or both stand, and words that both have are on one line.
+function sharedDrawing(exhibits) {
+  const sections = new Map(); // whether each would fit lying
+  let standing = false,
+    redrawing = false;
+  return {
+    isDown: () => standing,
+    resized: () => {
+      standing = false;
+      sections.clear();
+    },
+    fitted: (node, fits) => {
+      sections.set(node, fits);
+      const stand = [...sections.values()].some((each) => !each);
+      if (stand === standing || redrawing) return;
+      standing = stand;
+      redrawing = true;
+      for (const each of sections.keys()) each.draw();
+      redrawing = false;
+    },
+    slotsOf: (exhibit, table, view) => {
+      const other = exhibits[1 - exhibits.indexOf(exhibit)],
+        beside = other.views.find((each) => each.role === view.role);
+      if (!beside) return null;
+      const merged = table.n === unitsOf(exhibit.sides[view.rows], view.n, true).length;
+      const lineOf = (units, name) => {
+        const others = unitsOf(other.sides[name], 0, merged),
+          first = exhibit === exhibits[0],
+          places = mergedPlaces(...(first ? [textsOf(units), textsOf(others)] : [textsOf(others), textsOf(units)]));
+        const line = Array(units.length).fill(null);
+        places.forEach((place, k) => {
+          const own = place[first ? 0 : 1];
+          if (own >= 0) line[own] = k;
+        });
+        return line;
+      };
+      return { rows: lineOf(table.rows, view.rows), columns: lineOf(table.columns, view.columns) };
+    },
+  };
+}
+
 function compareSection(exhibits) {
   const [a, b] = exhibits,
     twoInputs = a.title !== b.title,
@@ -133,6 +174,7 @@ function compareSection(exhibits) {
     const [x, y] = views.map((view, k) => tableOf(exhibits[k], view, view.heads > 1 ? head : 0, true));
     body.replaceChildren(...compared(exhibits, x, y, views[0]));
   };
+  node.figures = [["A less B", () => node.querySelector(".heat")]];
   if (telling) {
     node.append(bar, body);
     choose(telling.view, telling.head);

@@ -27,6 +27,7 @@ function dependenciesSection(exhibit) {
       : "The dependency tree, from each word to its head.",
   );
   const figure = el("div", { class: "scroll" });
+  node.figures = [["arcs", () => figure.querySelector("svg")]];
   if (!follows.length) {
     node.append(figure);
     figure.append(arcs(words, null));

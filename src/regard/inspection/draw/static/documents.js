@@ -109,6 +109,12 @@ function documentSection(exhibit, state) {
       render();
     }
   });
+  node.figures = [["the document", () => list]];
+  node.step = (by) => {
+    const words = [...list.querySelectorAll(".word")],
+      at = words.indexOf(document.activeElement);
+    words[Math.min(words.length - 1, Math.max(0, at + by))]?.focus();
+  };
   node.append(bar, list, told.node);
   render();
   return node;

@@ -80,8 +80,8 @@ function menu(label, options, chosen, onchange) {
   return { node: control(label, select), set };
 }
 
-function headChoice(view, chosen, onchange) {
-  const options = [[null, "mean"], ...Array.from({ length: view.heads }, (_, h) => [h, String(h + 1)])];
+function headChoice(view, chosen, onchange, all = false) {
+  const options = [[null, "mean"], ...(all ? [["all", "all"]] : []), ...Array.from({ length: view.heads }, (_, h) => [h, String(h + 1)])];
   return view.heads > 16 ? menu("Head", options, chosen, onchange) : choice("Head", options, chosen, onchange);
 }
 

@@ -27,6 +27,7 @@ function gatesSection(exhibit) {
     "The gates of each layer after every word, a column a unit: of a gate the stronger the colour, the more it lets " +
       "through, with the mean beside it; of what is held, blue above zero and orange below.",
   );
+  node.figures = all.map((gates, k) => [gates.title, () => node.querySelectorAll(".gates")[k]]);
   all.forEach((gates, k) => {
     // The top layer of each side is shown at once.
     const layer = (each) => each.title.replace(/, from the .*/, "");

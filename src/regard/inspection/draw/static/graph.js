@@ -10,5 +10,6 @@ function graphSection(exhibit) {
   );
   const drawn = new DOMParser().parseFromString(exhibit.graph, "image/svg+xml").documentElement;
   node.append(el("div", { class: "scroll graph" }, document.importNode(drawn, true)));
+  node.figures = [["the graph", () => node.querySelector("svg")]];
   return node;
 }

@@ -41,7 +41,7 @@ function headsSection(exhibit, state) {
   let drawn = null;
   const enlarge = () => {
     const view = views.find((each) => each.name === state.view) ?? views[0],
-      head = view.heads > 1 ? state.head : 0;
+      head = view.heads > 1 ? (state.head === "all" ? null : state.head) : 0;
     for (const button of buttons)
       button.node.setAttribute("aria-pressed", String(button.view === view && button.head === head));
     const table = tableOf(exhibit, view, head, state.merged),
@@ -84,6 +84,11 @@ function headsSection(exhibit, state) {
     enlarge();
   });
   painters.add(small);
+  node.figures = [
+    ["one head", () => large.querySelector(".heat")],
+    ...(count > 1 ? [["all layers and heads", () => body.querySelector(".multiples")]] : []),
+  ];
+  node.step = (by) => drawn.step(by);
   node.ready = () => {
     small();
     enlarge();
@@ -132,7 +137,7 @@ function multiples(exhibit, state, views, name, buttons) {
           title: `${view.title}, head ${head + 1}${view.entropy ? `: entropy ${decimal(entropy)} nats` : ""}`,
           onclick: () => {
             state.choose({ view: view.name, head: view.heads > 1 ? head : state.head });
-            if (innerWidth < 900) document.querySelector(".large")?.scrollIntoView({ block: "nearest" });
+            if (innerWidth < 900) node.closest(".heads")?.querySelector(".large").scrollIntoView({ block: "nearest" });
           },
         },
         canvas,

@@ -171,8 +171,8 @@ function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
   };
   node.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect(),
-      j = Math.floor((event.clientX - box.left) / cell),
-      i = Math.floor((event.clientY - box.top) / cell);
+      j = Math.floor(((event.clientX - box.left) / box.width) * m),
+      i = Math.floor(((event.clientY - box.top) / box.height) * n);
     if (i >= 0 && j >= 0 && i < n && j < m) move(i, j);
     else move(null);
   });
@@ -192,7 +192,14 @@ function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
     if (at) move(at[0] + by[0], at[1] + by[1]);
     else move(0, 0);
   });
-  return { node, paint, move };
+  // From row to row, at what each looks at most.
+  const step = (by) => {
+    const i = Math.min(n - 1, Math.max(0, at ? at[0] + by : by > 0 ? 0 : n - 1));
+    let best = 0;
+    for (let j = 1; j < m; j++) if (Math.abs(table.at(i, j)) > Math.abs(table.at(i, best))) best = j;
+    move(i, best);
+  };
+  return { node, paint, move, step };
 }
 
 // What a heat map's cell says.

@@ -104,7 +104,7 @@ function unitsChoice(exhibit, state) {
   ).node;
 }
 
-async function shownIn(column, exhibit, letter) {
+async function shownIn(column, exhibit, letter, both) {
   const state = stateOf(exhibit),
     image = await loaded(exhibit.picture),
     header = headerOf(exhibit, letter);
@@ -125,12 +125,20 @@ async function shownIn(column, exhibit, letter) {
   const first = [pairSection, headsSection, dependenciesSection, searchSection];
   const further = [numbersSection, walkSection, gatesSection, statesSection, ablationSection, graphSection];
   for (const make of [...first, ...further]) {
-    const each = make(exhibit, state);
+    const each = make(exhibit, state, both);
     if (!each) continue;
     sections.push(each);
     column.append(each);
     each.ready?.();
   }
+  for (const each of sections)
+    if (each.figures) each.querySelector("h2").after(toolsOf(each, exhibit.title));
+  openLink(exhibit, state, sections);
+  addEventListener("hashchange", () => openLink(exhibit, state, sections));
+  const link = () => writeLink(exhibit, state);
+  state.on(link);
+  state.on(() => lecturing?.node.fit()); // what was drawn anew is as large as before
+  state.onRow(link);
   if (image && !exhibit.views.length)
     spotlight(column.querySelector("canvas.picture"), image, null, [1, 1], { size: 420 });
   if (!exhibit.views.length)
@@ -182,13 +190,16 @@ async function begin() {
             : "",
       ),
     );
-    main.append(compareSection(data.exhibits));
-    const columns = el("div", { class: "columns" });
+    const compare = compareSection(data.exhibits);
+    main.append(compare);
+    if (compare.querySelector(".heat")) compare.querySelector("h2").after(toolsOf(compare, a.title));
+    const columns = el("div", { class: "columns" }),
+      both = sharedDrawing(data.exhibits);
     main.append(columns);
     const each = data.exhibits.map((_, k) =>
       columns.appendChild(el("div", { class: "column", "aria-label": "AB"[k] })),
     );
-    for (let k = 0; k < 2; k++) await shownIn(each[k], data.exhibits[k], "AB"[k]);
+    for (let k = 0; k < 2; k++) await shownIn(each[k], data.exhibits[k], "AB"[k], both);
   }
   main.append(
     el(

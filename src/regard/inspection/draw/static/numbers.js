@@ -197,7 +197,8 @@ function numbersSection(exhibit, state) {
             type: "button",
             class: `word${unit.special ? " special" : ""}`,
             "aria-pressed": "false",
-            onpointerenter: (event) => event.pointerType !== "touch" && go(k),
+            // Not on entering: buttons that are made anew under a pointer at rest choose nothing.
+            onpointermove: (event) => event.pointerType !== "touch" && go(k),
             onclick: () => go(k),
           },
           said(unit.text, { class: "text" }),
@@ -240,6 +241,7 @@ function numbersSection(exhibit, state) {
       k = Math.min(values.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * values.length)));
     told.say(said(strip.dataset.name, { class: "who" }), `, number ${k + 1} of ${values.length}: `, el("b", {}, values[k]));
   });
+  node.figures = [["numbers", () => body]];
   node.step = (by) => go(at + by);
   node.ready = draw;
   return node;

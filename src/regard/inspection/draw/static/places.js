@@ -138,6 +138,11 @@ function placesSection(exhibit, state, image) {
       el("div", { class: "beside" }, told.node, el("p", { class: "faint small" }, view.how), maps?.node, film),
     ),
   );
+  node.figures = [
+    ["the picture", () => canvas],
+    ["five places", () => film],
+  ];
+  node.step = (by) => show(Math.min(view.n - 1, Math.max(0, at + by)));
   node.ready = () => {
     strip();
     show(spread()[0]);

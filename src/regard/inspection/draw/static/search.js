@@ -137,6 +137,8 @@ function searchSection(exhibit) {
     told,
     el("div", { class: "scroll" }, list),
   );
+  node.figures = [["the tree", () => drawing.node.querySelector("svg")]];
+  node.step = (by) => go(at + by);
   node.ready = () => go(0);
   return node;
 }

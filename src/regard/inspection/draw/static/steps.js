@@ -62,6 +62,12 @@ function walkSection(exhibit) {
     );
   }
   named();
+  node.figures = walk.stages.length
+    ? [...new Set(walk.stages.map((stage) => stage.part))].map((name, k) => [
+        name || "the stages",
+        () => node.querySelectorAll(".stages")[k],
+      ])
+    : null;
   return node;
 }
 
@@ -236,6 +242,8 @@ function statesSection(exhibit) {
     return at < states.length;
   });
   node.append(el("div", { class: "bar-row" }, range, play.node, number), el("div", { class: "scroll" }, list));
+  node.figures = [["the states", () => list]];
+  node.step = (by) => go(at + by);
   go(states.length);
   return node;
 }

@@ -1,0 +1,89 @@
+// Lecture mode: one drawing fills the window in large type, and arrow keys or a presenter's keys step word by word.
+
+let lecturing = null;
+
+function lecture(node) {
+  if (lecturing) return;
+  const others = [...document.querySelectorAll("main header, main nav, main section, main footer")].filter(
+    (each) => each !== node && !each.contains(node) && !node.contains(each),
+  );
+  const close = el("button", { type: "button", class: "plain close", onclick: leave }, "Esc  Close");
+  const before = document.activeElement;
+  others.forEach((each) => (each.inert = true));
+  document.body.classList.add("lecturing");
+  node.classList.add("lecture");
+  node.setAttribute("role", "dialog");
+  node.setAttribute("aria-modal", "true");
+  node.prepend(close);
+  lecturing = { node, others, close, before };
+  document.documentElement.requestFullscreen?.().catch(() => {}); // a frame may not; the window is filled all the same
+  node.fit = () => fillWindow(node);
+  node.fit();
+  addEventListener("resize", node.fit);
+  node.tabIndex = -1;
+  node.focus({ preventScroll: true });
+}
+
+function fillWindow(node) {
+  const figure = node.figures[0][1]();
+  if (!figure) return;
+  if (node.enlarge) {
+    const used = [...node.children].reduce(
+      (sum, each) => sum + (each === figure || each.classList.contains("close") ? 0 : each.offsetHeight),
+      0,
+    );
+    node.enlarge(Math.max(200, innerHeight - used - 90));
+    return;
+  }
+  figure.style.zoom = "";
+  const box = figure.getBoundingClientRect(),
+    around = figure.parentElement.getBoundingClientRect(),
+    room = innerHeight - Math.max(0, box.top) - 80;
+  // A long list keeps its size and scrolls; what is drawn grows until one of its sides is full.
+  figure.style.zoom = Math.max(1, Math.min(3, around.width / box.width, room / box.height)).toFixed(3);
+}
+
+function leave() {
+  if (!lecturing) return;
+  const { node, others, close, before } = lecturing;
+  lecturing = null;
+  removeEventListener("resize", node.fit);
+  node.fit = null;
+  close.remove();
+  others.forEach((each) => (each.inert = false));
+  document.body.classList.remove("lecturing");
+  node.classList.remove("lecture");
+  node.setAttribute("role", "region");
+  node.removeAttribute("aria-modal");
+  if (document.fullscreenElement) document.exitFullscreen();
+  const figure = node.figures[0][1]();
+  if (node.shrink) node.shrink();
+  else if (figure) figure.style.zoom = "";
+  node.scrollIntoView();
+  before?.focus?.({ preventScroll: true });
+}
+
+addEventListener(
+  "keydown",
+  (event) => {
+    if (!lecturing || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === "Escape") {
+      event.preventDefault();
+      leave();
+      return;
+    }
+    if (event.target.matches?.("select, input")) return;
+    const by = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 }[event.key],
+      whole = { Home: -1, End: 1 }[event.key];
+    if ((by || whole) && lecturing.node.step) {
+      event.preventDefault();
+      event.stopPropagation();
+      lecturing.node.step(by ?? whole, whole !== undefined);
+    }
+  },
+  true,
+);
+// The browser's own way out of the full screen is the way out of the lecture.
+addEventListener("fullscreenchange", () => {
+  if (!document.fullscreenElement) leave();
+});

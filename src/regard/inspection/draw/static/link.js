@@ -1,0 +1,52 @@
+// A link that opens the page at a word, layer and head: #attention=cross&layer=2&head=1&word=3, counted from 1.
+
+// What a link says, with the attention that it names: by its role, or one of the roles that has such a layer.
+function readLink(exhibit, hash) {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  const number = (name) => (/^\d+$/.test(given.get(name) ?? "") ? Number(given.get(name)) - 1 : null);
+  if (!["attention", "layer", "head", "word"].some((name) => given.has(name))) return null;
+  const first = exhibit.views.find((view) => view.name === exhibit.aligned),
+    role = given.get("attention") ?? first?.role ?? textViews(exhibit)[0]?.role ?? exhibit.views[0]?.role,
+    layer = number("layer") ?? (first?.role === role ? first.layer : 0);
+  const view = exhibit.views.find((each) => each.role === role && each.layer === layer);
+  const named = given.get("head");
+  const head = named === "all" || named === "mean" ? (named === "all" ? "all" : null) : number("head");
+  return { view, head: named === null ? undefined : head, word: number("word") };
+}
+
+// The first piece of a word among those that look.
+function pieceOf(exhibit, view, word) {
+  const side = exhibit.sides[view.rows];
+  const piece = side ? side.words.indexOf(word) : word;
+  return piece >= 0 && piece < view.n ? piece : null;
+}
+
+function openLink(exhibit, state, sections) {
+  const link = readLink(exhibit, location.hash);
+  if (!link) return;
+  const view = link.view ?? exhibit.views.find((each) => each.name === state.view);
+  if (!view) return;
+  const head = link.head === undefined ? state.head : typeof link.head === "number" && link.head >= view.heads ? null : link.head;
+  state.choose({ view: view.name, head });
+  if (link.word === null) return;
+  const piece = pieceOf(exhibit, view, link.word);
+  if (piece === null) return;
+  state.chooseRow(piece);
+  for (const each of sections) each.showRow?.(piece);
+}
+
+// The address says what is chosen, so that it can be copied at any time.
+function writeLink(exhibit, state) {
+  const view = exhibit.views.find((each) => each.name === state.view);
+  if (!view) return;
+  const given = new URLSearchParams({ attention: view.role, layer: view.layer + 1 });
+  if (view.heads > 1) given.set("head", state.head === null ? "mean" : state.head === "all" ? "all" : state.head + 1);
+  const side = exhibit.sides[view.rows],
+    word = state.row === null ? null : side ? side.words[state.row] : state.row;
+  if (word !== null && word !== undefined) given.set("word", word + 1);
+  try {
+    history.replaceState(null, "", `${location.href.split("#")[0]}#${given}`);
+  } catch {
+    // A frame of a notebook has no address of its own.
+  }
+}

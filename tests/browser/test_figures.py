@@ -1,0 +1,152 @@
+"""What a lecture needs of the page: the whole window, files of every figure, and a link to a word, layer and head."""
+
+import io
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from inspection import exhibits
+from inspection.subjects import PAIRS, exhibit_of_subject, subject
+from PIL import Image
+
+from regard.inspection import exhibit_of, page
+from regard.inspection.collect.dependency_trees import ParsedTree
+from regard.inspection.collect.from_model import graph_of
+
+pytestmark = pytest.mark.browser
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def told(tab, section):
+    return tab.locator(f"[data-section={section}] .readout").first.inner_text()
+
+
+def download(tab, section, kind):
+    with tab.expect_download() as started:
+        tab.locator(f"[data-section={section}] .tools").get_by_text(kind, exact=True).click()
+    name = started.value.suggested_filename
+    assert name.endswith(f".{kind.lower()}")
+    return started.value.path().read_bytes()
+
+
+def everything():
+    """One exhibit of each sort of drawing."""
+    example = PAIRS[3]
+    tree = ParsedTree(example.source_heads)
+    known = exhibit_of(subject("transformer"), example.source, longest=4, dependencies=tree, walk=True)
+    return {
+        "transformer": replace(known, graph=graph_of(subject("transformer").model)),
+        "ablation": exhibits.transformer(layers=2, heads=2),
+        "recurrent": exhibit_of_subject("luong", walk=True),
+        "captioner": exhibits.captioner(),
+        "convnet": exhibits.convnet(),
+        "han": exhibits.han(),
+        "odd": exhibits.odd(),
+    }
+
+
+@pytest.mark.parametrize("name", ["transformer", "ablation", "recurrent", "captioner", "convnet", "han", "odd"])
+def test_every_drawing_is_saved_as_svg_and_png(opened, name):
+    tab = opened(page(everything()[name]))
+    sections = tab.locator("section").evaluate_all("all => all.map((each) => each.dataset.section)")
+    assert len(sections) >= 1
+    for section in sections:
+        root = ElementTree.fromstring(download(tab, section, "SVG"))
+        assert root.tag == f"{SVG}svg"
+        wide, high = (float(root.get(side)) for side in ("width", "height"))
+        shapes = [each for each in root.iter() if each.tag.removeprefix(SVG) in ("path", "text", "image", "rect")]
+        assert len(shapes) > 1  # more than the ground
+        pixels = np.asarray(Image.open(io.BytesIO(download(tab, section, "PNG"))).convert("RGB")).reshape(-1, 3)
+        assert len(pixels) == pytest.approx(wide * high * 4, rel=0.02)
+        assert len(np.unique(pixels, axis=0)) > 8
+
+
+def test_the_file_has_every_word_and_line(opened):
+    exhibit = exhibits.transformer(layers=1, heads=2)
+    tab = opened(page(exhibit), color_scheme="dark")
+    tab.locator("[data-section=pair] .below .word").nth(7).click()
+    root = ElementTree.fromstring(download(tab, "pair", "SVG"))
+    words = [each.text for each in root.iter(f"{SVG}text")]
+    for text in (*exhibits.GERMAN, *exhibits.ENGLISH):
+        assert text in words
+    drawn = tab.locator("[data-section=pair] .lines path").count()
+    assert len([each for each in root.iter(f"{SVG}path") if each.get("stroke-width")]) == drawn
+    assert root[0].get("fill") == "#14171c"  # the paper of a dark page
+    assert not any(each.get("class") or each.get("style") for each in root.iter())  # the file needs no style sheet
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_a_lecture_fills_the_window(opened, width):
+    tab = opened(page(exhibits.transformer(layers=2, heads=3)))
+    tab.set_viewport_size({"width": width, "height": 900})
+    pair = tab.locator("[data-section=pair]")
+    size = "node => parseFloat(getComputedStyle(node).fontSize)"
+    before = pair.locator(".below .word").first.evaluate(size)
+    pair.get_by_label("Fill the window").click()
+    stage = pair.locator(".pair").bounding_box()
+    assert pair.bounding_box() == {"x": 0, "y": 0, "width": width, "height": 900}
+    assert stage["width"] * stage["height"] > 0.4 * width * 900
+    assert pair.locator(".below .word").first.evaluate(size) > 1.4 * before
+    assert pair.evaluate("node => node.scrollWidth <= node.clientWidth")
+    for key, words in [
+        ("ArrowRight", "The looks at Der"),
+        ("PageDown", "old looks"),
+        ("ArrowDown", "man looks"),
+        ("ArrowLeft", "old looks"),
+        ("End", ". looks"),
+        ("Home", "The looks"),
+    ]:
+        tab.keyboard.press(key)
+        assert told(tab, "pair").startswith(words)
+    assert tab.locator("[data-section=heads]").evaluate("node => node.inert")
+    tab.keyboard.press("Escape")
+    assert tab.locator(".lecture").count() == 0
+    assert not tab.locator("[data-section=heads]").evaluate("node => node.inert")
+    assert pair.locator(".below .word").first.evaluate(size) == before
+
+
+def test_other_drawings_fill_it_too(opened):
+    tab = opened(page(exhibits.transformer(layers=1, heads=2)))
+    heads = tab.locator("[data-section=heads]")
+    before = heads.locator(".heat").bounding_box()
+    heads.get_by_label("Fill the window").click()
+    assert heads.locator(".heat").bounding_box()["height"] > 1.2 * before["height"]
+    tab.keyboard.press("ArrowRight")
+    assert heads.locator(".large .readout").inner_text().startswith("The → Der")
+    cells = heads.locator(".cells").bounding_box()
+    tab.mouse.move(cells["x"] + cells["width"] * 10.5 / 15, cells["y"] + cells["height"] * 7.5 / 16)
+    assert heads.locator(".large .readout").inner_text().startswith("horse → Pferd")
+    tab.keyboard.press("Escape")
+    tab.locator("[data-section=search]").get_by_label("Fill the window").click()
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator("[data-section=search] .counter").inner_text().startswith("step 2 of")
+
+
+def test_a_link_opens_the_page_at_a_word_layer_and_head(opened):
+    exhibit = exhibits.transformer(layers=2, heads=3)
+    tab = opened(page(exhibit))
+    tab.goto(tab.url.split("#")[0] + "#attention=cross&layer=1&head=2&word=8")
+    tab.reload()
+    tab.wait_for_selector("html[data-ready]", state="attached")
+    pair = tab.locator("[data-section=pair]")
+    assert pair.locator("select").evaluate("node => node.selectedOptions[0].text") == "Decoder, layer 1, to the source"
+    assert pair.locator("input:checked").get_attribute("data-value") == "1"
+    assert told(tab, "pair").startswith("horse looks at")
+    tab.evaluate("location.hash = '#word=2'")
+    tab.wait_for_function("document.querySelector('[data-section=pair] .readout').textContent.startsWith('old')")
+
+
+def test_the_address_says_what_is_chosen(opened):
+    exhibit = exhibits.transformer(layers=2, heads=3)
+    tab = opened(page(exhibit))
+    pair = tab.locator("[data-section=pair]")
+    pair.locator("select").select_option(label="Encoder, layer 2")
+    pair.locator(".choice [data-value='2']").check()
+    pair.locator(".below .word").nth(4).focus()
+    assert tab.url.split("#")[1] == "attention=encoder&layer=2&head=3&word=5"
+    tab.keyboard.press("h")
+    assert "head=mean" in tab.url
+    tab.evaluate("location.hash = '#attention=nothing&layer=99&head=99&word=99'")  # nothing of it is there
+    assert pair.locator(".word").count() > 0
