@@ -54,10 +54,10 @@ class Command(TyperCommand):
         options = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
         sections: dict[str, list[Any]] = {"Arguments": rows, "Options": [each.get_help_record(ctx) for each in options]}
         for title, records in sections.items():
-            shown = [record for record in records if record is not None]
-            if shown:
+            visible = [record for record in records if record is not None]
+            if visible:
                 with formatter.section(title):
-                    formatter.write_dl(shown)
+                    formatter.write_dl(visible)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples as they are typed, however narrow the window is."""

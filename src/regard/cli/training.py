@@ -28,11 +28,11 @@ def training_option(name: str, help: str) -> Any:
     return number_option(help, kind=kind, show_default=False, **LIMITS[name])
 
 
-def tables_of(given: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Sort what the options give into the tables of a configuration; and the option of each key, for messages."""
     tables: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}}
     flags = dict[str, str]()
-    for name, value in given.items():
+    for name, value in values.items():
         if value is None:
             continue
         table = "training" if name in TRAINING else "model" if name in ("model", "preset") else "data"

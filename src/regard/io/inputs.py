@@ -30,23 +30,23 @@ NAMED = 10  # documents without words that are named; more are counted
 DOCUMENTS = 256  # documents that are read together
 
 
-def text_or_file(given: str, as_text: bool = False) -> str:
+def text_or_file(argument: str, as_text: bool = False) -> str:
     """Decide whether a person gave a text or the name of a file: a GivenText, or the name as it is.
 
     What is there is a file, and so is "-", standard input; what has white space in it is a text. A single word that is
     no file may be the name of one, mistyped: it is refused, unless the person says that it is a text (`--text`).
     """
-    if as_text or not given.strip():
-        return GivenText(given)
+    if as_text or not argument.strip():
+        return GivenText(argument)
     try:
-        is_path = given == "-" or Path(given).exists()
+        is_path = argument == "-" or Path(argument).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         is_path = False
     if is_path:
-        return given
-    if any(map(str.isspace, given)):
-        return GivenText(given)
-    raise CommandError(f"{given}: no such file; if it is a text and no file's name, add --text")
+        return argument
+    if any(map(str.isspace, argument)):
+        return GivenText(argument)
+    raise CommandError(f"{argument}: no such file; if it is a text and no file's name, add --text")
 
 
 def announce_keyboard(path: str, what: str) -> None:

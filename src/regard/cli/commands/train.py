@@ -67,12 +67,12 @@ def train(
     Two text files, or one of pairs, train a translator; labelled documents a classifier; pictures with captions a model
     that describes them. What no option and no configuration sets is chosen from the corpus.
     """
-    given: dict[str, Any] = {"source": source, "target": target, "valid_source": valid_source}
-    given |= {"valid_target": valid_target, "pairs": pairs, "valid_pairs": valid_pairs, "documents": documents}
-    given |= {"valid_documents": valid_documents, "images": images, "captions": captions, "labels": labels}
-    given |= {"valid_captions": valid_captions, "model": model, "preset": preset, "steps": steps, "minutes": minutes}
-    given |= {"batch_tokens": batch_tokens, "rate": rate, "seed": seed, "device": device}
-    tables, flags = tables_of(given)
+    values: dict[str, Any] = {"source": source, "target": target, "valid_source": valid_source}
+    values |= {"valid_target": valid_target, "pairs": pairs, "valid_pairs": valid_pairs, "documents": documents}
+    values |= {"valid_documents": valid_documents, "images": images, "captions": captions, "labels": labels}
+    values |= {"valid_captions": valid_captions, "model": model, "preset": preset, "steps": steps, "minutes": minutes}
+    values |= {"batch_tokens": batch_tokens, "rate": rate, "seed": seed, "device": device}
+    tables, flags = tables_of(values)
     if resume is not None and (config or out or base or tables.keys() - {"training"}):
         raise CommandError("--resume: the run's own configuration is used; give only --set or --steps and the like")
     if base is not None and "model" in tables:

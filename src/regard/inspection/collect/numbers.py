@@ -120,10 +120,10 @@ def shared_keys(
     """The keys of the longest call, where those that any other looks at are a beginning of them; else None."""
     last = max(reversed(tensors), key=lambda each: each.shape[1])
     for resolved, tensor in zip(calls, tensors, strict=True):
-        looked = part(resolved, resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
+        has_weight = part(resolved, resolved.look.weights).ne(0).any(1)  # [h m]; nothing stands on an empty tape
         beginning = last[:, : tensor.shape[1]]
         # Projected in a batch of another size, the same numbers may differ in their last digit.
-        if not torch.allclose(tensor[looked], beginning[looked], rtol=1e-4, atol=1e-6):
+        if not torch.allclose(tensor[has_weight], beginning[has_weight], rtol=1e-4, atol=1e-6):
             return None
     return F.pad(last, (0, 0, 0, columns - last.shape[1]))
 

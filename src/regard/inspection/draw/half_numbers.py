@@ -44,15 +44,15 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
                 continue
             if values and described["left"]:
                 continue
-            made = [(name, planes, tuple(parts[name].shape)) for name, planes in halves.items() if planes is not None]
+            arrays = [(name, planes, tuple(parts[name].shape)) for name, planes in halves.items() if planes is not None]
             if not values and numbers.mask is not None:
-                made.append(("mask", numbers.mask.to(torch.uint8).numpy().ravel(), tuple(numbers.mask.shape)))
-            size = sum(len(zlib.compress(planes.tobytes(), 9)) for _, planes, _ in made)
+                arrays.append(("mask", numbers.mask.to(torch.uint8).numpy().ravel(), tuple(numbers.mask.shape)))
+            size = sum(len(zlib.compress(planes.tobytes(), 9)) for _, planes, _ in arrays)
             if size > room:
                 described["left"] = "values" if values else "size"
                 continue
             room -= size
-            for name, planes, shape in made:
+            for name, planes, shape in arrays:
                 described["parts"][name] = {"at": len(packed), "shape": [1] * (3 - len(shape)) + list(shape)}
                 packed += planes.tobytes()
 
