@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PINS) $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train a Transformer from nothing and see what it looks at, in minutes
+demo: $(READY)  ## train a Transformer from scratch and see what it attends to, in minutes
 	@$(BIN)/regard demo
 
 # Shapes are checked at run time by a hook that takes most of the time of what it checks: in attention, in kernels and in

@@ -1,1 +1,1 @@
-"""The demonstration: a Transformer trained from nothing on the phrasebook, and what it looks at."""
+"""The demonstration: a Transformer trained from scratch on the phrasebook, and what it looks at."""

@@ -1,4 +1,4 @@
-"""`regard demo --lineage`: without attention, with it, and with nothing else, on the same sentences.
+"""`regard demo --lineage`: a fixed context, attention, and attention only, compared on the same sentences.
 
 Cho et al. 2014 (arXiv:1409.1259) and Bahdanau et al. 2015 (figure 2) saw translations of a fixed context get worse as
 sentences grow, and Bahdanau's not: here on the phrasebook, as the share of sentences that are translated exactly.

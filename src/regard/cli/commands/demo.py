@@ -48,19 +48,20 @@ def demo(
 
     folder = out or Path("runs/demo")
     remove_earlier(folder)
-    print("training a Transformer from nothing, English to German (about two minutes)", file=sys.stderr)
+    print("training a Transformer from scratch, English to German (about two minutes)", file=sys.stderr)
     result = demonstrate(folder, steps=steps or STEPS, seed=seed)
     for example, output, aligned in result.alignments:
         right = "right" if output == example.target else f"expected: {example.target}"
         print(f"\n{example.source}\n{output}   ({right})\n")
         print(bars(aligned.weights, aligned.source, aligned.target))
     print(f"\n{result.exact:.1%} of {result.tests:,} sentences that were never trained on are translated exactly.")
-    print(
-        f"\nWhat next:\n"
-        f"  {result.report}  how the training went\n"
-        f"  {result.picture}  an alignment as a picture\n"
-        f'  regard look {folder} "I ate pizza yesterday"  a page of everything it looked at\n'
-        f"  regard demo --lineage  without attention, with it, and with nothing else\n"
-        f"  regard models  what else can be trained\n"
-        f"  regard train --source A --target B --out RUN  a model of your own, from two text files"
-    )
+    following = {
+        str(result.report): "see how the training went",
+        str(result.picture): "see one alignment as a picture",
+        f'regard translate {folder} "I ate pizza yesterday"': "translate a sentence of yours",
+        f'regard look {folder} "I ate pizza yesterday"': "see everything it attended to",
+        "regard demo --lineage": "compare it with models that came before it",
+        "regard train --source A --target B --out RUN": "train on two text files of your own",
+    }
+    width = max(map(len, following))
+    print("\nWhat next:", *(f"  {what:{width}}  {why}" for what, why in following.items()), sep="\n")
