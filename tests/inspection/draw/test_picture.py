@@ -1,10 +1,12 @@
 """Pictures of exhibits: what each kind is drawn as, against the numbers it is drawn from."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 from inspection import exhibits
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 
 from regard.attention import Attention
@@ -45,10 +47,41 @@ def test_a_view_is_drawn_with_all_heads_or_one():
     one = picture(exhibit, view=name, head=2)
     words = exhibit.sides["source"].words
     assert torch.allclose(drawn(one.axes[0]).float(), merge(exhibit.views[0].weights[2], words, words), atol=1e-6)
-    with pytest.raises(ArgumentError, match="head: 3 given, expected 0 to 2"):
+    with pytest.raises(ArgumentError, match="head: number 4, counted from 1, asked for"):
         picture(exhibit, view=name, head=3)
     with pytest.raises(ArgumentError, match="'else' is not one of"):
         picture(exhibit, view="else")
+
+
+def overlap(figure, texts):
+    """Whether any two of the texts lie over one another, as they are drawn."""
+    boxes = [each.get_window_extent(figure.canvas.get_renderer()) for each in texts]
+    return any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+
+
+@pytest.mark.parametrize("words", [4, 15])
+@pytest.mark.parametrize("heads", [2, 4, 8])
+def test_heads_have_one_title_and_their_numbers(heads, words):
+    exhibit = exhibits.transformer(exhibits.GERMAN[:words], exhibits.GERMAN[:words], layers=1, heads=heads, cut=())
+    figure = picture(exhibit, view=exhibit.aligned)
+    FigureCanvasAgg(figure).draw()
+    panels = figure.axes[:heads]
+    assert figure.get_suptitle() == "decoder, layer 1, to the source"
+    assert [axes.get_xlabel() for axes in panels] == [f"head {k + 1}" for k in range(heads)]
+    assert not overlap(figure, [axes.xaxis.label for axes in panels])
+    if heads == 4:
+        assert len({round(axes.get_position().x0, 3) for axes in panels}) == 2
+        assert len({round(axes.get_position().y0, 3) for axes in panels}) == 2
+
+
+def test_a_difference_has_a_fixed_scale():
+    one = exhibits.transformer(exhibits.GERMAN[:4], exhibits.GERMAN[:4], layers=1, heads=1, cut=())
+    view = one.views[-1]
+    near = replace(one, views=(*one.views[:-1], replace(view, weights=view.weights * 0.99)))
+    figure = picture(one, against=near)
+    assert figure.axes[2].images[0].get_clim() == (-1, 1)
+    FigureCanvasAgg(figure).draw()
+    assert not overlap(figure, [axes.xaxis.label for axes in figure.axes[:3]])
 
 
 def test_windows_and_picks_are_marked():

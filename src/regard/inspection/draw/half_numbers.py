@@ -53,7 +53,9 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
                 continue
             room -= size
             for name, planes, shape in arrays:
-                described["parts"][name] = {"at": len(packed), "shape": [1] * (3 - len(shape)) + list(shape)}
+                # Of a vector that each head has one of, the heads come first all the same.
+                whole = [shape[0], 1, shape[1]] if len(shape) == 2 else list(shape)
+                described["parts"][name] = {"at": len(packed), "shape": whole}
                 packed += planes.tobytes()
 
 

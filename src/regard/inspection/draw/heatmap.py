@@ -7,6 +7,7 @@ h heads · n queries · m keys
 """
 
 import io
+import textwrap
 import unicodedata
 import warnings
 from collections.abc import Sequence
@@ -60,13 +61,15 @@ def heatmap(
     target: Sequence[str] | None = None,
     *,
     title: str | Sequence[str] | None = None,
+    limits: tuple[float, float] | None = None,
     path: str | Path | None = None,
 ) -> Figure:
     """Draw attention weights as a heat map; several heads become small multiples.
 
     `weights` is a Look, or anything that reads as a matrix [n, m] or a stack [h, n, m]; leading dimensions of one are
-    dropped. `source` names the m columns and `target` the n rows. `title` is one title, or one for each panel. With a
-    `path` the figure is also saved; the suffix chooses PNG, SVG or PDF.
+    dropped. `source` names the m columns and `target` the n rows. `title` is one title, or one for each panel.
+    `limits` are the lowest and the highest value of the scale; by default those of the weights. With a `path` the
+    figure is also saved; the suffix chooses PNG, SVG or PDF.
     """
     stack = _stack(weights)
     panels, n, m = stack.shape
@@ -76,7 +79,7 @@ def heatmap(
     )
     heading, names = _titles(title, panels)
 
-    colours, low, high = _scale(stack)
+    colours, low, high = _scale(stack, limits)
     columns = min(panels, _across(panels, m))
     rows = -(-panels // columns)
     cell = min(0.46, max(0.11, 6.5 / max(n, m))) if panels == 1 else min(0.36, max(0.09, 4.0 / max(n, m)))
@@ -243,8 +246,8 @@ def _titles(title: str | Sequence[str] | None, panels: int) -> tuple[str, list[s
     return "", [str(name) for name in title]
 
 
-def _scale(stack: Tensor) -> tuple[Colormap, float, float]:
-    low, high = float(stack.min()), float(stack.max())
+def _scale(stack: Tensor, limits: tuple[float, float] | None) -> tuple[Colormap, float, float]:
+    low, high = limits or (float(stack.min()), float(stack.max()))
     if low < 0.0:
         reach = max(-low, high)
         return DIVERGING, -reach, reach
@@ -252,8 +255,8 @@ def _scale(stack: Tensor) -> tuple[Colormap, float, float]:
 
 
 def _across(panels: int, m: int) -> int:
-    """Choose how many panels stand side by side: a row where they fit, at most four."""
-    if m > 24:
+    """Choose how many panels stand side by side: a row where they fit, at most four; four are two by two."""
+    if m > 24 or panels == 4:
         return 2
     return panels if panels <= 5 and m <= 8 else 4 if panels > 4 else min(panels, 3)
 
@@ -280,7 +283,10 @@ def _dress(axes: Axes, source: list[str], target: list[str], name: str, cell: fl
     for spine in axes.spines.values():
         spine.set(color=RULE, linewidth=0.8)
     if name:
-        axes.set_xlabel(name, fontsize=9, color=INK, labelpad=6, fontfamily=fonts(), parse_math=False)
+        room = max(12, int(len(source) * cell / 0.085))  # letters that fit under a panel
+        axes.set_xlabel(
+            textwrap.fill(name, room), fontsize=9, color=INK, labelpad=6, fontfamily=fonts(), parse_math=False
+        )
 
 
 def _write_values(axes: Axes, matrix: Tensor, colours: Colormap, low: float, high: float, size: float) -> None:

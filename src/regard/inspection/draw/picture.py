@@ -79,11 +79,11 @@ def _draw_view(exhibit: Exhibit, view: View, heads: list[int | None], pieces: bo
     if view.role in ("words", "sentences"):
         return _draw_document(exhibit, weights.mean(0)[0] if view.role == "words" else None)
     merged, down, across = _merge_words(exhibit, view, weights, pieces)
-    names = [_panel_title(view, each) for each in heads]
+    name = view.title if len(heads) > 1 else _panel_title(view, heads[0])  # panels of heads have their numbers
     tree = exhibit.dependencies
     if tree is not None and view.rows == view.columns == tree.side and len(heads) == 1 and not pieces:
-        return draw_dependencies(merged[0], down, tree.heads, tree.relations, names[0])
-    figure = heatmap(merged, across, down, title=names if len(names) > 1 else names[0])
+        return draw_dependencies(merged[0], down, tree.heads, tree.relations, name)
+    figure = heatmap(merged, across, down, title=name)
     for axes, each in zip(figure.axes, heads, strict=False):
         _marks(axes, exhibit, view, each, pieces)
     return figure
@@ -337,7 +337,10 @@ def _draw_difference(exhibit: Exhibit, other: Exhibit, view: str | None, head: i
     words = [across[i] if i is not None else beside[j or 0] for i, j in columns]
     inputs = exhibit.title != other.title
     names = [_label(exhibit, "A", inputs), _label(other, "B", inputs), "A less B"]
-    return heatmap(torch.stack([first, second, first - second]), words, [down[i] for i, _ in pairs], title=names)
+    panels = torch.stack([first, second, first - second])
+    # Weights are shares: on a scale to 1 a small difference is faint in every picture.
+    top = max(1.0, float(panels.abs().max()))
+    return heatmap(panels, words, [down[i] for i, _ in pairs], title=names, limits=(-top, top))
 
 
 def _merge_places(one: list[str], two: list[str]) -> list[tuple[int | None, int | None]]:

@@ -223,6 +223,31 @@ function countedWords(a, b) {
   );
 }
 
+// What the colours of a difference mean, from the lowest to the highest that it could be.
+function scaleBar(top, most) {
+  const canvas = el("canvas", { class: "scale", "aria-hidden": "true" });
+  canvas.width = 511;
+  canvas.height = 1;
+  painted(() => {
+    const context = canvas.getContext("2d"),
+      image = context.createImageData(511, 1),
+      { up, down } = tints();
+    for (let k = 0; k < 511; k++) {
+      const [red, green, blue] = k < 255 ? down[255 - k] : up[k - 255];
+      image.data.set([red, green, blue, 255], 4 * k);
+    }
+    context.putImageData(image, 0, 0);
+  });
+  return el(
+    "p",
+    { class: "scale-row faint small" },
+    share(-top),
+    canvas,
+    share(top),
+    el("span", { class: "largest" }, `the largest difference here is ${share(most)}`),
+  );
+}
+
 // Where words of both look, and the difference of the two tables.
 function compared([a, b], x, y, view) {
   const both = comparison(x, y),
@@ -300,6 +325,8 @@ function compared([a, b], x, y, view) {
       values,
     });
     table.signed = true;
+    const most = table.top;
+    table.top = Math.max(1, most); // weights are shares: a small difference is faint on every page
     const told = readout("Point at a cell, or focus the map and use the arrows.");
     const drawn = heat(table, {
       label: "A less B",
@@ -313,8 +340,9 @@ function compared([a, b], x, y, view) {
       el(
         "p",
         { class: "faint small" },
-        `blue: A looks there more; orange with a dash: B does; darkest ${share(table.top)}${alone}`,
+        `blue: A looks there more; orange with a dash: B does${alone}`,
       ),
+      scaleBar(table.top, most),
       el("div", { class: "scroll" }, drawn.node),
       told.node,
     );

@@ -176,6 +176,13 @@ async function savePng(element, name) {
   canvas.toBlob((blob) => blob && download(blob, `${name}.png`), "image/png");
 }
 
+function addTools(node, title) {
+  const heading = node.querySelector("h2"),
+    row = el("div", { class: "heading" });
+  heading.replaceWith(row);
+  row.append(heading, toolsOf(node, title));
+}
+
 // What stands beside the heading of a section that draws: files of its drawings, and the whole window for them.
 function toolsOf(node, title) {
   const slug = (text) =>

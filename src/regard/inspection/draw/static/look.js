@@ -132,7 +132,7 @@ async function shownIn(column, exhibit, letter, both) {
     each.ready?.();
   }
   for (const each of sections)
-    if (each.figures) each.querySelector("h2").after(toolsOf(each, exhibit.title));
+    if (each.figures) addTools(each, exhibit.title);
   openLink(exhibit, state, sections);
   addEventListener("hashchange", () => openLink(exhibit, state, sections));
   const link = () => writeLink(exhibit, state);
@@ -192,7 +192,7 @@ async function begin() {
     );
     const compare = compareSection(data.exhibits);
     main.append(compare);
-    if (compare.querySelector(".heat")) compare.querySelector("h2").after(toolsOf(compare, a.title));
+    if (compare.querySelector(".heat")) addTools(compare, a.title);
     const columns = el("div", { class: "columns" }),
       both = sharedDrawing(data.exhibits);
     main.append(columns);
