@@ -9,6 +9,8 @@ __all__ = ["ended", "forked"]
 
 def forked(work: Callable[[], object], seconds: int = 60) -> int:
     """Run it in a child that never comes back into the tests."""
+    import torch._dynamo  # noqa: F401 (every optimiser imports it: here, once for all children)
+
     child = os.fork()
     if child == 0:
         try:
