@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MPS", "amount", "auto_device", "memory", "most_threads", "wide_dtype"]
+__all__ = ["MPS", "amount", "auto_device", "memory", "most_threads", "peak_memory", "wide_dtype"]
 
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's limit
 MPS = "device auto: Apple's GPU (mps) is taken, in float32; if anything is odd there, try cpu"
@@ -31,6 +31,19 @@ def memory() -> int | None:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
             limits.append(int(Path(path).read_text(encoding="utf-8")))
     return min((each for each in limits if each > 0), default=None)
+
+
+def peak_memory() -> int | None:
+    """Bytes of memory that this process has had at most; None where the system does not count them."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def most_threads() -> int:

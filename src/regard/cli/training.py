@@ -61,6 +61,35 @@ def read_checked(table: Mapping[str, Any], flags: Mapping[str, str]) -> "Setting
     return settings
 
 
+def print_dry_run(settings: "Settings", resumed: Path | None, base: Path | None, choose: bool) -> None:
+    """Print what would be trained, how much memory it takes and how long, and what that was measured on."""
+    from regard.report import report
+    from regard.tasks.dry_run import dry_run
+    from regard.training.display import open_progress
+    from regard.training.metrics import format_duration
+
+    with open_progress(None, terminal=False) as progress:
+        found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose)
+    measured, training = found.measured, found.settings.training
+    early = [f"{training.patience} validations without a better one"] if training.patience else []
+    early += [f"{training.minutes:g} minutes"] if training.minutes else []
+    until = f", or until {' or '.join(early)}" if early else ""
+    memory = "unknown" if measured.memory is None else f"{measured.memory / 1e9:.2f} GB"
+    longest = "at most " * bool(training.patience)
+    rows = [
+        *found.facts,
+        ("steps", f"{found.steps:,}{until}; a validation every {training.validate_every:,}"),
+        ("memory", f"{memory} at most"),
+        (
+            "time",
+            f"{longest}{format_duration(found.seconds)}: {measured.step:.3g} s a step, and {measured.validation:.3g} s "
+            f"for each of {found.validations:,} validations (measured on {measured.steps:,} steps)",
+        ),
+    ]
+    for name, fact in rows:
+        print(f"{name:<12}{fact}")
+
+
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:
     """Read the tables of a configuration or of a run; and whether that run has its own cache, which is not used."""
     from regard.tasks.settings import base_table, complete_run_table

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,20 @@ from regard.training.distributed import Group, describe_device, uses_bf16
 from regard.training.folder import claim
 from regard.training.loop import Result, train
 from regard.training.progress import Progress
+from regard.training.settings import TrainingSettings
 from regard.training.trainer_state import check_fits
 
-__all__ = ["Started", "labels_of", "start", "tokenizers_of", "write_config"]
+__all__ = [
+    "PlannedRun",
+    "Started",
+    "labels_of",
+    "open_group",
+    "plan_run",
+    "start",
+    "tokenizers_of",
+    "train_planned",
+    "write_config",
+]
 
 FILES = ["source", "target", "alignment", "valid_source", "valid_target"]  # keys of [data] that name one
 FILES += ["documents", "valid_documents", "images", "captions", "valid_captions", "labels", "train_list", "valid_list"]
@@ -54,6 +65,16 @@ class Started:
     result: Result
     task: RunTask
     settings: Settings
+    facts: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run before its first step: everything is decided, and the data are prepared."""
+
+    settings: Settings
+    prepared: Prepared
+    task: RunTask
     facts: list[tuple[str, str]]
 
 
@@ -76,9 +97,16 @@ def start(
     settings = config if isinstance(config, Settings) else read_settings(config)
     if resume:
         settings = take_edition(settings, out / "config.toml")
-    if choose:
-        settings = data_defaults(settings)
-    training = settings.training
+    with open_group(settings.training) as group:
+        quiet = Progress() if progress is None or not group.first else progress
+        with contextlib.nullcontext() if claimed else claim(out, resume, group):
+            planned = plan_run(settings, group, quiet, resumed=out if resume else None, base=base, choose=choose)
+            return train_planned(planned, out, group, quiet, resume=resume)
+
+
+@contextlib.contextmanager
+def open_group(training: TrainingSettings) -> Iterator[Group]:
+    """Inside, the processes that train together are a group, with the threads and the device that the settings name."""
     if training.threads:
         if training.threads > most_threads():
             raise ConfigError(
@@ -88,30 +116,33 @@ def start(
             )
         torch.set_num_threads(training.threads)
     group = Group(training.device, training.shard)
-    quiet = Progress() if progress is None or not group.first else progress
-    uses_bf16(training, group.device)  # refused before anything is made
-    if group.automatic and group.device.type == "mps":
-        quiet.say(MPS)
     try:
-        with contextlib.nullcontext() if claimed else claim(out, resume, group):
-            return start_in(settings, out, resume, base, group, quiet, choose)
+        uses_bf16(training, group.device)  # refused before anything is made
+        yield group
     finally:
         group.leave()
 
 
-def start_in(
+def plan_run(
     settings: Settings,
-    out: Path,
-    resume: bool,
-    base: Path | None,
     group: Group,
     progress: Progress,
-    choose: bool,
-) -> Started:
-    """Train into a folder that is claimed."""
-    last = Checkpoints(out).find("last") if resume else None
+    *,
+    resumed: Path | None = None,
+    base: Path | None = None,
+    choose: bool = False,
+) -> PlannedRun:
+    """Prepare the data and decide everything that is left open, up to the first step; nothing is written but the cache.
+
+    `resumed` is the folder of a run that is continued.
+    """
+    if group.automatic and group.device.type == "mps":
+        progress.say(MPS)
+    if choose:
+        settings = data_defaults(settings)
+    last = None if resumed is None else Checkpoints(resumed).find("last")
     manifest = read_manifest(best_of(base)) if base is not None else {} if last is None else read_manifest(last)
-    run = base or (out if resume else None)
+    run = base or resumed
     tokenizers = None if run is None else tokenizers_of(run, manifest)
     check_weights(settings, group.device, processes=group.world)  # before the corpus is read, as small as it can be
     prepared = prepare_shared(settings, tokenizers, labels_of(manifest), group, progress)
@@ -133,14 +164,22 @@ def start_in(
     settings = replace(settings, data=absolute(settings.data)).decide(training={"batch_tokens": budget})
     task = make_task(settings, prepared, budget)
     settings = settings.decide(training={"metric": task.metric})
-    if base is None and not resume:
+    if base is None and resumed is None:
         task.model.load_pretrained()
     if base is not None:
         checkpoint = read_checkpoint(best_of(base), trainer=False)
         load_weights(task.objective, checkpoint.model, str(checkpoint.folder))
-    if last is not None:  # before the run's own configuration is written over
+    if resumed is not None and last is not None:  # before the run's own configuration is written over
         check_fits(task, manifest, last)
-        check_best(out, progress)
+        check_best(resumed, progress)
+    bf16 = uses_bf16(settings.training, group.device)
+    device_fact = ("device", describe_device(group.device, group.world, bf16))
+    return PlannedRun(settings, prepared, task, [*task.facts(), device_fact])
+
+
+def train_planned(planned: PlannedRun, out: Path, group: Group, progress: Progress, *, resume: bool = False) -> Started:
+    """Train a run that is planned into a folder that is claimed."""
+    settings, prepared = planned.settings, planned.prepared
 
     def ready() -> None:
         write_config(out / "config.toml", settings)
@@ -148,13 +187,9 @@ def start_in(
             save_tokenizers(out / "tokenizer.json", prepared.tokenizers)
         save_words(out / unknown_words.FILE, prepared.words)
 
-    result = train(
-        task, settings.training, out, progress=progress, resume=resume, group=group, claimed=True, ready=ready
-    )
-    bf16 = uses_bf16(settings.training, group.device)
-    return Started(
-        result, task, settings, [*task.facts(), ("device", describe_device(group.device, group.world, bf16))]
-    )
+    how: dict[str, Any] = {"progress": progress, "resume": resume, "group": group, "claimed": True, "ready": ready}
+    result = train(planned.task, settings.training, out, **how)
+    return Started(result, planned.task, settings, planned.facts)
 
 
 def take_edition(settings: Settings, path: Path) -> Settings:

@@ -7,7 +7,7 @@ import typer
 
 from regard.cli.messages import print_message
 from regard.cli.options import file_option, flag_option, folder_option, out_option, text_option
-from regard.cli.training import read_checked, read_table, tables_of, training_option
+from regard.cli.training import print_dry_run, read_checked, read_table, tables_of, training_option
 from regard.config import assign
 from regard.errors import CommandError
 
@@ -24,7 +24,7 @@ SetOption = Annotated[
 FileOption = str | None
 EXAMPLES = (
     "regard train --source train.en --target train.de --out runs/en-de",
-    "regard train --pairs pairs.tsv --preset small --minutes 30 -o runs/mine",
+    "regard train --pairs pairs.tsv --preset small --minutes 30 --dry-run",
 )
 
 
@@ -61,6 +61,9 @@ def train(
     ] = None,
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
     check: Annotated[bool, flag_option("--check", "Check the configuration and exit.")] = False,
+    dry_run: Annotated[
+        bool, flag_option("--dry-run", "Print what would be trained, its memory and time from a few steps, and exit.")
+    ] = False,
 ) -> None:
     """Train a model into a run folder.
 
@@ -84,6 +87,10 @@ def train(
     if check:
         print("the configuration is right")
         return
+    choose = config is None and resume is None
+    if dry_run:
+        print_dry_run(checked, resume, base, choose)
+        return
     folder = resume or out
     if folder is None:
         raise CommandError("--out: missing, expected the run folder to write, such as runs/en-de")
@@ -92,4 +99,4 @@ def train(
 
     from regard.report import train_and_report
 
-    train_and_report(checked, folder, resume=resume is not None, base=base, choose=config is None and resume is None)
+    train_and_report(checked, folder, resume=resume is not None, base=base, choose=choose)

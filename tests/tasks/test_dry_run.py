@@ -1,0 +1,107 @@
+"""A dry run: the largest batches first, and figures that are those of the training itself."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import tomli_w
+import torch
+from tiny import table
+
+from regard.errors import TrainingError
+from regard.report import report
+from regard.tasks.dry_run import (
+    LARGEST,
+    Stopwatch,
+    batch_size,
+    dry_run,
+    measure_apart,
+    put_largest_first,
+    trained_share,
+)
+from regard.tasks.settings import read_settings
+from regard.tasks.start import open_group, plan_run
+from regard.training.progress import Progress
+from regard.training.task import Position
+
+
+def planned(folder, **changes):
+    settings = read_settings(table(folder, **changes))
+    with open_group(settings.training) as group:
+        return plan_run(settings, group, Progress())
+
+
+def test_the_largest_batches_come_first(tmp_path):
+    task = planned(tmp_path, training__batch_tokens=48).task
+    epoch = [plan for _, plan in itertools.takewhile(lambda each: each[0].epoch == 0, task.stream(Position()))]
+    sizes = put_largest_first(task)
+    first = [plan for _, plan in itertools.islice(task.stream(Position()), LARGEST + 5)]
+    largest = sorted((batch_size(task, plan) for plan in epoch), reverse=True)
+    assert [batch_size(task, plan) for plan in first[: LARGEST - 1]] == largest[: LARGEST - 1]
+    longest = max(int(task.prepared.train.lengths[plan].max()) for plan in epoch)
+    assert int(task.prepared.train.lengths[first[LARGEST - 1]].max()) == longest
+    assert all((one == other).all() for one, other in zip(first[LARGEST:], epoch[:5], strict=True))
+    assert sizes.mean == pytest.approx(sum(largest) / len(largest))
+    assert sizes.batches[:LARGEST] == [batch_size(task, plan) for plan in first[:LARGEST]]
+
+
+def test_a_step_behind_a_validation_is_not_timed(monkeypatch):
+    watch, clock = Stopwatch(torch.device("cpu")), iter(range(100))
+    monkeypatch.setattr("regard.tasks.dry_run.time.monotonic", lambda: float(next(clock)))
+    watch.begin("", [], None)
+    for step in range(LARGEST + 4):
+        watch.step({})
+        if step == LARGEST + 1:
+            next(clock)
+            watch.valid({})
+    assert watch.timed() == {LARGEST: 1.0, LARGEST + 1: 1.0, LARGEST + 3: 1.0}
+
+
+def test_a_trained_model_writes_as_much_as_the_references(tmp_path):
+    task = planned(tmp_path).task
+    task.validation_samples = [SimpleNamespace(output="1 2 3 4 5 6 7", reference="1 2 3")] * 3  # and END
+    assert trained_share(task) == 0.5
+    task.validation_samples = []
+    assert trained_share(task) == 1.0
+
+
+def test_a_mistake_in_the_measured_steps_is_told(tmp_path):
+    settings = read_settings(table(tmp_path, training__steps=4))
+    with pytest.raises(TrainingError, match="no folder of this name has a checkpoint|not a run folder"):
+        measure_apart(settings, tmp_path / "none", False, report)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="it counts no memory")
+def test_memory_and_time_are_those_of_the_training(tmp_path):
+    """Within 15 % of the memory that a training takes, and within 25 % of its time; a machine may be busy meanwhile."""
+    config = table(tmp_path, training__steps=400, training__validate_every=100, training__threads=1)
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(config))
+    for attempt in range(4):
+        estimate = dry_run(read_settings(config), Progress(), report)
+        out = tmp_path / f"run-{attempt}"
+        command = [sys.executable, "-m", "regard", "train", str(tmp_path / "config.toml"), "--out", str(out)]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        _, process.returncode, usage = os.wait4(process.pid, 0)
+        assert process.returncode == 0
+        peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        assert estimate.measured.memory == pytest.approx(peak, rel=0.15)
+        lines = (out / "metrics.jsonl").read_text().splitlines()
+        seconds = [record["seconds"] for record in map(json.loads, lines) if record["kind"] == "step"][-1]
+        if estimate.seconds == pytest.approx(seconds, rel=0.25):
+            return
+    pytest.fail(f"{estimate.seconds:.2f} s estimated, {seconds:.2f} s taken, in the last of four attempts")
+
+
+def test_steps_and_validations_are_counted(tmp_path):
+    config = table(tmp_path, training__steps=130, training__validate_every=100)
+    estimate = dry_run(read_settings(config), Progress(), report)
+    assert (estimate.steps, estimate.validations) == (130, 2)
+    assert dict(estimate.facts)["data"].startswith("190 pairs")
+    measured = estimate.measured
+    assert estimate.seconds == pytest.approx(130 * measured.step + 2 * measured.validation)
+    assert list(tmp_path.glob("run*")) == []
