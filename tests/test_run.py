@@ -1,5 +1,7 @@
 """A run folder, opened."""
 
+import inspect
+
 import pytest
 import torch
 from tiny import table
@@ -92,3 +94,19 @@ def test_a_language_model(tmp_path, joint):
     assert started.result.best is not None
     with pytest.raises(ArgumentError, match="its task is language-model, expected translate"):
         load(tmp_path / "run").translate(["1"])
+
+
+def test_a_run_says_what_it_is(trained):
+    run = load(trained[1], checkpoint="last")
+    count = sum(parameter.numel() for parameter in run.model.parameters())
+    assert repr(run) == f"Run('{trained[1]}': translate, transformer, {count:,} parameters, step 8, cpu)"
+
+
+def test_the_names_of_a_run_are_few_and_there(trained):
+    run = load(trained[1])
+    assert len(dir(run)) < 20
+    assert {"translate", "evaluate", "align", "score", "model"} <= set(dir(run))
+    silent = [name for name in dir(run) if not hasattr(run, name)]
+    assert silent == []
+    shown = [name for name in dir(run) if not inspect.getdoc(getattr(type(run), name, "of an instance"))]
+    assert shown == []

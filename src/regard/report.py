@@ -3,7 +3,8 @@
 import contextlib
 import os
 import platform
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,39 +12,103 @@ import torch
 
 import regard
 from regard.config import read
-from regard.errors import CheckpointError, RegardError
+from regard.disk import make_folder, write_whole
+from regard.errors import ArgumentError, CheckpointError, RegardError
 from regard.inspection.draw.report_page import LookPicture, write
+from regard.machine import peak_memory
 from regard.run import Run, load
-from regard.tasks.settings import Settings
+from regard.tasks.settings import Settings, complete_run_table
 from regard.tasks.start import Started, start
+from regard.tasks.summary import record_command
 from regard.tasks.task import RunTask
 from regard.training.display import open_progress
-from regard.training.folder import check_content, claim
+from regard.training.folder import check_content, claim, has_begun, remove_empty
 from regard.training.loop import Result
+from regard.training.metrics import format_duration
 from regard.training.progress import Progress
 
 __all__ = ["train", "train_and_report"]
 
-LOOKED = {"text": '"A SENTENCE"', "documents": '"A TEXT"', "pictures": "PICTURE"}
+ITEMS = {"text": '"A SENTENCE"', "documents": '"A TEXT"', "pictures": "PICTURE"}
 OTHER = {"text": "--source A --target B", "documents": "--documents A.tsv", "pictures": "--images A --captions B"}
+TESTS = {"translate": "--source A --reference B", "language-model": "--reference A", "caption": OTHER["pictures"]}
+LISTS = "data"  # the folder of a run that holds the lists it was trained on, so that it can be resumed
+Texts = str | Path | Sequence[str]  # a file, or a list of texts
 
 
 def train(
-    config: Mapping[str, Any] | str | Path,
-    out: str | Path,
+    config: Mapping[str, Any] | str | Path | None = None,
+    out: str | Path | None = None,
     *,
+    source: Texts | None = None,
+    target: Texts | None = None,
+    valid_source: Texts | None = None,
+    valid_target: Texts | None = None,
+    model: str | None = None,
+    preset: str | None = None,
     resume: bool = False,
     base: str | Path | None = None,
-    choose: bool = False,
+    choose: bool | None = None,
+    **training: Any,
 ) -> Run:
-    """Train what a configuration says, a TOML file or its tables, into the folder `out`, and open the run.
+    """Train a model into the folder `out`, and open the run: `train(source=texts, target=translations, out="runs/x")`.
 
-    `resume` continues the run that is there; `base` is a run whose weights and tokenizer are the beginning; `choose`
-    lets the corpus decide what the configuration leaves open, as `regard train --source … --target …` does.
+    `source` and `target` are two lists of texts or two text files; lists are written into the run folder. Or `config`
+    says it all, a TOML file or its tables. `model`, `preset` and keys of [training], such as steps=2000, device="cpu",
+    come on top. `resume` continues the run that is there; `base` is a run whose weights and tokenizer it begins with.
+    `choose` lets the corpus decide what is left open; by default where there is no `config`.
     """
-    table = config if isinstance(config, Mapping) else read(Path(config))
-    train_and_report(table, Path(out), resume=resume, base=None if base is None else Path(base), choose=choose)
-    return load(out)
+    if out is None:
+        raise ArgumentError('out: missing, expected the run folder to write, such as out="runs/en-de"')
+    folder = Path(out)
+    texts = {"source": source, "target": target, "valid_source": valid_source, "valid_target": valid_target}
+    lists = {name: each for name, each in texts.items() if each is not None}
+    if config is None and not lists and not resume:
+        raise ArgumentError("source: missing, expected source=… and target=…, two lists or two files, or config=…")
+    if resume and config is None:
+        config = complete_run_table(read(folder / "config.toml"))
+    table = dict(config if isinstance(config, Mapping) else {} if config is None else read(Path(config)))
+    parts = {"model": {"kind": model, "preset": preset}, "training": training}
+    for name, part in parts.items():
+        given = {key: value for key, value in part.items() if value is not None}
+        table |= {name: {**table.get(name, {}), **given}} if given else {}
+    chosen = (not resume and not isinstance(config, Mapping | str | Path)) if choose is None else choose
+    with written_lists(folder, lists, resume) as files:
+        table |= {"data": {**table.get("data", {}), **files}} if files else {}
+        start_from = None if base is None else Path(base)
+        train_and_report(table, folder, resume=resume, base=start_from, choose=chosen, command="regard.train(…)")
+    return load(folder)
+
+
+@contextlib.contextmanager
+def written_lists(folder: Path, texts: Mapping[str, Texts], resume: bool) -> Iterator[dict[str, str]]:
+    """Write lists of texts into a run folder, and give the path of each file; a run that cannot begin leaves none."""
+    files = {name: str(each) for name, each in texts.items() if isinstance(each, str | Path)}
+    lists = {name: list(each) for name, each in texts.items() if not isinstance(each, str | Path)}
+    for name, lines in lists.items():
+        for number, line in enumerate(lines):
+            if not isinstance(line, str) or "\n" in line:
+                expected = "has a line break in it; replace it by a space" if isinstance(line, str) else "is no text"
+                raise ArgumentError(f"{name}: item {number:,}, counted from 0, {expected}")
+    for one, other in (("source", "target"), ("valid_source", "valid_target")):
+        if one in lists and other in lists and len(lists[one]) != len(lists[other]):
+            raise ArgumentError(f"{one}: {len(lists[one]):,} texts given, and {other} has {len(lists[other]):,}")
+    if not lists:
+        yield files
+        return
+    check_content(folder, resume)
+    made = make_folder(folder / LISTS)
+    try:
+        for name, lines in lists.items():
+            path = folder / LISTS / f"{name}.txt"
+            write_whole(path, "".join(f"{line}\n" for line in lines))
+            files[name] = str(path)
+        yield files
+    except BaseException:
+        if not has_begun(folder):
+            shutil.rmtree(folder / LISTS, ignore_errors=True)
+            remove_empty(made, folder)
+        raise
 
 
 def train_and_report(
@@ -53,8 +118,12 @@ def train_and_report(
     resume: bool = False,
     base: Path | None = None,
     choose: bool = False,
+    command: str | None = None,
 ) -> Result:
-    """Train into `out`, say how it went and how to resume it, and write the run's report.html."""
+    """Train into `out`, write the run's report.html, and print how it ended and what to do next.
+
+    `command` is what a person typed, which is kept with the run.
+    """
     first = os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
         if first:
@@ -62,19 +131,55 @@ def train_and_report(
         else:  # those that wait for the first would wait for long where it is refused
             check_content(out, resume)
         progress = stack.enter_context(open_progress(out) if first else Progress())
+        if first and command is not None:
+            record_command(out, command)
         started = start(config, out, resume=resume, base=base, progress=progress, choose=choose, claimed=True)
-        result = started.result
-        ended = {
-            "finished": f"finished after {result.step:,} steps",
-            "patience": f"stopped after {result.step:,} steps, as validation got no better",
-            "minutes": f"stopped after {result.step:,} steps, as the time was up (training.minutes)",
-            "signal": f"saved at step {result.step:,}; resume with: regard train --resume {out}",
-        }[result.why]
-        best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
-        progress.say(ended + best)
         if first:
-            progress.end(f"report: {report(out, started)}")
-    return result
+            lines = [describe_end(started.result)]
+            try:
+                lines.append(f"report: {report(out, started)}")
+            finally:  # behind the display, which moves no more
+                commands = next_commands(out, started)[:3]
+                width = max(len(each) for each, _ in commands)
+                lines += ["what next:", *(f"  {each:<{width}}  {about}" for each, about in commands)]
+                progress.end("\n".join(lines))
+    return started.result
+
+
+def describe_end(result: Result) -> str:
+    """Describe how a training ended, and what it took."""
+    ended = {
+        "finished": f"finished after {result.step:,} steps",
+        "patience": f"stopped after {result.step:,} steps, as validation got no better",
+        "minutes": f"stopped after {result.step:,} steps, as the time was up (training.minutes)",
+        "signal": f"saved at step {result.step:,}",
+    }[result.why]
+    best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
+    peak = peak_memory()
+    if torch.cuda.is_available() and torch.cuda.max_memory_reserved():
+        peak = torch.cuda.max_memory_reserved()
+    memory = "" if peak is None else f" and {peak / 1e9:.2f} GB of memory at most"
+    return f"{ended}{best}; it took {format_duration(result.seconds)}{memory}"
+
+
+def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
+    """List what a person may do next, as it is typed, the likeliest first."""
+    result, settings = started.result, started.settings
+    training, row, reads = settings.training, settings.row, settings.data.reads or "text"
+    if result.why == "signal":
+        longer = (f"regard train --resume {out}", "Resume it where it stopped.")
+    else:
+        more = f"--steps {2 * max(result.step, training.steps)}"
+        more += " --set training.patience=0" if result.why == "patience" else ""
+        more += f" --minutes {2 * (training.minutes or 0):g}" if result.why == "minutes" else ""
+        longer = (f"regard train --resume {out} {more}", "Train it longer.")
+    item = "" if row.alone else f" {ITEMS[reads]}"
+    labels = "--documents A.tsv" if reads == "documents" else "--images A"
+    use = (f"{row.command} {out}{item}", "Use it.")
+    evaluate = (f"regard eval {out} {TESTS.get(row.name, labels)}", "Measure it on a test set.")
+    look = (f"regard look {out} {ITEMS[reads]}", "See what it looks at.")
+    tune = (f"regard train --from {out} {OTHER[reads]} --out RUN", "Fine-tune it on other data.")
+    return [longer, use, evaluate, look, tune] if result.why == "signal" else [use, evaluate, look, longer, tune]
 
 
 def report(out: Path, started: Started) -> Path:
@@ -87,27 +192,12 @@ def report(out: Path, started: Started) -> Path:
     look = None
     with contextlib.suppress(RegardError):  # a picture is not worth a report
         look = picture_of(run, task)
-    interrupted, training = result.why == "signal", started.settings.training
-    if interrupted:
-        commands = [(f"regard train --resume {out}", "Resume it where it stopped.")]
-    else:
-        more = f"--set training.steps={2 * max(result.step, training.steps)}"
-        more += " --set training.patience=0" if result.why == "patience" else ""
-        more += f" --set training.minutes={2 * (training.minutes or 0)}" if result.why == "minutes" else ""
-        commands = [(f"regard train --resume {out} {more}", "Train it longer.")]
-    commands.append((f"regard look {out} {LOOKED[run.settings.data.reads or 'text']}", "See what it looks at."))
-    commands.append(
-        (
-            f"regard train --from {out} {OTHER[run.settings.data.reads or 'text']} --out RUN",
-            "Fine-tune it on other data.",
-        )
-    )
     return write(
         out,
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
         data=dict(task.facts())["data"],
         seconds=result.seconds,
-        finished=not interrupted,
+        finished=result.why != "signal",
         look=look,
         signature=[
             ("regard", regard.__version__),
@@ -118,7 +208,7 @@ def report(out: Path, started: Started) -> Path:
             ("data", task.prepared.hash),
             *([("tokenizer", task.prepared.tokenizers.hash)] if task.prepared.tokenizers is not None else []),
         ],
-        commands=commands,
+        commands=next_commands(out, started),
     )
 
 

@@ -44,6 +44,30 @@ __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
 FILES = {"source", "reference", "documents", "images", "captions", "labels", "names"}  # of a test set
 
+PUBLIC: tuple[str, ...] = (
+    "align",
+    "alignment_settings",
+    "can",
+    "caption",
+    "captions",
+    "classify",
+    "device",
+    "evaluate",
+)
+PUBLIC += (
+    "folder",
+    "labels",
+    "links",
+    "model",
+    "sample",
+    "score",
+    "settings",
+    "step",
+    "stream",
+    "tokenizers",
+    "translate",
+)
+
 
 class Run:
     """A trained model, or an ensemble of them, with its tokenizers, settings and labels."""
@@ -62,6 +86,15 @@ class Run:
         self.labels = tuple(labels)  # of a classifier
         self.texts = tokenizers  # None where there are no texts: pictures with labels
         self.warn = warn
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        names = f"{self.settings.task}, {self.settings.kind}"
+        return f"Run({str(self.folder)!r}: {names}, {count:,} parameters, step {self.step:,}, {self.device})"
+
+    def __dir__(self) -> list[str]:
+        """The names that a user needs; what other parts of Regard ask of a run is left out."""
+        return list(PUBLIC)
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -171,7 +204,7 @@ class Run:
         The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
         """
         self.require("align")
-        return translate.link_pairs(self, self.watch_pairs(pairs), chunk)
+        return translate.link_pairs(self, self._watch_pairs(pairs), chunk)
 
     def evaluate(self, **options: Any) -> EvaluationReport:
         """Measure the run on a test set: `options` are what `evaluate` of its task takes.
@@ -182,7 +215,7 @@ class Run:
         files = {"reference"} if "test" in options else set(options) & FILES
         if not files <= set(self.settings.row.measured_on):
             fitting = next((row.name for row in TASKS.values() if files <= set(row.measured_on)), "another")
-            raise self.wrong_task(fitting)
+            raise self._wrong_task(fitting)
         return self.task.evaluate(self, **options)
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
@@ -191,7 +224,7 @@ class Run:
             self.unknown.add([item])
         return self.task.force(self, item, target, options, tree)
 
-    def watch_pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def _watch_pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Pass pairs on, and look for unknown words in their sources."""
         for pair in pairs:
             self.unknown.look([pair[0]])
@@ -221,9 +254,9 @@ class Run:
         """Refuse an action that the run's task does not have."""
         if not self.can(action):
             able = (row.name for row in TASKS.values() if action in row.load().actions)
-            raise self.wrong_task(next(able, f"one that can {action}"))
+            raise self._wrong_task(next(able, f"one that can {action}"))
 
-    def wrong_task(self, expected: str) -> ArgumentError:
+    def _wrong_task(self, expected: str) -> ArgumentError:
         """Build the error for a run of another task than expected."""
         row = self.settings.row
         return ArgumentError(f"{self.folder}: its task is {row.name}, expected {expected}; use {row.command}")

@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from regard.cli.messages import print_message, shorten
 from regard.errors import RegardError
 
-__all__ = ["SECTIONS", "Command", "CommandGroup", "describe_mistake"]
+__all__ = ["SECTIONS", "TYPED", "Command", "CommandGroup", "describe_mistake"]
 
 SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Train": ("demo", "train"),
@@ -18,13 +18,14 @@ SECTIONS = {  # of `regard --help`, in the order of a person's work
     "Measure": ("eval", "compare", "score"),
     "Look inside": ("look", "align"),
     "Data": ("data",),
-    "More": ("models", "configs", "study", "bench"),
+    "More": ("runs", "show", "models", "configs", "study", "bench"),
 }
 OLD_NAMES = {  # options that were called otherwise, by command: they keep working, and no help lists them
     "align": {"--output": "--out", "--alignment": "--gold"},
     "eval": {"--output": "--out", "--alignment": "--gold"},
     "look": {"--steps": "--walk"},
 }
+TYPED: list[str] = []  # the words behind `regard`, of the command that runs
 
 
 class Command(TyperCommand):
@@ -102,6 +103,7 @@ class CommandGroup(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Run as any group does, but print a mistake in one sentence."""
+        TYPED[:] = sys.argv[1:] if args is None else args
         options: dict[str, Any] = {"args": args, "prog_name": prog_name, "complete_var": complete_var, **extra}
         options |= {"standalone_mode": False, "windows_expand_args": windows_expand_args}
         if not standalone_mode:

@@ -19,7 +19,16 @@ from regard.training.distributed import Group
 
 __all__ = ["check_content", "check_links", "claim"]
 
-FILES = ("config.toml", "tokenizer.json", "words.txt", "alignment.json", "log.txt", "metrics.jsonl", "report.html")
+FILES = (
+    "config.toml",
+    "tokenizer.json",
+    "words.txt",
+    "alignment.json",
+    "log.txt",
+    "metrics.jsonl",
+    "report.html",
+    "commands.jsonl",
+)
 FOLDERS = ("checkpoints", "tensorboard")
 OLDER = (".config.toml.new", "metrics.jsonl.part", "report.html.part")  # temporary files of earlier versions
 LOCK = ".lock"

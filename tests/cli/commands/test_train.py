@@ -1,6 +1,7 @@
 """`regard train` as a person types it, with mistakes."""
 
 import dataclasses
+import re
 
 import pytest
 import tomli_w
@@ -97,6 +98,58 @@ def test_every_option_of_data_reaches_its_key(name, tmp_path, monkeypatch, confi
     with pytest.raises(ZeroDivisionError):
         typed(f"--{name.replace('_', '-')}", "a file.tsv")
     assert given == {"data": {name: "a file.tsv"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "tables"),
+    [
+        (["--pairs", "a.tsv"], {"data": {"corpora": [{"file": "a.tsv"}]}}),
+        (
+            ["--pairs", "a.tsv", "--valid-pairs", "b.tsv"],
+            {"data": {"corpora": [{"file": "a.tsv"}], "valid": [{"file": "b.tsv"}]}},
+        ),
+        (["--model", "rnn", "--preset", "tiny"], {"model": {"kind": "rnn", "preset": "tiny"}}),
+        (["--steps", 7, "--minutes", "0.5"], {"training": {"steps": 7, "minutes": 0.5}}),
+        (["--seed", 3, "--device", "cpu"], {"training": {"seed": 3, "device": "cpu"}}),
+        (["--batch-tokens", 512, "--rate", "2e-4"], {"training": {"batch_tokens": 512, "rate": 2e-4}}),
+    ],
+)
+def test_every_flag_reaches_its_key(words, tables, monkeypatch):
+    given: dict = {}
+    monkeypatch.setattr("regard.tasks.settings.read_settings", lambda table: given.update(table) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        typed(*words)
+    assert given == tables
+
+
+def test_flags_are_keys_of_a_run_that_is_resumed(tmp_path, config):
+    assert typed(config, "--out", tmp_path / "run").exit_code == 0
+    assert typed("--resume", tmp_path / "run", "--steps", 3).exit_code == 0
+    assert Checkpoints(tmp_path / "run").last().name == "step-000003"
+    assert refused("--resume", tmp_path / "run", "--preset", "tiny").startswith("--resume: the run's own configuration")
+    assert refused(config, "--device", "abacus", "--check").startswith('--device: "abacus" given, expected')
+
+
+def test_pairs_of_one_file_are_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{i} a\tb {i}\n" for i in range(40)))
+    shown = typed(
+        "--pairs", tmp_path / "pairs.tsv", "--preset", "tiny", "--steps", 1, "--device", "cpu", "-o", tmp_path / "run"
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "36 pairs" in shown.stderr
+
+
+def test_a_dry_run_says_what_would_be_trained(tmp_path, config):
+    shown = typed(config, "--dry-run", "--steps", 6)
+    assert shown.exit_code == 0, shown.output
+    rows = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines())
+    assert list(rows) == ["model", "data", "vocabulary", "batch", "device", "steps", "memory", "time"]
+    assert re.fullmatch(r"transformer, [\d,]+ parameters", rows["model"])
+    assert rows["steps"] == "6; a validation every 4"
+    assert re.fullmatch(r"[\d.]+ GB at most", rows["memory"])
+    assert re.match(r".* a step, and .* s for each of 2 validations", rows["time"])
+    assert not list(tmp_path.glob("run*"))
 
 
 def test_what_is_trained_on_by_an_option_is_validated_on_by_one():

@@ -1,10 +1,12 @@
 """`regard train`: a model trained into a run folder."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from regard.cli.command import TYPED
 from regard.cli.messages import print_message
 from regard.cli.options import file_option, flag_option, folder_option, out_option, text_option
 from regard.cli.training import print_dry_run, read_checked, read_table, tables_of, training_option
@@ -99,4 +101,5 @@ def train(
 
     from regard.report import train_and_report
 
-    train_and_report(checked, folder, resume=resume is not None, base=base, choose=choose)
+    typed = shlex.join(["regard", *TYPED])
+    train_and_report(checked, folder, resume=resume is not None, base=base, choose=choose, command=typed)

@@ -1,0 +1,41 @@
+"""`regard show`: everything about one run."""
+
+import json
+from pathlib import Path
+
+from regard.cli.options import JsonOption, RunArgument
+
+EXAMPLES = (
+    "regard show runs/en-de",
+    "regard show runs/en-de --json",
+)
+
+
+def show(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Show a run: data, model, scores, and what was typed to train it."""
+    from regard.tasks.summary import summarise
+    from regard.training.metrics import format_duration, format_value, metric_name
+
+    summary = summarise(Path(run))
+    if as_json:
+        print(json.dumps(summary.table(), ensure_ascii=False, allow_nan=False))
+        return
+    weights = "" if summary.parameters is None else f", {summary.parameters:,} parameters"
+    time = "" if summary.minutes is None else f" in {format_duration(60 * summary.minutes)}"
+    of_steps = "" if summary.steps is None else f" of {summary.steps:,}"
+    rows = [
+        ("run", summary.folder),
+        ("task", summary.task),
+        ("data", summary.data),
+        ("model", f"{summary.kind}{weights}"),
+        ("steps", f"{summary.step:,}{of_steps}{time}"),
+        ("date", summary.date.replace("T", " ")),
+        ("size", summary.size_text),
+    ]
+    if summary.best_step is not None:
+        rows.append(("best", f"step {summary.best_step:,}, by {metric_name(summary.metric or 'loss')}"))
+    rows += [("", f"{metric_name(key)} {format_value(key, value)}") for key, value in summary.scores.items()]
+    rows += [("command" if number == 0 else "", each) for number, each in enumerate(summary.commands)]
+    rows.append(("again", f"regard train {Path(run) / 'config.toml'} --out NEW"))
+    for name, value in rows:
+        print(f"{name:<10}{value}")

@@ -1,0 +1,208 @@
+"""What a run folder says of itself, read from its files alone. Imports no torch, so that many are read at once.
+
+A folder may come from somebody else, be damaged, or be trained into just now: what cannot be read is left out.
+"""
+
+import contextlib
+import json
+import math
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from regard.config import read
+from regard.errors import CheckpointError, RegardError
+from regard.reading import Unreadable, parse_json
+from regard.training.manifest import NAME, read_manifest
+from regard.training.metrics import format_value, metric_name, read_records
+
+__all__ = ["COMMANDS", "RunSummary", "find_runs", "record_command", "summarise"]
+
+COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
+HEADER = 100_000_000  # bytes of the names and shapes of a file of weights
+DEPTH = 3  # folders below the one that is looked through
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in a few words and numbers."""
+
+    folder: str
+    task: str
+    kind: str
+    data: str
+    parameters: int | None
+    step: int  # of the last checkpoint
+    steps: int | None  # that it is to be trained for
+    metric: str | None  # by which the best checkpoint is chosen
+    best: float | None  # what that checkpoint reached
+    best_step: int | None
+    scores: dict[str, float]  # all that were measured there
+    minutes: float | None  # of training
+    date: str  # of the last checkpoint
+    bytes: int
+    commands: tuple[str, ...]  # that trained it
+
+    @property
+    def best_text(self) -> str:
+        """The best score as people write it."""
+        if self.metric is None or self.best is None:
+            return "–"
+        return f"{metric_name(self.metric)} {format_value(self.metric, self.best)}"
+
+    @property
+    def size_text(self) -> str:
+        """The size on disk as people write it."""
+        return f"{self.bytes / 1e9:,.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:,.1f} MB"
+
+    def table(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {**asdict(self), "commands": list(self.commands)}
+
+
+def find_runs(folder: Path) -> Iterator[RunSummary]:
+    """Find the run folders in a folder, or the one that it is itself, in the order of their names."""
+    if (folder / "config.toml").is_file() and (folder / "checkpoints").is_dir():
+        with contextlib.suppress(RegardError, OSError):
+            yield summarise(folder)
+        return
+    yield from search(folder, DEPTH)
+
+
+def search(folder: Path, depth: int) -> Iterator[RunSummary]:
+    """Search a folder, and those in it so many levels down; links are not followed."""
+    try:
+        inside = sorted(each.path for each in os.scandir(folder) if each.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for path in map(Path, inside):
+        if (path / "config.toml").is_file() and (path / "checkpoints").is_dir():
+            with contextlib.suppress(RegardError, OSError):
+                yield summarise(path)
+        elif depth > 1 and not path.name.startswith("."):
+            yield from search(path, depth - 1)
+
+
+def summarise(folder: Path) -> RunSummary:
+    """Summarise a run folder, or raise a CheckpointError where it is none."""
+    if not (folder / "config.toml").is_file():
+        raise CheckpointError(f"{folder}: not a run folder, it has no config.toml")
+    config = read(folder / "config.toml")
+    last = last_checkpoint(folder)
+    if last is None:
+        raise CheckpointError(f"{folder}: no checkpoint in it; it was not trained")
+    training = table_of(config, "training")
+    records = read_records(folder / "metrics.jsonl")
+    validations = [each for each in records if each.get("kind") == "valid" and each.get("best")]
+    best = validations[-1] if validations else {}
+    seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
+    metric = training.get("metric")
+    value = best.get(metric) if isinstance(metric, str) else None
+    hidden = ("step", "best", "kind", "epoch", "seconds", "samples")
+    numbers = {key: each for key, each in best.items() if key not in hidden and is_finite(each)}
+    return RunSummary(
+        folder=str(folder),
+        task=str(config.get("task", "translate")),
+        kind=str(table_of(config, "model").get("kind", "")),
+        data=describe_data(table_of(config, "data")),
+        parameters=count_parameters(last / "model.safetensors"),
+        step=read_manifest(last)["step"],
+        steps=training.get("steps") if isinstance(training.get("steps"), int) else None,
+        metric=metric if isinstance(metric, str) else None,
+        best=float(value) if is_finite(value) else None,  # type: ignore[arg-type]
+        best_step=best.get("step"),
+        scores=numbers,
+        minutes=round(seconds[-1] / 60, 2) if seconds else None,
+        date=datetime.fromtimestamp((last / "manifest.json").stat().st_mtime)
+        .astimezone()
+        .isoformat(timespec="minutes"),
+        bytes=folder_size(folder),
+        commands=read_commands(folder),
+    )
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Find the newest checkpoint by its name; that of an average, which has no step in it, is none."""
+    with contextlib.suppress(OSError):
+        names = {each.name: NAME.fullmatch(each.name) for each in (folder / "checkpoints").iterdir()}
+        steps = {int(match["step"]): name for name, match in names.items() if match and match["step"]}
+        if steps:
+            return folder / "checkpoints" / steps[max(steps)]
+    return None
+
+
+def is_finite(value: object) -> bool:
+    """Return whether it is a number that can be shown."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def table_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """One table of a configuration, empty where there is none."""
+    table = config.get(name, {})
+    return table if isinstance(table, Mapping) else {}
+
+
+def describe_data(data: Mapping[str, Any]) -> str:
+    """Name what a run was trained on, by the names of the files."""
+
+    def name(key: str, table: Mapping[str, Any] = data) -> str:
+        return Path(str(table[key])).name
+
+    corpora = data.get("corpora") or []
+    if data.get("builtin"):
+        pair = f" {data['pair']}" if data["builtin"] == "phrasebook" and "pair" in data else ""
+        return f"{data['builtin']}{pair} (built-in)"
+    if data.get("source"):
+        return f"{name('source')}, {name('target')}" if data.get("target") else name("source")
+    if corpora and isinstance(corpora[0], Mapping):
+        first = corpora[0].get("file") or corpora[0].get("source") or ""
+        return Path(str(first)).name + (f" and {len(corpora) - 1} more" if len(corpora) > 1 else "")
+    return next((name(key) for key in ("documents", "captions", "labels", "images") if data.get(key)), "")
+
+
+def count_parameters(path: Path) -> int | None:
+    """Count the numbers of a file of weights by the shapes in its header; None where they cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header = parse_json(file.read(size)) if size <= HEADER else None
+        shapes = [each["shape"] for name, each in header.items() if name.startswith("model.")]  # type: ignore[union-attr]
+        return sum(math.prod(shape) for shape in shapes)
+    except (OSError, Unreadable, struct.error, AttributeError, TypeError, KeyError):
+        return None
+
+
+def folder_size(folder: Path) -> int:
+    """Return the bytes of all files in a folder; what links lead to is not counted again."""
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_size
+    return total
+
+
+def record_command(folder: Path, command: str) -> None:
+    """Add what was typed to the commands that trained a run, each on a line; a full disk is no reason to stop."""
+    stamp = datetime.now().astimezone().isoformat(timespec="seconds")
+    with contextlib.suppress(OSError), open(folder / COMMANDS, "a", encoding="utf-8", errors="replace") as file:
+        file.write(json.dumps({"date": stamp, "command": command}, ensure_ascii=False) + "\n")
+
+
+def read_commands(folder: Path) -> tuple[str, ...]:
+    """Read the commands that trained a run, the first first; none of a run of an earlier version."""
+    try:
+        lines = (folder / COMMANDS).read_text(encoding="utf-8", errors="replace").splitlines()[:1000]
+    except OSError:
+        return ()
+    commands = list[str]()
+    for line in lines:
+        with contextlib.suppress(Unreadable):
+            record = parse_json(line.encode())
+            if isinstance(record, dict) and isinstance(record.get("command"), str):
+                commands.append(record["command"])
+    return tuple(commands)

@@ -1,0 +1,31 @@
+"""`regard show` as a person types it."""
+
+import json
+import shlex
+
+import pytest
+import tomli_w
+from cli.typing_in import Command
+from tiny import table
+
+pytestmark = pytest.mark.unchecked  # typer's own classes are not those it documents
+typed, refused = Command("show").typed, Command("show").refused
+
+
+def test_everything_about_a_run_with_the_command_that_trained_it(tmp_path):
+    (tmp_path / "my config.toml").write_text(tomli_w.dumps(table(tmp_path, training__steps=2)))
+    words = [str(tmp_path / "my config.toml"), "--seed", "3", "-o", str(tmp_path / "run")]
+    assert Command("train").typed(*words).exit_code == 0
+    shown = typed(tmp_path / "run")
+    assert shown.exit_code == 0, shown.output
+    rows = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines() if not line.startswith(" "))
+    assert rows["model"].startswith("transformer, ")
+    assert rows["steps"].startswith("2 of 2")
+    assert rows["command"] == shlex.join(["regard", "train", *words])
+    assert rows["again"] == f"regard train {tmp_path / 'run' / 'config.toml'} --out NEW"
+    summary = json.loads(typed(tmp_path / "run", "--json").stdout)
+    assert summary["commands"] == [rows["command"]]
+
+
+def test_what_is_no_run(tmp_path):
+    assert refused(tmp_path) == f"{tmp_path}: not a run folder, it has no config.toml"
