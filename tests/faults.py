@@ -73,8 +73,8 @@ HOST = [
     ),
     Fault(
         "decoding/replay.py",
-        "if places[-1] - places[0] + 1 == len(places):",
-        "if places[-1] - places[0] + 1 >= len(places):",
+        "if slots[-1] - slots[0] + 1 == len(slots):",
+        "if slots[-1] - slots[0] + 1 >= len(slots):",
         SEARCH,
     ),
     Fault(
@@ -91,7 +91,7 @@ HOST = [
     ),
     Fault(
         "decoding/device_search.py",
-        "        self.scores[places] = -torch.inf\n",
+        "        self.scores[slots] = -torch.inf\n",
         "",
         "decoding/test_device_search.py",
     ),
