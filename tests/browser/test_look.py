@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from inspection import exhibits
 from inspection.subjects import PAIRS, exhibit_of_subject, item_of, subject
 
@@ -296,6 +297,42 @@ def test_a_document_is_shaded(opened):
     share, whole = exhibit.views[0].weights[0, 0], exhibit.views[1].weights[0, 0]
     wanted = share * whole[list(exhibit.sides["source"].sentences)].sqrt()
     assert shades == pytest.approx((wanted / wanted.max()).tolist(), abs=0.02)
+
+
+def test_a_bar_is_a_share_of_the_document(opened):
+    """On a scale that begins with 0 at the left, and with the entropy of words and sentences beside it."""
+    exhibit = exhibits.han()
+    tab = opened(page(exhibit))
+    document = tab.locator("[data-section=document]")
+    what, begins, ends = document.locator(".axis span").all_inner_texts()
+    assert (what, begins) == ("share of the document", "0")
+    boxes = document.locator(".meter").evaluate_all(
+        """all => all.map((each) => {
+          const [whole, bar] = [each, each.firstElementChild].map((one) => one.getBoundingClientRect());
+          return [bar.left - whole.left, bar.width / whole.width];
+        })"""
+    )
+    shares = exhibit.views[1].weights[0, 0]
+    assert [left for left, _ in boxes] == [0] * len(shares)
+    assert [width * float(ends) for _, width in boxes] == pytest.approx(shares.tolist(), abs=0.01)
+    words, sentences = exhibit.views[0].weights[0, 0], torch.tensor(exhibit.sides["source"].sentences)
+    spread = [float(torch.special.entr(words[sentences == k]).sum()) for k in range(len(shares))]
+    said = document.inner_text()
+    assert f"entropy of the words: {sum(spread) / len(spread):.2f} nats" in said
+    assert (
+        f"of the sentences: {float(torch.special.entr(shares).sum()):.2f} of {float(torch.tensor(6.0).log()):.2f}"
+        in said
+    )
+
+
+def test_few_heads_are_marked_as_useless(opened):
+    exhibit = exhibits.transformer(layers=3, heads=8)
+    changes = sorted((change for heads in exhibit.ablation.changes.values() for change in heads), reverse=True)
+    assert sum(change > 0.005 for change in changes) > 20
+    tab = opened(page(exhibit))
+    marked = [each for each in tab.locator(".ablation td").all_inner_texts() if "▲" in each]
+    assert len(marked) == 5
+    assert sorted(float(each.split("+")[1]) for each in marked) == pytest.approx(sorted(changes[:5]), abs=0.006)
 
 
 def test_odd_text_comes_out_as_it_went_in(opened):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from regard.data.documents import encode_documents, prepare_documents, splitter_of
+from regard.data.documents import encode_documents, prepare_documents, splitter_of, without_breaks
 from regard.data.settings import DataSettings, TokenizerSettings
 from regard.data.tokenizer import END
 from regard.data.vocabulary import train
@@ -242,6 +242,10 @@ def test_the_built_in_corpus(tmp_path):
 )
 def test_splitting(mark, text, expected):
     assert list(splitter_of(DataSettings(sentence_mark=mark))(text)) == expected
+
+
+def test_breaks_become_spaces():
+    assert without_breaks("One.<br /><br />Two <i>three</i>.<BR> ") == "One. Two <i>three</i>."
 
 
 def test_a_splitter_of_ones_own():

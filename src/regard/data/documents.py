@@ -28,7 +28,7 @@ from regard.data.tokenizer import END, Tokenizer, Tokenizers
 from regard.data.vocabulary import train
 from regard.errors import ArgumentError, DataError
 
-__all__ = ["Splitter", "encode_documents", "prepare_documents", "splitter_of"]
+__all__ = ["Splitter", "encode_documents", "prepare_documents", "splitter_of", "without_breaks"]
 
 Splitter = Callable[[str], Sequence[str]]  # a text to its sentences
 
@@ -175,6 +175,11 @@ def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitte
         return [sentence for part in BREAK.split(text) if part for sentence in parts(part) if sentence.strip()]
 
     return split
+
+
+def without_breaks(text: str) -> str:
+    """A document as it is read: with spaces where the line breaks of HTML stood."""
+    return BREAK.sub(" ", text).strip()
 
 
 def encode_documents(

@@ -16,7 +16,7 @@ from regard.data.batching import Order, Position
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.cache import Encoded
 from regard.data.corpus import pairs
-from regard.data.documents import encode_documents, prepare_documents, splitter_of
+from regard.data.documents import encode_documents, prepare_documents, splitter_of, without_breaks
 from regard.data.images.batching import load_pictures
 from regard.data.images.caption_files import list_names, list_pictures, read_labels
 from regard.data.images.corpus import folders
@@ -294,7 +294,7 @@ class Classify(RunTask):
         likely = label_log_probs(run.model, source)[0].exp().tolist()
         labels = dict(zip(run.labels, likely, strict=True))
         label = target if target is not None else max(labels, key=lambda name: labels[name])
-        title = str(item) if pixels is None else name_item(item)
+        title = without_breaks(str(item)) if pixels is None else name_item(item)
         return ForcedExample(source, sides, title, label, None, run.labels.index(label), labels, pixels)
 
     @classmethod

@@ -48,7 +48,9 @@ def test_every_kind_is_collected(name):
         for extra in (view.entropy, view.centre, view.picked):
             assert extra is None or extra.shape == (heads, n)
         if view.entropy is not None and view.centre is None and not view.name.endswith("intra"):
-            torch.testing.assert_close(view.weights.sum(-1), torch.ones(heads, n))
+            by_sentence = view.numbers is not None and view.numbers.groups is not None
+            total = len(exhibit.sides["sentences"].pieces) if by_sentence else 1  # words sum to one in each sentence
+            torch.testing.assert_close(view.weights.sum(-1), torch.full((heads, n), float(total)))
             assert (view.entropy >= -1e-6).all()
             assert (view.entropy <= math.log(m) + 1e-5).all()
         assert view.how

@@ -104,6 +104,8 @@ def test_documents_are_weighed_by_words_and_sentences():
     first, second = exhibit.views
     torch.testing.assert_close(first.weights[0, 0], flat)
     torch.testing.assert_close(second.weights[0, 0], sentences[0])
+    spread = [float(torch.special.entr(words[i, :length].double()).sum()) for i, length in enumerate(lengths)]
+    assert first.entropy.tolist() == [[pytest.approx(sum(spread) / len(spread), rel=1e-4)]]  # in a sentence, on average
     assert [exhibit.sides["source"].sentences.count(i) for i in range(len(lengths))] == lengths
     assert " ".join(exhibit.sides["sentences"].texts) == " ".join(REVIEW.split())
     assert exhibit.sides["source"].texts == tuple(REVIEW.split())
@@ -112,6 +114,14 @@ def test_documents_are_weighed_by_words_and_sentences():
     assert exhibit.labels == pytest.approx(said.probabilities)
     assert exhibit.output == said.label
     assert math.exp(exhibit.log_prob) == pytest.approx(said.probability, rel=1e-5)
+
+
+def test_line_breaks_of_a_document_are_stripped_once():
+    sentences = REVIEW.split(" . ")
+    exhibit = exhibit_of(subject("han"), "<br />".join(f"{each} . " for each in sentences) + "<BR><br/>")
+    assert "<" not in exhibit.title
+    assert "br" not in "".join(exhibit.sides["source"].pieces)
+    assert exhibit.title.split() == list(exhibit.sides["source"].texts)
 
 
 def test_places_of_a_picture():

@@ -50,7 +50,7 @@ def views_of(forward: ForwardPass, kind: str) -> tuple[View, ...]:
                 title.rows,
                 title.columns,
                 weights,
-                None if by_sentence(forward, name) else heads_first(look.entropy),
+                entropy_of(look.entropy, by_sentence(forward, name)),
                 heads_first(look.centre),
                 window_radius(own, span),
                 picked_of(look.picked),
@@ -86,6 +86,13 @@ def heads_first(numbers: Tensor | None) -> Float[Tensor, "h n"] | None:
     if numbers is None:
         return None
     return (numbers[0] if numbers.ndim == 3 else numbers[:1]).float().cpu()
+
+
+def entropy_of(entropy: Tensor | None, sentences: bool) -> Float[Tensor, "h n"] | None:
+    """The entropy of every row; where a row of the batch is a sentence, the mean over sentences."""
+    if entropy is None or not sentences:
+        return heads_first(entropy)
+    return entropy.float().mean().cpu().reshape(1, 1)
 
 
 def picked_of(picked: Tensor | None) -> Int[Tensor, "h n"] | None:

@@ -34,6 +34,7 @@ __all__ = ["picture"]
 ABLATION = "ablation"
 DIM, LIFT = 0.72, 0.18  # how dark a picture is where nothing looks, and how light where something does
 ACROSS = 7  # pictures side by side
+SCALE_ENDS = (0.1, 0.2, 0.25, 0.5)  # of the bars of sentences, from 0; else 1
 
 
 def picture(
@@ -269,7 +270,7 @@ def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] 
     top = max((strength for line in lines.values() for _, strength in line), default=0.0) or 1.0
     placed: list[tuple[float, float, float, str, float]] = []
     firsts: dict[int, float] = {}
-    y = 0.2
+    y = 0.2 if counts is None else 0.3
     for number, line in lines.items():
         x, firsts[number] = left, y
         for word, strength in line:
@@ -287,11 +288,14 @@ def _draw_shaded(lines: dict[int, list[tuple[str, float]]], counts: list[float] 
         shade = SEQUENTIAL(0.62 * strength / top)  # light enough for dark letters
         axes.add_patch(Rectangle((x - 0.03, at - 0.1), width + 0.06, 0.2, facecolor=shade, linewidth=0))
         axes.text(x, at + 0.005, word, fontproperties=font, color=INK, va="center_baseline", parse_math=False)
+    if counts is not None:
+        end = next((each for each in SCALE_ENDS if max(counts) <= each), 1.0)
+        axes.text(0.1, 0.06, f"share of the document, 0 to {end:g}", fontsize=6.5, color=FAINT, va="center")
     for number, at in firsts.items() if counts is not None else ():
         assert counts is not None
-        length = 0.5 * counts[number] / max(counts)
+        length = 0.5 * counts[number] / end
         axes.add_patch(Rectangle((0.1, at - 0.05), 0.5, 0.1, facecolor="none", edgecolor=RULE, linewidth=0.6))
-        axes.add_patch(Rectangle((0.6 - length, at - 0.05), length, 0.1, facecolor=SEQUENTIAL(0.8), linewidth=0))
+        axes.add_patch(Rectangle((0.1, at - 0.05), length, 0.1, facecolor=SEQUENTIAL(0.8), linewidth=0))
         axes.text(0.88, at, f"{counts[number]:.2f}", fontsize=7.5, color=FAINT, va="center", ha="right")
     return figure
 

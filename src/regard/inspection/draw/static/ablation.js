@@ -22,7 +22,14 @@ function ablationSection(exhibit, state) {
     "ablation",
     "Without a head",
     `How the output's log-probability, ${decimal(ablation.logProb)} with every head, changes when one head gives ` +
-      "nothing. The darker, the more it was needed; ▲ marks the few that the output is better off without.",
+      "nothing. The darker, the more it was needed; ▲ marks those, at most five, that the output is better off without.",
+  );
+  const useless = new Set(
+    all
+      .filter(({ change }) => change > Math.max(0.005, 0.01 * most))
+      .sort((a, b) => b.change - a.change)
+      .slice(0, 5)
+      .map(({ view, head }) => `${view.name} ${head}`),
   );
   const table = el(
     "table",
@@ -49,7 +56,7 @@ function ablationSection(exhibit, state) {
           const cell = el(
             "td",
             { class: "number", title: `${view.title}, head ${head + 1}` },
-            (change > 0.005 ? "▲ " : "") + plus(change),
+            (useless.has(`${view.name} ${head}`) ? "▲ " : "") + plus(change),
           );
           painted(() => {
             const level = Math.min(1, Math.abs(change ?? 0) / most),

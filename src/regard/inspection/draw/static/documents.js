@@ -9,11 +9,13 @@ function documentSection(exhibit, state) {
     "document",
     "What counted",
     whole
-      ? "The bar before a sentence is its share of the document; a word is as dark as √(sentence) × word."
+      ? "The bar before a sentence is its share of the document, from 0 at the left; a word is as dark as √(sentence) × word."
       : "The darker a word, the more it counted.",
   );
   const bar = el("div", { class: "bar-row" }),
     list = el("ol", { class: `document${whole ? "" : " plain"}` });
+  const axis = el("div", { class: "axis faint small", "aria-hidden": "true" }),
+    spread = el("p", { class: "faint small" });
   const told = readout("Point at a word or a sentence, or Tab to the first word and use the arrows.");
   let head = view.heads > 1 ? null : 0;
   if (view.heads > 1)
@@ -36,16 +38,29 @@ function documentSection(exhibit, state) {
     });
     const strong = (word, number) => (sums ? Math.sqrt(sums[number] ?? 0) * word.value : word.value);
     let top = 1e-9,
-      most = 1e-9;
+      most = 0;
     groups.forEach((words, number) => {
       words.forEach((word) => {
         top = Math.max(top, strong(word, number));
       });
       most = Math.max(most, sums?.[number] ?? 0);
     });
-    const buttons = [];
+    const buttons = [],
+      end = [0.1, 0.2, 0.25, 0.5].find((each) => most <= each) ?? 1; // where the scale of the bars ends
+    axis.replaceChildren(
+      ...(sums
+        ? [el("span", { class: "what" }, "share of the document"), el("span", {}, "0"), el("span", {}, String(end).replace(/^0/, ""))]
+        : []),
+    );
+    const spreads = [...groups].map(([number, words]) => entropyOf(words.map((word) => word.value)));
+    spread.textContent = [
+      `entropy of the words: ${decimal(mean(spreads))} nats, the mean over sentences`,
+      whole?.entropy ? `of the sentences: ${decimal(whole.entropy[0][0])} of ${decimal(Math.log(whole.m))}` : null,
+    ]
+      .filter(Boolean)
+      .join(" · ");
     list.replaceChildren(
-      ...[...groups].map(([number, words]) => {
+      ...[...groups].map(([number, words], k) => {
         const line = el("p", { dir: "auto" });
         for (const word of words) {
           const button = el(
@@ -86,12 +101,16 @@ function documentSection(exhibit, state) {
                 {
                   class: "weight",
                   onpointerenter: () =>
-                    told.say(`Sentence ${number + 1} counts `, el("b", {}, share(sums[number], 3)), " in the document"),
+                    told.say(
+                      `Sentence ${number + 1} counts `,
+                      el("b", {}, share(sums[number], 3)),
+                      ` in the document; entropy of its words ${decimal(spreads[k])} of ${decimal(Math.log(words.length))} nats`,
+                    ),
                 },
                 el(
                   "span",
                   { class: "meter", "aria-hidden": "true" },
-                  el("span", { style: { width: `${((100 * sums[number]) / most).toFixed(1)}%` } }),
+                  el("span", { style: { width: `${((100 * sums[number]) / end).toFixed(1)}%` } }),
                 ),
                 el("span", { class: "value" }, share(sums[number])),
               )
@@ -115,7 +134,13 @@ function documentSection(exhibit, state) {
       at = words.indexOf(document.activeElement);
     words[Math.min(words.length - 1, Math.max(0, at + by))]?.focus();
   };
-  node.append(bar, list, told.node);
+  node.append(bar, spread, axis, list, told.node);
   render();
   return node;
+}
+
+// In nats, of shares that may sum to less than one.
+function entropyOf(shares) {
+  const sum = shares.reduce((total, each) => total + each, 0) || 1;
+  return -shares.reduce((total, each) => total + (each > 0 ? (each / sum) * Math.log(each / sum) : 0), 0);
 }

@@ -17,16 +17,17 @@ function dots(canvas, table) {
 }
 
 // A heat map with its words, a cursor that follows pointer and arrows, entropy a row, windows and picks.
-function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
-  const { rows, columns, n, m } = table;
-  const long = (units) => Math.min(16, Math.max(2, ...units.map((unit) => [...unit.text].length)));
-  const left = Math.min(150, long(rows) * 7.6 + 14),
+function heat(table, { label, oncell = () => {}, width = 620, full = false } = {}) {
+  const { rows, columns, n, m } = table,
+    most = full ? Infinity : 16;
+  const long = (units) => Math.min(most, Math.max(2, ...units.map((unit) => [...unit.text].length)));
+  const left = Math.min(full ? Infinity : 150, long(rows) * 7.6 + 14),
     bars = table.entropy ? 74 : 8;
-  const room = Math.min(30, (width - left - bars) / m, 760 / n);
+  const room = Math.max(full ? 9 : 0, Math.min(30, (width - left - bars) / m, 760 / n));
   // Too small for names, it fills what room there is.
   const cell = room >= 9 ? Math.floor(room) : Math.max(1, Math.min((width - 48 - bars) / m, 760 / n));
   const named = cell >= 9,
-    above = named ? Math.min(120, long(columns) * 6.1 + 18) : 26;
+    above = named ? Math.min(full ? Infinity : 120, long(columns) * 6.1 + 18) : 26;
   const margin = named ? left : 40;
   const wide = margin + m * cell + bars + (named ? 46 : 0),
     high = above + n * cell + 6;
@@ -37,7 +38,7 @@ function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
   });
   const cut = (text) => {
     const letters = [...shown(text)];
-    return letters.length > 16 ? letters.slice(0, 15).join("") + "…" : letters.join("");
+    return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : letters.join("");
   };
   const over = svg("svg", { class: "over", width: wide, height: high, "aria-hidden": "true" });
   const size = Math.max(9, Math.min(13, cell * 0.62 + 2));
@@ -199,7 +200,28 @@ function heat(table, { label, oncell = () => {}, width = 620 } = {}) {
     for (let j = 1; j < m; j++) if (Math.abs(table.at(i, j)) > Math.abs(table.at(i, best))) best = j;
     move(i, best);
   };
-  return { node, paint, move, step };
+  const made = { node, paint, move, step };
+  // Words that are cut, or for which there was no room, are unfolded by a button.
+  const cuts = [...rows, ...columns].some((unit) => [...unit.text].length > most);
+  if (full || cuts || (!named && n * m < 60000))
+    node.append(
+      el(
+        "button",
+        {
+          type: "button",
+          class: "link small unfold",
+          onclick: () => {
+            const other = heat(table, { label, oncell, width, full: !full });
+            painters.delete(made.paint);
+            painters.add(other.paint);
+            node.replaceWith(other.node);
+            Object.assign(made, other);
+          },
+        },
+        full ? "fewer letters" : "words in full",
+      ),
+    );
+  return made;
 }
 
 // What a heat map's cell says.

@@ -10,7 +10,7 @@ function hueOf(head, heads) {
 // Draws tables as words and lines; returns the words, and a function that lights one of them. `tables` has one entry, or
 // one for each head: {head, table}. `slots` gives each word its line where two drawings stand side by side.
 function lines(stage, tables, view, told, options = {}) {
-  const { marked, onrow = () => {}, slots = null, down: forced = false, toward = false } = options;
+  const { marked, onrow = () => {}, slots = null, down: forced = false, toward = false, long = false } = options;
   const table = tables[0].table,
     several = tables.length > 1;
   const same = view.rows === view.columns;
@@ -18,7 +18,7 @@ function lines(stage, tables, view, told, options = {}) {
   const above = table.columns.map((unit, at) => make(unit, at, "columns")),
     below = table.rows.map((unit, at) => make(unit, at, "rows"));
   const words = [...above, ...below];
-  const flow = Math.max(table.n, table.m) > MANY;
+  let flow = long || Math.max(table.n, table.m) > MANY;
   for (const word of words) {
     const differs = word.edge === "rows" && marked?.has(word.unit.text + "\u0000" + word.at) && view.role === "cross";
     word.node = el(
@@ -61,6 +61,13 @@ function lines(stage, tables, view, told, options = {}) {
     const fit = (list) => [...list].reduce((sum, each) => sum + each.offsetWidth + 8, 0) <= stage.clientWidth;
     fits = fit(top.children) && fit(bottom.children) && stage.clientWidth > 0;
     if (!fits || forced) stage.className = `pair down${slots ? " slotted" : ""}`;
+    // Where the two sides cannot be in sight together, each has a pane.
+    if (stage.classList.contains("down") && stage.scrollHeight > 1.6 * innerHeight && !stage.closest(".lecture")) {
+      if (several) return { flow: true };
+      flow = true;
+      stage.className = same ? "pair flow" : "pair flow panes";
+      stage.replaceChildren(...(same ? [bottom] : [top, bottom]));
+    }
   }
   const down = stage.classList.contains("down");
   const weight = (i, j, which = 0) => tables[which].table.at(i, j),
@@ -185,7 +192,10 @@ function lines(stage, tables, view, told, options = {}) {
     if (looking && table.windows?.[word.at] && !flow)
       live.append(...windowOver(table.windows[word.at], above, down, stage.getBoundingClientRect()));
     // Of two long texts each has its own pane: the other one scrolls to what is looked at most.
-    if (flow && !same && nearest) scrollInside(nearest.other.node);
+    if (flow && !same && nearest) {
+      scrollInside(nearest.other.node);
+      if (force) stage.scrollIntoView({ block: "nearest" });
+    }
     const units = looking ? table.columns : table.rows;
     const best = (which, most) =>
       Array.from({ length: count }, (_, k) => k)

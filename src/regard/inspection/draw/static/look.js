@@ -31,11 +31,33 @@ function stateOf(exhibit) {
   return state;
 }
 
+// A text of which the first lines are shown, and all of it when that is asked for.
+function folded(text, long, content = null) {
+  const node = content ?? said(text);
+  if (!long) return node;
+  node.classList.add("long");
+  const button = el(
+    "button",
+    {
+      type: "button",
+      class: "link small",
+      "aria-expanded": "false",
+      onclick: () => {
+        const open = !node.classList.toggle("long");
+        button.textContent = open ? "Show less" : "Show all of it";
+        button.setAttribute("aria-expanded", String(open));
+      },
+    },
+    "Show all of it",
+  );
+  return el("div", {}, node, button);
+}
+
 function headerOf(exhibit, letter) {
   const lines = [];
   const long = exhibit.title.length > 420 || (exhibit.labels.length > 0 && exhibit.title.length > 160);
   if (exhibit.picture && exhibit.title && !letter) lines.push(["picture", said(exhibit.title)]);
-  else if (exhibit.title && !letter) lines.push(["in", said(exhibit.title, { class: long ? "long" : "" })]);
+  else if (exhibit.title && !letter) lines.push(["in", folded(exhibit.title, long)]);
   if (exhibit.output && exhibit.output !== exhibit.title)
     lines.push([exhibit.labels.length ? "named" : "out", said(exhibit.output, { class: "output" })]);
   const pieces = exhibit.sides.written?.pieces.length;
@@ -47,7 +69,8 @@ function headerOf(exhibit, letter) {
   ].filter(Boolean);
   const quietly = facts.length > 2 ? facts : facts.filter(([name]) => name === "log-probability");
   const top = Math.max(1e-9, ...exhibit.labels.map(([, value]) => value ?? 0));
-  const labels = [...exhibit.labels].sort((p, q) => (q[1] ?? 0) - (p[1] ?? 0)).slice(0, 12);
+  const sorted = [...exhibit.labels].sort((p, q) => (q[1] ?? 0) - (p[1] ?? 0)),
+    labels = sorted.slice(0, 12);
   return el(
     "header",
     {},
@@ -81,6 +104,14 @@ function headerOf(exhibit, letter) {
               el("span", { class: "value" }, share(value, 3)),
             ),
           ]),
+        )
+      : "",
+    sorted.length > 12
+      ? el(
+          "details",
+          {},
+          el("summary", {}, `${sorted.length - 12} labels more`),
+          el("p", { class: "small" }, sorted.slice(12).map(([label, value]) => `${label} ${share(value, 3)}`).join(", ")),
         )
       : "",
     el(
@@ -182,11 +213,11 @@ async function begin() {
                 "h1",
                 { class: "input" },
                 el("b", { class: "letter" }, "AB"[k]),
-                el("span", { dir: "auto", class: [a, b][k].title.length > 420 ? "long" : "" }, words),
+                folded("", [a, b][k].title.length > 420, el("span", { dir: "auto" }, words)),
               ),
             )
           : a.title
-            ? el("h1", {}, said(a.title, { class: a.title.length > 420 ? "long" : "" }))
+            ? el("h1", {}, folded(a.title, a.title.length > 420))
             : "",
       ),
     );

@@ -101,6 +101,7 @@ function bars(values, reach, name) {
     {
       class: "bars",
       width: wide.toFixed(0),
+      preserveAspectRatio: "none",
       height: 2 * half,
       viewBox: `0 0 ${wide} ${2 * half}`,
       role: "img",

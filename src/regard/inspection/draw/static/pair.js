@@ -106,9 +106,15 @@ function pairSection(exhibit, state, both = null) {
       onrow: (unit) => state.chooseRow(unit.pieces[0] ?? null),
     };
     drawn = lines(stage, tables, view, told, options);
+    if (drawn.flow && tables.length > 1) {
+      legend.replaceChildren();
+      drawn = lines(stage, tablesOf(exhibit, view, null, state.merged, hidden), view, told, { ...options, long: true });
+      drawn.meant = true;
+    }
+    if (drawn.flow && drawn.same && !turns) bar.append(direction.node);
     Object.assign(drawn, { view, head: state.head, merged: state.merged });
     both?.fitted(node, drawn.fits || drawn.flow);
-    lead.textContent = leadOf(drawn, view);
+    lead.textContent = leadOf(drawn, view) + (drawn.meant ? " There is no room for lines of all heads: this is their mean." : "");
     if (focus >= 0) drawn.words[Math.min(focus, drawn.words.length - 1)].node.focus();
   };
   node.addEventListener("keydown", (event) => {

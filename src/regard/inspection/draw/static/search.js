@@ -89,7 +89,7 @@ function searchSection(exhibit) {
               "tr",
               { class: `${each.fate}${each.best ? " best" : ""}` },
               el("td", { class: "sign", "aria-hidden": "true" }, SIGNS[each.fate]),
-              el("td", { class: "sofar" }, said(way(each).slice(-6).join(" ") || "–")),
+              el("td", { class: "sofar" }, said(way(each).join(" ") || "–")),
               el("td", {}, said(each.piece, { class: "piece" })),
               el(
                 "td",
@@ -145,9 +145,10 @@ function searchSection(exhibit) {
 
 // Steps from left to right; each candidate a mark, its piece and its probability.
 function beam(steps, onstep) {
-  const WIDE = 124,
-    HIGH = 25,
-    TOP = 28;
+  const HIGH = 25,
+    TOP = 28,
+    measure = document.createElement("canvas").getContext("2d");
+  measure.font = "650 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
   const drawn = steps.map((step) => {
     const kept = step.filter((each) => each.fate === "kept").sort((a, b) => a.row - b.row),
       ended = step.filter((each) => each.fate === "finished");
@@ -158,7 +159,12 @@ function beam(steps, onstep) {
     };
   });
   const most = Math.max(...drawn.map(({ shown: each }) => each.length));
-  const wide = steps.length * WIDE + 30,
+  // A step is as wide as its longest piece, with its probability behind it.
+  const room = drawn.map(({ shown: list }) =>
+      Math.max(44, ...list.map((each) => Math.ceil(measure.measureText(shown(each.piece)).width * 1.06))),
+    ),
+    lefts = room.map((_, t) => room.slice(0, t).reduce((sum, each) => sum + each + 80, 0));
+  const wide = lefts.at(-1) + room.at(-1) + 110,
     high = TOP + (most + 1) * HIGH;
   const picture = svg("svg", {
     width: wide,
@@ -167,7 +173,7 @@ function beam(steps, onstep) {
     role: "img",
     "aria-label": `the search, ${steps.length} steps`,
   });
-  const wash = svg("rect", { class: "wash", y: 0, width: WIDE - 6, height: high, rx: 6 });
+  const wash = svg("rect", { class: "wash", y: 0, height: high, rx: 6 });
   const edges = svg("g", { class: "edges" }),
     nodes = svg("g", { class: "nodes" });
   picture.append(wash, edges, nodes);
@@ -177,19 +183,18 @@ function beam(steps, onstep) {
     dropped: (x, y) => svg("path", { d: `M${x - 3} ${y - 3}l6 6m0 -6l-6 6`, class: "mark" }),
   };
   drawn.forEach(({ shown: list, more }, t) => {
-    nodes.append(svg("text", { x: t * WIDE + 14, y: 16, class: "tiny" }, String(t + 1)));
+    nodes.append(svg("text", { x: lefts[t] + 14, y: 16, class: "tiny" }, String(t + 1)));
     list.forEach((each, k) => {
-      const x = t * WIDE + 16,
-        y = TOP + (k + 0.6) * HIGH;
-      Object.assign(each, { x, y });
-      const letters = [...shown(each.piece)],
-        text = letters.length > 8 ? letters.slice(0, 7).join("") + "…" : letters.join("");
+      const x = lefts[t] + 16,
+        y = TOP + (k + 0.6) * HIGH,
+        end = x + room[t] + 46;
+      Object.assign(each, { x, y, end });
       const group = svg(
         "g",
         { class: `${each.fate}${each.best ? " best" : ""}`, onclick: () => onstep(t) },
         marks[each.fate](x, y),
-        svg("text", { x: x + 10, y: y + 4, class: "piece" }, text),
-        svg("text", { x: x + 98, y: y + 4, class: "p" }, chance(each.logProb)),
+        svg("text", { x: x + 10, y: y + 4, class: "piece" }, shown(each.piece)),
+        svg("text", { x: end, y: y + 4, class: "p" }, chance(each.logProb)),
         svg("title", {}, `${each.piece} ${chance(each.logProb, 3)}, ${each.fate}`),
       );
       nodes.append(group);
@@ -197,14 +202,14 @@ function beam(steps, onstep) {
       if (from && t)
         edges.append(
           svg("path", {
-            d: `M${from.x + 102} ${from.y}C${from.x + 113} ${from.y} ${x - 17} ${y} ${x - 7} ${y}`,
+            d: `M${from.end + 4} ${from.y}C${from.end + 14} ${from.y} ${x - 17} ${y} ${x - 7} ${y}`,
             class: `${each.fate}${each.best ? " best" : ""}`,
           }),
         );
     });
     if (more)
       nodes.append(
-        svg("text", { x: t * WIDE + 26, y: TOP + (list.length + 0.6) * HIGH + 4, class: "tiny" }, `and ${more} more`),
+        svg("text", { x: lefts[t] + 26, y: TOP + (list.length + 0.6) * HIGH + 4, class: "tiny" }, `and ${more} more`),
       );
   });
   edges.querySelectorAll(".best").forEach((each) => edges.append(each)); // above the others
@@ -215,10 +220,11 @@ function beam(steps, onstep) {
   );
   let scrolled = false;
   const mark = (t) => {
-    wash.setAttribute("x", t * WIDE + 3);
+    wash.setAttribute("x", lefts[t] + 3);
+    wash.setAttribute("width", room[t] + 66);
     if (scrolled || t)
       node.scrollTo({
-        left: Math.max(0, (t + 0.5) * WIDE - node.clientWidth / 2),
+        left: Math.max(0, lefts[t] + room[t] / 2 - node.clientWidth / 2),
         behavior: quiet.matches ? "auto" : "smooth",
       });
     scrolled = true;

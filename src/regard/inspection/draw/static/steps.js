@@ -105,7 +105,13 @@ function stageOf(stage) {
     "div",
     { class: `${single ? "single" : "vectors"}${alone ? " alone" : ""}` },
     rows.slice(0, 60),
-    rows.length > 60 ? el("p", { class: "faint small" }, `and ${rows.length - 60} more`) : "",
+    rows.length > 60
+      ? el(
+          "button",
+          { type: "button", class: "plain", onclick: (event) => event.target.replaceWith(...rows.slice(60)) },
+          `and ${rows.length - 60} more`,
+        )
+      : "",
   );
   if (single) return body;
   return el(
@@ -125,12 +131,12 @@ function stageOf(stage) {
           el(
             "tbody",
             {},
-            values.slice(0, 60).map((row, i) =>
+            values.map((row, i) =>
               el(
                 "tr",
                 {},
                 el("th", { scope: "row" }, alone ? "" : said(names[i] ?? "")),
-                row.slice(0, 128).map((value) => el("td", { class: "number" }, share(value))),
+                row.map((value) => el("td", { class: "number" }, share(value))),
               ),
             ),
           ),
