@@ -106,6 +106,7 @@ def short(tmp_path, monkeypatch):
     def few(*given):
         made = tables(*given)
         for table in made.values():
+            table["model"] |= {"size": 16}
             table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1}
         return made
 

@@ -62,6 +62,7 @@ def test_a_page_of_a_hardly_trained_study(tmp_path, monkeypatch):
     def short(pairs, quick):
         made = tables(pairs, quick)
         for table in made.values():
+            table["model"] |= {"size": 16, "embedding": 8}
             table["training"] |= {"steps": 2, "validate_every": 2, "warmup": 1, "validate_rows": 2}
         return made
 
