@@ -65,9 +65,9 @@ def test_auto_takes_cuda_before_it(monkeypatch):
 
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="there is one")
 def test_none_is_said():
-    with pytest.raises(CommandError, match="--device: mps given, and torch sees no Apple GPU here"):
+    with pytest.raises(CommandError, match="--device: mps given, but torch finds no Apple GPU"):
         Processes().device("mps")
-    with pytest.raises(TrainingError, match=r"training.device: mps given, and torch sees no Apple GPU here"):
+    with pytest.raises(TrainingError, match=r"training.device: mps given, but torch finds no Apple GPU"):
         Group("mps")
     with pytest.raises(CommandError, match="--device: 'mps:1' given"):
         Processes().device("mps:1")
@@ -81,7 +81,7 @@ def test_one_process_and_float32(with_apple, monkeypatch):
     assert describe_device(device, 1, False) == "Apple GPU (mps), fp32"
     assert (wide_dtype(device), wide_dtype(torch.device("cpu"))) == (torch.float32, torch.float64)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(TrainingError, match="torchrun: 2 processes given, and Apple's GPU serves one"):
+    with pytest.raises(TrainingError, match="torchrun: 2 processes given, but Apple's GPU serves only one"):
         Group("auto")
 
 

@@ -114,7 +114,7 @@ def test_a_short_name_is_that_of_an_entry_point(desk, monkeypatch):
     plugins.load("nearby")
     assert plugins.providers(kind="near") == ("nearby",)
     assert read_settings({"model": {"kind": "near"}}).table()["plugins"] == ["nearby"]
-    with pytest.raises(CommandError, match="no module 'elsewhere', and no plugin of that name; .*: nearby"):
+    with pytest.raises(CommandError, match="no module or plugin 'elsewhere'; .*: nearby"):
         plugins.load("elsewhere")
 
 
@@ -125,10 +125,10 @@ def test_what_a_plugin_lacks_is_its_own_error(desk):
     with pytest.raises(CommandError, match=r"absent.py: no such file"):
         plugins.load("absent.py")
     (desk / "a-b.py").write_text("")
-    with pytest.raises(CommandError, match="rename it"):
+    with pytest.raises(CommandError, match="rename the file"):
         plugins.load("a-b.py")
     (desk / "json.py").write_text("")
-    with pytest.raises(CommandError, match="another module 'json' already"):
+    with pytest.raises(CommandError, match="another module is already called 'json'"):
         plugins.load("json.py")
 
 
@@ -139,13 +139,13 @@ def test_rows_are_refused_that_are_none_or_take_a_name(desk):
         regard.register("x", metric=Metric(measure_exact), study=1)
     with pytest.raises(ArgumentError, match="a metric without a name"):
         regard.register(metric=Metric(measure_exact))
-    with pytest.raises(ArgumentError, match="there is a kind 'rnn' already, from Regard itself"):
+    with pytest.raises(ArgumentError, match="the kind 'rnn' already exists, from Regard itself"):
         regard.register(kind=KINDS["rnn"])
     regard.register("mine", metric=Metric(measure_exact))
     assert plugins.providers(metric="mine", kind="rnn", task=None) == (__name__,)
     regard.register("mine", metric=Metric(measure_exact))  # the same plugin, once more
     plugins.PROVIDERS["metric", "mine"] = "another"
-    with pytest.raises(ArgumentError, match="already, from another"):
+    with pytest.raises(ArgumentError, match="already exists, from another"):
         regard.register("mine", metric=Metric(measure_exact))
 
 

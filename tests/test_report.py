@@ -23,7 +23,7 @@ def test_a_run_is_trained_opened_and_reported(tmp_path, capsys):
     assert f"regard look {out}" in page
     assert torch.__version__ in page
     said = capsys.readouterr().err
-    assert "finished after 4 steps; the best checkpoint is of step" in said
+    assert "finished after 4 steps; the best checkpoint is from step" in said
     assert f"report: {out / 'report.html'}" in said
     *_, ended, _, what_next, first, _, _ = said.splitlines()
     assert ended.startswith("finished after 4 steps")

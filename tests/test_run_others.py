@@ -94,7 +94,7 @@ def test_what_a_run_of_another_task_is_asked(home, name, call, said):
 
 
 def test_classifiers_make_no_ensemble(home):
-    with pytest.raises(CheckpointError, match="only runs that write make an ensemble"):
+    with pytest.raises(CheckpointError, match="only runs that write text make an ensemble"):
         load(home / "han", home / "han")
 
 

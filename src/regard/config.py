@@ -104,7 +104,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         if value.bit_length() > 1000:  # more than a float holds
             in_limits(value, path, limits)
-            raise ConfigError(path, f"{show_value(value)} given, expected a number that a float holds")
+            raise ConfigError(path, f"{show_value(value)} given, expected a number that fits into a float")
         value = float(value)
     if hint in (int, float, str, bool) and type(value) is hint:
         if hint in (int, float):
@@ -151,13 +151,11 @@ def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
 def check_text(text: str, path: str) -> None:
     """Refuse a text that says nothing, or that no file, name or word could be."""
     if not text:
-        raise ConfigError(path, '"" given, expected a text; leave the key out to have its default')
+        raise ConfigError(path, '"" given, expected a text; leave the key out to use its default')
     if len(text) > LONGEST:
         raise ConfigError(path, f"{show_value(text)} given, {len(text):,} characters, expected at most {LONGEST:,}")
     if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
-        raise ConfigError(
-            path, f"{show_value(text)} given, expected a text that can be written as UTF-8, and no NUL in it"
-        )
+        raise ConfigError(path, f"{show_value(text)} given, expected UTF-8 text without NUL")
 
 
 def describe_type(hint: Any) -> str:

@@ -62,7 +62,7 @@ def register(
     plugin = provider_of(sys._getframe(1).f_globals)
     if called in TABLES[what] and PROVIDERS.get((what, called)) != plugin:
         owner = PROVIDERS.get((what, called), "Regard itself")
-        raise ArgumentError(f"register: there is a {what} {called!r} already, from {owner}; give it another name")
+        raise ArgumentError(f"register: the {what} {called!r} already exists, from {owner}; choose another name")
     TABLES[what][called] = row
     if plugin is not None:
         PROVIDERS[what, called] = plugin
@@ -134,7 +134,7 @@ def import_plugin(name: str) -> None:
                 raise
             short = ", ".join(entry_points())
             hint = f"; short names that are installed: {short}" if short else ""
-            raise CommandError(f"--plugin: there is no module {name!r}, and no plugin of that name{hint}") from None
+            raise CommandError(f"--plugin: there is no module or plugin {name!r}{hint}") from None
     LOADED[name] = called
 
 
@@ -154,10 +154,10 @@ def import_file(path: Path) -> None:
         raise CommandError(f"--plugin: {path}: no such file")
     name = path.stem
     if not name.isidentifier():
-        raise CommandError(f"--plugin: {path}: its name is no name of a module; rename it")
+        raise CommandError(f"--plugin: {path}: not a valid module name; rename the file")
     there = sys.modules.get(name)
     if there is not None and Path(getattr(there, "__file__", None) or "").resolve() != path.resolve():
-        raise CommandError(f"--plugin: {path}: there is another module {name!r} already; rename the file")
+        raise CommandError(f"--plugin: {path}: another module is already called {name!r}; rename the file")
     if there is not None:
         return
     spec = importlib.util.spec_from_file_location(name, path.resolve())

@@ -67,7 +67,7 @@ def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> by
             raise Unreadable(f"{facts.st_size:,} bytes given, expected at most {most:,}")
         content = file.read(most + 1)
     if len(content) > most:
-        raise Unreadable(f"more than {most:,} bytes given, which is the most expected")
+        raise Unreadable(f"more than {most:,} bytes given, which is the limit")
     return content
 
 
@@ -98,10 +98,10 @@ NOT_COUNTED = bytes(set(range(256)) - set(b"[]{},"))
 def check_depth(signs: bytes, deepest: int = DEPTH) -> None:
     """Refuse brackets nested too deep, and too many values."""
     if signs.count(b",") > VALUES:
-        raise Unreadable(f"more than {VALUES:,} values given, which is the most expected")
+        raise Unreadable(f"more than {VALUES:,} values given, which is the limit")
     brackets = signs.replace(b",", b"").replace(b"{", b"[").replace(b"}", b"]")
     if len(brackets) > 2 * VALUES:
-        raise Unreadable(f"more than {VALUES:,} lists and tables given, which is the most expected")
+        raise Unreadable(f"more than {VALUES:,} lists and tables given, which is the limit")
     for _ in range(deepest):  # each round takes the innermost pairs away: no sign is looked at in Python
         rest = brackets.replace(b"[]", b"")
         if not rest:
@@ -109,7 +109,7 @@ def check_depth(signs: bytes, deepest: int = DEPTH) -> None:
         if len(rest) == len(brackets) and rest.count(b"[") <= deepest:
             return  # the brackets do not pair: the parser says where, and goes no deeper than that
         brackets = rest
-    raise Unreadable(f"brackets nested deeper than {deepest} given, which is the most expected")
+    raise Unreadable(f"brackets nested deeper than {deepest} given, which is the limit")
 
 
 def whole_number(text: str) -> int:
@@ -134,7 +134,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     signs = TOML_TEXTS.sub("", text)
     check_depth(re.sub(r"[^\[\]{}]+", "", signs).encode(), TABLES)
     if max(key.count(".") for key in KEYS.split(signs)) >= PARTS:
-        raise Unreadable(f"a key of more than {PARTS} parts given, which is the most expected")
+        raise Unreadable(f"a key of more than {PARTS} parts given, which is the limit")
     longest = max(map(len, re.findall(r"[\w+\-]+", signs)), default=0)
     if longest > WORD:
         raise Unreadable(f"a number or a key of {longest:,} characters given, expected at most {WORD:,}")

@@ -150,11 +150,11 @@ def describe_end(result: Result) -> str:
     """Describe how a training ended, and what it took."""
     ended = {
         "finished": f"finished after {result.step:,} steps",
-        "patience": f"stopped after {result.step:,} steps, as validation got no better",
-        "minutes": f"stopped after {result.step:,} steps, as the time was up (training.minutes)",
+        "patience": f"stopped after {result.step:,} steps, because validation did not improve",
+        "minutes": f"stopped after {result.step:,} steps, because the time limit was reached (training.minutes)",
         "signal": f"saved at step {result.step:,}",
     }[result.why]
-    best = "" if result.best is None else f"; the best checkpoint is of step {result.best_step:,}"
+    best = "" if result.best is None else f"; the best checkpoint is from step {result.best_step:,}"
     peak = peak_memory()
     if torch.cuda.is_available() and torch.cuda.max_memory_reserved():
         peak = torch.cuda.max_memory_reserved()
@@ -167,7 +167,7 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
     result, settings = started.result, started.settings
     training, row, reads = settings.training, settings.row, settings.data.reads or "text"
     if result.why == "signal":
-        longer = (f"regard train --resume {out}", "Resume it where it stopped.")
+        longer = (f"regard train --resume {out}", "Resume where it stopped.")
     else:
         more = f"--steps {2 * max(result.step, training.steps)}"
         more += " --set training.patience=0" if result.why == "patience" else ""
@@ -177,7 +177,7 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
     labels = "--documents A.tsv" if reads == "documents" else "--images A"
     use = (f"{row.command} {out}{item}", "Use it.")
     evaluate = (f"regard eval {out} {TESTS.get(row.name, labels)}", "Measure it on a test set.")
-    look = (f"regard look {out} {ITEMS[reads]}", "See what it looks at.")
+    look = (f"regard look {out} {ITEMS[reads]}", "See what it attends to.")
     tune = (f"regard train --from {out} {OTHER[reads]} --out RUN", "Fine-tune it on other data.")
     return [longer, use, evaluate, look, tune] if result.why == "signal" else [use, evaluate, look, longer, tune]
 
@@ -225,4 +225,4 @@ def picture_of(run: Run, task: RunTask) -> LookPicture | None:
     if not exhibit.views:
         return None
     caption = run.settings.row.picture.format(output=exhibit.output)
-    return LookPicture(picture(exhibit), caption, f"What it looked at: {exhibit.title} → {exhibit.output}")
+    return LookPicture(picture(exhibit), caption, f"What it attended to: {exhibit.title} → {exhibit.output}")

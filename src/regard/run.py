@@ -151,7 +151,7 @@ class Run:
         check_texts(sources=sources, targets=targets)
         if self.settings.row.alone:
             if targets is not None:
-                raise ArgumentError("targets: given to a language model, expected texts alone")
+                raise ArgumentError("targets: given to a language model, expected only texts")
             texts = list(sources)
             self.unknown.add(texts)
             return language_model.score_texts(self, texts)
@@ -266,7 +266,7 @@ def check_texts(**arguments: Iterable[str] | None) -> None:
     """Refuse one text where several are expected: its letters would be taken for them."""
     for name, texts in arguments.items():
         if isinstance(texts, str):
-            raise ArgumentError(f"{name}: one text given, expected a list of them")
+            raise ArgumentError(f"{name}: one text given, expected a list")
 
 
 def load(
@@ -284,13 +284,15 @@ def load(
     for other in runs[1:]:
         if other.settings.task != first.settings.task:
             raise CheckpointError(
-                f"{other.folder}: its task is {other.settings.task}, and that of {first.folder} {first.settings.task}"
+                f"{other.folder}: its task is {other.settings.task}, but that of {first.folder} is "
+                f"{first.settings.task}"
             )
         if first.settings.row.labels:
-            raise CheckpointError(f"{other.folder}: a classifier, and only runs that write make an ensemble")
+            raise CheckpointError(f"{other.folder}: a classifier; only runs that write text make an ensemble")
         if other.tokenizers.hash != first.tokenizers.hash:
             raise CheckpointError(
-                f"{other.folder}: its tokenizer is not that of {first.folder}; an ensemble shares one (tokenizer.file)"
+                f"{other.folder}: its tokenizer differs from that of {first.folder}; "
+                "an ensemble shares one (tokenizer.file)"
             )
     model = Ensemble([each.model for each in runs]).eval()
     return Run(first.folder, first.settings, first.tokenizers, model, first.step, warn=warn)
@@ -316,7 +318,9 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     labels = labels_of(checkpoint_data.manifest)
     row = settings.row
     if row.labels and not labels:
-        raise CheckpointError(f"{path / 'manifest.json'}: task.labels is missing, expected what the classifier says")
+        raise CheckpointError(
+            f"{path / 'manifest.json'}: task.labels is missing, expected the labels of the classifier"
+        )
     if tokenizers is None and (not row.labels or KINDS[settings.kind].reads != "pictures"):
         raise CheckpointError(f"{path / 'manifest.json'}: task.tokenizer is null, expected that of tokenizer.json")
     # An objective may have parameters of its own, which only training needs.

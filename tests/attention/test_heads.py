@@ -108,9 +108,9 @@ def test_values_that_do_not_fit_are_refused():
     module, x = Heads(6, 2), torch.randn(4, 6)
     with pytest.raises(ShapeError, match=r"values: 3 given, expected one a key, 4"):
         module(x, x, torch.randn(3, 6))
-    with pytest.raises(ArgumentError, match=r"values: given beside a prepared memory.*`prepare`"):
+    with pytest.raises(ArgumentError, match=r"values: given together with a prepared memory.*`prepare`"):
         module(x, module.prepare(x), x)
-    with pytest.raises(ArgumentError, match=r"values: Causal\(.*\) given beside span=Lengths"):
+    with pytest.raises(ArgumentError, match=r"values: Causal\(.*\) given together with span=Lengths"):
         module(x, x, Causal(), Lengths(torch.tensor(2)))
 
 

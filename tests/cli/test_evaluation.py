@@ -57,7 +57,7 @@ def test_documents(home):
     wrong = ["mixed\tNeither good nor bad.", "positive\t", "\tNo label."]
     test.write_text("\n".join(["\t".join(row) for row in rows] + wrong) + "\n")
     shown = right(home / "han", "--documents", test)
-    assert "have a label that training had not: mixed" in shown.stderr
+    assert "have a label that did not occur in training: mixed" in shown.stderr
     assert "1 documents have no words" in shown.stderr
     found = load(home / "han").classify([text for _, text in rows])
     hits = sum(each.label == label for each, (label, _) in zip(found, rows, strict=True))
@@ -66,7 +66,7 @@ def test_documents(home):
     assert said["accuracy"] == pytest.approx(hits / 9)
     assert sum(map(sum, said["confusion"])) == 9
     assert f"accuracy {hits / 9:.2%}" in shown.stdout
-    assert "said (across) for what is right (down)" in shown.stdout
+    assert "predicted label (across) for each true label (down)" in shown.stdout
 
 
 def test_pictures_with_labels(home):

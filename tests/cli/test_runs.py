@@ -40,7 +40,7 @@ def test_the_file_stands_last(desk, paths, runs, file):
         (["none"], "none: no such folder, expected a run folder first"),
         (["in.txt", "one"], "in.txt: a file given before one"),
         (["-", "in.txt"], "-: a file given before in.txt"),
-        (["one", "none"], "none: no such file; if it is a text and no file's name, add --text$"),
+        (["one", "none"], "none: no such file; if it is a text, add --text$"),
         (["one", "A dog .", "A cat ."], "A dog .: no such run folder; give run folders first, and then one text"),
         (["one", "nine", "in.txt"], "nine: no such run folder; give run folders first"),
     ],

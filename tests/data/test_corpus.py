@@ -99,7 +99,7 @@ def test_unequal_counts_are_both_named(write, first, second):
     with pytest.raises(DataError) as error:
         read(source=source, target=target)
     s = "" if first == 1 else "s"
-    assert f"{source} has {first:,} line{s} and {target} has {second:,}; expected as many" in str(error.value)
+    assert f"{source} has {first:,} line{s} and {target} has {second:,}; expected the same number" in str(error.value)
 
 
 TSV, JSON = "one\teins\n", '{"source": "one", "target": "eins"}\n'
@@ -109,7 +109,7 @@ TSV, JSON = "one\teins\n", '{"source": "one", "target": "eins"}\n'
     ("name", "content", "message"),
     [
         ("a.tsv", "two\n", "1 column, expected at least 2"),
-        ("a.jsonl", '{"source": "a"}', "no key 'target'; there is 'source'"),
+        ("a.jsonl", '{"source": "a"}', "no key 'target'; it has 'source'"),
         ("a.jsonl", '{"source": "a", "target": 3}', "int given under 'target', expected a text"),
         ("a.jsonl", '["a", "b"]', "list given, expected a JSON object"),
         ("a.jsonl", "[\n", "not valid JSON.*one JSON list"),
@@ -128,7 +128,7 @@ def test_a_line_that_cannot_be_read_is_blank_and_is_said_once(write, name, conte
     bad = content.rstrip("\n") + "\n"
     found = read(said.append, file=write(name, good + bad + good + bad + good))
     assert found == [("one", "eins"), ("", ""), ("one", "eins"), ("", ""), ("one", "eins")]
-    (remark,) = [each for each in said if "were cut" not in each]
+    (remark,) = [each for each in said if "were truncated" not in each]
     assert re.search(f"{name}: 2 lines that cannot be read count as blank; the first is line 2: {message}", remark)
     said.clear()
     assert read(said.append, file=write(name, good + bad))[1] == ("", "")

@@ -107,7 +107,7 @@ def test_what_is_dropped_and_cut_is_counted_and_said(corpus):
     data = corpus(lines, valid_documents=given.documents, longest=10, document_tokens=30)
     prepared = prepare_documents(data, WORD, say=said.append)
     assert said == [
-        "42 documents, 2 labels (bad, good; not in training: new, strange); 3 cut to 30 tokens; "
+        "42 documents, 2 labels (bad, good; not in training: new, strange); 3 truncated to 30 tokens; "
         "dropped 2 without words, 2 without a label; "
         "7 for validation (dropped 1 without words, 3 with a label not in training)"
     ]
@@ -214,7 +214,9 @@ def test_validation_without_documents_is_refused(corpus):
     empty = corpus([("other", "Text .")], "valid")
     with pytest.raises(DataError, match=r"valid.tsv: no document is left to validate on: 9 documents, .*other"):
         prepare_documents(corpus(rows(9), valid_documents=empty.documents), WORD)
-    with pytest.raises(DataError, match="one document cannot be trained on and held out .*; give data.valid_documents"):
+    with pytest.raises(
+        DataError, match="one document is too few to train on and to hold out .*; give data.valid_documents"
+    ):
         prepare_documents(corpus(rows(1), held_out=0.1), WORD)
 
 
@@ -256,7 +258,7 @@ def test_a_splitter_of_ones_own():
     assert found == [[a, b, END, c, END], [*tokenizer.encode("a|b"), END], [], []]
     assert cut == [False] * 4
     for wrong in (lambda text: text, lambda text: [1, 2]):
-        with pytest.raises(ArgumentError, match="splitter: .* given back, expected a list of sentences"):
+        with pytest.raises(ArgumentError, match="splitter: .* returned, expected a list of sentences"):
             splitter_of(data, wrong)("a b")
 
 

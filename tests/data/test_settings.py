@@ -12,12 +12,12 @@ from regard.errors import ConfigError
 REFUSED = [
     (DataSettings, {"source": "a"}, "data.target: missing, as source is given"),
     (DataSettings, {"valid_target": "a"}, "data.valid_source: missing, as valid_target is given"),
-    (DataSettings, {"source": "a", "target": "b", "builtin": "copy"}, "data.builtin: given beside source"),
-    (DataSettings, {"corpora": [{"file": "a.tsv"}], "builtin": "copy"}, "data.builtin: given beside corpora"),
+    (DataSettings, {"source": "a", "target": "b", "builtin": "copy"}, "data.builtin: given together with source"),
+    (DataSettings, {"corpora": [{"file": "a.tsv"}], "builtin": "copy"}, "data.builtin: given together with corpora"),
     (
         DataSettings,
         {"valid_source": "a", "valid_target": "b", "valid": [{"file": "a.tsv"}]},
-        "data.valid: given beside",
+        "data.valid: given together with",
     ),
     (DataSettings, {"corpora": [{"file": "a.tsv"}, {"source": "a"}]}, r"data.corpora\[1\].target: missing"),
     (DataSettings, {"corpora": [{}]}, r"data.corpora\[0\].source: missing; give source and target, or file"),
@@ -26,7 +26,11 @@ REFUSED = [
         {"corpora": [{"file": "a.txt"}]},
         r'data.corpora\[0\].file: "a.txt" given, expected a name that ends',
     ),
-    (DataSettings, {"corpora": [{"file": "a.tsv", "source": "b"}]}, r"data.corpora\[0\].source: given beside file"),
+    (
+        DataSettings,
+        {"corpora": [{"file": "a.tsv", "source": "b"}]},
+        r"data.corpora\[0\].source: given together with file",
+    ),
     (
         DataSettings,
         {"corpora": [{"source": "a", "target": "b", "source_column": 2}]},
@@ -63,7 +67,11 @@ REFUSED = [
     (TokenizerSettings, {"kind": "word", "dropout": 0.1}, 'data.dropout: 0.1 given, but a tokenizer of kind "word"'),
     (TokenizerSettings, {"dropout": 1.5}, "data.dropout: 1.5 given, expected at most 1"),
     (TokenizerSettings, {"source_file": "a"}, "data.target_file: missing"),
-    (TokenizerSettings, {"file": "a", "source_file": "a", "target_file": "b"}, "data.file: given beside source_file"),
+    (
+        TokenizerSettings,
+        {"file": "a", "source_file": "a", "target_file": "b"},
+        "data.file: given together with source_file",
+    ),
 ]
 
 

@@ -272,7 +272,7 @@ def test_special_pieces_outside_of_a_unigram_vocabulary_are_refused(tmp_path):
     for i, token in enumerate(content["added_tokens"], len(content["model"]["vocab"])):
         token["id"] = i
     (tmp_path / "t.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match="t.json: its special pieces stand outside"):
+    with pytest.raises(DataError, match="t.json: its special pieces are outside"):
         Tokenizers.load(tmp_path / "t.json")
 
 

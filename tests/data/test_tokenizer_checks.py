@@ -285,5 +285,5 @@ def test_a_text_that_the_tokenizer_cannot_take():
 
     tokenizer = Tokenizer(changed(BASE, pre_tokenizer=split("(a+)+$")))  # as if it had passed
     for encode in (tokenizer.encode, lambda text: tokenizer.encode_batch([text])):
-        with pytest.raises(DataError, match="a text that the tokenizer cannot take: "):
+        with pytest.raises(DataError, match="a text that the tokenizer cannot encode: "):
             encode("a" * 100 + "!")

@@ -48,9 +48,9 @@ def test_two_processes(tmp_path):
     assert first["squares"] == second["squares"] == expected
     problem = "number: 3 given, which nobody likes"
     assert second["failure"] == ["ArgumentError", problem, [0, 1]]
-    assert first["failure"] == ["CommandError", f"stopped, as process 1 failed: {problem}", [0, 1]]
+    assert first["failure"] == ["CommandError", f"stopped, because process 1 failed: {problem}", [0, 1]]
     assert first["death"][0] == "CommandError"
-    assert first["death"][1].startswith("stopped, as another process is gone: ")
+    assert first["death"][1].startswith("stopped, because another process is gone: ")
     assert first["death"][2] == [0, 1, 2, 3]
 
 
@@ -76,7 +76,7 @@ def test_processes_that_nobody_started(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    with pytest.raises(CommandError, match="process 0 of 2 given, and they do not meet .* start them with torchrun"):
+    with pytest.raises(CommandError, match="process 0 of 2 given, but they cannot connect .* start them with torchrun"):
         Processes().__enter__()
 
 
@@ -99,7 +99,7 @@ def test_each_process_has_a_device(monkeypatch, name, count, local, found):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("cuda", "cuda given, and torch sees no CUDA device here"),
+        ("cuda", "cuda given, but torch finds no CUDA device"),
         ("cuda:x", "'cuda:x' given, expected auto, cpu, mps, cuda, or cuda:1 and so on"),
         ("cpu:1", "'cpu:1' given"),
         ("", "'' given"),
@@ -113,5 +113,5 @@ def test_devices_that_are_none(monkeypatch, name, said):
 
 def test_a_device_beyond_the_last(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    with pytest.raises(CommandError, match="--device: cuda:2 given, and there are 2 CUDA devices here, from 0"):
+    with pytest.raises(CommandError, match="--device: cuda:2 given, but there are 2 CUDA devices, counted from 0"):
         Processes().device("cuda:2")

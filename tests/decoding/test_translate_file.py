@@ -33,10 +33,13 @@ def test_cut_lines_are_named_and_then_counted():
     fit = LineFitter(lengths, 2, warn=warned.append)
     found = [fit.parts(["a b", "a b c d"], "file", first)[1] for first in range(1, 25, 2)]
     assert found == [[Piece(0, 3, "a b")]] * 12
-    assert warned[0] == "file, line 2: 4 tokens, cut to 2, as the model takes 2; --split translates all of it"
+    assert (
+        warned[0]
+        == "file, line 2: 4 tokens, truncated to 2, as the model takes at most 2; --split translates all of it"
+    )
     assert len(warned) == 10
     fit.end()
-    assert warned[-1] == "2 more lines were cut to 2 tokens"
+    assert warned[-1] == "2 more lines were truncated to 2 tokens"
 
 
 def test_split_lines_have_their_sentences():

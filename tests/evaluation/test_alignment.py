@@ -101,7 +101,7 @@ def test_a_file(tmp_path):
         ("0-0\n1-1 2=2\n3\n", 0, "links, line 2: '2=2' given, expected source-target"),
         ("1-1\n\n1-0\n0-1\n", 1, "links, line 3: '1-0' given, expected words that are counted from 1"),
         ("\n1-0\n", 1, "links, line 2: '1-0' given, expected words that are counted from 1"),
-        ("", 0, "links: empty, expected links such as 0-0 1-2, a line a sentence"),
+        ("", 0, "links: empty, expected links such as 0-0 1-2, one line per sentence"),
     ],
 )
 def test_mistakes_are_named_by_file_and_line(tmp_path, content, first, message):
@@ -118,7 +118,7 @@ def test_one_odd_link_is_left_out_and_said(tmp_path):
         found = read_links(tmp_path / "links", say=said.append)
         assert [sorted(each.possible) for each in found] == [[(0, 0)], [(1, 1), (2, 0)], [(0, 1)]]
         assert said[0].startswith(f"{tmp_path / 'links'}, line 2: '{odd[:30]}")
-        assert said[0].endswith("for a possible link; it is left out")
+        assert said[0].endswith("for a possible link; it is skipped")
         assert len(said[0]) < 300
 
 

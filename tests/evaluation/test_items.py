@@ -9,7 +9,7 @@ import pytest
 from regard.errors import DataError
 from regard.evaluation.items import read_items, read_texts
 
-AS_MANY = "expected as many in both, as line i of one is the translation of line i of the other"
+AS_MANY = "expected the same number, because line i of one is the translation of line i of the other"
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_same_source_is_one_item(files):
     assert list(items.pairs()) == [("read", "R EH D"), ("read", "R IY D"), ("cat", "K AE T"), ("dog", "D AO G")]
     with pytest.raises(DataError) as error:
         items.read_outputs(wrong)
-    assert str(error.value) == f"{wrong} has 4 lines and {reference} has 5; expected as many in both, or one an item"
+    assert str(error.value) == f"{wrong} has 4 lines and {reference} has 5; expected the same number, or one per item"
 
 
 def test_references_alone_and_gzip(files, tmp_path):
@@ -71,14 +71,14 @@ def test_mistakes_name_the_file(files, tmp_path):
     for wrong, said in (
         (lambda: read_items(source, one), f"{source} has 2 lines and {one} has 1; {AS_MANY}"),
         (lambda: read_items(one, source), f"{one} has 1 line and {source} has 2; {AS_MANY}"),
-        (lambda: read_items(source, empty), f"{empty}: empty, expected a sentence a line"),
+        (lambda: read_items(source, empty), f"{empty}: empty, expected one sentence per line"),
         (lambda: read_texts(binary), f"{binary}, line 1: byte 1 (0x80) is not UTF-8; convert the file to UTF-8"),
         (lambda: read_texts(zero), f"{zero}, line 2: byte 2 is NUL, as in binary files; expected UTF-8 text"),
         (lambda: read_texts(tmp_path), f"{tmp_path}: a folder given, expected a file"),
         (lambda: read_texts(tmp_path / "no"), f"{tmp_path / 'no'}: no such file"),
         (
             lambda: read_items(source, source, alternatives=True),
-            f"{source}: none of its 2 lines comes twice, so that there are no alternatives",
+            f"{source}: none of its 2 lines occurs twice, so there are no alternatives",
         ),
     ):
         with pytest.raises(DataError) as error:

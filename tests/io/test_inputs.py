@@ -38,14 +38,14 @@ def test_prefixes_go_with_their_lines(tmp_path):
     source, prefixes = file(tmp_path, "source", "a", "b"), file(tmp_path, "prefixes", "x", "")
     assert next(SourceLines(source, prefixes=prefixes).blocks()).prefixes == ["x", ""]
     assert next(SourceLines(source, prefix="y").blocks()).prefixes == ["y", "y"]
-    with pytest.raises(CommandError, match="--prefix: given beside --prefixes"):
+    with pytest.raises(CommandError, match="--prefix: given together with --prefixes"):
         SourceLines(source, "y", prefixes)
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_as_many_prefixes_as_lines(tmp_path, count):
     source, prefixes = file(tmp_path, "source", "a", "b"), file(tmp_path, "prefixes", *"xyz"[:count])
-    with pytest.raises(DataError, match=f"has {count} lines? and .*source has 2; expected as many in both"):
+    with pytest.raises(DataError, match=f"has {count} lines? and .*source has 2; expected the same number"):
         SourceLines(source, prefixes=prefixes)
 
 
@@ -72,7 +72,7 @@ def test_pairs_are_line_by_line(tmp_path):
 
 def test_pairs_that_are_none(tmp_path):
     source, target = file(tmp_path, "source", "a", "b"), file(tmp_path, "target", "x")
-    with pytest.raises(DataError, match="source has 2 lines and .*target has 1; expected as many in both"):
+    with pytest.raises(DataError, match="source has 2 lines and .*target has 1; expected the same number"):
         LinePairs(source, target)
     with pytest.raises(CommandError, match="--target: missing"):
         LinePairs(source, None)
@@ -105,7 +105,7 @@ def test_documents_without_words_have_an_empty_line_and_are_named_and_counted(tm
     assert written == [(13, "good\t0.7500\n" + "\n" * 12)]
     assert len(warnings) == 11  # ten are named, and all are counted
     assert "documents, line 2: a document without words" in warnings[0]
-    assert warnings[-1] == "12 of 13 documents have no words, and no label"
+    assert warnings[-1] == "12 of 13 documents have no words and get no label"
 
 
 def test_one_file_of_documents(tmp_path):
@@ -135,7 +135,7 @@ def test_what_is_there_is_a_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("word", ["tset.en", "./none", "Hund", "x" * 5000, "a\0b"])
 def test_a_mistyped_name_is_no_text(tmp_path, monkeypatch, word):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CommandError, match="no such file; if it is a text and no file's name, add --text$"):
+    with pytest.raises(CommandError, match="no such file; if it is a text, add --text$"):
         text_or_file(word)
 
 

@@ -123,7 +123,7 @@ def test_a_long_line_is_cut_in_the_time_of_its_length(tmp_path):
     start, said = time.perf_counter(), []
     found = [line for chunk in read_chunks(tmp_path / "file", say=said.append) for line in chunk]
     assert [len(line) for line in found] == [LONGEST, 4]
-    assert said == [f"{tmp_path / 'file'}: line 1 has more than {LONGEST:,} characters and was cut there"]
+    assert said == [f"{tmp_path / 'file'}: line 1 has more than {LONGEST:,} characters and was truncated"]
     assert time.perf_counter() - start < 5
 
 

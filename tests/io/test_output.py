@@ -100,5 +100,5 @@ def test_where_nothing_can_be_written(tmp_path):
     with pytest.raises(CommandError, match="no folder .*none to write it into"):
         check_output(tmp_path / "none" / "out")
     (tmp_path / "read").touch()
-    with pytest.raises(CommandError, match="is a file that is read, expected another"):
+    with pytest.raises(CommandError, match="is an input file, expected another"):
         check_output(tmp_path / "read", "-", str(tmp_path / "." / "read"))

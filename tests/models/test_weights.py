@@ -33,7 +33,7 @@ class Evil:
 
 def test_no_code_in_a_file_is_run(tmp_path):
     torch.save({"weight": Evil()}, tmp_path / "evil.pt")
-    with pytest.raises(CheckpointError, match="evil.pt: not a file of weights alone"):
+    with pytest.raises(CheckpointError, match="evil.pt: not a file that holds only weights"):
         read_weights(str(tmp_path / "evil.pt"))
 
 

@@ -237,7 +237,7 @@ def test_a_renamed_step_folder(run, home, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy, symlinks=True)
     (copy / "checkpoints/step-000006").rename(copy / "checkpoints/step-000007")
-    said = "step-000007/manifest.json: of step 6; the folder step-000007 was renamed or exchanged"
+    said = "step-000007/manifest.json: from step 6; the folder step-000007 was renamed or exchanged"
     assert same_model(run, copy)  # the best one is another
     with pytest.raises(CheckpointError, match=said):
         load(copy, checkpoint="last")

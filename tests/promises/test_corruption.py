@@ -127,7 +127,7 @@ def test_files_swapped_between_two_checkpoints_of_a_run(run, file):
     one.write_bytes(second)
     two.write_bytes(first)
     for path in (one, two):
-        with pytest.raises(CheckpointError, match=f"{path.parent.name}/.*(damaged|of step)"):
+        with pytest.raises(CheckpointError, match=f"{path.parent.name}/.*(damaged|from step)"):
             read_checkpoint(path.parent)
 
 
@@ -164,7 +164,7 @@ def test_a_resume_of_a_spoilt_run_leaves_it_as_it_was(run, runs):
     given = table(runs["one"].parent, training__steps=6, training__validate_every=2)
     given["model"]["heads"] = 4
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    with pytest.raises(CheckpointError, match="made with model.heads 2, and this run has 4"):
+    with pytest.raises(CheckpointError, match="made with model.heads 2, but this run has 4"):
         start(given, run, resume=True)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     (run / "tokenizer.json").write_bytes((runs["two"] / "tokenizer.json").read_bytes())
@@ -262,7 +262,7 @@ WRONG = {
     ),
     "a checkpoint of another run": (another_run, "step-000004/manifest.json: not the one that best.json names"),
     "steps exchanged": (swap_steps, "step-000004/manifest.json"),
-    "another step": (lambda run, runs: resealed(run, "step-000004", step=2), "step-000004/manifest.json: of step 2"),
+    "another step": (lambda run, runs: resealed(run, "step-000004", step=2), "step-000004/manifest.json: from step 2"),
     "a weight of another shape": (other_shape, "step-000004/model.safetensors: weight"),
     "a weight too many": (one_more, "step-000004/model.safetensors: weight model.more"),
     "a weight too few": (one_less, "step-000004/model.safetensors: weight"),
@@ -301,7 +301,7 @@ def test_changed_bytes_of_the_record(run, tries):
         path.write_bytes(random.choice([flipped, whole[:place], whole + b" "]))
         with pytest.raises(CheckpointError, match="best.json: (damaged|format)") as caught:
             load(run)
-        assert "remove it, and the best is found by what the manifests count" in str(caught.value)
+        assert "remove it, and the best checkpoint is found from the manifests" in str(caught.value)
         load(run, checkpoint="last")
     path.unlink()
     assert load(run).step == 4

@@ -116,7 +116,7 @@ def test_whatever_overflows_first(tmp_path, monkeypatch, name, rate, valid, step
     said = outcome(diverging(tmp_path, name, 1.0, valid, steps), tmp_path / "run")
     check_folder(tmp_path / "run", valid)
     if rate == 1e38:
-        assert "the weights are not finite any more" in said
+        assert "the weights are no longer finite" in said
 
 
 def test_no_finite_gradient_in_a_hundred_steps(tmp_path):

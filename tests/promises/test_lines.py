@@ -83,7 +83,7 @@ def test_a_huge_word_takes_a_bounded_memory_in_training(tmp_path, kind):
     shown = forked(lambda: prepare(data, TokenizerSettings(kind=kind, size=400), say=print), room=ROOM)
     assert shown.status == 0, shown.stderr
     remark, summary = shown.stdout.splitlines()
-    assert remark == f"{source}: line 1 has more than {LONGEST:,} characters and was cut there"
+    assert remark == f"{source}: line 1 has more than {LONGEST:,} characters and was truncated"
     assert "dropped 1 longer than 200 tokens" in summary
 
 
@@ -102,7 +102,7 @@ def test_translating_a_huge_word_takes_a_bounded_memory(run, tmp_path):
     shown = regard("translate", run, path, "--beam", 1, "--longest", 5, "--device", "cpu", room=ROOM)
     assert shown.status == 0, shown.stderr
     assert shown.stdout.count("\n") == 2
-    assert f"{path}: line 1 has more than {LONGEST:,} characters and was cut there\n" in shown.stderr
+    assert f"{path}: line 1 has more than {LONGEST:,} characters and was truncated\n" in shown.stderr
 
 
 # Bytes of a file, and its lines or what is wrong with it.
@@ -135,7 +135,7 @@ def test_training_translating_and_evaluating_read_the_same(tmp_path, name, packe
     (tmp_path / "file").write_bytes(gzip.compress(data) if packed and name != "broken gzip" else data)
     for who, read in READERS.items():
         if not expected and who == "evaluating":
-            with pytest.raises(DataError, match="empty, expected a sentence a line"):
+            with pytest.raises(DataError, match="empty, expected one sentence per line"):
                 read(tmp_path / "file")
         elif isinstance(expected, list):
             assert read(tmp_path / "file") == expected, who
@@ -161,7 +161,7 @@ def test_a_line_that_is_cut_is_said_once(tmp_path):
     said = []
     assert [len(line) for line in training_lines(tmp_path / "file", said.append)] == [1, *[LONGEST] * 3]
     path = tmp_path / "file"
-    assert said == [f"{path}: 3 lines have more than 1,000,000 characters and were cut there; the first is line 2"]
+    assert said == [f"{path}: 3 lines have more than 1,000,000 characters and were truncated; the first is line 2"]
 
 
 @pytest.mark.parametrize("place", ["source", "target", "valid_source"])

@@ -1,4 +1,4 @@
-"""One odd item does not stop the rest: it is left out, counted, and said once with the first example.
+"""One odd item does not stop the rest: it is skipped, counted, and said once with the first example.
 
 Pictures, folders, captions, labels, documents, links. Where all are odd, that is one sentence. A name that is not UTF-8
 comes out as it is.
@@ -80,7 +80,7 @@ def test_a_folder_is_walked_whatever_is_in_it(album):
     assert not [name for name in found if "/" in name], "a link that leads back was followed"
     (line,) = said
     expected = "5 (dangling.png: a link that leads nowhere; loop.jpg: Too many levels of symbolic links; "
-    assert line.startswith(f"left out in {album / 'pictures'}: {expected}")
+    assert line.startswith(f"skipped in {album / 'pictures'}: {expected}")
     assert pictures_in([str(album / "pictures")]) == [str(album / "pictures" / name) for name in found]
 
 
@@ -124,9 +124,9 @@ def test_captions_and_pictures_that_are_odd_are_left_out(album, tmp_path):
     assert len(prepared.train) == 24
     text = "\n".join(said)
     assert "a line that cannot be read counts as blank: line 26: 1 column, expected at least 2" in text
-    assert "pictures that are not there, left out: 3 (loop.jpg, missing.png, pipe.jpg)" in text
-    assert "pictures without a caption, left out: 2 (caf?.png, new?line.png)" in text
-    assert "pictures that cannot be read, left out: 4 (bomb.png: more than " in text
+    assert "pictures that do not exist, skipped: 3 (loop.jpg, missing.png, pipe.jpg)" in text
+    assert "pictures without a caption, skipped: 2 (caf?.png, new?line.png)" in text
+    assert "pictures that cannot be read, skipped: 4 (bomb.png: more than " in text
     assert "dropped 1 blank" in text
     again = []
     prepare_images(data, WORD, say=again.append)
@@ -142,8 +142,8 @@ def test_captioning_goes_on(furnished, album, form):
     assert shown.status == 0
     lines = shown.stdout.split("\n")[:-1]
     assert len(lines) == 26
-    assert "left out in" in shown.stderr
-    assert shown.stderr.endswith("regard: 4 of 30 pictures cannot be read and are left out\n")
+    assert "skipped in" in shown.stderr
+    assert shown.stderr.endswith("regard: 4 of 30 pictures cannot be read and are skipped\n")
     if form == "json":
         pictures = [json.loads(line)["picture"] for line in lines]
         assert str(album / "pictures" / NOT_UTF8) in pictures
@@ -183,7 +183,7 @@ def test_nothing_but_odd_pictures_is_one_sentence(furnished, tmp_path):
     (tmp_path / "pictures" / "loop.png").symlink_to("loop.png")
     shown = regard("caption", furnished / "captions", tmp_path / "pictures", *ON_CPU)
     assert shown.status == 2
-    assert shown.stderr.splitlines()[-1].startswith(f"regard: {tmp_path / 'pictures'}: no pictures in it")
+    assert shown.stderr.splitlines()[-1].startswith(f"regard: {tmp_path / 'pictures'}: contains no pictures")
     for name in ("a.png", "b.png"):
         (tmp_path / "pictures" / name).touch()
     shown = regard("caption", furnished / "captions", tmp_path / "pictures", *ON_CPU)
@@ -232,7 +232,11 @@ def test_measuring_documents_goes_on(furnished, tmp_path):
     path.write_text("".join(f"{label}\t{text}\n" for label, text in rows) + "no tab\n\tno label\nodd\tlabel\n")
     shown = regard("eval", furnished / "reviews", "--documents", path, "--json", *ON_CPU)
     assert json.loads(shown.stdout)["documents"] == 4
-    for said in ("line 5: 1 column", "1 documents have no label: ", "1 of 5 have a label that training had not: odd"):
+    for said in (
+        "line 5: 1 column",
+        "1 documents have no label: ",
+        "1 of 5 have a label that did not occur in training: odd",
+    ):
         assert said in shown.stderr
 
 

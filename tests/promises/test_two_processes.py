@@ -22,8 +22,8 @@ from regard.training import metrics
 from regard.training.checkpoint import Checkpoints
 
 CALLS = ("mkdir", "rmdir", "open", "unlink", "rename", "replace", "listdir", "scandir", "stat", "fsync")
-BUSY = "another process trains into it; wait for it, or give another --out"
-HELD = "holds a run already (step-000001); resume it with --resume"
+BUSY = "another process is training into it; wait for it, or give another --out"
+HELD = "already holds a run (step-000001); resume it with --resume"
 
 
 @pytest.fixture(autouse=True)

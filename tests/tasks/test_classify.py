@@ -128,7 +128,7 @@ def test_nothing_held_out_and_one_that_cannot_be_halved(tmp_path):
     task = make_task(settings, prepare_data(settings), 512)
     assert (task.validate(), task.samples()) == ({}, [])
     position, plan = next(task.stream(Position()))
-    with pytest.raises(TrainingError, match="out of memory with one document: set data.document_tokens or"):
+    with pytest.raises(TrainingError, match="out of memory with one document: lower data.document_tokens or"):
         task.halves(task.batch(plan[:1], position))
 
 
@@ -142,7 +142,7 @@ def test_pictures(tmp_path):
     assert dict(task.facts())["batch"] == "up to 8 pictures"
     assert task.fingerprint()["tokenizer"] is None
     assert task.validate().keys() == {"loss", "accuracy", "f1"}
-    with pytest.raises(TrainingError, match="out of memory with one picture: set data.image_size or"):
+    with pytest.raises(TrainingError, match="out of memory with one picture: lower data.image_size or"):
         task.halves(batch.part(0, 1))
 
 

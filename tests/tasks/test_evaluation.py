@@ -39,7 +39,7 @@ def test_a_source_that_is_too_long_is_cut_and_said_so(home):
     (home / "long").write_text("1 " * 40 + "\n")
     (home / "short").write_text("1\n")
     run.evaluate(source=home / "long", reference=home / "short", metrics="exact", say=notes.append)
-    assert notes == [f"1 of 1 sources were cut to the 20 tokens that {home / 'run'} takes"]
+    assert notes == [f"1 of 1 sources were truncated to the 20 tokens of {home / 'run'}"]
 
 
 def test_what_a_task_is_not_measured_on_is_refused(home):
@@ -60,7 +60,7 @@ def test_ter_is_left_out_of_long_texts_unless_it_is_asked_for():
     assert drop_slow_metrics(["bleu", "ter"], ["a b"], said.append) == ["bleu", "ter"]
     assert said == []
     assert drop_slow_metrics(["bleu", "ter"], ["a " * 1000], said.append) == ["bleu"]
-    assert said[0].startswith("TER is left out")
+    assert said[0].startswith("TER is skipped")
 
 
 def test_words():

@@ -41,7 +41,7 @@ def test_weights_are_refused_where_there_is_no_room_for_one_more(monkeypatch):
     monkeypatch.setattr(footprint, "memory", lambda: needed)
     assert check_weights(settings(), CPU, 50, 60) == needed
     monkeypatch.setattr(footprint, "memory", lambda: needed - 1)
-    with pytest.raises(ConfigError, match="weights would take .* in training, and this machine has"):
+    with pytest.raises(ConfigError, match="weights would take .* in training, but this machine has"):
         check_weights(settings(), CPU, 50, 60)
 
 

@@ -53,8 +53,8 @@ def test_the_data_says_what_is_learned_and_by_which_kind(data, task, kind):
         ({"data": {"captions": "a"}}, "data.images: missing, as captions is given"),
         ({"data": {"documents": "a.txt"}}, 'data.documents: "a.txt" given, expected a name that ends in .tsv'),
         ({"data": {"documents": "a.tsv", "text_column": "b"}}, 'data.text_column: "b" given, expected a column number'),
-        ({"data": {"images": "a", "captions": "b", "labels": "c"}}, "data.labels: given beside captions"),
-        ({"data": {"images": "a", "documents": "b.tsv"}}, "data.images: given beside documents"),
+        ({"data": {"images": "a", "captions": "b", "labels": "c"}}, "data.labels: given together with captions"),
+        ({"data": {"images": "a", "documents": "b.tsv"}}, "data.images: given together with documents"),
     ],
 )
 def test_what_does_not_go_together_is_named(table, said):
@@ -75,9 +75,9 @@ def test_what_goes_from_run_to_run():
     table = read_settings({}).table()
     assert base_table(table, {}, "runs/a").keys() == {"task", "model", "tokenizer"}
     assert base_table(table, table, "runs/a") == base_table(table, {}, "runs/a")
-    with pytest.raises(ConfigError, match="model: that of runs/a is taken"):
+    with pytest.raises(ConfigError, match="model: given, but the run runs/a has another"):
         base_table(table, {"model": {"kind": "rnn"}}, "runs/a")
-    with pytest.raises(ConfigError, match="task: that of runs/a is taken"):
+    with pytest.raises(ConfigError, match="task: given, but the run runs/a has another"):
         base_table(table, {"task": "language-model"}, "runs/a")
 
 

@@ -25,7 +25,7 @@ def test_a_folder_is_trained_into_by_one_process(tmp_path):
     from regard.training.folder import claim
 
     with claim(tmp_path / "run", resume=False):
-        with pytest.raises(TrainingError, match="another process trains into it"):
+        with pytest.raises(TrainingError, match="another process is training into it"):
             start(table(tmp_path), tmp_path / "run")
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
     assert not (tmp_path / "run").exists()
@@ -58,7 +58,7 @@ def test_folders_that_are_in_the_way(tmp_path):
     with pytest.raises(ConfigError, match="is a file, expected a folder"):
         start(given, tmp_path / "file")
     start(given, tmp_path / "run")
-    with pytest.raises(TrainingError, match=r"holds a run already \(step-000001\); resume it with --resume"):
+    with pytest.raises(TrainingError, match=r"already holds a run \(step-000001\); resume it with --resume"):
         start(given, tmp_path / "run")
 
 

@@ -71,7 +71,7 @@ def test_a_task_says_that_it_cannot_be_measured_or_looked_into():
     class Opened:
         folder, settings = "runs/x", read_settings({})
 
-    with pytest.raises(ArgumentError, match="no way to be measured"):
+    with pytest.raises(ArgumentError, match="which cannot be measured"):
         RunTask.evaluate(Opened())
-    with pytest.raises(ArgumentError, match="no way to be looked into"):
+    with pytest.raises(ArgumentError, match="which cannot be inspected"):
         RunTask.force(Opened(), "a", None, None, False)

@@ -203,7 +203,7 @@ def test_alone(monkeypatch):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_device_that_is_not_there():
-    with pytest.raises(TrainingError, match=r"training.device: cuda given, and torch sees no CUDA device"):
+    with pytest.raises(TrainingError, match=r"training.device: cuda given, but torch finds no CUDA device"):
         Group("cuda")
 
 

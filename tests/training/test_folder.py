@@ -82,7 +82,7 @@ def test_a_run_is_not_written_over(tmp_path):
     """By the loop alone either, which people call with tasks of their own."""
     train(Line(), training(), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(TrainingError, match="holds a run already"):
+    with pytest.raises(TrainingError, match="already holds a run"):
         train(Line(), training(steps=4), tmp_path / "run")
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
@@ -107,7 +107,10 @@ def test_the_report_is_written_under_the_lock(tmp_path, monkeypatch):
 
     def noting(name, real):
         def act(*given, **options):
-            with pytest.raises(TrainingError, match="another process trains into it"), claim(tmp_path / "run", False):
+            with (
+                pytest.raises(TrainingError, match="another process is training into it"),
+                claim(tmp_path / "run", False),
+            ):
                 pass
             seen.append(name)
             return real(*given, **options)

@@ -164,7 +164,7 @@ def test_a_cpu_replays_nothing(tmp_path):
     trainer = Trainer(Line(), training(), tmp_path, Progress(), Group("cpu"))
     trainer.prepare(False)
     assert trainer.updater.replay is None
-    with pytest.raises(ConfigError, match=r"training\.replay: true given, but updates of a run on a CPU"):
+    with pytest.raises(ConfigError, match=r"training\.replay: true given, but updates on a CPU"):
         train(Line(), training(replay=True), tmp_path)
 
 

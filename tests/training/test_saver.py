@@ -33,7 +33,9 @@ class Full:
 @pytest.mark.parametrize("calls", range(3, 6))  # each file of the second checkpoint
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch, calls):
     Full(monkeypatch, calls)
-    with pytest.raises(TrainingError, match="step-000008: not written, the disk is full; the last whole.*step-000004"):
+    with pytest.raises(
+        TrainingError, match="step-000008: not written, the disk is full; the last complete.*step-000004"
+    ):
         train(Line(), training(), tmp_path)
     monkeypatch.undo()
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
@@ -95,7 +97,7 @@ def test_a_checkpoint_of_another_task_is_refused(tmp_path):
     task.fingerprint = lambda: {"data": "a"}
     train(task, training(), tmp_path)
     task.fingerprint = lambda: {"data": "b"}
-    with pytest.raises(CheckpointError, match='step-000008: made with data "a", and this run has "b"'):
+    with pytest.raises(CheckpointError, match='step-000008: made with data "a", but this run has "b"'):
         train(task, training(steps=9), tmp_path, resume=True)
 
 

@@ -135,7 +135,11 @@ def test_who_listens_hears_every_update(tmp_path):
 @pytest.mark.parametrize(
     ("problem", "on", "said"),
     [
-        (RuntimeError("called a synchronizing CUDA operation"), False, "updates are not replayed: this model waits"),
+        (
+            RuntimeError("called a synchronizing CUDA operation"),
+            False,
+            "updates are not replayed, because this model waits",
+        ),
         (torch.OutOfMemoryError("no room"), True, None),
     ],
 )
@@ -167,11 +171,11 @@ def test_no_graph_is_held_where_memory_ran_out(tmp_path):
     ("device", "world", "accumulate", "objective", "problem"),
     [
         (CUDA, 1, 1, Error({}), None),
-        (CPU, 1, 1, Error({}), "a run on a CPU or an Apple GPU"),
-        (torch.device("mps"), 1, 1, Error({}), "a run on a CPU or an Apple GPU"),
-        (CUDA, 2, 1, Error({}), "2 processes"),
-        (CUDA, 1, 2, Error({}), "training.accumulate = 2"),
-        (CUDA, 1, 1, nn.Linear(1, 1), "an objective that does not say that it can be"),
+        (CPU, 1, 1, Error({}), "updates on a CPU or an Apple GPU"),
+        (torch.device("mps"), 1, 1, Error({}), "updates on a CPU or an Apple GPU"),
+        (CUDA, 2, 1, Error({}), "updates of 2 processes"),
+        (CUDA, 1, 2, Error({}), "updates with training.accumulate = 2"),
+        (CUDA, 1, 1, nn.Linear(1, 1), "the updates of an objective that does not set `replays`"),
     ],
 )
 def test_what_is_replayed(device, world, accumulate, objective, problem):
@@ -287,7 +291,10 @@ def test_a_batch_that_cannot_be_cut_does_not_stop_the_others(tmp_path):
 
 @pytest.mark.parametrize(
     ("halves", "said"),
-    [(lambda batch: Task().halves(batch), "cannot be split"), (lambda batch: [batch], "get no smaller")],
+    [
+        (lambda batch: Task().halves(batch), "cannot be split"),
+        (lambda batch: [batch], "cannot make its batches smaller"),
+    ],
 )
 def test_no_room_at_all_is_one_sentence(tmp_path, halves, said):
     task = Line(dtype=torch.float64)

@@ -33,7 +33,7 @@ def test_buffers_are_weights_too():
     ("change", "said"),
     [
         (lambda w: w.pop("bias"), "weight bias is missing"),
-        (lambda w: w.update(more=torch.ones(1)), "weight more given, which this model has not"),
+        (lambda w: w.update(more=torch.ones(1)), "weight more given, which this model does not have"),
         (lambda w: w.update(weight=torch.ones(3, 2)), r"weight weight is \[3, 2\], expected \[2, 3\]"),
         (lambda w: w.update(bias=torch.ones(1)), r"weight bias is \[1\], expected \[2\]"),  # copy_ would spread it
     ],

@@ -256,7 +256,9 @@ class Heads(Attentive):
             memory.check_owner(self, "memory")
             check_alike(x=x, memory=memory.keys)
             if values is not None:
-                raise ArgumentError("values: given beside a prepared memory, which has its own; give them to `prepare`")
+                raise ArgumentError(
+                    "values: given together with a prepared memory, which has its own; give them to `prepare`"
+                )
             return self.project_query(self.query(x), start, span), unshare_past(memory)
         if values is None and (memory is None or memory is x):
             if self.memory_size != self.size:
@@ -370,7 +372,9 @@ def parse_arguments(
         if not isinstance(values, Span):
             return values, span, start
         if span is not None:
-            raise ArgumentError(f"values: {values!r} given beside span={span!r}, expected a tensor; join spans with &")
+            raise ArgumentError(
+                f"values: {values!r} given together with span={span!r}, expected a tensor; join spans with &"
+            )
         return None, values, start
     if isinstance(values, Tensor):
         raise ArgumentError(f"span: {type(span).__name__} given, expected a Span such as Lengths or Causal")

@@ -285,7 +285,7 @@ class Packed(Span):
         cut: list[Span] = []
         for part in rest:
             if isinstance(part, Lengths):
-                raise ArgumentError("span: Lengths given beside Packed, whose offsets already are the lengths")
+                raise ArgumentError("span: Lengths given together with Packed, whose offsets already are the lengths")
             if isinstance(part, Mask) and is_plain(part, Mask):
                 size = list(part.mask.shape)
                 if not size or any(

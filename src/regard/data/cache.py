@@ -221,11 +221,11 @@ def damage(folder: Path) -> str | None:
             if path.suffix == ".bin":
                 with open(path, "rb") as file:
                     if file.read(16) != HEADINGS[path.stem]:
-                        return f"{name} does not begin as it should"
+                        return f"{name} begins with unexpected bytes"
             if in_full and digest(path) != each["sha256"]:
-                return f"{name} has another checksum than when it was written"
+                return f"{name} does not match its checksum"
     except FileNotFoundError as error:
-        return f"no {Path(error.filename).name} in it"
+        return f"no {Path(error.filename).name} in the folder"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"unreadable ({type(error).__name__}: {error})"
     return None

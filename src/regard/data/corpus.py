@@ -134,7 +134,7 @@ def parse_line(line: str) -> Any:
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError, too
         if len(line) == LONGEST:
             raise DataError(f"more than {LONGEST:,} characters, too long for JSON") from None
-        whole = " (a file that is one JSON list is not read; write an object a line)" if line[0] == "[" else ""
+        whole = " (a file with one JSON list is not supported; write one object per line)" if line[0] == "[" else ""
         raise DataError(f"not valid JSON: {error}{whole}") from None
 
 
@@ -145,7 +145,7 @@ def field(row: Any, key: str, label: bool = False) -> str:
     value: Any = row
     for part in [key] if key in row else key.split("."):
         if not isinstance(value, dict) or part not in value:
-            raise DataError(f"no key {key!r}; there is {', '.join(map(repr, row)) or 'none'}")
+            raise DataError(f"no key {key!r}; it has {', '.join(map(repr, row)) or 'none'}")
         value = value[part]
     if label and isinstance(value, int | None):  # true and false are, too
         return "" if value is None else json.dumps(value)
@@ -156,7 +156,7 @@ def field(row: Any, key: str, label: bool = False) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DataError(f"half a surrogate pair under {key!r}, which is no character") from None
+        raise DataError(f"half a surrogate pair under {key!r}, which is not a character") from None
     return value.replace("\n", " ")
 
 

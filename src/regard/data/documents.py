@@ -152,7 +152,7 @@ class Labelled(Reading):
         labels = manifest["labels"]
         listed = ", ".join(labels[:NAMED]) + (", …" if len(labels) > NAMED else "")
         cut = counts.get("cut", 0) + counts.get("valid_cut", 0)
-        shortened = f"; {cut:,} cut to {self.data.document_tokens:,} tokens" if cut else ""
+        shortened = f"; {cut:,} truncated to {self.data.document_tokens:,} tokens" if cut else ""
         strange = f"; not in training: {', '.join(manifest['strange'])}" if manifest["strange"] else ""
         return f", {len(labels)} labels ({listed}{strange}){shortened}"
 
@@ -167,7 +167,7 @@ def splitter_of(data: DataSettings, splitter: Splitter | None = None) -> Splitte
         if splitter is not None:
             sentences = splitter(text)
             if isinstance(sentences, str) or not all(isinstance(each, str) for each in sentences):
-                raise ArgumentError(f"splitter: {type(sentences).__name__} given back, expected a list of sentences")
+                raise ArgumentError(f"splitter: {type(sentences).__name__} returned, expected a list of sentences")
             return sentences
         return text.split(mark) if mark else [piece.text for piece in sentence_split.sentences(text)]
 

@@ -94,8 +94,8 @@ def run_first_pass(
         count = min(data.held_out_count(survey.pairs - survey.blank), len(smallest) // 2)
         if not count:
             raise DataError(
-                f"{names(training)}: one {what.removesuffix('s')} cannot be trained on and held out for validation; "
-                f"give {files}"
+                f"{names(training)}: one {what.removesuffix('s')} is too few to train on and to hold out for "
+                f"validation; give {files}"
             )
         survey.cutoff = sorted(-h for h in smallest)[count - 1]
     return survey

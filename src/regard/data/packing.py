@@ -153,7 +153,7 @@ def pad_up(batch: Batch, columns: int = 4, parts: int = 16) -> Batch:
     grain = max(8, round_up(rows, 8) // (2 * parts))
     padded_rows = -(-rows // grain) * grain
     if batch.links is not None:
-        raise ArgumentError("links: given, expected none: they are as many as they are")
+        raise ArgumentError("links: given, expected none: a batch with links cannot be rounded up")
     m, n = (-(-size // columns) * columns for size in (batch.source.shape[1], batch.target.shape[1] - 1))
 
     def grown(tensor: Tensor, size: int, filling: int) -> Tensor:

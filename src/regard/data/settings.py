@@ -25,21 +25,23 @@ Reads = Literal["text", "documents", "pictures"]
 class CorpusSettings:
     """One parallel corpus: two text files, line by line, or one file with both sides."""
 
-    source: str | None = option(None, "text file of source sentences, one a line")
-    target: str | None = option(None, "text file of the sources' translations, line by line")
-    file: str | None = option(None, "one file with both sides: .tsv, .jsonl or .json (an object a line), also .gz")
+    source: str | None = option(None, "text file of source sentences, one per line")
+    target: str | None = option(None, "text file of their translations, line by line")
+    file: str | None = option(None, "one file with both sides: .tsv, .jsonl or .json (one object per line), also .gz")
     source_column: str | int | None = option(
-        None, "the source in `file`: a column from 1 (TSV), a key (JSON lines)", least=1, most=COLUMNS
+        None, "column (TSV, from 1) or key (JSON lines) of the source in `file`", least=1, most=COLUMNS
     )
     target_column: str | int | None = option(
-        None, "the target in `file`: a column from 1 (TSV), a key (JSON lines)", least=1, most=COLUMNS
+        None, "column (TSV, from 1) or key (JSON lines) of the target in `file`", least=1, most=COLUMNS
     )
-    alignment: str | None = option(None, "text file of word links beside them, a line a pair: 0-0 1-2 (Pharaoh)")
+    alignment: str | None = option(None, "text file of word links, one line per pair: 0-0 1-2 (Pharaoh)")
     alignment_column: str | int | None = option(
-        None, "the links in `file`: a column from 1 (TSV), a key (JSON lines)", least=1, most=COLUMNS
+        None, "column (TSV, from 1) or key (JSON lines) of the links in `file`", least=1, most=COLUMNS
     )
-    weight: float = option(1.0, "how often its pairs come in an epoch, on average", least=0.001, most=1000)
-    tag: str | None = option(None, "a word put before every source, such as <2de>, kept as one piece")
+    weight: float = option(1.0, "how often its pairs occur in an epoch, on average", least=0.001, most=1000)
+    tag: str | None = option(
+        None, "word to put before every source, such as <2de>; the tokenizer keeps it as one piece"
+    )
 
     def __post_init__(self) -> None:
         """Refuse what names no corpus, or two."""
@@ -53,7 +55,7 @@ class CorpusSettings:
         else:
             for name in ("source", "target"):
                 if getattr(self, name) is not None:
-                    raise ConfigError(name, "given beside file; give source and target, or file")
+                    raise ConfigError(name, "given together with file; give source and target, or file")
             if self.form not in TABLES:
                 raise ConfigError(
                     "file", f"{show_value(self.file)} given, expected a name that ends in {', '.join(TABLES)} or .gz"
@@ -64,7 +66,7 @@ class CorpusSettings:
                 if self.alignment_column is not None:
                     self.column("alignment_column")
             if self.alignment is not None and self.alignment_column is not None:
-                raise ConfigError("alignment", "given beside alignment_column; give one of them")
+                raise ConfigError("alignment", "given together with alignment_column; give one of them")
         if self.tag is not None and (
             self.tag.split() != [self.tag] or not self.tag.isprintable() or len(self.tag) > TAG
         ):
@@ -109,67 +111,75 @@ class CorpusSettings:
 class DataSettings:
     """The source of pairs, documents or pictures, which of them are used, and where they are cached."""
 
-    source: str | None = option(None, "text file of source sentences, one a line, gzip or not")
-    target: str | None = option(None, "text file of the sources' translations, line by line")
+    source: str | None = option(None, "text file of source sentences, one per line, gzip or not")
+    target: str | None = option(None, "text file of their translations, line by line")
     alignment: str | None = option(
         None,
-        'text file of word links beside them, a line a pair: 0-0 1-2 (Pharaoh); "gold": a built-in corpus\' own',
+        'text file of word links, one line per pair: 0-0 1-2 (Pharaoh); "gold": those of a built-in corpus',
     )
-    corpora: tuple[CorpusSettings, ...] = option((), "several corpora, in place of source and target")
+    corpora: tuple[CorpusSettings, ...] = option((), "several corpora, instead of source and target")
     valid_source: str | None = option(None, "text file of source sentences for validation")
     valid_target: str | None = option(None, "text file of translations for validation")
-    valid: tuple[CorpusSettings, ...] = option((), "several validation corpora, in place of the two")
-    documents: str | None = option(None, "labelled documents, one a line: .tsv (label, text), .jsonl, .json, also .gz")
-    valid_documents: str | None = option(None, "the same for validation")
+    valid: tuple[CorpusSettings, ...] = option(
+        (), "several validation corpora, instead of valid_source and valid_target"
+    )
+    documents: str | None = option(
+        None, "labelled documents, one per line: .tsv (label, text), .jsonl, .json, also .gz"
+    )
+    valid_documents: str | None = option(None, "labelled documents for validation")
     label_column: str | int | None = option(
-        None, "the label: a column from 1 (TSV; 1), a key (JSON lines; label)", least=1, most=COLUMNS
+        None, "column (TSV, from 1; default 1) or key (JSON lines; default label) of the label", least=1, most=COLUMNS
     )
     text_column: str | int | None = option(
-        None, "the text: a column from 1 (TSV; 2), a key (JSON lines; text)", least=1, most=COLUMNS
+        None, "column (TSV, from 1; default 2) or key (JSON lines; default text) of the text", least=1, most=COLUMNS
     )
     sentence_mark: str | None = option(
-        None, "what stands between two sentences of a document; without it they are found by their full stops"
+        None, "mark between two sentences of a document; without it, full stops separate them"
     )
     document_tokens: int = option(
-        1000, "tokens of a document that are read; the rest is cut off, and counted", least=1, most=1_048_576
+        1000, "longest document in tokens; longer ones are truncated and counted", least=1, most=1_048_576
     )
     images: str | None = option(None, "folder of pictures")
     captions: str | None = option(
-        None, "their captions: a TSV of picture and caption, Flickr8k's token file, or Karpathy's JSON"
+        None, "captions of the pictures: a TSV of picture and caption, Flickr8k's token file, or Karpathy's JSON"
     )
-    valid_captions: str | None = option(None, "the same for validation")
-    train_list: str | None = option(None, "names of the pictures to train on, one a line, as Flickr8k has them")
-    valid_list: str | None = option(None, "names of the pictures for validation")
+    valid_captions: str | None = option(None, "captions of the pictures for validation")
+    train_list: str | None = option(
+        None, "file with the names of the pictures to train on, one per line, as in Flickr8k"
+    )
+    valid_list: str | None = option(None, "file with the names of the pictures for validation")
     labels: str | None = option(
-        None, "for a classifier: a TSV of picture and label; without it the folders in `images` are the labels"
+        None, "for a classifier: a TSV of picture and label; without it, subfolders of `images` are the labels"
     )
-    image_size: int = option(96, "pixels of a side, to which pictures are scaled and cut", least=8, most=1024)
-    flip: bool = option(False, "in training, half of the pictures are mirrored")
-    crop: float = option(0.0, "in training, the share of the side that is cut off at random places", least=0, below=1)
+    image_size: int = option(96, "side length in pixels to which pictures are scaled and cropped", least=8, most=1024)
+    flip: bool = option(False, "mirror half of the pictures in training")
+    crop: float = option(0.0, "share of each side to crop at random in training", least=0, below=1)
     workers: int | None = option(
-        None, "processes that decode pictures; default: as many as there are cores", least=1, most=256
+        None, "number of processes that decode pictures; default: one per core", least=1, most=256
     )
-    builtin: str | None = option(None, "a built-in corpus, in place of files, such as phrasebook")
-    pair: str = option("en-de", "the language pair of a built-in corpus")
-    count: int = option(40_000, "examples drawn from a built-in corpus", least=2, most=10_000_000)
-    builtin_seed: int = option(0, "which pairs are drawn from a built-in corpus", least=0, most=2**63 - 1)
+    builtin: str | None = option(None, "built-in corpus to use instead of files, such as phrasebook")
+    pair: str = option("en-de", "language pair of a built-in corpus")
+    count: int = option(40_000, "number of examples to generate from a built-in corpus", least=2, most=10_000_000)
+    builtin_seed: int = option(0, "random seed for the examples of a built-in corpus", least=0, most=2**63 - 1)
     builtin_edition: int = option(
         EDITION,
-        "the edition of a built-in corpus: 1 as earlier versions wrote it, 2 as people type",
+        "edition of a built-in corpus: 1 as in earlier versions, 2 as people type",
         least=1,
         most=EDITION,
     )
     builtin_options: tuple[str, ...] = option((), 'further options of a built-in corpus, such as "longest=20"')
-    longest: int = option(200, "tokens a side; longer pairs are dropped, and counted", least=1, most=1_048_576)
+    longest: int = option(
+        200, "longest side of a pair in tokens; longer pairs are dropped and counted", least=1, most=1_048_576
+    )
     held_out: float | Literal["auto"] = option(
         0.01,
-        "the share held out for validation where no files are given; auto: a tenth of a few, 5 √n of n examples",
+        "share held out for validation if no files are given; auto: a tenth of a small corpus, 5 √n of n examples",
         least=0,
         most=0.5,
     )
-    held_out_most: int = option(2000, "the most pairs held out", least=1, most=10_000_000)
-    lowercase: bool = option(False, "lowercase everything")
-    cache: str | None = option(None, "folder for encoded corpora; default $REGARD_CACHE, else ~/.cache/regard")
+    held_out_most: int = option(2000, "maximum number of examples held out", least=1, most=10_000_000)
+    lowercase: bool = option(False, "lowercase all text")
+    cache: str | None = option(None, "folder for encoded corpora; default: $REGARD_CACHE, or ~/.cache/regard")
 
     def __post_init__(self) -> None:
         """Refuse a half pair of files, and two places for the same thing."""
@@ -177,17 +187,21 @@ class DataSettings:
         together(self.valid_source, self.valid_target, "valid_source", "valid_target")
         names = [name for name in PLACES if getattr(self, name)]
         if len(names) > 1:
-            raise ConfigError(names[1], f"given beside {names[0]}; give source and target, {', '.join(PLACES[1:])}")
+            raise ConfigError(
+                names[1], f"given together with {names[0]}; give source and target, {', '.join(PLACES[1:])}"
+            )
         for name, needed in NEEDED.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise ConfigError(needed, f"missing, as {name} is given")
         self.check_alignment()
         if self.captions and self.labels:
-            raise ConfigError("labels", "given beside captions; a model names what it sees or describes it")
+            raise ConfigError(
+                "labels", "given together with captions; give labels to classify pictures, or captions to describe them"
+            )
         if self.documents:
             self.labelled(self.documents)
         if self.valid and self.valid_source is not None:
-            raise ConfigError("valid", "given beside valid_source; give one of them")
+            raise ConfigError("valid", "given together with valid_source; give one of them")
         self.options()
 
     def check_alignment(self) -> None:
@@ -200,9 +214,9 @@ class DataSettings:
                     "alignment", f'{show_value(self.alignment)} given with a built-in corpus, expected "{GOLD}"'
                 )
         elif self.corpora:
-            raise ConfigError("alignment", "given beside corpora; give each corpus its own")
+            raise ConfigError("alignment", "given together with corpora; give each corpus its own")
         elif self.source is None:
-            raise ConfigError("alignment", "given without source and target, beside whose lines it stands")
+            raise ConfigError("alignment", "given without source and target, to whose lines it belongs")
         elif self.alignment == GOLD:
             raise ConfigError("alignment", f'"{GOLD}" given with files, expected a file: only built-in corpora have it')
 
@@ -295,31 +309,32 @@ class TokenizerSettings:
     """The tokenizer: trained on the corpus, or read from a file."""
 
     kind: Literal["bpe", "unigram", "word", "character", "auto"] = option(
-        "bpe", "what the pieces are; auto: on each side characters of single words, words where they are few, else bpe"
+        "bpe",
+        "kind of pieces; auto: for each side characters if lines are single words, words if few, otherwise bpe",
     )
     joint: bool | Literal["auto"] = option(
-        True, "one vocabulary for both sides; auto: where both have the same kind of pieces and the same letters"
+        True, "share one vocabulary; auto: if both sides have the same kind of pieces and the same letters"
     )
     size: int | Literal["auto"] = option(
-        "auto", "pieces a vocabulary; auto chooses from the corpus", least=5, most=1_048_576
+        "auto", "number of pieces in a vocabulary; auto: chosen from the corpus", least=5, most=1_048_576
     )
-    file: str | None = option(None, "an existing tokenizer.json for both sides")
-    source_file: str | None = option(None, "an existing tokenizer.json for the source")
-    target_file: str | None = option(None, "an existing tokenizer.json for the target")
-    dropout: float = option(0.0, "BPE dropout in training: the probability that a merge is left out", least=0, most=1)
+    file: str | None = option(None, "existing tokenizer.json for both sides")
+    source_file: str | None = option(None, "existing tokenizer.json for the source")
+    target_file: str | None = option(None, "existing tokenizer.json for the target")
+    dropout: float = option(0.0, "BPE dropout in training: probability of skipping a merge", least=0, most=1)
 
     def __post_init__(self) -> None:
         """Refuse half a pair of files, sizes that hold no pieces, and dropout of what has no merges."""
         together(self.source_file, self.target_file, "source_file", "target_file")
         if self.file is not None and self.source_file is not None:
-            raise ConfigError("file", "given beside source_file; give one file, or a pair")
+            raise ConfigError("file", "given together with source_file; give one file, or a pair")
         if self.has_file:
             return
         if self.dropout and self.kind not in ("bpe", "auto"):
             raise ConfigError("dropout", f'{self.dropout} given, but a tokenizer of kind "{self.kind}" has no merges')
         if self.kind in ("bpe", "unigram") and self.size != "auto" and self.size < 300:
             raise ConfigError(
-                "size", f"{self.size} given, expected at least 300: 256 pieces stand for the bytes of rare characters"
+                "size", f"{self.size} given, expected at least 300: 256 pieces are the bytes of rare characters"
             )
 
     @property

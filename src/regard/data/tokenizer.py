@@ -40,7 +40,7 @@ ALSO = (  # what the four are called in files made elsewhere
     ("<unk>", "[UNK]", "<|unk|>"),
 )
 BYTE_MARK = "Ġ"  # MARK in byte-level tokenizers made elsewhere
-REFUSED = "a text that the tokenizer cannot take"
+REFUSED = "a text that the tokenizer cannot encode"
 REMEMBERED = 100_000  # words whose pieces are kept
 SHORT = 100  # characters of such words
 LONGEST_WORD = 100_000  # characters of a word that are read: the library takes more than a hundred bytes for each
@@ -303,7 +303,7 @@ def adopt(content: Any, place: str) -> dict[str, Any]:
     if listed:
         moved = list(vocabulary)
         if max(trade) >= len(moved):
-            raise DataError(f"{place}: its special pieces stand outside of the unigram vocabulary, expected inside")
+            raise DataError(f"{place}: its special pieces are outside the unigram vocabulary, expected inside")
         for old, new in trade.items():
             moved[new] = vocabulary[old]
         model = {**model, "vocab": moved, "unk_id": UNKNOWN}

@@ -68,7 +68,7 @@ def check_vocabulary(content: Any, place: str) -> None:
                 raise DataError(f"{place}: piece {i} of its vocabulary is not a text with a finite score")
             ids[row[0]] = i
         if len(ids) < len(vocabulary):
-            raise DataError(f"{place}: a piece stands twice in its vocabulary")
+            raise DataError(f"{place}: a piece occurs twice in its vocabulary")
     else:
         ids = dict(vocabulary)
     added = content.get("added_tokens") or []
@@ -95,7 +95,7 @@ def check_ids(ids: Mapping[str, Any], place: str) -> None:
                 f"{place}: piece {short(piece)} has the id {short(i)}, expected 0 to {len(ids) - 1} without a gap"
             )
         if i in used:
-            raise DataError(f"{place}: piece {short(piece)} has the id {i}, which another has too")
+            raise DataError(f"{place}: piece {short(piece)} has the id {i}, as another piece does")
         used.add(i)
 
 
@@ -235,9 +235,9 @@ def trial(tokenizer: str) -> str | None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"it takes more than {WALL} s to load, and to take a few short texts"
+        return f"it takes more than {WALL} s to load and to encode a few short texts"
     except OSError as error:
-        return f"no process to try it out in can be started: {error.strerror}"
+        return f"cannot start a process to test it: {error.strerror}"
     if process.returncode == 0:
         return None
     messages = process.stderr.decode(errors="replace").strip().splitlines()

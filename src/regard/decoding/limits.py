@@ -106,7 +106,7 @@ def check_memory(options: Options, row: int, sentences: int, steps: int, vocabul
     expected = f"expected at most {fitting:,} here" if fitting else "make longest or shortest smaller"
     raise ArgumentError(
         f"{name}: {rows:,} given{together}, with outputs of up to {steps:,} tokens, which would take "
-        f"{amount(needed(rows))}, and this machine has {amount(room)}; {expected}"
+        f"{amount(needed(rows))}, but this machine has {amount(room)}; {expected}"
     )
 
 

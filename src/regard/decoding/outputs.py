@@ -57,7 +57,7 @@ def check_outputs(outputs: list[Output]) -> None:
     """Refuse a search that found nothing: every output that there could be has no probability."""
     if not outputs:
         raise NotFiniteError(
-            "the search found no output with a probability above zero: the model cannot say the prefix that is given, "
+            "the search found no output with a probability above zero: the model cannot produce the given prefix, "
             "or its scores are not finite (NaN or infinity)"
         )
 

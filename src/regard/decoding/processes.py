@@ -48,13 +48,13 @@ class Processes:
         if kind not in DEVICES or not re.fullmatch("[0-9]{0,4}", index) or (kind != "cuda" and index):
             raise CommandError(f"--device: {name!r} given, expected auto, cpu, mps, cuda, or cuda:1 and so on")
         if kind == "mps" and not torch.backends.mps.is_available():
-            raise CommandError("--device: mps given, and torch sees no Apple GPU here")
+            raise CommandError("--device: mps given, but torch finds no Apple GPU")
         if kind != "cuda":
             return name
         if not count:
-            raise CommandError(f"--device: {name} given, and torch sees no CUDA device here")
+            raise CommandError(f"--device: {name} given, but torch finds no CUDA device")
         if index and int(index) >= count:
-            raise CommandError(f"--device: {name} given, and there are {count} CUDA devices here, from 0")
+            raise CommandError(f"--device: {name} given, but there are {count} CUDA devices, counted from 0")
         return name if index else f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % count}"
 
     def __enter__(self) -> Self:
@@ -67,7 +67,7 @@ class Processes:
                 except (ValueError, RuntimeError) as error:
                     why = str(error).splitlines()[0]
                     raise CommandError(
-                        f"RANK and WORLD_SIZE: process {self.rank} of {self.world} given, and they do not meet "
+                        f"RANK and WORLD_SIZE: process {self.rank} of {self.world} given, but they cannot connect "
                         f"({why}); start them with torchrun"
                     ) from None
                 self.own = True
@@ -101,7 +101,7 @@ class Processes:
                 raise error
             for rank, (_, problem) in enumerate(answers):
                 if problem is not None:
-                    raise CommandError(f"stopped, as process {rank} failed: {problem}")
+                    raise CommandError(f"stopped, because process {rank} failed: {problem}")
             yield from (each for each, _ in answers[: len(dealt)])
 
     def gather(self, thing: Any) -> list[Any]:
@@ -112,5 +112,5 @@ class Processes:
         try:
             dist.all_gather_object(answers, thing)
         except RuntimeError as error:  # the other end of a connection is gone
-            raise CommandError(f"stopped, as another process is gone: {str(error).splitlines()[0]}") from None
+            raise CommandError(f"stopped, because another process is gone: {str(error).splitlines()[0]}") from None
         return answers

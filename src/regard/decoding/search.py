@@ -114,7 +114,7 @@ class StepSearch:
         self.state = model.start(memory, 1, self.size, options.coverage_penalty > 0)
         if options.coverage_penalty and self.state.coverage is None:
             raise ArgumentError(
-                f"coverage_penalty: {options.coverage_penalty:g} given, and a model without attention covers nothing"
+                f"coverage_penalty: {options.coverage_penalty:g} given, but a model without attention covers nothing"
             )
         self.rows, count = options.nbest if options.sample else options.beam, len(most)
         self.results = [SearchResult(steps=[] if trace else None) for _ in range(count)]

@@ -71,8 +71,8 @@ class LineFitter:
                 self.cut += 1
                 if self.cut <= NAMED:
                     self.warn(
-                        f"{name}, line {number:,}: {length:,} tokens, cut to {self.count(text):,}, as the model takes "
-                        f"{self.limit:,}; --split translates all of it"
+                        f"{name}, line {number:,}: {length:,} tokens, truncated to {self.count(text):,}, as the model "
+                        f"takes at most {self.limit:,}; --split translates all of it"
                     )
         return fitted
 
@@ -83,7 +83,7 @@ class LineFitter:
     def end(self) -> None:
         """Say how many lines were cut that were not named."""
         if self.cut > NAMED:
-            self.warn(f"{self.cut - NAMED:,} more lines were cut to {self.limit:,} tokens")
+            self.warn(f"{self.cut - NAMED:,} more lines were truncated to {self.limit:,} tokens")
 
 
 def join_outputs(
@@ -156,7 +156,7 @@ def translate_file(
         except torch.OutOfMemoryError:
             last = block.first + len(block.lines) - 1
             place = f"{display_name(lines.path)}, lines {block.first:,} to {last:,}"
-            raise CommandError(f"{place}: out of memory; set --batch-tokens or --beam lower") from None
+            raise CommandError(f"{place}: out of memory; lower --batch-tokens or --beam") from None
         rows = []
         for i, (line, each) in enumerate(zip(block.lines, parts, strict=True), block.first - 1):
             outputs = join_outputs(line, each, list(islice(results, len(each))), nbest, ranked)

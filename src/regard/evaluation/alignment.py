@@ -68,8 +68,8 @@ def read_links(path: str | Path, *, first: int = 0, say: Say = ignore) -> list[G
             if line.strip():
                 slips.add(len(gold), problem)
     if not gold:
-        raise DataError(f"{path}: empty, expected links such as 0-0 1-2, a line a sentence")
-    slips.end(say, "it is left out")
+        raise DataError(f"{path}: empty, expected links such as 0-0 1-2, one line per sentence")
+    slips.end(say, "it is skipped")
     return gold
 
 

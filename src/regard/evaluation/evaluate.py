@@ -106,7 +106,7 @@ def evaluate(
         elif key == "perplexity":
             scores[key] = perplexity(tokens, tokenizer)
     if "lengths" in keys and items.sources is None:
-        raise ArgumentError("lengths: no sources given, expected them to know how long they are")
+        raise ArgumentError("lengths: no sources given, expected them to measure their lengths")
     lengths = (
         score_by_length(measurements["bleu"], items.sources)
         if "lengths" in keys and items.sources is not None

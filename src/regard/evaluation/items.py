@@ -56,7 +56,7 @@ class Items:
             return [outputs[item] for item in range(len(self))]
         if len(texts) == len(self):
             return texts
-        count, expected = len(texts), f"as many in both{', or one an item' * (len(self) < len(self.line_items))}"
+        count, expected = len(texts), f"the same number{', or one per item' * (len(self) < len(self.line_items))}"
         raise DataError(
             f"{path} has {count:,} line{'s' * (count != 1)} and {self.reference} has {len(self.line_items):,}; "
             f"expected {expected}"
@@ -81,7 +81,7 @@ def read_items(
     numbers: dict[str, int] = {}
     line_items = [numbers.setdefault(normalise_text(text), len(numbers)) for text in sources]
     if len(numbers) == len(sources):
-        raise DataError(f"{source}: none of its {len(sources):,} lines comes twice, so that there are no alternatives")
+        raise DataError(f"{source}: none of its {len(sources):,} lines occurs twice, so there are no alternatives")
     grouped: list[dict[str, None]] = [{} for _ in numbers]  # a reference that comes twice is one
     for item, text in zip(line_items, references, strict=True):
         grouped[item][text] = None
@@ -92,5 +92,5 @@ def read_texts(path: str | Path, say: Say = ignore) -> list[str]:
     """The lines of a text file or a pipe; a DataError where there are none, or where it is no text."""
     lines = [line for chunk in read_chunks(path, say=say) for line in chunk]
     if not lines:
-        raise DataError(f"{display_name(path)}: empty, expected a sentence a line")
+        raise DataError(f"{display_name(path)}: empty, expected one sentence per line")
     return lines

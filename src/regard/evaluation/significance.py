@@ -96,7 +96,7 @@ def resample(
     """The values of several metrics on the same draws of their sentences; `among` limits what is drawn from."""
     sizes = {len(each.rows) for each in measurements}
     if len(sizes) > 1:
-        raise ArgumentError(f"measured: {sorted(sizes)} sentences given, expected as many in all")
+        raise ArgumentError(f"measured: {sorted(sizes)} sentences given, expected the same number for all")
     rows = [each.rows if among is None else each.rows[among] for each in measurements]
     size = len(rows[0]) if rows else 0
     if not size:
@@ -142,7 +142,7 @@ def conclusion(differences: Sequence[Difference]) -> str:
     )
     if first.significant:
         return f"{first.better} is better by {amount}; the difference is significant (p = {first.p:.2g}).{other}"
-    luck = f"not significant (p = {first.p:.2g}), it may well be luck"
+    luck = f"not significant (p = {first.p:.2g}), and may well be luck"
     return f"{first.better} is better by {amount}, but the difference is {luck}.{other}"
 
 

@@ -46,13 +46,13 @@ def text_or_file(argument: str, as_text: bool = False) -> str:
         return argument
     if any(map(str.isspace, argument)):
         return GivenText(argument)
-    raise CommandError(f"{argument}: no such file; if it is a text and no file's name, add --text")
+    raise CommandError(f"{argument}: no such file; if it is a text, add --text")
 
 
 def announce_keyboard(path: str, what: str) -> None:
     """Print that lines are read from the keyboard, where standard input is one: `what` is what a line holds."""
     if path == "-" and sys.stdin is not None and sys.stdin.isatty():
-        print(f"reading from the keyboard: a {what} a line, and Ctrl-D to end", file=sys.stderr)
+        print(f"reading from the keyboard: one {what} per line, Ctrl-D to end", file=sys.stderr)
 
 
 class Block(NamedTuple):
@@ -80,9 +80,9 @@ class SourceLines:
     ):
         self.path, self.prefix, self.prefixes, self.say = path, prefix, prefixes, say
         if prefix is not None and prefixes is not None:
-            raise CommandError("--prefix: given beside --prefixes; give one of them")
+            raise CommandError("--prefix: given together with --prefixes; give one of them")
         if prefixes == path == "-":
-            raise CommandError("--prefixes: standard input is what is translated, expected a file")
+            raise CommandError("--prefixes: standard input is the text to translate, expected a file")
         for each in (path, prefixes):
             if processes > 1 and each is not None and is_pipe(each):
                 raise CommandError(
@@ -117,7 +117,7 @@ class SourceLines:
         """Build the error for a file of prefixes that has not as many lines as the sources."""
         return DataError(
             f"--prefixes: {self.prefixes} has {prefixes:,} line{'s' * (prefixes != 1)} and "
-            f"{display_name(self.path)} has {lines}; expected as many in both"
+            f"{display_name(self.path)} has {lines}; expected the same number"
         )
 
 
@@ -142,7 +142,7 @@ class LinePairs:
     def check(self, run: str, alone: bool, reads: Sequence[str] = ("text",)) -> None:
         """Refuse a source that nobody reads, as it writes `alone`, and a translation without its source."""
         if alone and self.source is not None:
-            raise CommandError(f"--source: {run} is a language model, which reads none; give --target alone")
+            raise CommandError(f"--source: {run} is a language model and reads no source; give only --target")
         if not alone and "text" in reads and self.source is None:
             raise CommandError(f"--source: missing, and {run} translates; expected the text file of the sources")
 
@@ -215,4 +215,4 @@ class DocumentLines:
             yield len(lines), "".join(lines_out)
         check_unchanged(self.path, self.total, self.count)
         if self.empty:
-            self.warn(f"{self.empty:,} of {self.count:,} documents have no words, and no label")
+            self.warn(f"{self.empty:,} of {self.count:,} documents have no words and get no label")

@@ -80,7 +80,7 @@ def check_file(path: str | Path) -> None:
         if Path(path).is_dir():
             raise DataError(f"{path}: a folder given, expected a file")
         if not Path(path).is_file():
-            raise DataError(f"{path}: a pipe or a device given, expected a file, as it is read more than once")
+            raise DataError(f"{path}: a pipe or a device given, expected a file, because it is read more than once")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -122,9 +122,9 @@ def read_lines(stream: Bytes, name: str, say: Say = ignore) -> Iterator[list[str
             cut, first_cut = cut + 1, first_cut or number
         yield [text]
     if cut == 1:
-        say(f"{name}: line {first_cut:,} has more than {LONGEST:,} characters and was cut there")
+        say(f"{name}: line {first_cut:,} has more than {LONGEST:,} characters and was truncated")
     elif cut:
-        cuts = f"lines have more than {LONGEST:,} characters and were cut there; the first is line {first_cut:,}"
+        cuts = f"lines have more than {LONGEST:,} characters and were truncated; the first is line {first_cut:,}"
         say(f"{name}: {cut:,} {cuts}")
 
 
@@ -195,7 +195,7 @@ def read_whole(path: str | Path) -> str:
             for block in decompress(stream):
                 data += block
                 if len(data) > WHOLE:
-                    raise DataError(f"{path}: more than {WHOLE >> 20:,} MiB, too large to be read as one text")
+                    raise DataError(f"{path}: more than {WHOLE >> 20:,} MiB, too large to read as one text")
         return data.removeprefix(UTF8_MARK).decode()
     except zlib.error as error:
         raise DataError(f"{path}: broken gzip: {reason(error)}") from None
@@ -209,8 +209,8 @@ def unequal_lines(
     source: str | Path, sources: int, target: str | Path, targets: int, how: str = "is the translation of"
 ) -> DataError:
     return DataError(
-        f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected as many in both, "
-        f"as line i of one {how} line i of the other"
+        f"{source} has {sources:,} line{'s' * (sources != 1)} and {target} has {targets:,}; expected the same number, "
+        f"because line i of one {how} line i of the other"
     )
 
 

@@ -27,7 +27,7 @@ def check_output(out: Path | None, *read: str | Path | None, flag: str = "--out"
         if path is None or isinstance(path, GivenText):
             continue
         if out.is_file() and Path(path).is_file() and out.samefile(path):
-            raise CommandError(f"{flag}: {out} is a file that is read, expected another")
+            raise CommandError(f"{flag}: {out} is an input file, expected another")
     if out.is_dir():
         raise CommandError(f"{flag}: {out} is a folder, expected a file to write")
     if not out.absolute().parent.is_dir():
@@ -42,7 +42,7 @@ def check_link(out: Path, flag: str) -> None:
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR):
             raise CommandError(f"{flag}: {out}: {error.strerror}; expected another name") from None
     except ValueError:
-        raise CommandError(f"{flag}: {str(out)!r} given, which is no name of a file") from None
+        raise CommandError(f"{flag}: {str(out)!r} given, which is not a valid file name") from None
 
 
 @contextlib.contextmanager

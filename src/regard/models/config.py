@@ -28,7 +28,7 @@ def check_divisible(heads: int, size: int) -> None:
 class ModelConfig:
     """The options that every kind has, and what is asked of any configuration."""
 
-    dropout: float = option(0.1, "share of numbers set to zero in training", least=0, below=1)
+    dropout: float = option(0.1, "dropout: share of activations set to zero in training", least=0, below=1)
 
     @classmethod
     def choose(cls, long_lines: bool, joint: bool) -> dict[str, Any]:
@@ -67,19 +67,19 @@ class ModelConfig:
 class EncoderDecoderConfig(ModelConfig):
     """What kinds share whose recurrent decoder attends to an encoder of any sort."""
 
-    cell: Cell = option("gru", "of the decoder, and of the encoder where `encoder` names no other")
-    nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
+    cell: Cell = option("gru", "recurrent cell of the decoder, and of the encoder unless `encoder` names another")
+    nonlinearity: Literal["tanh", "relu"] = option("tanh", "nonlinearity of the cell rnn")
     size: int = option(256, "width of the states", least=1, most=WIDEST)
     embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
-    layers: int = option(1, "layers of the encoder", least=1, most=DEEPEST)
+    layers: int = option(1, "number of layers of the encoder", least=1, most=DEEPEST)
     encoder: Literal["rnn", "gru", "lstm", "convolution", "self-attention"] | None = option(
-        None, "what reads the source, where not the decoder's cell: another cell, gated convolutions or self-attention"
+        None, "network that reads the source: a cell, gated convolutions or self-attention; default: the decoder's cell"
     )
-    bidirectional: bool = option(False, "a recurrent encoder reads from both ends")
-    heads: int = option(4, "heads of an encoder of self-attention", least=1, most=HEADS)
+    bidirectional: bool = option(False, "a recurrent encoder reads in both directions")
+    heads: int = option(4, "number of heads of a self-attention encoder", least=1, most=HEADS)
     reach: int | None = option(
         None,
-        "words on each side that an encoder of convolutions sees: by default 1, a kernel of three",
+        "number of neighbours on each side in a convolutional encoder; default: 1 (a kernel of three)",
         least=1,
         most=LONGEST,
     )

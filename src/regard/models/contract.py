@@ -93,7 +93,7 @@ class Documents:
 
     def __post_init__(self) -> None:
         if isinstance(self.words.span, Packed):
-            raise ShapeError("words: packed given, expected a sentence a row")
+            raise ShapeError("words: packed given, expected one sentence per row")
 
     @property
     def lengths(self) -> Int[Tensor, " b"]:

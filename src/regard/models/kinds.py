@@ -120,7 +120,7 @@ for row in [
     Kind(
         "transformer",
         "Vaswani 2017",
-        "attention alone: multi-head, masked, with positions",
+        "only attention: multi-head, masked, with positions",
         TransformerConfig,
         "regard.models.transformer.model.TransformerModel",
         presets={
@@ -142,7 +142,7 @@ for row in [
     Kind(
         "lstmn",
         "Cheng 2016",
-        "an LSTM that looks back at all its states; translates, writes or classifies",
+        "an LSTM that attends to all its earlier states; translates, writes or classifies",
         LSTMNConfig,
         "regard.models.lstmn.model.LSTMNModel",
         ("translate", "language-model", "classify"),
@@ -156,7 +156,7 @@ for row in [
     Kind(
         "pointer",
         "Vinyals 2015",
-        "what it says is a place of the source: attention is the output",
+        "each output is a place of the source: attention is the output",
         PointerConfig,
         "regard.models.pointer.model.PointerModel",
         presets={
@@ -198,7 +198,7 @@ for row in [
     Kind(
         "han",
         "Yang 2016",
-        "words to sentences to documents, each level weighed by attention",
+        "words to sentences to documents, each level weighted by attention",
         HANConfig,
         "regard.models.han.model.HANModel",
         ("classify",),

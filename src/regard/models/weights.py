@@ -74,7 +74,7 @@ def read_weights(path: str) -> Mapping[str, Tensor]:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from None
     except Exception as error:  # what torch raises at other bytes, and at code among them, has no narrower name
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{path}: not a file of weights alone ({why})") from None
+        raise CheckpointError(f"{path}: not a file that holds only weights ({why})") from None
     for name in WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(name), dict):
             content = content[name]

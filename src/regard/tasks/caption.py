@@ -178,7 +178,7 @@ class Caption(NextToken):
     def halves(self, batch: Any) -> Sequence[PictureBatch]:
         """Half of the pictures each."""
         side = self.settings.data.image_size
-        lower = "set data.image_size or the model's size lower"
+        lower = "lower data.image_size or the model's size"
         return halve(batch, lambda: f"out of memory with one picture of {side} pixels: {lower}")
 
     def valid_batches(self) -> Iterator[PictureBatch]:

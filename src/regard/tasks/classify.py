@@ -202,8 +202,8 @@ class Classify(RunTask):
 
     def halves(self, batch: Any) -> Sequence[LabelBatch]:
         """Half of the documents or pictures each."""
-        what = "picture: set data.image_size" if self.prepared.pictures else "document: set data.document_tokens"
-        return halve(batch, lambda: f"out of memory with one {what} or the model's size lower")
+        what = "picture: lower data.image_size" if self.prepared.pictures else "document: lower data.document_tokens"
+        return halve(batch, lambda: f"out of memory with one {what} or the model's size")
 
     def validate(self) -> dict[str, float]:
         """The loss of a document or picture, accuracy and macro-F1, over all that are held out."""
@@ -319,7 +319,7 @@ def classify(
 ) -> list[Classified | None]:
     """The label of each document or picture: what `Run.classify` describes."""
     if isinstance(items, str):
-        raise ArgumentError("items: one text given, expected a list of them")
+        raise ArgumentError("items: one text given, expected a list")
     data = run.settings.data
     if data.reads == "pictures":
         scores = label_pictures(run.model, read_pictures(data, items), device=run.device)
@@ -374,7 +374,7 @@ def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str]
     if not strange:
         return known, []
     count = len(right) - len(known)
-    return known, [f"{count:,} of {len(right):,} have a label that training had not: {list_names(strange)}"]
+    return known, [f"{count:,} of {len(right):,} have a label that did not occur in training: {list_names(strange)}"]
 
 
 def compare_labels(
@@ -393,7 +393,7 @@ def compare_labels(
     if len(each) <= MOST:
         counts = zip(run.labels, facts["confusion"], strict=True)
         rows = [(name, *(f"{count:,}" for count in row)) for name, row in counts]
-        tables.append(Table("said (across) for what is right (down)", ("", *run.labels), rows))
+        tables.append(Table("predicted label (across) for each true label (down)", ("", *run.labels), rows))
     heading = f"{run.folder}: {len(labels):,} {what}"
     return EvaluationReport(heading, tables, {"system": str(run.folder), what: len(labels), **facts}, labels, notes)
 

@@ -78,7 +78,7 @@ def drop_slow_metrics(keys: list[str], references: Sequence[Reference], say: Say
     """The metrics without TER, where nobody asked for it and it would take minutes."""
     if "ter" not in keys or not ter_takes_minutes(references):
         return keys
-    say("TER is left out: on text as long as this it takes minutes; --metrics ter asks for it")
+    say("TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter")
     return [key for key in keys if key != "ter"]
 
 
@@ -214,7 +214,7 @@ def translate_sources(
     stream = run.stream(texts, chunk=chunk, batch_tokens=batch_tokens, **search)
     outputs = [best[0].text for best in watch(stream, len(sources), f"translating with {run.folder}")]
     if fit.cut:
-        say(f"{fit.cut:,} of {len(sources):,} sources were cut to the {fit.limit:,} tokens that {run.folder} takes")
+        say(f"{fit.cut:,} of {len(sources):,} sources were truncated to the {fit.limit:,} tokens of {run.folder}")
     return outputs
 
 
@@ -233,7 +233,7 @@ def score_references(
         sources, references = [source for source, _ in chunk], [reference for _, reference in chunk]
         yield from (each.tokens for each in (run.score(references) if alone else run.score(sources, references)))
     if too_long:
-        say(f"perplexity: {too_long:,} pairs that are longer than the {most:,} tokens of {run.folder} are left out")
+        say(f"perplexity: {too_long:,} pairs longer than the {most:,} tokens that {run.folder} takes are skipped")
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class AlignmentTest:
         links, system = self.links, self.system
         if links is None:
             if run is None:
-                raise ArgumentError("run: missing, expected one to align the texts with")
+                raise ArgumentError("run: missing, expected a run to align the texts")
             links = list(watch(run.links(self.pairs), len(self.pairs), f"aligning with {run.folder}"))
             system = f"{run.folder}, {run.alignment_settings}"
         scores = {key: each.score() for key, each in measure_links(links, self.gold).items()}

@@ -35,7 +35,7 @@ def check_weights(
         keys = large_keys(settings.model) + (["tokenizer.size"] if max(source, target) > 100_000 else [])
         raise ConfigError(
             keys[0],
-            f"the model's {count:,} weights would take {amount(needed)} in training, and {PLACES[device.type]} has "
+            f"the model's {count:,} weights would take {amount(needed)} in training, but {PLACES[device.type]} has "
             f"{amount(room)}; make {' or '.join(keys)} smaller",
         )
     return needed
@@ -57,7 +57,7 @@ def check_batches(settings: Settings, device: torch.device, prepared: Prepared, 
         keys = [key, *large_keys(settings.model)]
         raise ConfigError(
             key,
-            f"a batch of {count:,} {what} would take {amount(needed)} at least, with the model, and "
+            f"a batch of {count:,} {what} would take at least {amount(needed)}, with the model, but "
             f"{PLACES[device.type]} has {amount(room)}; make {' or '.join(keys)} smaller",
         )
 

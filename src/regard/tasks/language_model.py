@@ -36,7 +36,7 @@ class LanguageModel(TextPairs):
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """A text that the model is asked about: it writes nothing of its own here."""
         if target is not None:
-            raise ArgumentError("target: given to a language model, expected a text alone")
+            raise ArgumentError("target: given to a language model, expected only a text")
         text, tokenizer = str(item), run.tokenizers.target
         output = encode_text(tokenizer, text, "text", run.model.limit)
         sides = output_sides(tokenizer, output, text)

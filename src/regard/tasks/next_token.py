@@ -93,7 +93,9 @@ class NextToken(RunTask):
         )
         measurements = {key: measure(key, outputs, references) for key in added("metric")}
         if self.metric in measurements and not measurements[self.metric].higher:
-            raise ConfigError("training.metric", f'"{self.metric}" given, of which less is better; expected another')
+            raise ConfigError(
+                "training.metric", f'"{self.metric}" given, of which lower values are better; expected another'
+            )
         return {key: each.score().value for key, each in measurements.items()}
 
     def loss(self) -> dict[str, float]:
@@ -182,7 +184,7 @@ class TextPairs(NextToken):
         def explain() -> str:
             packed = isinstance(batch, PackedBatch)
             size = batch.longest if packed else max(batch.source.shape[1], batch.target.shape[1])
-            return f"out of memory with one sentence of {size} tokens: set data.longest or the model's size lower"
+            return f"out of memory with one sentence of {size} tokens: lower data.longest or the model's size"
 
         return halve(batch, explain)
 
@@ -201,5 +203,5 @@ class TextPairs(NextToken):
             ("model", f"{self.settings.kind}, {self.parameters:,} parameters"),
             ("data", f"{self.prepared.counts['pairs']:,} pairs, {held_out}"),
             ("vocabulary", f"{vocabulary} ({' and '.join(dict.fromkeys(kinds))})"),
-            ("batch", f"up to {self.order.budget:,} tokens a side"),
+            ("batch", f"up to {self.order.budget:,} tokens per side"),
         ]

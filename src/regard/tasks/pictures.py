@@ -20,7 +20,7 @@ __all__ = ["read_pictures", "read_test_pictures"]
 def read_pictures(data: DataSettings, pictures: Iterable[Item]) -> Iterator[np.ndarray | Tensor]:
     """The pixels of each picture as a model wants them, [3 h w]."""
     if isinstance(pictures, str | Path):
-        raise ArgumentError("pictures: one path given, expected a list of them")
+        raise ArgumentError("pictures: one path given, expected a list")
     for each in pictures:
         yield read_for(data, each) if isinstance(each, str | Path) else each
 

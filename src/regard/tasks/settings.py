@@ -20,7 +20,7 @@ __all__ = ["Settings", "base_table", "complete_run_table", "read_settings"]
 class Settings:
     """A whole configuration: what a TOML file holds."""
 
-    task: str = option("translate", "what is learned")
+    task: str = option("translate", "what the model learns")
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     kind: str = DEFAULT
@@ -187,7 +187,7 @@ def base_table(base: Mapping[str, Any], table: Mapping[str, Any], name: str) -> 
         theirs, mine = read_settings(subset).table(), read_settings({"task": subset.get("task", Settings.task), **own})
         for key in own:
             if mine.table()[key] != theirs[key]:
-                raise ConfigError(key, f"that of {name} is taken, and this configuration has another")
+                raise ConfigError(key, f"given, but the run {name} has another; leave it out")
     return subset
 
 

@@ -70,7 +70,7 @@ def check_sizes(
         value = getattr(config, field.name)
         if type(value) is int and value > max(LARGE, numbers):
             raise CheckpointError(
-                f"{config_path}: model.{field.name} is {value:,}, and its checkpoint has {numbers:,} numbers in all"
+                f"{config_path}: model.{field.name} is {value:,}, but its checkpoint has only {numbers:,} numbers"
             )
     most = OPERATIONS * len(shapes) + SOME
     try:

@@ -31,7 +31,7 @@ class TaskRow:
     command: str  # that uses a trained run
     measured_on: tuple[str, ...] = ("source", "reference")  # files that `Run.evaluate` takes
     searched: tuple[str, ...] = ()  # those of the metrics that compare what a search wrote
-    picture: str = "What the model looked at."  # under the picture in a run's report; {output} is what was written
+    picture: str = "What the model attended to."  # under the picture in a run's report; {output} is what was written
     alone: bool = False  # it has no source: it reads what it writes
     labels: bool = False  # it says one of a few labels, and writes no text
     linked: bool = False  # its pairs may have word links (data.alignment), by which a head is guided
@@ -84,8 +84,8 @@ for each in [
         ("bleu", "chrf", "exact", "loss"),
         "regard translate",
         searched=("bleu", "chrf", "exact"),
-        picture="A row is a word of the translation: the stronger a cell's colour, the more that word looked at "
-        "the source word above it.",
+        picture="Each row is a word of the translation: the stronger a cell's colour, the more the word attended "
+        "to the source word above it.",
         linked=True,
         defaults={"tokenizer": {"joint": "auto"}},
     ),
@@ -105,7 +105,7 @@ for each in [
         "regard caption",
         ("images", "captions", "names"),
         searched=("cider", "bleu", "rouge", "chrf", "exact"),
-        picture="What each word looked at stays bright. The caption: {output}",
+        picture="What each word attended to stays bright. Caption: {output}",
         defaults={"model": {"dropout": 0.5}},
     ),
     TaskRow(
@@ -115,7 +115,7 @@ for each in [
         ("accuracy", "f1", "loss"),
         "regard classify",
         ("documents", "images", "labels"),
-        picture="The stronger a colour, the more the label hangs on a word, and on a sentence. The label: {output}",
+        picture="The stronger a colour, the more the label depends on the word and the sentence. Label: {output}",
         labels=True,
     ),
 ]:

@@ -121,12 +121,12 @@ class RunTask(Task):
     @classmethod
     def force(cls, run: TrainedRun, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
         """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""
-        raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which has no way to be looked into")
+        raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be inspected")
 
     @classmethod
     def evaluate(cls, run: TrainedRun, **options: Any) -> "EvaluationReport":
         """Measure a run on a test set: its files, each by its name, and options of the search such as beam=5."""
-        raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which has no way to be measured")
+        raise ArgumentError(f"{run.folder}: its task is {run.settings.task}, which cannot be measured")
 
 
 def make_task(settings: Settings, prepared: Prepared, budget: int) -> RunTask:
@@ -154,7 +154,7 @@ def build_model(settings: Settings, tokenizers: Tokenizers | None, labels: Seque
             raise ConfigError("model.tied", '"all" given with two vocabularies, expected "output" or one for both')
         if KINDS[settings.kind].shares_vocabulary:
             raise ConfigError(
-                "tokenizer.joint", f"two vocabularies given, expected one: a {settings.kind} says what it reads"
+                "tokenizer.joint", f"two vocabularies given, expected one: a {settings.kind} writes what it reads"
             )
     return build(settings.kind, settings.model, source, target)
 

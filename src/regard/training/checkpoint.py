@@ -137,7 +137,7 @@ class Checkpoints:
         try:
             table = read_canonical(path, "the record of the best checkpoint")
         except CheckpointError as error:
-            raise CheckpointError(f"{error}; remove it, and the best is found by what the manifests count") from None
+            raise CheckpointError(f"{error}; remove it, and the best checkpoint is found from the manifests") from None
         where = str(path)
         name = check_key(table, "checkpoint", is_name, "a name such as step-000500, or average", where)
         manifest = check_key(table, "manifest", is_text, "a checksum", where)
@@ -228,7 +228,7 @@ class Checkpoints:
     def write_error(self, target: Path, error: OSError) -> TrainingError:
         """Build the error for a checkpoint that could not be written."""
         last = self.last()
-        safe = f"the last whole checkpoint is {last}" if last else "no checkpoint was written before"
+        safe = f"the last complete checkpoint is {last}" if last else "no checkpoint was written before"
         return TrainingError(f"{target}: not written, {reason(error)}; {safe}. Make room, then resume with --resume")
 
     def mark_best(self, name: str) -> None:
@@ -322,7 +322,7 @@ def supersedes(folder: Path, best: BestRecord) -> bool:
 
 def missing_error(path: Path, why: str) -> CheckpointError:
     """Build the error for a best checkpoint that is not there."""
-    return CheckpointError(f"{path}: missing, and {why}; put it back, or choose another one (--checkpoint last)")
+    return CheckpointError(f"{path}: missing, but {why}; put it back, or choose another one (--checkpoint last)")
 
 
 def read_score(folder: Path) -> Score | None:

@@ -39,22 +39,20 @@ class Group:
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         local = int(os.environ.get("LOCAL_RANK", "0"))
         if device == "cuda" and not torch.cuda.is_available():
-            raise TrainingError("training.device: cuda given, and torch sees no CUDA device here")
+            raise TrainingError("training.device: cuda given, but torch finds no CUDA device")
         if device == "mps" and not torch.backends.mps.is_available():
-            raise TrainingError("training.device: mps given, and torch sees no Apple GPU here")
+            raise TrainingError("training.device: mps given, but torch finds no Apple GPU")
         self.automatic = device == "auto"  # no person chose the device
         if device == "auto":
             device = auto_device()
         if device == "mps" and self.world > 1:
             raise TrainingError(
-                f"torchrun: {self.world} processes given, and Apple's GPU serves one; set training.device to cpu"
+                f"torchrun: {self.world} processes given, but Apple's GPU serves only one; set training.device to cpu"
             )
         self.device = torch.device(f"cuda:{local}" if device == "cuda" else device)
         if self.device.type == "cuda":
             if local >= torch.cuda.device_count():
-                raise TrainingError(
-                    f"torchrun: process {local} given, and there are {torch.cuda.device_count()} GPUs here"
-                )
+                raise TrainingError(f"torchrun: process {local} given, but there are {torch.cuda.device_count()} GPUs")
             torch.cuda.set_device(self.device)
         self.own = False
         if self.world > 1 and not dist.is_initialized():

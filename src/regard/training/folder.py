@@ -78,9 +78,9 @@ def claim_alone(out: Path, resume: bool) -> Iterator[None]:
                 if resume or attempt == ATTEMPTS - 1:
                     raise
             except BlockingIOError as error:
-                unsure = f"; if none does, remove {out / LOCK}" if error.errno == errno.EEXIST else ""
+                unsure = f"; if none is, remove {out / LOCK}" if error.errno == errno.EEXIST else ""
                 raise TrainingError(
-                    f"{out}: another process trains into it; wait for it, or give another --out{unsure}"
+                    f"{out}: another process is training into it; wait for it, or give another --out{unsure}"
                 ) from None
         check_content(out, resume)
         remove_leftovers(out, FILES)
@@ -116,7 +116,7 @@ def check_content(out: Path, resume: bool) -> None:
         raise CheckpointError(f"{out}: no checkpoint to resume from")
     if not resume and checkpoint is not None:
         raise TrainingError(
-            f"{out}: holds a run already ({checkpoint.name}); resume it with --resume {out}, or give another --out"
+            f"{out}: already holds a run ({checkpoint.name}); resume it with --resume {out}, or give another --out"
         )
 
 
@@ -130,8 +130,8 @@ def check_links(run: Path) -> None:
     link = outward_link(run, (path for path in own if path not in conveniences))
     if link is not None:
         raise CheckpointError(
-            f"{link}: a link that leads to {os.readlink(link)}, out of the run folder; remove it, or put what it leads "
-            "to in its place"
+            f"{link}: a link that leads to {os.readlink(link)}, out of the run folder; remove it, or replace it with "
+            "what it points to"
         )
 
 

@@ -152,7 +152,7 @@ class Trainer:
             if not self.loss_is_finite and now.best is None:
                 raise TrainingError(
                     f"step {now.step:,}: the validation loss is not finite, and never was; lower training.rate, or "
-                    f"look at the data; {self.saver.last_checkpoint()}"
+                    f"check the data; {self.saver.last_checkpoint()}"
                 )
         if why != "signal" and settings.average > 1 and now.step > first:
             self.average(metrics)
@@ -215,7 +215,7 @@ class Trainer:
         if run >= most > 0:
             raise TrainingError(
                 f"step {self.now.step:,}: no finite gradient in the last {run:,.0f} steps; lower training.rate, or "
-                f"look at the data; {self.saver.last_checkpoint()}"
+                f"check the data; {self.saver.last_checkpoint()}"
             )
 
     def validate(self, metrics: Metrics | None) -> bool:

@@ -43,8 +43,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     match = NAME.fullmatch(folder.name.removeprefix(".old-"))
     if match and match["step"] and manifest["step"] != int(match["step"]):
         raise CheckpointError(
-            f"{path}: of step {manifest['step']}; the folder {folder.name} was renamed or exchanged, and belongs under "
-            "its own name"
+            f"{path}: from step {manifest['step']}; the folder {folder.name} was renamed or exchanged; give it its own "
+            "name back"
         )
     return manifest
 

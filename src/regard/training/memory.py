@@ -38,7 +38,7 @@ def split_batch(task: Task, batch: Any, parts: int) -> tuple[list[Any], Training
     problem: TrainingError | None = None
     for _ in range(parts.bit_length() - 1):
         before, cut = cut, []
-        problem = TrainingError("out of memory, and this task's batches get no smaller")
+        problem = TrainingError("out of memory, and this task cannot make its batches smaller")
         for each in before:
             try:
                 cut += task.halves(each)

@@ -151,7 +151,7 @@ class Saver:
         bad = next((name for name, tensor in weights.items() if not bool(tensor.isfinite().all())), None)
         if bad := self.group.same(bad):
             raise TrainingError(
-                f"step {now.step:,}: the weights are not finite any more ({bad}); lower training.rate; "
+                f"step {now.step:,}: the weights are no longer finite ({bad}); lower training.rate; "
                 f"{self.last_checkpoint()}"
             )
 

@@ -170,7 +170,7 @@ def check_same(key: str, stored: Any, value: Any, folder: Path) -> None:
         name = next(name for name in {**stored, **value} if stored.get(name) != value.get(name))
         key, stored, value = f"{key}.{name}", stored.get(name), value.get(name)
     if stored != value:
-        raise CheckpointError(f"{folder}: made with {key} {show_value(stored)}, and this run has {show_value(value)}")
+        raise CheckpointError(f"{folder}: made with {key} {show_value(stored)}, but this run has {show_value(value)}")
 
 
 def filled_from(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:

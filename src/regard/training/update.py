@@ -100,7 +100,7 @@ class Updater:
             self.task.few_shapes(self.bf16)
             return Replay(CudaCapture(self.update_on, self.device))
         if replay is True:
-            raise ConfigError("training.replay", f"true given, but updates of {problem} are not replayed")
+            raise ConfigError("training.replay", f"true given, but {problem} cannot be replayed")
         return None
 
     def begin(self) -> None:
@@ -207,7 +207,7 @@ class Updater:
                 replay.forget()
                 if "synchronizing" not in str(error):
                     raise
-                self.progress.say("updates are not replayed: this model waits for the GPU in between")
+                self.progress.say("updates are not replayed, because this model waits for the GPU in between")
         self.optimiser.zero_grad(set_to_none=True)
         torch.set_rng_state(random[0])
         if random[1] is not None:
@@ -247,11 +247,11 @@ class Updater:
 
 
 def replay_problem(device: torch.device, world: int, accumulate: int, objective: object) -> str | None:
-    """Why the updates of such a run are not replayed, behind "updates of"; None where they can be."""
+    """Name the updates that cannot be replayed in such a run; None if they can be."""
     if device.type != "cuda":
-        return "a run on a CPU or an Apple GPU"
+        return "updates on a CPU or an Apple GPU"
     if world > 1:
-        return f"{world} processes"
+        return f"updates of {world} processes"
     if accumulate > 1:
-        return f"training.accumulate = {accumulate}"
-    return None if getattr(objective, "replays", False) else "an objective that does not say that it can be"
+        return f"updates with training.accumulate = {accumulate}"
+    return None if getattr(objective, "replays", False) else "the updates of an objective that does not set `replays`"

@@ -71,7 +71,7 @@ def parse_shapes(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
     """The shapes that a heading names, if its tensors fill a file of this size; else Unreadable."""
     length = int.from_bytes(content[:8], "little")
     if size < 8 or length > min(size - 8, HEADING):
-        raise Unreadable(f"its heading is said to be {length:,} bytes long, expected at most {min(size, HEADING):,}")
+        raise Unreadable(f"its header claims {length:,} bytes, expected at most {min(size, HEADING):,}")
     table = parse_json(content[8 : 8 + length])
     if not isinstance(table, dict) or len(table) > TENSORS:
         raise Unreadable(f"expected a table of at most {TENSORS:,} tensors")
@@ -80,10 +80,10 @@ def parse_shapes(content: bytes, size: int) -> dict[str, tuple[int, ...]]:
         if name == "__metadata__":
             continue
         if len(name) > NAME or not name.isprintable():  # it is said in errors
-            raise Unreadable(f"a tensor's name is not {NAME} printable characters at most")
+            raise Unreadable(f"a tensor's name is longer than {NAME} characters, or not printable")
         shape, (start, end), width = check_entry(name, entry)
         if math.prod(shape) * width != end - start:
-            raise Unreadable(f"tensor {name} has not as many bytes as its shape and dtype need")
+            raise Unreadable(f"tensor {name} does not have as many bytes as its shape and dtype need")
         shapes[name] = shape
         parts.append((start, end))
     at = 0
@@ -145,7 +145,7 @@ def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]
     """Refuse names and shapes that are not those of a model."""
     for name in shapes:
         if name not in own:
-            raise CheckpointError(f"{where}: weight {name} given, which this model has not")
+            raise CheckpointError(f"{where}: weight {name} given, which this model does not have")
     for name, tensor in own.items():
         if name not in shapes:
             raise CheckpointError(f"{where}: weight {name} is missing")

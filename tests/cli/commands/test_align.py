@@ -122,13 +122,11 @@ def test_two_runs_choose_each_other(at_desk):
 def test_heads_of_words(at_desk, monkeypatch):
     monkeypatch.setattr("regard.inspection.alignments.dependencies.EXAMPLES", 7)
     lines = said("run", "--dependencies")
-    assert lines[0].startswith("encoder: words that look at their head most, of ")
+    assert lines[0].startswith("encoder: words that attend most to their head, of ")
     assert lines[1].split() == ["layer", "attention", "head", "1", "head", "2"]
     assert lines[2].split()[:2] == ["1", "encoder.blocks.0.attention"]
     assert any(line.startswith("always the word ") for line in lines)
-    assert refused("back", "--dependencies") == (
-        "the model has no self-attention, expected one that looks at its own side"
-    )
+    assert refused("back", "--dependencies") == ("the model has no self-attention, expected a model that has")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +154,7 @@ def test_heads_of_words(at_desk, monkeypatch):
             ["run", *PAIR, "--join", "grow"],
             "--join: grow given, expected one of intersection, union, grow-diag or none",
         ),
-        (["run", *PAIR, "--out", "target.txt"], "--out: target.txt is a file that is read, expected another"),
+        (["run", *PAIR, "--out", "target.txt"], "--out: target.txt is an input file, expected another"),
         (["plain", *PAIR], "plain: the model has no attention to its source"),
     ],
 )

@@ -92,7 +92,7 @@ def test_what_is_no_picture_is_named_and_left_out(at_desk):
     assert lines[0].startswith("regard: broken/half.png: ")
     assert lines[1].startswith("regard: broken/text.jpg: not a picture")
     assert lines[2] == "regard: missing.png: no such file"
-    assert lines[3] == "regard: 3 of 4 pictures cannot be read and are left out"
+    assert lines[3] == "regard: 3 of 4 pictures cannot be read and are skipped"
 
 
 def test_nothing_to_describe_is_a_mistake(at_desk):
@@ -105,7 +105,7 @@ def test_nothing_to_describe_is_a_mistake(at_desk):
 
 def test_mistakes(at_desk):
     assert "its task is translate" in refused("text-run", "pictures/0.png")
-    assert refused("run", "empty").startswith("empty: no pictures in it")
+    assert refused("run", "empty").startswith("empty: contains no pictures")
     assert refused("run", "pictures/0.png", "--nbest", 9) == "--nbest: 9 given, expected at most the beam, 5"
     assert "no config.toml" in refused("pictures", "pictures/0.png")
     assert "without --sample" in refused("run", "pictures/0.png", "--top-k", 3)

@@ -54,13 +54,13 @@ def test_documents_without_words_are_named_and_counted(at_desk):
     assert shown.stderr.splitlines() == [
         "regard: in.txt, line 2: a document without words",
         "regard: in.txt, line 4: a document without words",
-        "regard: 2 of 5 documents have no words, and no label",
+        "regard: 2 of 5 documents have no words and get no label",
         UNSEEN,
     ]
     many = typed("run", stdin="\n" * 30)
     assert many.stdout == "\n" * 30
     assert many.stderr.count("without words") == 10
-    assert many.stderr.splitlines()[-1] == "regard: 30 of 30 documents have no words, and no label"
+    assert many.stderr.splitlines()[-1] == "regard: 30 of 30 documents have no words and get no label"
 
 
 def test_scores_and_json(at_desk, tmp_path):
@@ -89,7 +89,7 @@ def test_pictures(tmp_path):
     (tmp_path / "no.png").write_text("nothing")
     shown = typed(tmp_path / "run", pictures[0], tmp_path / "no.png")
     assert shown.stdout == f"{pictures[0]}\t{found[0].label}\n"
-    assert shown.stderr.splitlines()[-1] == "regard: 1 of 2 pictures cannot be read and are left out"
+    assert shown.stderr.splitlines()[-1] == "regard: 1 of 2 pictures cannot be read and are skipped"
     assert "no.png" in refused(tmp_path / "run", tmp_path / "no.png")
     assert refused(tmp_path / "run") == f"which pictures? {tmp_path}/run reads pictures; give files, or folders of them"
 
@@ -123,4 +123,4 @@ def test_a_text_is_labelled_as_it_is_typed(at_desk):
     text = "The soup was good ."
     assert said("run", text) == [load("run").classify([text])[0].label]
     assert said("run", "Good", "--text") == [load("run").classify(["Good"])[0].label]
-    assert refused("run", "Good") == "Good: no such file; if it is a text and no file's name, add --text"
+    assert refused("run", "Good") == "Good: no such file; if it is a text, add --text"

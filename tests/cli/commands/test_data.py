@@ -17,7 +17,7 @@ def test_files_are_written_and_named(tmp_path):
 
     again = regard("data", "phrasebook", "--out", tmp_path, "--count", 3, "--pair", "en-fr")
     assert again.status == 2
-    assert again.stderr == f"regard: {tmp_path / 'train.en'} is there already; --force overwrites it\n"
+    assert again.stderr == f"regard: {tmp_path / 'train.en'} already exists; --force overwrites it\n"
     forced = regard(
         "data", "phrasebook", "--out", tmp_path, "--count", 3, "--valid", 0, "--pair", "en-fr", "--force", "--test", 0
     )

@@ -144,14 +144,14 @@ def test_sources_that_are_too_long_are_cut(home, tmp_path):
         (tmp_path / name).write_text("1 2\n" + "7 " * 30 + "\n")
     files = ["--source", tmp_path / "source", "--reference", tmp_path / "reference"]
     shown = right(home / "run", *files, "--out", tmp_path / "kept", "--metrics", "bleu")
-    assert shown.stderr == f"regard: 1 of 2 sources were cut to the 20 tokens that {home / 'run'} takes\n"
+    assert shown.stderr == f"regard: 1 of 2 sources were truncated to the 20 tokens of {home / 'run'}\n"
     assert (tmp_path / "kept").read_text().splitlines() == load(home / "run").translate(["1 2", "7 " * 20])
 
 
 def test_ter_of_long_text_is_left_out_unless_it_is_asked_for(tmp_path):
     (tmp_path / "text").write_text("7 " * 600 + "\n")
     shown = right("--hypothesis", tmp_path / "text", "--reference", tmp_path / "text")
-    said = "regard: TER is left out: on text as long as this it takes minutes; --metrics ter asks for it\n"
+    said = "regard: TER is skipped, because it takes minutes on text as long as this; ask for it with --metrics ter\n"
     assert shown.stderr == said
     assert "TER" not in shown.stdout
     assert right("--hypothesis", tmp_path / "text", "--reference", tmp_path / "text", "--metrics", "ter").stderr == ""
@@ -172,7 +172,7 @@ def test_mistakes(home, tmp_path):
             f"{source} has 5 lines and {tmp_path / 'two'} has 2; ",
         ),
         ([*files, "--hypothesis", tmp_path / "two"], f"{tmp_path / 'two'} has 2 lines and {reference} has 5; "),
-        ([*files, "--hypothesis", tmp_path / "empty"], f"{tmp_path / 'empty'}: empty, expected a sentence a line"),
+        ([*files, "--hypothesis", tmp_path / "empty"], f"{tmp_path / 'empty'}: empty, expected one sentence per line"),
         ([*files, "--hypothesis", tmp_path / "binary"], f"{tmp_path / 'binary'}, line 1: byte 1 (0x89) is not UTF-8"),
         ([*files, "--hypothesis", tmp_path / "no"], f"{tmp_path / 'no'}: no such file"),
         ([home / "run", *files, "--metrics", "bleu,tre"], "metrics: 'tre' given, no such metric; did you mean 'ter'?"),

@@ -137,7 +137,7 @@ def test_chunks_do_not_matter(at_desk, monkeypatch, tmp_path):
         (["run", "--source", "data", "--target", "two.txt"], "data: a folder given, expected a file"),
         (["run", "--source", "-", "--target", "-"], "--target: standard input is the source already, expected a file"),
         (["run", "--source", "source.txt", "--target", "latin.txt"], "latin.txt, line 3: byte 1 (0xe4) is not UTF-8"),
-        (["lm", "--source", "two.txt", "--target", "two.txt"], "--source: lm is a language model, which reads none"),
+        (["lm", "--source", "two.txt", "--target", "two.txt"], "--source: lm is a language model and reads no source"),
         (["data", "--source", "two.txt", "--target", "two.txt"], "data: not a run folder, it has no config.toml"),
         (["short", "--source", "source.txt", "--target", "long.txt"], "long.txt, line 3: 7 tokens, expected at most 6"),
         (["run", "--source", "two.txt", "--target", "two.txt", "--out", "two.txt"], "--out: two.txt is a file that is"),
@@ -156,7 +156,7 @@ def test_mistakes_are_one_sentence(at_desk, arguments, message):
 def test_a_pipe_of_another_length(at_desk, lines, counts):
     shown = typed("run", "--source", "-", "--target", "target.txt", stdin="1\n" * lines)
     assert shown.exit_code == 2
-    assert shown.stderr.startswith(f"regard: standard input {counts}; expected as many in both")
+    assert shown.stderr.startswith(f"regard: standard input {counts}; expected the same number")
 
 
 def test_help_can_be_read():
@@ -173,5 +173,5 @@ def test_a_pair_is_scored_as_it_is_typed(at_desk):
     assert said("run", "--source", "7", "--target", "8", "--text") == [
         f"{load('run').score(['7'], ['8'])[0].log_prob:.4f}"
     ]
-    expected = "none: no such file; if it is a text and no file's name, add --text"
+    expected = "none: no such file; if it is a text, add --text"
     assert refused("run", "--source", "1 2 3", "--target", "none") == expected

@@ -31,14 +31,14 @@ def test_a_run_from_beginning_to_end(tmp_path, config):
     assert shown.exit_code == 0, shown.output
     assert "finished after 2 steps" in shown.stderr
     assert shown.stdout == ""
-    assert "holds a run already" in refused(config, "--out", run)
+    assert "already holds a run" in refused(config, "--out", run)
     assert typed("--resume", run, "--set", "training.steps=3").exit_code == 0
     assert Checkpoints(run).last().name == "step-000003"
     assert typed(config, "--from", run, "--out", tmp_path / "second").exit_code == 0
     assert "cannot be given beside it" in refused(config, "--from", run, "--model", "rnn", "--out", tmp_path / "x")
     wrong = typed("--resume", run, "--set", "model.heads=4")
     assert wrong.exit_code == 2
-    assert wrong.stderr.splitlines()[-1].endswith("step-000003: made with model.heads 2, and this run has 4")
+    assert wrong.stderr.splitlines()[-1].endswith("step-000003: made with model.heads 2, but this run has 4")
     assert typed("--resume", run, "--set", "training.steps=4").exit_code == 0  # the mistake before did it no harm
 
 
@@ -76,7 +76,7 @@ def test_checking_trains_nothing(tmp_path, config):
         (("CONFIG", "--resume", "NONE"), "--resume: the run's own configuration is used"),
         (("CONFIG", "--from", "NONE", "--out", "RUN"), "NONE: not a run folder, it has no config.toml"),
         (("CONFIG", "--out", "CONFIG"), ""),
-        (("CONFIG", "--set", "data.builtin=copy"), "data.builtin: given beside source"),
+        (("CONFIG", "--set", "data.builtin=copy"), "data.builtin: given together with source"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, monkeypatch, config, arguments, said):

@@ -116,8 +116,8 @@ def test_long_lines_are_cut_with_a_warning(at_desk, tmp_path):
     assert shown.exit_code == 0
     assert shown.stdout.splitlines() == load("run").translate(["1 2", *[" ".join(words[:LONGEST])] * 2], beam=1)
     assert shown.stderr == (
-        f"regard: {tmp_path / 'long.txt'}, line 2: 10,000 tokens, cut to {LONGEST}, as the model takes {LONGEST}; "
-        "--split translates all of it\n"
+        f"regard: {tmp_path / 'long.txt'}, line 2: 10,000 tokens, truncated to {LONGEST}, "
+        f"as the model takes at most {LONGEST}; --split translates all of it\n"
     )
 
 
@@ -125,7 +125,7 @@ def test_many_long_lines_are_counted(at_desk):
     shown = typed("run", "--beam", 1, "--longest", 1, stdin="1 2 3 4 5 6 7 8 9 1 2 3 4\n" * 15)
     assert shown.stdout.count("\n") == 15
     assert len(shown.stderr.splitlines()) == 11
-    assert shown.stderr.splitlines()[-1] == f"regard: 5 more lines were cut to {LONGEST} tokens"
+    assert shown.stderr.splitlines()[-1] == f"regard: 5 more lines were truncated to {LONGEST} tokens"
 
 
 def test_split_translates_all_of_a_line(at_desk):
@@ -327,10 +327,10 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         (["none"], "none: no such folder, expected a run folder first, as in: regard translate runs/en-de FILE"),
         (["in.txt"], "in.txt: a file, expected a run folder first"),
         (["data"], "data: not a run folder, it has no config.toml"),
-        (["run", "none.txt"], "none.txt: no such file; if it is a text and no file's name, add --text"),
+        (["run", "none.txt"], "none.txt: no such file; if it is a text, add --text"),
         (["in.txt", "run"], "in.txt: a file given before run, expected run folders, and then one file at most"),
         (["run", "in.txt", "in.txt"], "in.txt: a file given before in.txt"),
-        (["run", "bpe", "in.txt"], "bpe: its tokenizer is not that of run"),
+        (["run", "bpe", "in.txt"], "bpe: its tokenizer differs from that of run"),
         (["lm", "in.txt"], "lm: its task is language-model, expected translate; use regard sample"),
         (["run", "in.txt", "--beam", "0"], "--beam: 0 given, expected at least 1"),
         (["run", "in.txt", "--nbest", "6"], "--nbest: 6 given, expected at most the beam, 5"),
@@ -339,8 +339,8 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         (["run", "in.txt", "--length-penalty", "nan"], "--length-penalty: nan given, expected a finite number"),
         (["run", "in.txt", "--out", "run"], "--out: run is a folder, expected a file to write"),
         (["run", "in.txt", "--out", "none/out.txt"], "--out: none/out.txt: no folder none to write it into"),
-        (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is a file that is read, expected another"),
-        (["run", "in.txt", "--prefix", "1", "--prefixes", "in.txt"], "--prefix: given beside --prefixes"),
+        (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is an input file, expected another"),
+        (["run", "in.txt", "--prefix", "1", "--prefixes", "in.txt"], "--prefix: given together with --prefixes"),
         (
             ["run", "in.txt", "--prefixes", "two.txt"],
             "--prefixes: two.txt has 2 lines and in.txt has 7; expected as many",
@@ -365,7 +365,7 @@ def test_mistakes_are_one_sentence(at_desk, arguments, message):
 def test_mistakes_in_a_pipe(at_desk):
     shown = typed("run", "--prefixes", "in.txt", stdin="1\n2\n")
     assert (shown.exit_code, len(shown.stdout.splitlines())) == (2, 2)
-    assert shown.stderr == "regard: --prefixes: in.txt has 7 lines and standard input has 2; expected as many in both\n"
+    assert shown.stderr == "regard: --prefixes: in.txt has 7 lines and standard input has 2; expected the same number\n"
     assert "standard input has at least 8" in refused("run", "--prefixes", "in.txt", stdin="1\n" * 8)
     assert refused("run", stdin=b"\xff\xfe1\0\n").startswith("standard input, line 1: looks like UTF-16")
 
@@ -375,7 +375,7 @@ def test_memory_that_runs_out_is_one_sentence(at_desk, monkeypatch):
         raise torch.OutOfMemoryError("no room")
 
     monkeypatch.setattr("regard.run.Run.stream", stream)
-    assert refused("run", "in.txt") == "in.txt, lines 1 to 7: out of memory; set --batch-tokens or --beam lower"
+    assert refused("run", "in.txt") == "in.txt, lines 1 to 7: out of memory; lower --batch-tokens or --beam"
 
 
 def test_processes_share_no_pipe(at_desk, monkeypatch):
@@ -394,7 +394,7 @@ def test_a_keyboard_is_greeted(at_desk, monkeypatch, capsys):
 
     monkeypatch.setattr(sys, "stdin", Keyboard())
     SourceLines("-")
-    assert capsys.readouterr() == ("", "reading from the keyboard: a sentence a line, and Ctrl-D to end\n")
+    assert capsys.readouterr() == ("", "reading from the keyboard: one sentence per line, Ctrl-D to end\n")
 
 
 def test_help_can_be_read():
@@ -409,5 +409,5 @@ def test_a_text_is_translated_as_it_is_typed(at_desk):
     assert said("run", "1 2 3") == said("run", stdin="1 2 3\n")
     assert said("run", "7", "--text") == said("run", stdin="7\n")
     assert said("run", "1 2\n3 4") == said("run", stdin="1 2\n3 4\n")
-    assert refused("run", "7") == "7: no such file; if it is a text and no file's name, add --text"
+    assert refused("run", "7") == "7: no such file; if it is a text, add --text"
     assert refused("run", "--text") == "--text: given without a text; give one behind the run folder"

@@ -105,8 +105,8 @@ def test_other_words_than_white_space_tells_apart(files, tmp_path):
     said = []
     prepare(files(rows, held_out=0.0, alignment=write_links(tmp_path / "align", rows)), say=said.append)
     assert said == [
-        "15 pairs, 10 of them with word links (5 lost theirs: the tokenizer tells other words apart than white space "
-        "does); none for validation"
+        "15 pairs, 10 of them with word links (5 lost theirs, because the tokenizer separates words differently "
+        "from white space); none for validation"
     ]
 
 
@@ -126,10 +126,10 @@ def test_links_are_part_of_what_the_cache_hangs_on(files, tmp_path):
     [
         ("0-0\n0_0\n0=0\n", "align, line 2: '0_0' given, expected source-target, such as 3-4"),
         ("\n\n0-0 1-\n", "align, line 3: '1-' given"),
-        ("0-0\n2-0\n0-9\n", "align, line 2: the link 2-0 given, but its source has 2 words, counted from 0"),
-        ("3-3\n0-0\n1?1\n", "align, line 1: the link 3-3 given, but its source has 2 words"),
-        ("0-0\n0-0\n", "train.source has 3 lines and .*align has 2; expected as many in both"),
-        ("0-0\n0-0\n0-0\n0-0\n", "train.source has 3 lines and .*align has 4; expected as many in both"),
+        ("0-0\n2-0\n0-9\n", "align, line 2: the link 2-0 given, but the source has 2 words, counted from 0"),
+        ("3-3\n0-0\n1?1\n", "align, line 1: the link 3-3 given, but the source has 2 words"),
+        ("0-0\n0-0\n", "train.source has 3 lines and .*align has 2; expected the same number"),
+        ("0-0\n0-0\n0-0\n0-0\n", "train.source has 3 lines and .*align has 4; expected the same number"),
         (b"0-0\n\xff\n", "align, line 2: byte 1 .* is not UTF-8"),
         (None, "align: no such file"),
     ],
@@ -148,7 +148,7 @@ def test_wrong_links_are_named(files, tmp_path, text, said):
     [
         ("0_0", "'0_0' given, expected source-target, such as 3-4, or 3?4 for a possible link"),
         ("0-0 1-", "'1-' given, expected source-target, such as 3-4, or 3?4 for a possible link"),
-        ("2-0", "the link 2-0 given, but its source has 2 words, counted from 0"),
+        ("2-0", "the link 2-0 given, but the source has 2 words, counted from 0"),
         (f"0-{'9' * 5_000}", f"'0-{'9' * 28}…' given, expected source-target, such as 3-4, or 3?4 for a possible link"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_slip_costs_one_pair_its_links(files, tmp_path, odd, why):
         ({"builtin": "copy", "alignment": "a"}, 'alignment: "a" given with a built-in corpus, expected "gold"'),
         ({"builtin": "scenes", "alignment": "gold"}, "alignment: given without source and target"),
         ({"documents": "a.tsv", "alignment": "a"}, "alignment: given without source and target"),
-        ({"corpora": (CorpusSettings("a", "b"),), "alignment": "a"}, "alignment: given beside corpora"),
+        ({"corpora": (CorpusSettings("a", "b"),), "alignment": "a"}, "alignment: given together with corpora"),
     ],
 )
 def test_impossible_settings_are_refused(given, said):
@@ -183,5 +183,5 @@ def test_impossible_settings_are_refused(given, said):
         CorpusSettings("a", "b", alignment_column=3)
     with pytest.raises(ConfigError, match='alignment_column: "c" given, expected a column number'):
         CorpusSettings(file="a.tsv", alignment_column="c")
-    with pytest.raises(ConfigError, match="alignment: given beside alignment_column"):
+    with pytest.raises(ConfigError, match="alignment: given together with alignment_column"):
         CorpusSettings(file="a.tsv", alignment_column=3, alignment="b")

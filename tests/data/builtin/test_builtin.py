@@ -135,9 +135,7 @@ def test_a_corpus_that_is_used_up_says_how_many_there_are(monkeypatch):
 
 def test_sentences_that_are_used_up_say_how_many_were_found(monkeypatch):
     monkeypatch.setattr(builtin, "PATIENCE", 100)
-    with pytest.raises(
-        ArgumentError, match="phrasebook: 9,999 examples asked for, 100 draws in a row found no more than"
-    ):
+    with pytest.raises(ArgumentError, match="phrasebook: 9,999 examples asked for, 100 draws in a row yielded only"):
         list(generate("phrasebook", 9_999, longest=3))
 
 

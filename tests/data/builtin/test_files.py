@@ -35,7 +35,7 @@ def test_what_is_written_is_what_was_generated(tmp_path):
 
 def test_nothing_is_overwritten_unasked(tmp_path):
     (tmp_path / "valid.target").write_text("mine")
-    with pytest.raises(ArgumentError, match="valid.target is there already"):
+    with pytest.raises(ArgumentError, match="valid.target already exists"):
         write("copy", tmp_path, {"train": 3, "valid": 3})
     assert [path.name for path in tmp_path.iterdir()] == ["valid.target"]
     list(write("copy", tmp_path, {"train": 3, "valid": 3}, force=True))
@@ -62,7 +62,7 @@ def test_pictures_are_written_beside_their_table(tmp_path, question, table):
         assert [tuple(shape["box"]) for shape in told["shapes"]] == list(example.boxes)
         assert tuple(told["speaks_of"]) == example.speaks_of
     assert len(list((tmp_path / "images").iterdir())) == 5
-    with pytest.raises(ArgumentError, match="is there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         write("scenes", tmp_path, {"train": 1}, **options)
 
 

@@ -123,7 +123,7 @@ def test_damage_is_told_and_mended(album, tmp_path):
     content[100] ^= 1
     (first.folder / "pixels.bin").write_bytes(bytes(content))
     again = kept(album, tmp_path / "cache", said.append)
-    assert "pixels.bin has another checksum" in said[0]
+    assert "pixels.bin does not match its checksum" in said[0]
     assert np.array_equal(again[range(7)], before)
 
 

@@ -99,7 +99,7 @@ def test_labels(tmp_path):
     path.write_text("a.jpg\tdog\nsub/b.jpg\tred cat\n\na.jpg\tdog\n")
     assert read_labels(path) == {"a.jpg": "dog", "sub/b.jpg": "red cat"}
     path.write_text("a.jpg\tdog\na.jpg\tcat\n")
-    with pytest.raises(DataError, match='line 2: a.jpg is "cat", and "dog" further up'):
+    with pytest.raises(DataError, match='line 2: a.jpg is "cat", but "dog" on an earlier line'):
         read_labels(path)
     path.write_text("a.jpg\t \n")
     with pytest.raises(DataError, match="line 1: a.jpg has no label"):
@@ -121,13 +121,14 @@ def test_one_odd_line_or_picture_is_left_out_and_said(tmp_path):
     ):
         path.write_text(json.dumps({"images": [*whole["images"], odd]}))
         assert read_captions(path, said.append).captions.keys() == {"b.jpg", "val2014/a.jpg"}
-        expected = f"{path}: 1 of 3 pictures cannot be read and are left out; the first is images[2]: {why}"
+        expected = f"{path}: 1 of 3 pictures cannot be read and are skipped; the first is images[2]: {why}"
         assert said.pop().startswith(expected)
     path.write_text("a.jpg\tdog\nb.jpg\tcat\na.jpg\tcat\nc.jpg\t\nd.jpg\n")
     assert read_labels(path, said.append) == {"b.jpg": "cat"}
     assert "line 5: 1 column" in said[0]
     assert said[1] == (
-        f'{path}: 2 pictures without one label are left out; the first is line 3: a.jpg is "cat", and "dog" further up'
+        f"{path}: 2 pictures without exactly one label are skipped; the first is "
+        'line 3: a.jpg is "cat", but "dog" on an earlier line'
     )
 
 
@@ -175,7 +176,7 @@ def test_pictures_that_cannot_be_read_are_named_and_counted(tmp_path):
     assert not files.single
     assert len(said) == NAMED
     files.end()
-    assert said[-1] == f"{NAMED + 3} of {NAMED + 5} pictures cannot be read and are left out"
+    assert said[-1] == f"{NAMED + 3} of {NAMED + 5} pictures cannot be read and are skipped"
 
 
 def test_one_picture_that_cannot_be_read_is_an_error(tmp_path):

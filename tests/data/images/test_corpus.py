@@ -67,8 +67,8 @@ def test_what_is_missing_is_counted_and_named(album):
     assert rows.counts["missing"] == 4
     assert rows.counts["unused"] == 4
     assert rows.notes == [
-        "pictures that are not there, left out: 4 (../table.tsv, /etc/hosts, gone.png, …)",
-        "pictures without a caption, left out: 4 (p6.png, p7.png, p8.png, …)",
+        "pictures that do not exist, skipped: 4 (../table.tsv, /etc/hosts, gone.png, …)",
+        "pictures without a caption, skipped: 4 (p6.png, p7.png, p8.png, …)",
     ]
 
 
@@ -80,7 +80,7 @@ def test_lists_choose(album, tmp_path):
     assert names(rows.train) == ["p0.png", "p1.png"]
     assert names(rows.valid) == ["p2.png", "p3.png"]
     assert rows.notes == [
-        "pictures that are listed and have no text or no file, left out: 1 (none.png)",
+        "pictures that are listed but have no text or no file, skipped: 1 (none.png)",
         "pictures in both lists, not trained on: 1 (p2.png)",
     ]
     rows = read(album(captions, valid_list=others), "caption")
@@ -119,7 +119,7 @@ def test_folders_are_labels(album):
         "dog/deep/b.png": ["dog"],
         "cat/c.png": ["cat"],
     }
-    assert rows.notes == ["pictures in no folder that could be its label, left out: 1 (alone.png)"]
+    assert rows.notes == ["pictures in no subfolder that could be the label, skipped: 1 (alone.png)"]
 
 
 def test_a_file_of_labels(album):
@@ -129,12 +129,12 @@ def test_a_file_of_labels(album):
 
 
 def test_what_leaves_nothing_is_named(album, tmp_path):
-    with pytest.raises(DataError, match=r"no picture to train on: pictures that are not there, left out: 1 \(x.png\)"):
+    with pytest.raises(DataError, match=r"no picture to train on: pictures that do not exist, skipped: 1 \(x.png\)"):
         read(album([("x.png", "x")]), "caption")
     alone = album([("p0.png", "x")])
-    with pytest.raises(DataError, match="one picture cannot be trained on and held out"):
+    with pytest.raises(DataError, match="one picture is too few to train on and to hold out"):
         hold_out(read(alone, "caption"), alone)
-    with pytest.raises(DataError, match=r"list: no picture to validate on: .*left out: 1 \(x.png\)"):
+    with pytest.raises(DataError, match=r"list: no picture to validate on: .*skipped: 1 \(x.png\)"):
         read(album([("p0.png", "x")], valid_list=written(tmp_path / "list", "x.png")), "caption")
     with pytest.raises(ConfigError, match=r"data.captions: missing; give the file"):
         read(album(), "caption")

@@ -171,7 +171,7 @@ def test_faults_are_named(tmp_path, make, said):
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     (tmp_path / "x.png").write_bytes(png_of(12_000, 12_000))
     monkeypatch.setattr(decode, "pixels_of", lambda *_: pytest.fail("unpacked"))
-    with pytest.raises(DataError, match="too large to be unpacked"):
+    with pytest.raises(DataError, match="too large to be decompressed"):
         read_picture(tmp_path / "x.png", 16)
 
 

@@ -90,9 +90,7 @@ def test_what_cannot_be_read_is_named_counted_and_left_out(album, tmp_path):
     (tmp_path / "images" / "05.png").write_text("no picture")
     said = []
     prepared = prepare_images(data, WORDS, "caption", say=said.append)
-    assert said[0].startswith(
-        "pictures that cannot be read, left out: 2 (03.png: an empty file, expected a picture; 05"
-    )
+    assert said[0].startswith("pictures that cannot be read, skipped: 2 (03.png: an empty file, expected a picture; 05")
     assert prepared.counts["unreadable"] == 2
     assert len(prepared.train) + len(prepared.valid) == 10
     assert "03.png" not in prepared.pictures.names
@@ -129,7 +127,7 @@ def test_names_that_are_no_text(album, tmp_path):
     for i in range(2):
         os.rename(os.path.join(folder, b"%02d.png" % i), os.path.join(folder, b"\xff%d.png" % i))
     said = []
-    with pytest.raises(DataError, match="one picture cannot be trained on"):
+    with pytest.raises(DataError, match="one picture is too few to train on"):
         prepare_images(data, WORDS, "caption", say=said.append)
     (tmp_path / "images" / "dog").mkdir()
     for i in range(2):
@@ -172,7 +170,7 @@ def test_labels_of_an_earlier_run_stay(tmp_path):
     data, said = labelled(tmp_path, {"dog": 4, "cat": 4, "emu": 4}), []
     prepared = prepare_images(data, None, "classify", labelled=True, say=said.append, labels=("dog", "yak", "cat"))
     assert prepared.labels == ("dog", "yak", "cat")
-    assert any("with a label that is not known, left out" in line and "(emu)" in line for line in said)
+    assert any("with a label that is unknown, skipped" in line and "(emu)" in line for line in said)
     seen = {prepared.labels[int(prepared.train.pair(i)[1][0])] for i in range(len(prepared.train))}
     assert seen <= {"dog", "cat"}
 
@@ -188,7 +186,7 @@ def test_a_label_not_seen_in_training_is_named(tmp_path):
         labelled=True,
         say=said.append,
     )
-    assert said[0] == "pictures with a label that none to train on has, left out: 1 (emu)"
+    assert said[0] == "pictures with a label that no training picture has, skipped: 1 (emu)"
     assert prepared.labels == ("dog",)
     assert len(prepared.valid) == 1
 
@@ -223,7 +221,7 @@ def test_questions_are_for_classifiers(tmp_path, monkeypatch):
     [
         ({}, "classify", 'data.builtin_options: "question=which-size" expected for task = "classify"'),
         ({"builtin_options": ("question=which-size",)}, "caption", "data.builtin_options: no question expected"),
-        ({"builtin_options": ("size=64",)}, "caption", "data.builtin_options: size given; the pictures are drawn"),
+        ({"builtin_options": ("size=64",)}, "caption", "data.builtin_options: size given; set data.image_size instead"),
         ({"image_size": 24}, "caption", "data.image_size: 24 given, expected at least 32 for scenes"),
         ({"builtin": "copy"}, "caption", 'data.builtin: "copy" given, which has no pictures'),
     ],

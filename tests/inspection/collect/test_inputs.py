@@ -34,7 +34,7 @@ def test_what_is_there_is_a_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text", ["missing.txt", "./missing", "/no/such/folder/", "photo.JPG"])
 def test_a_name_of_nothing_is_refused(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CommandError, match="no such file; if it is a text and no file's name, add --text"):
+    with pytest.raises(CommandError, match="no such file; if it is a text, add --text"):
         is_file(text)
 
 
@@ -59,7 +59,7 @@ class Keyboard(io.TextIOWrapper):
 def test_a_person_at_the_keyboard_is_told_so(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Keyboard(io.BytesIO(b"a text\n")))
     assert read_inputs(subject("rnnsearch"), [], 3, quiet) == ["a text"]
-    assert capsys.readouterr() == ("", "reading from the keyboard: a text a line, and Ctrl-D to end\n")
+    assert capsys.readouterr() == ("", "reading from the keyboard: one text per line, Ctrl-D to end\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a text\n")))  # a pipe
     assert read_inputs(subject("rnnsearch"), [], 3, quiet) == ["a text"]
     assert capsys.readouterr() == ("", "")

@@ -45,7 +45,7 @@ def test_what_is_refused(tmp_path):
 
 def test_an_input_is_not_written_over(tmp_path):
     (tmp_path / "a.png").write_bytes(b"a picture")
-    with pytest.raises(CommandError, match="is a file that is read, expected another"):
+    with pytest.raises(CommandError, match="is an input file, expected another"):
         OutputPaths.parse(tmp_path / "a.png", None, FORMATS).list_paths(1, [str(tmp_path / "a.png")])
 
 

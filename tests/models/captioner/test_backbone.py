@@ -129,10 +129,10 @@ def test_a_library_that_is_not_there_is_named(package, monkeypatch):
 
 def test_networks_that_cannot_serve_are_named(torchvision):
     with pytest.raises(
-        ConfigError, match='model.backbone: "torchvision:resnet9" given, which this torchvision has not'
+        ConfigError, match='model.backbone: "torchvision:resnet9" given, which this torchvision does not have'
     ):
         Backbone("torchvision:resnet9")
-    with pytest.raises(ConfigError, match="expected one whose stages stand one after the other"):
+    with pytest.raises(ConfigError, match="expected a network whose stages follow one another"):
         from_torchvision("odd")
 
 

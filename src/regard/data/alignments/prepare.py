@@ -69,7 +69,7 @@ class LinkedReader(Reading):
         """Describe in words how many pairs have links, and how many lost theirs."""
         unlinked = counts.get("unlinked", 0)
         other = (
-            f" ({unlinked:,} lost theirs: the tokenizer tells other words apart than white space does)"
+            f" ({unlinked:,} lost theirs, because the tokenizer separates words differently from white space)"
             if unlinked
             else ""
         )
@@ -85,7 +85,7 @@ def find_problem(text: str, sources: int, targets: int) -> str | None:
     for link, _, piece in links:
         for side, number, words in zip(("source", "target"), link, (sources, targets), strict=True):
             if number >= words:
-                return f"the link {piece} given, but its {side} has {words:,} words, counted from 0"
+                return f"the link {piece} given, but the {side} has {words:,} words, counted from 0"
     return None
 
 

@@ -56,7 +56,7 @@ class BuiltIn(NamedTuple):
 CORPORA: dict[str, BuiltIn] = plugins.table("corpus")
 for row_name, row in {
     "phrasebook": BuiltIn(
-        "sentences of everyday life, English to German or French, from a synchronous grammar",
+        "everyday sentences, English to German or French, from a synchronous grammar",
         "regard.data.builtin.phrasebook",
     ),
     "numbers": BuiltIn("written numerals to digits, or back; English, German, French", "regard.data.builtin.numbers"),
@@ -65,12 +65,12 @@ for row_name, row in {
     "sort": BuiltIn("sequences of numbers, sorted", "regard.data.builtin.sort"),
     "copy": BuiltIn("sequences of symbols, copied", "regard.data.builtin.copy"),
     "scenes": BuiltIn(
-        "drawn shapes and captions of them, or questions about two places of the picture",
+        "drawn shapes with captions, or questions about two places of a picture",
         "regard.data.builtin.scenes",
         "pictures",
     ),
     "reviews": BuiltIn(
-        "labelled documents: opinions, many of them denied, with the words that decide",
+        "labelled documents: reviews with many negated opinions, and the words that decide",
         "regard.data.builtin.reviews",
         "documents",
     ),
@@ -212,5 +212,5 @@ def _stream(name: str, module: Corpus, count: int, seed: int, split: Split, opti
             yielded += 1
             if yielded == count:
                 return
-    there = "there are" if rest is not None else f"{PATIENCE:,} draws in a row found no more than"
+    there = "there are" if rest is not None else f"{PATIENCE:,} draws in a row yielded only"
     raise ArgumentError(f"{name}: {count:,} examples asked for, {there} {yielded:,} different ones for {split}")

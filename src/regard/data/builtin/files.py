@@ -66,7 +66,7 @@ def write(
     if not force:
         for split, end in itertools.product(streams, ends):
             if (path := folder / f"{split}.{end}").exists():
-                raise ArgumentError(f"{path} is there already; --force overwrites it")
+                raise ArgumentError(f"{path} already exists; --force overwrites it")
     folder.mkdir(parents=True, exist_ok=True)
     return _write(folder, streams, ends, as_lines)
 

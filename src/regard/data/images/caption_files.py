@@ -94,7 +94,7 @@ def read_karpathy(path: str | Path, say: Say = ignore) -> Captions:
     if bad and bad == len(images):
         raise DataError(f"{path}, {first}")
     if bad:
-        say(f"{path}: {bad:,} of {len(images):,} pictures cannot be read and are left out; the first is {first}")
+        say(f"{path}: {bad:,} of {len(images):,} pictures cannot be read and are skipped; the first is {first}")
     return collection
 
 
@@ -134,11 +134,14 @@ def read_labels(path: str | Path, say: Say = ignore) -> dict[str, str]:
         if not label:
             bad.setdefault(picture, f"line {number:,}: {picture} has no label")
         elif labels.setdefault(picture, label) != label:
-            bad.setdefault(picture, f'line {number:,}: {picture} is "{label}", and "{labels[picture]}" further up')
+            bad.setdefault(
+                picture, f'line {number:,}: {picture} is "{label}", but "{labels[picture]}" on an earlier line'
+            )
     if bad and not labels.keys() - bad.keys():
         raise DataError(f"{path}, {next(iter(bad.values()))}")
     if bad:
-        say(f"{path}: {len(bad):,} pictures without one label are left out; the first is {next(iter(bad.values()))}")
+        first = next(iter(bad.values()))
+        say(f"{path}: {len(bad):,} pictures without exactly one label are skipped; the first is {first}")
     return {picture: label for picture, label in labels.items() if picture not in bad}
 
 
@@ -165,7 +168,7 @@ def list_pictures(folder: str | Path, say: Say = ignore) -> dict[str, PictureFil
     problems: list[str] = []
     files = dict(walk(str(folder), problems))
     if problems:
-        say(f"left out in {folder}: {len(problems):,} ({list_names(problems, joined='; ')})")
+        say(f"skipped in {folder}: {len(problems):,} ({list_names(problems, joined='; ')})")
     return {name: files[name] for name in sorted(files)}
 
 
@@ -211,7 +214,7 @@ def pictures_in(paths: Iterable[str], say: Say = ignore) -> list[str]:
             continue
         inside = [os.path.join(path, name) for name in list_pictures(path, say)]
         if not inside:
-            raise DataError(f"{path}: no pictures in it ({', '.join(ENDINGS)})")
+            raise DataError(f"{path}: contains no pictures ({', '.join(ENDINGS)})")
         names += inside
     return names
 
@@ -245,7 +248,7 @@ class PictureFiles:
         if self.unreadable == len(self.paths):
             raise DataError(f"none of {self.unreadable:,} pictures can be read")
         if self.unreadable:
-            self.say(f"{self.unreadable:,} of {len(self.paths):,} pictures cannot be read and are left out")
+            self.say(f"{self.unreadable:,} of {len(self.paths):,} pictures cannot be read and are skipped")
 
 
 def list_names(names: Iterable[str], most: int = 3, joined: str = ", ") -> str:

@@ -65,7 +65,7 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
             raise ConfigError("data.captions", f'given for task = "{task}", expected data.labels, or folders')
         labels = read_labels(data.labels, say) if data.labels else folders(rows.files)
         captions.captions = {picture: [label] for picture, label in labels.items()}
-        unnamed = "without a label" if data.labels else "in no folder that could be its label"
+        unnamed = "without a label" if data.labels else "in no subfolder that could be the label"
     elif data.captions:
         captions = read_captions(data.captions, say)
         also = read_captions(data.valid_captions, say) if data.valid_captions else also
@@ -74,8 +74,8 @@ def read(data: DataSettings, task: str, labelled: bool = False) -> Rows:
     rows.counts["blank"] = captions.blank + also.blank
     every, missing = match_files(captions.captions, rows.files)
     others, also_missing = match_files(also.captions, rows.files)
-    rows.lose("missing", missing | also_missing, "that are not there, left out")
-    rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, left out")
+    rows.lose("missing", missing | also_missing, "that do not exist, skipped")
+    rows.lose("unused", rows.files.keys() - every.keys() - others.keys(), f"{unnamed}, skipped")
     if data.valid_captions:
         rows.lose("repeated", every.keys() & others.keys(), "with captions in both files, not trained on")
         rows.train = [row for name, row in every.items() if name not in others]
@@ -130,7 +130,7 @@ def divide(rows: Rows, every: Mapping[str, Row], data: DataSettings, splits: Map
 
         trained = listed(data.train_list) if data.train_list else trained
         valid = listed(data.valid_list) if data.valid_list else valid
-        rows.lose("unlisted", unlisted, "that are listed and have no text or no file, left out")
+        rows.lose("unlisted", unlisted, "that are listed but have no text or no file, skipped")
         if data.train_list:
             rows.lose("repeated", trained & valid, "in both lists, not trained on")
         trained -= valid
@@ -150,7 +150,7 @@ def hold_out(rows: Rows, data: DataSettings) -> None:
     count = min(data.held_out_count(len(rows.train)), len(rows.train) // 2)
     if not count:
         raise DataError(
-            f"{data.images}: one picture cannot be trained on and held out for validation; "
+            f"{data.images}: one picture is too few to train on and to hold out for validation; "
             "give data.valid_list or set data.held_out = 0"
         )
     hashes = {row.picture: hashlib.blake2b(os.fsencode(row.picture), digest_size=8).digest() for row in rows.train}
@@ -165,7 +165,7 @@ def check_scenes(data: DataSettings, task: str, labelled: bool) -> None:
     if data.reads != "pictures":
         raise ConfigError("data.builtin", f'"{data.builtin}" given, which has no pictures; expected "scenes"')
     if "size" in options:
-        raise ConfigError("data.builtin_options", "size given; the pictures are drawn as large as data.image_size says")
+        raise ConfigError("data.builtin_options", "size given; set data.image_size instead")
     if data.image_size < 32:
         raise ConfigError("data.image_size", f"{data.image_size} given, expected at least 32 for scenes")
     if (options.get("question", "none") != "none") != labelled:

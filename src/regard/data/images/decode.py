@@ -49,11 +49,11 @@ def read_picture(path: str | Path, side: int) -> UInt8[np.ndarray, "3 s s"]:
                     raise Image.DecompressionBombError
                 return pixels_of(image, side)
     except Image.DecompressionBombError:
-        raise DataError(f"{path}: more than {LARGEST:,} pixels, too large to be unpacked") from None
+        raise DataError(f"{path}: more than {LARGEST:,} pixels, too large to be decompressed") from None
     except UnidentifiedImageError:
-        raise DataError(f"{path}: not a picture ({', '.join(FORMATS)} are read)") from None
+        raise DataError(f"{path}: not a picture ({', '.join(FORMATS)} are supported)") from None
     except MemoryError:
-        raise DataError(f"{path}: too large to be unpacked into memory") from None
+        raise DataError(f"{path}: too large to be decompressed in memory") from None
     except Exception as error:  # what a decoder raises at damaged bytes has no narrower name
         if isinstance(error, OSError) and error.strerror:  # the system's, and no decoder's
             raise DataError(f"{path}: cannot be read: {error.strerror}") from None

@@ -135,7 +135,7 @@ def readable(rows: Rows, pixels: Pixels) -> Rows:
     if pixels.problems:
         rows.counts["unreadable"] = len(pixels.problems)
         names = list_names(pixels.problems, joined="; ")
-        rows.notes.append(f"pictures that cannot be read, left out: {len(pixels.problems):,} ({names})")
+        rows.notes.append(f"pictures that cannot be read, skipped: {len(pixels.problems):,} ({names})")
     rows.train = [row for row in rows.train if row.picture in there]
     rows.valid = [row for row in rows.valid if row.picture in there]
     return rows
@@ -217,8 +217,8 @@ def encode_labels(part: list[Row], labels: Sequence[str], rows: Rows, which: str
     if strange:
         unknown = len(part) - len(used)
         rows.counts["unknown" if which == "train" else "valid_unknown"] = unknown
-        where = "is not known" if which == "train" else "none to train on has"
-        rows.notes.append(f"pictures with a label that {where}, left out: {unknown:,} ({list_names(strange)})")
+        where = "is unknown" if which == "train" else "no training picture has"
+        rows.notes.append(f"pictures with a label that {where}, skipped: {unknown:,} ({list_names(strange)})")
     return used, [[index[row.texts[0]]] for row in used]
 
 

@@ -84,7 +84,7 @@ def dependency_tables(model: Model, tokenizers: Tokenizers, data: DataSettings) 
         where = "before" if fixed.distance < 0 else "after"
         tables.append(
             DependencyTable(
-                f"{side}: words that look at their head most, of {own[0].words:,}",
+                f"{side}: words that attend most to their head, of {own[0].words:,}",
                 ("layer", "attention", *(f"head {head + 1}" for head in range(heads))),
                 [
                     (str(layer), view, *(shares.get((view, head), "–") for head in range(heads)))
@@ -116,7 +116,7 @@ def measure_dependencies(model: Model, tokenizers: Tokenizers, examples: Sequenc
             right = pick_links(merge_batch(weights, at, at[:, : weights.shape[3]], (size, size))) & trees[side][:, None]
             hits[view] = hits.get(view, 0) + right.sum((0, 2, 3)).cpu()
     if not hits:
-        raise ArgumentError("the model has no self-attention, expected one that looks at its own side")
+        raise ArgumentError("the model has no self-attention, expected a model that has")
     return [
         DependencyShare(
             view.split(".")[0], view, head, count / max(1, words[view.split(".")[0]]), words[view.split(".")[0]]

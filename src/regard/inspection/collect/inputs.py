@@ -94,7 +94,7 @@ def is_file(text: str) -> bool:
         return not folder or written_as_path  # a word may be a folder's name, too
     named = not any(map(str.isspace, text)) and (written_as_path or Path(text).suffix.lower() in FILES)
     if named:
-        raise CommandError(f"{text}: no such file; if it is a text and no file's name, add --text")
+        raise CommandError(f"{text}: no such file; if it is a text, add --text")
     return False
 
 

@@ -77,11 +77,13 @@ def from_timm(name: str) -> tuple[nn.Module, int]:
     """The stages of a network of timm, and their width."""
     timm = import_library("timm")
     if name not in timm.list_models():
-        raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm has not')
+        raise ConfigError("model.backbone", f'"timm:{name}" given, which this timm does not have')
     try:
         network = timm.create_model(name, pretrained=False, features_only=True)
     except (RuntimeError, AttributeError, TypeError, AssertionError) as error:
-        raise ConfigError("model.backbone", f'"timm:{name}" given, which gives no grid of features: {error}') from None
+        raise ConfigError(
+            "model.backbone", f'"timm:{name}" given, which returns no grid of features: {error}'
+        ) from None
     strides = network.feature_info.reduction()
     last = max((i for i, stride in enumerate(strides) if stride <= STRIDE), default=0)
     net: nn.Module = timm.create_model(name, pretrained=False, features_only=True, out_indices=(last,))
@@ -92,7 +94,7 @@ def from_torchvision(name: str) -> tuple[nn.Module, int]:
     """The stages of a network of torchvision, and their width."""
     models = import_library("torchvision").models
     if name not in models.list_models(module=models):
-        raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision has not')
+        raise ConfigError("model.backbone", f'"torchvision:{name}" given, which this torchvision does not have')
     network = models.get_model(name, weights=None)
     # Names as in the whole network, so that its files of weights fit.
     if isinstance(getattr(network, "features", None), nn.Sequential):
@@ -101,7 +103,7 @@ def from_torchvision(name: str) -> tuple[nn.Module, int]:
         parts = [(key, part) for key, part in network.named_children() if key not in ("avgpool", "fc")]
     else:
         raise ConfigError(
-            "model.backbone", f'"torchvision:{name}" given, expected one whose stages stand one after the other'
+            "model.backbone", f'"torchvision:{name}" given, expected a network whose stages follow one another'
         )
     stages, width, x = [], 0, torch.zeros(1, 3, 224, 224)
     network.eval()

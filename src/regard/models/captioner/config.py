@@ -14,40 +14,41 @@ __all__ = ["CaptionerConfig"]
 class CaptionerConfig(ModelConfig):
     """Options of `captioner`."""
 
-    backbone: str = option("resnet", "what makes the grid: resnet, the own one, or timm:NAME, or torchvision:NAME")
-    weights: str | None = option(None, "a file with the backbone's weights (.safetensors, or a state_dict .pt)")
-    frozen: bool = option(False, "the backbone is not trained")
-    channels: int = option(
-        32, "width of the own ResNet's first stage; each further stage doubles it", least=1, most=4096
+    backbone: str = option(
+        "resnet", "network that makes the grid: resnet (Regard's own), timm:NAME or torchvision:NAME"
     )
-    stages: int = option(3, "stages of the own ResNet; each halves the grid", least=1, most=5)
-    blocks: int = option(2, "residual blocks of a stage", least=1, most=64)
-    decoder: Literal["lstm", "transformer"] = option("lstm", "what writes the words")
+    weights: str | None = option(None, "file with the backbone's weights (.safetensors, or a state_dict .pt)")
+    frozen: bool = option(False, "do not train the backbone")
+    channels: int = option(
+        32, "width of the first stage of Regard's ResNet; each further stage doubles it", least=1, most=4096
+    )
+    stages: int = option(3, "number of stages of Regard's ResNet; each halves the grid", least=1, most=5)
+    blocks: int = option(2, "number of residual blocks per stage", least=1, most=64)
+    decoder: Literal["lstm", "transformer"] = option("lstm", "network that writes the caption")
     attention: Literal["soft", "hard", "straight-through", "none"] = option(
         "soft",
-        "all places weighed, one place drawn, learnt by REINFORCE or straight through, or none: the mean of the grid",
+        "soft: all places, weighted; hard: one sampled place, learned by REINFORCE; straight-through: one sampled "
+        "place, learned with Gumbel noise; none: the mean of the grid",
     )
     size: int = option(256, "width of the decoder's states", least=1, most=WIDEST)
     embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
     hidden: int = option(
-        256, "width of the attention's hidden layer; of a Transformer's feed-forward nets", least=1, most=WIDEST
+        256, "width of the attention's hidden layer, or of a Transformer's feed-forward nets", least=1, most=WIDEST
     )
-    heads: int = option(4, "attention heads of a Transformer", least=1, most=HEADS)
-    layers: int = option(1, "cells, or blocks of a Transformer, one on the other", least=1, most=DEEPEST)
-    gate: bool = option(True, "the gate β, by which the LSTM says how much the picture counts for a word")
+    heads: int = option(4, "number of attention heads of a Transformer", least=1, most=HEADS)
+    layers: int = option(1, "number of stacked cells, or of blocks of a Transformer", least=1, most=DEEPEST)
+    gate: bool = option(True, "use the gate β, with which the LSTM controls how much the picture counts for a word")
     penalty: float = option(1.0, "λ of the doubly stochastic penalty of soft attention", least=0, most=LARGEST)
-    entropy: float = option(0.002, "λ_e, the weight of hard attention's entropy", least=0, most=LARGEST)
-    reinforce: float = option(0.05, "λ_r, the weight of hard attention's REINFORCE term", least=0, most=LARGEST)
-    sampled: float = option(
-        0.5, "the share of sentences whose places are drawn; the others take the mean", above=0, most=1
-    )
+    entropy: float = option(0.002, "λ_e, weight of hard attention's entropy term", least=0, most=LARGEST)
+    reinforce: float = option(0.05, "λ_r, weight of hard attention's REINFORCE term", least=0, most=LARGEST)
+    sampled: float = option(0.5, "share of sentences that use sampled places; the others use the mean", above=0, most=1)
     settle: int = option(
         500,
-        "batches before any place is drawn; the share grows to `sampled` in as many more",
+        "number of batches before sampling starts; over as many more, the share grows to `sampled`",
         least=0,
         most=1_000_000_000,
     )
-    tau: float = option(1.0, "τ, the temperature of straight-through attention's gradient", above=0, most=LARGEST)
+    tau: float = option(1.0, "τ, temperature of straight-through attention's gradient", above=0, most=LARGEST)
 
     def self_contained(self) -> Self:
         """Return the configuration with Regard's own ResNet in the place of a backbone of another library."""
@@ -63,7 +64,7 @@ class CaptionerConfig(ModelConfig):
                 "backbone", f"{show_value(self.backbone)} given, expected resnet, timm:NAME or torchvision:NAME"
             )
         if self.backbone == "resnet" and self.frozen and self.weights is None:
-            raise ConfigError("frozen", "true given without weights: the backbone would stay as it was drawn")
+            raise ConfigError("frozen", "true given without weights: the backbone would keep its random weights")
         if self.decoder == "transformer":
             check_divisible(self.heads, self.size)
             if self.attention != "soft":

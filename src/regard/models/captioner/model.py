@@ -99,14 +99,14 @@ def make_notation(config: CaptionerConfig) -> Notation:
         return Notation()
     context = "ā" if config.attention == "none" else "Σ α_ti a_i"
     weighed = additive("h_{t−1}", "a_i", "α_ti", "Σ", "the decoder's state before this word")
-    weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighed and summed")
+    weighed["Σ a v"] = ("Σ α_ti a_i", "the places of the picture, weighted and summed")
     gate = "the gate β_t before its sigmoid: how much the picture counts"
     return Notation(
         attentions={"decoder.cross": weighed},
         readout=(
             Reading("decoder.gate", "output", "f_β(h_{t−1})", gate),
             Reading("decoder.shown", "input", f"ẑ_t = {'β_t ' if config.gate else ''}{context}", "what is seen"),
-            Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state behind this step"),
+            Reading("decoder.said", "input", "h_t = LSTM(h_{t−1}, [E y_{t−1}; ẑ_t])", "the state after this step"),
             Reading("readout", "input", "E y_{t−1} + L_h h_t + L_z ẑ_t", "what the readout reads"),
         ),
     )

@@ -14,12 +14,12 @@ class ConvNetConfig(ModelConfig):
     """Options of `convnet`."""
 
     channels: int = option(32, "width of the first stage; each further stage doubles it", least=1, most=4096)
-    stages: int = option(3, "stages; each halves the grid", least=1, most=5)
-    blocks: int = option(1, "residual blocks of a stage", least=1, most=64)
-    attention: bool = option(True, "the self-attention layer after the stage `after`")
-    after: int = option(2, "the stage, from 1, whose grid the self-attention layer sees", least=1, most=5)
+    stages: int = option(3, "number of stages; each halves the grid", least=1, most=5)
+    blocks: int = option(1, "number of residual blocks per stage", least=1, most=64)
+    attention: bool = option(True, "add a self-attention layer after the stage `after`")
+    after: int = option(2, "stage, from 1, after which the self-attention layer comes", least=1, most=5)
     reduction: int = option(
-        8, "the layer's channels are divided by so many for queries, keys and values", least=1, most=WIDEST
+        8, "factor by which the layer reduces its channels for queries, keys and values", least=1, most=WIDEST
     )
 
     def picture_numbers(self, side: int) -> int:

@@ -14,18 +14,20 @@ __all__ = ["EncoderConfig"]
 class EncoderConfig(ModelConfig):
     """Options of `encoder`."""
 
-    job: Literal["classify", "language-model"] = option("classify", "a text classifier, or a causal language model")
+    job: Literal["classify", "language-model"] = option("classify", "text classifier or causal language model")
     size: int = option(256, "width of the model", least=1, most=WIDEST)
-    heads: int = option(4, "attention heads", least=1, most=HEADS)
-    layers: int = option(3, "blocks", least=1, most=DEEPEST)
+    heads: int = option(4, "number of attention heads", least=1, most=HEADS)
+    layers: int = option(3, "number of blocks", least=1, most=DEEPEST)
     hidden: int = option(1024, "width of the feed-forward nets", least=1, most=WIDEST)
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
-    length: int = option(1024, "positions that learned ones know", least=1, most=LONGEST)
-    norm: Literal["pre", "post", "none"] = option("pre", "layer norm before each part, or after its residual, or none")
-    residual: bool = option(True, "each part's input is added to its output; false: it is not")
-    feed_forward: bool = option(True, "blocks have a feed-forward net behind their attention; false: they do not")
-    pooling: Literal["mean", "attention"] = option("mean", "how a classifier makes one vector of many")
-    tied: bool = option(True, "a language model's output projection is its embedding")
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option(
+        "sinusoidal", "kind of position encoding"
+    )
+    length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
+    norm: Literal["pre", "post", "none"] = option("pre", "layer norm before each sublayer, after its residual, or none")
+    residual: bool = option(True, "add each sublayer's input to its output")
+    feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
+    pooling: Literal["mean", "attention"] = option("mean", "how a classifier pools all positions into one vector")
+    tied: bool = option(True, "share the embedding with the output projection (language model)")
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
 
     @property

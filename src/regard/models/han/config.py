@@ -14,15 +14,15 @@ __all__ = ["HANConfig"]
 class HANConfig(ModelConfig):
     """Options of `han`."""
 
-    cell: Literal["gru", "lstm"] = option("gru", "of both levels")
-    size: int = option(50, "width of each direction's states, of words and of sentences", least=1, most=WIDEST)
+    cell: Literal["gru", "lstm"] = option("gru", "recurrent cell of both levels")
+    size: int = option(50, "width of the states of each direction, for words and for sentences", least=1, most=WIDEST)
     embedding: int = option(200, "width of the word embeddings", least=1, most=WIDEST)
     hidden: int = option(100, "width of the two attentions", least=1, most=WIDEST)
-    attention: bool = option(True, "weigh words and sentences; false: as `pooling` says")
+    attention: bool = option(True, "weight words and sentences by attention; false: use `pooling`")
     pooling: Literal["mean", "max"] = option(
-        "mean", "without attention: the mean of all states, or the largest of each of their numbers"
+        "mean", "pooling without attention: mean of all states, or maximum of each component"
     )
-    levels: Literal[1, 2] = option(2, "words to sentences to a document; 1: all words of a document at once")
+    levels: Literal[1, 2] = option(2, "2: words to sentences to a document; 1: all words of a document at once")
 
     def __post_init__(self) -> None:
         if self.attention and self.pooling != "mean":

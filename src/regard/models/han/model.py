@@ -44,7 +44,7 @@ class HANModel(Model):
     notation = Notation(
         attentions={
             level: {
-                "q": (f"u_{letter}", "the learned vector that says what counts"),
+                "q": (f"u_{letter}", "the learned vector that decides what counts"),
                 "k": (f"u = tanh(W_{letter} h + b_{letter})", f"every {what}, as it is compared"),
                 "e": (f"uᵀ u_{letter}", "scores"),
                 "a": (f"α = softmax(uᵀ u_{letter})", ""),

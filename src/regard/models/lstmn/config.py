@@ -14,15 +14,16 @@ class LSTMNConfig(ModelConfig):
     """Options of `lstmn`."""
 
     job: Literal["translate", "language-model", "classify"] = option(
-        "translate", "an encoder-decoder, a language model or a text classifier"
+        "translate", "encoder-decoder, language model or text classifier"
     )
     size: int = option(256, "width of the hidden and the memory tape", least=1, most=WIDEST)
     embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
     hidden: int = option(256, "width of the attention's hidden layer", least=1, most=WIDEST)
-    layers: int = option(1, "cells one on the other", least=1, most=DEEPEST)
-    intra: bool = option(True, "look back at the tapes at every step; false: a plain LSTM, to compare with")
+    layers: int = option(1, "number of stacked cells", least=1, most=DEEPEST)
+    intra: bool = option(True, "attend to the tapes at every step; false: a plain LSTM, for comparison")
     fusion: Literal["shallow", "deep"] = option(
-        "shallow", "a decoder reads the source beside its state (shallow), or into its memory by a gate, too (deep)"
+        "shallow",
+        "how the decoder reads the source: beside its state (shallow), or also through a gate into its memory (deep)",
     )
 
     @property

@@ -362,7 +362,7 @@ def make_notation(config: LSTMNConfig) -> Notation:
         source["v"] = ("[γ_j; α_j]", "both tapes of the source")
         source["Σ a v"] = ("[γ̃_t; α̃_t] = Σ p_j [γ_j; α_j]", "what is read off both tapes of the source")
     else:
-        source = additive("h_t", "γ_j", "p_j", "γ̃_t", "the decoder's state behind this word")
+        source = additive("h_t", "γ_j", "p_j", "γ̃_t", "the decoder's state after this word")
     last = {"translate": "tanh(W [γ̃_t; h_t])", "language-model": "h_t", "classify": "ReLU(W h̄ + b)"}[config.job]
     readout = (
         Reading("gate", "output", "W_r [γ̃_t; x_t] + b", "the gate r_t before its sigmoid", main=False),

@@ -14,19 +14,19 @@ __all__ = ["LuongConfig"]
 class LuongConfig(EncoderDecoderConfig):
     """Options of `luong`."""
 
-    cell: Cell = option("lstm", "of the decoder, and of the encoder where `encoder` names no other")
-    layers: int = option(2, "layers of the encoder, and of the decoder", least=1, most=DEEPEST)
+    cell: Cell = option("lstm", "recurrent cell of the decoder, and of the encoder unless `encoder` names another")
+    layers: int = option(2, "number of layers of encoder and decoder each", least=1, most=DEEPEST)
     score: Literal["dot", "general", "concat", "location"] = option(
-        "general", "how a state and an annotation are compared"
+        "general", "how the attention scores a state against an annotation"
     )
     span: Literal["global", "local-m", "local-p"] = option(
-        "global", "all annotations, a window that moves on, or one that is predicted"
+        "global", "all annotations, a window that advances by one word per step, or a predicted window"
     )
-    radius: int = option(10, "D, half of a local window", least=1, most=LONGEST)
-    length: int = option(200, "positions that the score location knows", least=1, most=LONGEST)
-    input_feeding: bool = option(True, "the attentional state goes into the next step's input")
+    radius: int = option(10, "D, half the width of a local window", least=1, most=LONGEST)
+    length: int = option(200, "number of source positions for the score location", least=1, most=LONGEST)
+    input_feeding: bool = option(True, "feed the attentional state into the next step")
     reverse: bool = option(False, "read the source backwards")
-    bidirectional: bool = option(False, "a recurrent encoder reads from both ends, with half of the width each")
+    bidirectional: bool = option(False, "a recurrent encoder reads in both directions, with half of the width each")
 
     def known_positions(self) -> int | None:
         """How many source positions the score `location` has weights for; None: any number."""

@@ -73,7 +73,7 @@ class LuongModel(RecurrentModel):
 
     notation = Notation(
         {
-            **additive("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state behind the word just read"),
+            **additive("h_t", "h̄_j", "a_tj", "c_t", "the decoder's state after the word just read"),
             "k": ("h̄_j", "the annotation of every source word"),
             "W k": ("W h̄_j", "the annotation of every source word, projected"),
             "e": ("e_tj = score(h_t, h̄_j)", ""),

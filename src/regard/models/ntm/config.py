@@ -15,16 +15,16 @@ class NTMConfig(ModelConfig):
     """Options of `ntm`."""
 
     controller: Literal["feedforward", "lstm"] = option(
-        "feedforward", "what reads the input and steers the heads; an lstm may remember past the memory"
+        "feedforward", "network that reads the input and steers the heads; an lstm can also remember by itself"
     )
     size: int = option(100, "width of the controller", least=1, most=WIDEST)
     embedding: int = option(32, "width of the word embeddings", least=1, most=WIDEST)
-    slots: int = option(128, "N, the places of the memory", least=1, most=65_536)
-    width: int = option(20, "M, the numbers a place holds", least=1, most=WIDEST)
-    heads: int = option(1, "pairs of a reading and a writing head", least=1, most=64)
-    shift: int = option(1, "the furthest that a head moves in a step", least=0, most=1024)
+    slots: int = option(128, "N, number of memory slots", least=1, most=65_536)
+    width: int = option(20, "M, width of a memory slot", least=1, most=WIDEST)
+    heads: int = option(1, "number of pairs of one reading and one writing head", least=1, most=64)
+    shift: int = option(1, "longest move of a head in one step", least=0, most=1024)
     feed: bool = option(
-        False, "the outputs so far are read on; false: only the memory says what comes, as in the paper"
+        False, "feed outputs back as inputs; false: the output depends only on the memory, as in the paper"
     )
 
     def __post_init__(self) -> None:

@@ -16,8 +16,8 @@ class PointerConfig(ModelConfig):
     size: int = option(256, "width of the states", least=1, most=WIDEST)
     embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
     hidden: int = option(256, "width of the pointing attention", least=1, most=WIDEST)
-    bidirectional: bool = option(False, "the encoder reads from both ends, with half of the width each")
-    once: bool = option(False, "no place is pointed at twice, as in sorting or a tour")
+    bidirectional: bool = option(False, "the encoder reads in both directions, with half of the width each")
+    once: bool = option(False, "never point at the same place twice, as in sorting or a tour")
 
     def __post_init__(self) -> None:
         if self.bidirectional and self.size % 2:

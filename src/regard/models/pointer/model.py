@@ -67,7 +67,7 @@ class PointerModel(RecurrentModel):
         if source != target:
             raise ArgumentError(
                 f"vocabularies: {source} and {target} pieces given, expected one for both sides "
-                "(tokenizer.joint = true): a pointer network says words of its source"
+                "(tokenizer.joint = true): a pointer network writes words of its source"
             )
         self.config, self.vocabulary = config, target
         size, words = config.size, config.embedding

@@ -15,16 +15,16 @@ class RNNConfig(ModelConfig):
     """Options of `rnn`."""
 
     cell: Cell = option("gru", "rnn (Elman), gru (Cho 2014) or lstm (Sutskever 2014)")
-    nonlinearity: Literal["tanh", "relu"] = option("tanh", "of the cell rnn")
+    nonlinearity: Literal["tanh", "relu"] = option("tanh", "nonlinearity of the cell rnn")
     size: int = option(256, "width of the hidden states", least=1, most=WIDEST)
     embedding: int = option(256, "width of the word embeddings", least=1, most=WIDEST)
-    layers: int = option(1, "cells one on the other", least=1, most=DEEPEST)
+    layers: int = option(1, "number of stacked cells", least=1, most=DEEPEST)
     start: Literal["zero", "copy", "tanh"] = option(
-        "tanh", "the decoder's first state: zero, the encoder's last, or tanh(V h)"
+        "tanh", "first state of the decoder: zero, the encoder's last, or tanh(V h)"
     )
     context: Literal["every", "start"] = option(
         "every",
-        "the fixed context goes to cell and readout at every step (Cho), or only into the first state (Sutskever)",
+        "where the context vector goes: cell and readout at every step (Cho), or only the first state (Sutskever)",
     )
     reverse: bool = option(False, "read the source backwards (Sutskever 2014)")
 

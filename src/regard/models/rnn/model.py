@@ -105,7 +105,7 @@ class RNNModel(RecurrentModel):
 
 def make_notation(config: RNNConfig) -> Notation:
     """The papers' formulas: Cho's with c at every step, Sutskever's with the source in s₀ alone."""
-    words = "the decoder's state behind the word just read"
+    words = "the decoder's state after the word just read"
     if config.context == "start":
         return Notation(readout=(Reading("readout", "input", "s_t = f(s_{t−1}, E y_{t−1})", words),))
     return Notation(

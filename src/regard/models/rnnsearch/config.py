@@ -13,13 +13,13 @@ __all__ = ["RNNSearchConfig"]
 class RNNSearchConfig(EncoderDecoderConfig):
     """Options of `rnnsearch`."""
 
-    size: int = option(256, "width of each direction's and the decoder's states", least=1, most=WIDEST)
+    size: int = option(256, "width of the states of each direction and of the decoder", least=1, most=WIDEST)
     hidden: int = option(256, "width of the alignment model", least=1, most=WIDEST)
-    bidirectional: bool = option(True, "a recurrent encoder reads from both ends (the paper)")
-    layers: int = option(1, "layers of the encoder", least=1, most=DEEPEST)
+    bidirectional: bool = option(True, "a recurrent encoder reads in both directions (the paper)")
+    layers: int = option(1, "number of layers of the encoder", least=1, most=DEEPEST)
     maxout: int = option(128, "width of the deep output's maxout layer", least=1, most=WIDEST)
     output: Literal["current", "previous"] = option(
-        "current", "the output reads s_i (the paper's text) or s_(i-1) (its appendix)"
+        "current", "state that the output reads: s_i (the paper's text) or s_(i-1) (its appendix)"
     )
 
     @property

@@ -201,7 +201,7 @@ def make_notation(config: RNNSearchConfig) -> Notation:
     return Notation(
         additive("s_{i−1}", "h_j", "α_ij", "c_i", "the decoder's state before this word"),
         readout=(
-            Reading("cell", "state", "s_i = f(s_{i−1}, [E y_{i−1}; c_i])", "the decoder's state behind this step"),
+            Reading("cell", "state", "s_i = f(s_{i−1}, [E y_{i−1}; c_i])", "the decoder's state after this step"),
             Reading(
                 "deep", "input", f"[{state}; E y_{{i−1}}; c_i]", "state, word and context side by side", main=False
             ),

@@ -17,40 +17,44 @@ class TransformerConfig(ModelConfig):
     """Options of `transformer`."""
 
     size: int = option(256, "width of the model", least=1, most=WIDEST)
-    heads: int = option(4, "attention heads", least=1, most=HEADS)
-    layers: int = option(3, "blocks of the encoder, and of the decoder", least=1, most=DEEPEST)
-    decoder_layers: int | None = option(
-        None, "blocks of the decoder, where they are not as many", least=1, most=DEEPEST
-    )
+    heads: int = option(4, "number of attention heads", least=1, most=HEADS)
+    layers: int = option(3, "number of blocks of encoder and decoder each", least=1, most=DEEPEST)
+    decoder_layers: int | None = option(None, "number of blocks of the decoder, if different", least=1, most=DEEPEST)
     hidden: int = option(1024, "width of the feed-forward nets", least=1, most=WIDEST)
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option("sinusoidal", "how order is told")
-    join: Literal["add", "concatenate"] = option("add", "how sinusoidal and learned positions meet the embeddings")
-    length: int = option(1024, "positions that learned ones know", least=1, most=LONGEST)
-    norm: Literal["pre", "post", "none"] = option(
-        "pre", "layer norm before each part, or after its residual (the paper), or none"
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = option(
+        "sinusoidal", "kind of position encoding"
     )
-    residual: bool = option(True, "each part's input is added to its output; false: it is not")
-    feed_forward: bool = option(True, "blocks have a feed-forward net behind their attention; false: they do not")
+    join: Literal["add", "concatenate"] = option(
+        "add", "how to combine sinusoidal and learned positions with the embeddings"
+    )
+    length: int = option(1024, "number of positions with learned embeddings", least=1, most=LONGEST)
+    norm: Literal["pre", "post", "none"] = option(
+        "pre", "layer norm before each sublayer, after its residual (the paper), or none"
+    )
+    residual: bool = option(True, "add each sublayer's input to its output")
+    feed_forward: bool = option(True, "have a feed-forward net after the attention in each block")
     tied: Literal["none", "output", "all"] = option(
-        "output", "the output projection is the target's embedding; all: the source's too (needs a joint tokenizer)"
+        "output",
+        "share the target embedding with the output projection; all: with the source embedding, too (joint tokenizer)",
     )
     attention_dropout: float = option(0.0, "dropout on attention weights", least=0, below=1)
-    score: Literal["dot", "additive"] = option("dot", "how a head compares a query and a key")
-    scaled: bool = option(True, "dot products are divided by √d_k; false: they are not")
+    score: Literal["dot", "additive"] = option("dot", "how a head scores a query against a key")
+    scaled: bool = option(True, "divide dot products by √d_k")
     depth: int | None = option(
-        None, "d_k, the width of a head's queries and keys, where not size / heads", least=1, most=WIDEST
+        None, "d_k, width of a head's queries and keys; default: size / heads", least=1, most=WIDEST
     )
     split: Literal["projection", "input"] = option(
-        "projection", "each head projects the whole input (the paper), or its own slice, without an output projection"
+        "projection",
+        "each head projects the whole input (the paper), or takes its own slice, without an output projection",
     )
     mixing: Literal["attention", "window", "convolution", "recurrence"] = option(
         "attention",
-        "what words meet by in the encoder's blocks: attention to all, or to those near; a gated convolution of those "
-        "near; a GRU from either end (the decoder is the same)",
+        "what connects words in the encoder's blocks: attention to all words or to a window of neighbours, a gated "
+        "convolution over neighbours, or a GRU in each direction (the decoder stays the same)",
     )
     reach: int | None = option(
         None,
-        "how many words on each side are near: by default 8 of a window, and 1, a kernel of three, of a convolution",
+        "number of neighbours on each side; default: 8 for a window, 1 (a kernel of three) for a convolution",
         least=1,
         most=LONGEST,
     )
@@ -83,7 +87,7 @@ class TransformerConfig(ModelConfig):
         if self.mixing == "recurrence" and self.size % 2:
             raise ConfigError("size", f'{self.size} given with mixing = "recurrence", expected an even width')
         if self.reach is not None and self.mixing not in WINDOW_RADIUS:
-            raise ConfigError("reach", f'{self.reach} given with mixing = "{self.mixing}", which has no near words')
+            raise ConfigError("reach", f'{self.reach} given with mixing = "{self.mixing}", which has no neighbours')
         depth = self.depth or self.size // self.heads
         if self.positions == "rotary" and depth % 2:
             raise ConfigError("positions", f"rotary needs heads of an even width, {depth} is odd")
@@ -91,5 +95,5 @@ class TransformerConfig(ModelConfig):
             raise ConfigError("scaled", 'false given with score = "additive", which has no dot products to scale')
         if self.join == "concatenate" and self.positions not in ("sinusoidal", "learned"):
             raise ConfigError(
-                "join", f'concatenate given with positions = "{self.positions}", which are not vectors to be joined'
+                "join", f'concatenate given with positions = "{self.positions}", which cannot be concatenated'
             )
