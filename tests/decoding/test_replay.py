@@ -221,7 +221,9 @@ def test_neighbours_are_a_slice():
 @pytest.mark.parametrize("kind", [*SMALL, "both"])
 def test_replayed_is_searched(kind, beam, without_tf32):
     """More sentences than slots, of every length; ties may fall either way in float32."""
-    model = small(kind, words=60, scale=2.0, dtype=torch.float32).to(CUDA)
+    # Large weights make input feeding chaotic: after a hundred tokens float32 can be 0.1 away from float64.
+    scale = 0.5 if SMALL.get(kind, {}).get("kind") == "luong" else 2.0
+    model = small(kind, words=60, scale=scale, dtype=torch.float32).to(CUDA)
     sources = [*sentences(90, longest=40, words=60), []]
     prefixes = [[random.randrange(3, 60) for _ in range(random.randint(0, 2))] for _ in sources]
     options = Options(beam=beam, nbest=beam, precision="fp32")
