@@ -12,7 +12,7 @@ from regard.attention import score, span, weighting
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-OTHERS = {"three-parts", "slips", "glossary"}  # about no single mechanism
+OTHERS = {"three-parts", "notebook", "slips", "glossary"}  # about no single mechanism
 MECHANISMS = [path for path in PAGES if path.parent.name == "attention" and path.stem not in OTHERS]
 # A text block right behind a Python block is what that one prints.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n*```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
@@ -96,8 +96,18 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(there), link
 
 
-def test_every_page_is_in_the_contents():
-    index = (DOCS / "index.md").read_text()
-    trees = "".join(re.findall(r"```\{toctree\}(.*?)```", index, re.DOTALL))
-    listed = re.findall(r"^(?:.*<)?([\w/-]+)>?$", trees, re.MULTILINE)
-    assert sorted(listed) == sorted(name(page).removesuffix(".md") for page in PAGES if page != DOCS / "index.md")
+def contents(page: Path) -> list[Path]:
+    """The pages that a page's tables of contents list."""
+    trees = "".join(re.findall(r"```\{toctree\}(.*?)```", page.read_text(), re.DOTALL))
+    listed = re.findall(r"^(?:.*<)?([\w./-]+)>?$", trees, re.MULTILINE)
+    return [(page.parent / f"{each}.md").resolve() for each in listed]
+
+
+def test_every_page_is_in_the_contents_once():
+    listed = [each for page in PAGES for each in contents(page)]
+    assert sorted(map(name, listed)) == sorted(name(page) for page in PAGES if page != DOCS / "index.md")
+
+
+def test_studies_are_behind_one_link():
+    assert not [each for each in contents(DOCS / "index.md") if each.is_relative_to(DOCS / "studies")]
+    assert DOCS / "studies" / "index.md" in contents(DOCS / "guide" / "studies.md")

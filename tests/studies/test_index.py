@@ -36,16 +36,30 @@ def test_a_line_a_study_in_the_order_of_the_list(tmp_path):
     assert [line.split("]")[0] for line in lines] == ["| [fixed-context", "| [positions", "| [one of mine"]
     claim = STUDIES["fixed-context"].claim
     assert lines[0] == (
-        f"| [fixed-context](fixed-context/README.md) | {claim} | S 2017 | 2 of 2 | – | what is built in, A card, "
+        f"| [fixed-context](fixed-context/README.md) | {claim} | 2 of 2 | S 2017 | what is built in, A card, "
         "seed 3, quick |"
     )
-    assert lines[1].endswith("| 1 of 3 | claim 1; claim 2 | A corpus, A card, seeds 0, 1 |")
+    assert lines[1].endswith("| 1 of 3 | S 2017 | A corpus, A card, seeds 0, 1 |")
     assert lines[2].endswith("| nothing trained, A card, seed 0 |")
     assert "A \\| B < C" in lines[2]
     page = (tmp_path / "index.html").read_text()
     assert page.count("<tr><td>") == 3
     assert "A | B &lt; C" in page
     assert 'href="positions/index.html"' in page
+
+
+def test_what_does_not_agree_stands_below_the_table(tmp_path):
+    put(tmp_path, "positions", [True, False, False])
+    put(tmp_path, "fixed-context", [True, True])
+    below = write_index(tmp_path).read_text().partition("## What does not agree\n\n")[2]
+    assert below == "**positions**\n\n- claim 1\n- claim 2\n"
+    assert "<h3>positions</h3><ul><li>claim 1</li><li>claim 2</li></ul>" in (tmp_path / "index.html").read_text()
+
+
+def test_where_everything_agrees_nothing_is_below_the_table(tmp_path):
+    put(tmp_path, "positions", [True])
+    assert "agree\n" not in write_index(tmp_path).read_text()
+    assert "<h2>" not in (tmp_path / "index.html").read_text()
 
 
 def test_what_is_no_result_is_named(tmp_path):

@@ -141,7 +141,7 @@ class Gumbel(Weighting):
 
 
 class Sparsemax(Weighting):
-    r"""The Euclidean projection of the scores onto the simplex: $\arg\min_p \|p - e\|^2$; many weights are zero.
+    r"""The Euclidean projection of the scores onto the simplex: $\mathrm{argmin}_p \|p - e\|^2$; many weights are zero.
 
     Martins and Astudillo 2016 (arXiv:1602.02068), algorithm 1.
     """

@@ -20,16 +20,21 @@ ABOUT = (
     "Each line is a study that `regard study NAME` runs: systems side by side on the same data with the same budget. "
     "Its page has the tables and plots, what agrees and what does not, and the command that does it again."
 )
-STYLE = "main { max-width: 76rem; } td { vertical-align: top; min-width: 7rem; } td:nth-child(4) { min-width: 0; }"
-COLUMNS = ["study", "claim", "source", "agrees", "does not agree", "measured on"]
+DIFFERENCES = "What does not agree"
+STYLE = "main { max-width: 76rem; } td { vertical-align: top; min-width: 7rem; } td:nth-child(3) { min-width: 4rem; }"
+COLUMNS = ["study", "claim", "agrees", "source", "measured on"]
 
 
 def write_index(out: Path) -> Path:
     """Write index.md and index.html into the folder of the studies; return the Markdown file."""
     pages = read_results(out)
     rows = [[f"[{each['name']}]({each['name']}/README.md)", *cells_of(each)] for each in pages]
-    text = "\n\n".join([f"# {TITLE}", ABOUT, markdown_table(Table(TITLE, COLUMNS, rows))]) + "\n"
-    markdown = write_whole(out / "index.md", text)
+    differences = {each["name"]: claims for each in pages if (claims := differing_claims(each))}
+    parts = [f"# {TITLE}", ABOUT, markdown_table(Table(TITLE, COLUMNS, rows))]
+    if differences:
+        lists = [f"**{name}**\n\n" + "\n".join(f"- {claim}" for claim in claims) for name, claims in differences.items()]
+        parts += [f"## {DIFFERENCES}", *lists]
+    markdown = write_whole(out / "index.md", "\n\n".join(parts) + "\n")
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
     body = [
         '<p class="eyebrow">Regard · studies</p>',
@@ -38,6 +43,8 @@ def write_index(out: Path) -> Path:
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>',
         *[html_row(each) for each in pages],
         "</tbody></table></div>",
+        *([f"<h2>{DIFFERENCES}</h2>"] if differences else []),
+        *[html_list(name, claims) for name, claims in differences.items()],
     ]
     write_whole(out / "index.html", document(TITLE, body, STYLE))
     return markdown
@@ -60,7 +67,6 @@ def cells_of(results: Mapping[str, Any]) -> list[str]:
     """The cells of a study behind its name."""
     verdicts, signed = results["verdicts"], results["signature"]
     agreeing = [each for each in verdicts if each["agrees"]]
-    differing = [each["claim"] for each in verdicts if not each["agrees"]]
     trained = bool(signed.get("seeds"))
     seeds = signed["seeds"] if trained else [signed["seed"]]
     where = [signed.get("corpus") or ("what is built in" if trained else "nothing trained"), signed["device"]]
@@ -69,7 +75,12 @@ def cells_of(results: Mapping[str, Any]) -> list[str]:
     counted = f"{len(agreeing)} of {len(verdicts)}"
     study = STUDIES.get(results["name"])
     claim = results["claim"] if study is None else study.claim
-    return [claim, results["source"], counted, "; ".join(differing) or "–", ", ".join(where)]
+    return [claim, counted, results["source"], ", ".join(where)]
+
+
+def differing_claims(results: Mapping[str, Any]) -> list[str]:
+    """List the claims of a study that what was measured does not agree with."""
+    return [each["claim"] for each in results["verdicts"] if not each["agrees"]]
 
 
 def html_row(results: Mapping[str, Any]) -> str:
@@ -77,3 +88,9 @@ def html_row(results: Mapping[str, Any]) -> str:
     name = escape(results["name"])
     cells = "".join(f"<td>{escape(cell)}</td>" for cell in cells_of(results))
     return f'<tr><td><a href="{name}/index.html">{name}</a></td>{cells}</tr>'
+
+
+def html_list(name: str, claims: list[str]) -> str:
+    """The claims of a study that do not agree, as a list below its name."""
+    items = "".join(f"<li>{escape(claim)}</li>" for claim in claims)
+    return f"<h3>{escape(name)}</h3><ul>{items}</ul>"

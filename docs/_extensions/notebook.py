@@ -1,0 +1,35 @@
+"""A notebook as Markdown: its texts, its code, and what the code printed and drew when it was saved."""
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+def as_markdown(name: str) -> str:
+    """Read a notebook of `notebooks/` and write its cells below one another; its title is the page's own."""
+    cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
+    parts = []
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+        elif cell.cell_type == "code":
+            parts.append(f"```python\n{cell.source}\n```")
+            parts += [text for text in map(show_output, cell.outputs) if text]
+    return "\n\n".join(parts)
+
+
+def show_output(output: Any) -> str:
+    """Show what a cell printed as text, and what it drew as a picture inside the page."""
+    if output.output_type == "stream":
+        return f"```text\n{output.text.rstrip()}\n```"
+    data = output.get("data", {})
+    if "image/svg+xml" in data:
+        drawing = "".join(data["image/svg+xml"])
+        return f'```{{raw}} html\n<div class="drawing">{drawing}</div>\n```'
+    if "image/png" in data:
+        return f'```{{raw}} html\n<img alt="What the cell above drew" src="data:image/png;base64,{data["image/png"].strip()}">\n```'
+    text = str(data.get("text/plain", "")).rstrip()
+    return f"```text\n{text}\n```" if text else ""

@@ -1,0 +1,68 @@
+"""The site is built without a warning, and a search finds the right page first."""
+
+import functools
+import http.server
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+SEARCHES = {
+    "fine-tune": "guide/train.html#fine-tune-a-model",
+    "early stopping": "guide/train.html#early-stopping",
+    "ONNX": "guide/serve.html#onnx",
+    "out of memory": "guide/troubleshooting.html#out-of-memory",
+    "overfitting": "guide/troubleshooting.html#overfitting",
+    "gradient accumulation": "guide/processes.html#gradient-accumulation",
+    "quickstart": "guide/quickstart.html",
+    "install": "guide/install.html",
+    "regard translate": "reference/commands.html#regard-translate",
+}
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The address of the site, as a server would have it."""
+    out = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", DOCS, out]
+    done = subprocess.run(build, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(out)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.on("request", lambda sent: sent.url.startswith("http://127.0.0.1:") or pytest.fail(f"fetches {sent.url}"))
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_a_search_finds_the_right_page_first(site, tab, words):
+    tab.goto(f"{site}/search.html?q={words.replace(' ', '+')}")
+    tab.wait_for_selector("#search-results li a")
+    tab.wait_for_function("document.querySelector('#search-results .search-summary')?.textContent.includes('found')")
+    first = tab.locator("#search-results li a").first.get_attribute("href")
+    assert first.removeprefix(f"{site}/") == SEARCHES[words]
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("page", ["index", "guide/quickstart", "reference/commands", "attention/notebook"])
+def test_no_page_is_wider_than_the_window(site, tab, page, width):
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.goto(f"{site}/{page}.html")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
