@@ -1,7 +1,8 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+EXTENSIONS = Path(__file__).parent / "_extensions"
+sys.path.insert(0, str(EXTENSIONS))
 
 from regard import __version__
 
@@ -17,7 +18,7 @@ html_theme = "furo"
 html_title = "Regard"
 html_static_path = ["_static"]
 html_css_files = ["formulas.css", "pages.css"]
-html_search_scorer = "_static/scorer.js"
+html_search_scorer = str(EXTENSIONS / "search_scores.js")
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_copyright = False
