@@ -1,8 +1,7 @@
 import sys
 from pathlib import Path
 
-EXTENSIONS = Path(__file__).parent / "_extensions"
-sys.path.insert(0, str(EXTENSIONS))
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 from regard import __version__
 
@@ -18,7 +17,7 @@ html_theme = "furo"
 html_title = "Regard"
 html_static_path = ["_static"]
 html_css_files = ["formulas.css", "pages.css"]
-html_search_scorer = str(EXTENSIONS / "search_scores.js")
+html_search_scorer = str(Path(__file__).parent / "_extensions" / "search_scores.js")
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_copyright = False

@@ -120,7 +120,9 @@ def signature(name: str, function: Any) -> str:
         shown.append(f"*{ast.unparse(parameters.vararg)}")
     elif parameters.kwonlyargs:
         shown.append("*")
-    shown += [with_default(each, default) for each, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)]
+    shown += [
+        with_default(each, default) for each, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
+    ]
     if parameters.kwarg:
         shown.append(f"**{ast.unparse(parameters.kwarg)}")
     returns = node.returns

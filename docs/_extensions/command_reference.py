@@ -28,7 +28,9 @@ def describe_command(command: Any, name: str, above: Any) -> str:
     with command.make_context(name, [], parent=above, resilient_parsing=True) as context:
         usage = " ".join(["regard", name, *command.collect_usage_pieces(context)])
         arguments = [(argument, each.help or "") for argument, each in zip_arguments(command)]
-        options = [each.get_help_record(context) for each in command.get_params(context) if each not in command.arguments()]
+        options = [
+            each.get_help_record(context) for each in command.get_params(context) if each not in command.arguments()
+        ]
     parts = [f"### regard {name}", f"```text\n{usage}\n```"]
     parts += [escape(paragraph) for paragraph in re.split(r"\n\s*\n", (command.help or "").strip())]
     for title, rows in (("argument", arguments), ("option", [record for record in options if record])):

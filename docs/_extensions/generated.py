@@ -1,8 +1,8 @@
 """Pages that are made from the code when the site is built: commands, the Python interface, the notebook.
 
-A page of `docs/` says in a comment what belongs in its place: `<!-- commands -->`, `<!-- module: regard.attention -->`, or
-with names `<!-- module: regard.tasks.results: Aligned, Translation -->`, and `<!-- notebook: NAME -->`. What takes its
-place is Markdown and nothing is written to the source folder.
+A page of `docs/` says in a comment what belongs in its place: `<!-- commands -->`, `<!-- notebook: NAME -->`,
+`<!-- module: regard.attention -->`, or with names `<!-- module: regard.tasks.results: Aligned, Translation -->`.
+Markdown takes its place, and nothing is written to the source folder.
 """
 
 import re
@@ -35,7 +35,9 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = replace_marks(source[0])
 
 
-def find_outdated(app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
+def find_outdated(
+    app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]
+) -> list[str]:
     """Read pages with marks in every build: the code may have changed where the page has not."""
     return [name for name in env.found_docs if MARK.search(Path(env.doc2path(name)).read_text(encoding="utf-8"))]
 

@@ -30,6 +30,7 @@ def show_output(output: Any) -> str:
         drawing = "".join(data["image/svg+xml"])
         return f'```{{raw}} html\n<div class="drawing">{drawing}</div>\n```'
     if "image/png" in data:
-        return f'```{{raw}} html\n<img alt="What the cell above drew" src="data:image/png;base64,{data["image/png"].strip()}">\n```'
+        source = f"data:image/png;base64,{data['image/png'].strip()}"
+        return f'```{{raw}} html\n<img alt="What the cell above drew" src="{source}">\n```'
     text = str(data.get("text/plain", "")).rstrip()
     return f"```text\n{text}\n```" if text else ""

@@ -49,7 +49,8 @@ def test_every_command_stands_in_the_group_that_help_has(pages):
     for title in re.findall(r"^## (.*)$", pages["commands"], re.MULTILINE):
         found[title] = re.findall(r"^### regard (.*)$", section(pages["commands"], f"## {title}"), re.MULTILINE)
     assert list(found) == list(SECTIONS)
-    assert sorted(sum(found.values(), [])) == sorted(name for name, each in group.commands.items() if not each.hidden)
+    described = [name for names in found.values() for name in names]
+    assert sorted(described) == sorted(name for name, each in group.commands.items() if not each.hidden)
     assert all(found[title][: len(names)] == list(names) for title, names in SECTIONS.items())
 
 
@@ -104,6 +105,4 @@ def test_every_cell_of_the_notebook_is_on_its_page(pages):
 
 def test_help_is_not_markup(generated):
     escape = generated.command_reference.escape
-    assert escape("a_b | `x|y` *z* [default: 1] with --out") == (
-        r"a\_b \| `x\|y` \*z\* \[default: 1\] with `--out`"
-    )
+    assert escape("a_b | `x|y` *z* [default: 1] with --out") == (r"a\_b \| `x\|y` \*z\* \[default: 1\] with `--out`")

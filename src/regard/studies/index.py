@@ -32,7 +32,9 @@ def write_index(out: Path) -> Path:
     differences = {each["name"]: claims for each in pages if (claims := differing_claims(each))}
     parts = [f"# {TITLE}", ABOUT, markdown_table(Table(TITLE, COLUMNS, rows))]
     if differences:
-        lists = [f"**{name}**\n\n" + "\n".join(f"- {claim}" for claim in claims) for name, claims in differences.items()]
+        lists = [
+            f"**{name}**\n\n" + "\n".join(f"- {claim}" for claim in claims) for name, claims in differences.items()
+        ]
         parts += [f"## {DIFFERENCES}", *lists]
     markdown = write_whole(out / "index.md", "\n\n".join(parts) + "\n")
     head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
