@@ -41,7 +41,7 @@ def option(
     below: float | None = None,
     also: Callable[[], Iterable[str]] | None = None,
 ) -> Any:
-    """A field of a configuration: its default, what it is, and the numbers it may have.
+    """Declare a field of a configuration: its default, its help, and the limits of its value.
 
     `also` names further choices, of plugins, beside those of a Literal.
     """
@@ -52,7 +52,7 @@ def option(
 
 
 def parse(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
-    """`cls` from a mapping, or a ConfigError with the path of the key that is wrong.
+    """Build `cls` from a mapping; a ConfigError names the path of a wrong key.
 
     An impossible combination is refused by the class itself: its `__post_init__` raises ConfigError("key", "problem"),
     and the path is put before it.
@@ -80,7 +80,7 @@ hints_of = functools.cache(typing.get_type_hints)
 
 
 def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any:
-    """One value, converted no further than a whole number to a fraction and a list to a tuple."""
+    """Check one value; a whole number may become a float and a list a tuple, nothing else is converted."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return union(arguments, value, path, limits)
@@ -116,7 +116,7 @@ def value_of(hint: Any, value: Any, path: str, limits: Mapping[str, Any]) -> Any
 
 
 def union(arguments: tuple[Any, ...], value: Any, path: str, limits: Mapping[str, Any]) -> Any:
-    """The first of several types that takes it; the message of the one that nearly did."""
+    """Return the value as the first type that takes it, or raise the error of the type that fits best."""
     if value is None and type(None) in arguments:
         return None
     real = [each for each in arguments if each is not type(None)]
@@ -149,7 +149,7 @@ def in_limits(value: float, path: str, limits: Mapping[str, Any]) -> None:
 
 
 def check_text(text: str, path: str) -> None:
-    """Refuse a text that says nothing, or that no file, name or word could be."""
+    """Refuse a text that is empty, too long, or cannot be a file, a name or a word."""
     if not text:
         raise ConfigError(path, '"" given, expected a text; leave the key out to use its default')
     if len(text) > LONGEST:
@@ -178,7 +178,7 @@ def choices(values: Iterable[Any]) -> str:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """A likely meaning of a wrong word, ready to be put behind it; else all there are, if they are few."""
+    """Suggest a correction of a wrong word, to append to a message; otherwise list all words, if they are few."""
     names = list(names)
     if guess := likely_meaning(name, names):
         return guess
@@ -186,19 +186,19 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def likely_meaning(name: str, names: Sequence[str]) -> str:
-    """A likely meaning of a wrong word, ready to be put behind it; nothing where there is none."""
+    """Suggest a correction of a wrong word, to append to a message; an empty text if there is none."""
     close = difflib.get_close_matches(name[:CUT], names, n=1)  # a page of text is no word that was misspelt
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def show_value(value: Any) -> str:
-    """A value about as TOML would write it: on one line, of characters that can be seen, and cut where it is long."""
+    """Show a value roughly as TOML writes it: on one line, in printable characters, truncated if it is long."""
     text = as_toml(value, DEEP)
     return text if len(text) <= CUT else text[: CUT - 3] + "…"
 
 
 def as_toml(value: Any, deep: int) -> str:
-    """Write a value as TOML, cut short: of a long value only its beginning, of nested ones only the outer."""
+    """Write a value as TOML in short: only the beginning of a long value, only the outer level of a nested one."""
     if value is None:
         return "null"  # as JSON has it; TOML has none
     if isinstance(value, bool):
@@ -219,7 +219,7 @@ def as_toml(value: Any, deep: int) -> str:
 
 
 def visible(text: str) -> str:
-    """A text on one line, with escapes in place of what cannot be seen: a message must not move a terminal's cursor."""
+    """Put a text on one line and escape unprintable characters: a message must not move a terminal's cursor."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
@@ -229,7 +229,7 @@ def join_path(path: str, key: str) -> str:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """A TOML file, or a ConfigError that names the line."""
+    """Read a TOML file; a ConfigError names the line of a mistake."""
     try:
         return read_toml(path, pipe=True)
     except Unreadable as error:
@@ -241,7 +241,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """The configuration with `key.path=value` put into it; a value is read as TOML, and as a text where it is none."""
+    """Set `key.path=value` in a configuration; the value is read as TOML, or as a text if it is not valid TOML."""
     for setting in settings:
         key, equals, text = setting.partition("=")
         path = key.strip().split(".")
@@ -258,7 +258,7 @@ def assign(config: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """A value as TOML writes it, or the text itself where it is none."""
+    """Read a value as TOML, or return the text itself if it is not valid TOML."""
     try:
         table = parse_toml(f"value = {text}")
     except Unreadable:
@@ -267,7 +267,7 @@ def read_value(text: str) -> Any:
 
 
 def plain(config: Any) -> dict[str, Any]:
-    """A configuration as TOML can hold it: tables and lists, and no key for what is None."""
+    """Convert a configuration to what TOML can hold: tables and lists, without keys that are None."""
 
     def value(each: Any) -> Any:
         if dataclasses.is_dataclass(each) and not isinstance(each, type):

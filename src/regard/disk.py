@@ -1,4 +1,4 @@
-"""Files that are whole or as they were before, on the disk when they are said to be, and where they are said to be.
+"""Safe writing of files: a file is complete or unchanged, synced to disk, and never outside its folder.
 
 A file is written under a name of its own, synced and renamed; while it is written it is locked, so that the next
 process can tell what a killed one left from what a living one is writing. Everything here works on every system: where
@@ -43,7 +43,7 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # elsewhere `outward_link`, asked before
 
 
 def reason(error: OSError) -> str:
-    """Why something could not be written, for people."""
+    """Describe in plain words why something could not be written."""
     return "the disk is full" if error.errno in FULL else error.strerror or str(error)
 
 
@@ -51,7 +51,7 @@ def reason(error: OSError) -> str:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
-    """Write a file, synced to the disk; it is whole or as it was before."""
+    """Write a file and sync it to disk; it is complete, or as it was before."""
     with replacing(path) as file:
         file.write(content.encode(errors="replace") if isinstance(content, str) else content)
     return Path(path)
@@ -59,7 +59,7 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
-    """A new file to write to, which takes the name `path` when it is whole and synced, and is removed if that fails.
+    """Open a new file that gets the name `path` when it is complete and synced, and is removed if writing fails.
 
     A link at `path` is replaced, not followed. What killed processes left of it is removed. Of `many` files, which can
     all be made again, none is synced, and the caller looks for what was left, once.
@@ -90,7 +90,7 @@ def replacing(path: str | Path, *, many: bool = False) -> Iterator[BinaryIO]:
 
 
 def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Remove what killed processes left of files of these names, or any, and nothing that a living one is writing."""
+    """Remove temporary files, of these names or any, that killed processes left; spare those of running processes."""
     name_set = None if names is None else set(names)
     try:
         entries = [each for each in os.scandir(folder) if each.name.startswith(".")]
@@ -119,7 +119,7 @@ def remove_if_left(path: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """Open a file for `open(…, opener=no_link)`: our own, and not one that a link of its name leads to."""
+    """Open a file for `open(…, opener=no_link)` without following a link of its name."""
     return os.open(path, flags | NO_LINK, 0o666)
 
 
@@ -127,7 +127,7 @@ def no_link(path: str, flags: int) -> int:
 
 
 def sync(folder: Path) -> None:
-    """See the names in a folder to the disk; where a system does not sync folders, nothing."""
+    """Sync the names in a folder to disk, if the system can sync folders."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except PermissionError:  # Windows opens no folder
@@ -143,7 +143,7 @@ def sync(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder and those above it, synced; those that were not there before, the uppermost first.
+    """Make a folder and its parents, synced; return the new ones, the uppermost first.
 
     FileNotFoundError: another process removed one of them meanwhile.
     """
@@ -165,7 +165,7 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:
-    """The first of these paths that is a link which leads out of the folder, or in a circle."""
+    """Return the first of these paths that is a link out of the folder, or a link in a circle."""
     home = folder.resolve()
     for path in paths:
         if path.is_symlink():
@@ -182,7 +182,7 @@ def outward_link(folder: Path, paths: Iterable[Path]) -> Path | None:
 
 
 def hold(file: IO[Any]) -> bool | None:
-    """Lock an open file until it is closed: whether that went well; None where files cannot be locked."""
+    """Lock an open file until it is closed and return whether that worked; None if files cannot be locked."""
     if not LOCKS:
         return None
     try:
@@ -196,7 +196,7 @@ def hold(file: IO[Any]) -> bool | None:
 
 @contextlib.contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Inside, this process alone holds the lock file `path`; afterwards it is gone. BlockingIOError: another holds it.
+    """Hold the lock file `path` inside the block, then remove it; BlockingIOError if another process holds it.
 
     Where files cannot be locked, that the file is there is the lock (errno EEXIST); one that a killed process left has
     to be removed by hand.
@@ -223,7 +223,7 @@ def lock(path: Path) -> Iterator[None]:
 
 
 def open_lock(path: Path) -> tuple[BinaryIO, bool]:
-    """A lock file, opened, and whether it is new. What is in one that is there stays: it may be no lock."""
+    """Open a lock file and return whether it is new; an existing one keeps its contents, as it may not be a lock."""
     flags = os.O_RDWR | NO_LINK | getattr(os, "O_BINARY", 0)
     while True:
         with contextlib.suppress(FileExistsError):

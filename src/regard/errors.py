@@ -39,19 +39,19 @@ class RegardError(Exception):
 
 
 class ArgumentError(RegardError, ValueError):
-    """An argument that cannot be served."""
+    """An argument has a value that cannot be used."""
 
 
 class ShapeError(ArgumentError):
-    """A width, a length or a number of dimensions that does not fit."""
+    """A width, a length or a number of dimensions does not fit."""
 
 
 class DtypeError(ArgumentError):
-    """A dtype that cannot be used, or two that do not go together."""
+    """A dtype cannot be used, or two do not go together."""
 
 
 class DeviceError(ArgumentError):
-    """Tensors on different devices."""
+    """Tensors are on different devices."""
 
 
 class BackendError(RegardError):
@@ -59,11 +59,11 @@ class BackendError(RegardError):
 
 
 class WatchError(RegardError):
-    """Something was asked of `watch` that it cannot answer truthfully."""
+    """`watch` cannot answer a question correctly."""
 
 
 class ConfigError(RegardError):
-    """A key of a configuration that cannot be used: `key` is its path, `problem` what is wrong with it."""
+    """A key of a configuration cannot be used: `key` is its path, `problem` what is wrong with it."""
 
     def __init__(self, key: str, problem: str):
         super().__init__(f"{key}: {problem}")
@@ -71,19 +71,19 @@ class ConfigError(RegardError):
 
 
 class DataError(RegardError):
-    """A corpus that cannot be read."""
+    """A corpus or a file cannot be read."""
 
 
 class CheckpointError(RegardError):
-    """A checkpoint or a run folder that is damaged, or does not fit."""
+    """A checkpoint or a run folder is damaged, or does not fit."""
 
 
 class NotFiniteError(RegardError):
-    """A model whose scores are NaN or infinite, so that nothing can be said by them."""
+    """A model's scores are NaN or infinite, so that it has no output."""
 
 
 class TrainingError(RegardError):
-    """A training run that cannot continue."""
+    """A training run cannot continue."""
 
 
 class MissingExtraError(RegardError):

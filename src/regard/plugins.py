@@ -1,4 +1,4 @@
-"""Plugins: kinds of model, tasks, corpora, metrics and studies from other packages, in the tables of Regard's own.
+"""Plugins: other packages add kinds of model, tasks, corpora, metrics and studies to Regard's own tables.
 
     import regard
     regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py
@@ -70,7 +70,7 @@ def register(
 
 
 def provider_of(caller: Mapping[str, Any]) -> str | None:
-    """What a run calls the plugin whose module has these globals; None of Regard's own modules."""
+    """Return the name of the plugin whose module has these globals; None for Regard's own modules."""
     module = str(caller.get("__name__", ""))
     if module.partition(".")[0] == "regard":
         return None
@@ -85,7 +85,7 @@ def added(what: str) -> tuple[str, ...]:
 
 
 def providers(**rows: str | None) -> tuple[str, ...]:
-    """The plugins that rows came from, such as kind="mine"; none of Regard's own."""
+    """Return the plugins that rows such as kind="mine" come from, without Regard itself."""
     owners = (PROVIDERS.get((what, name)) for what, name in rows.items() if name is not None)
     return tuple(dict.fromkeys(plugin for plugin in owners if plugin is not None))
 
@@ -100,7 +100,7 @@ def load(*names: str) -> None:
 
 
 def load_environment() -> None:
-    """Import the plugins that the process which started this one had named."""
+    """Import the plugins that the parent process had loaded."""
     if not os.environ.get(VARIABLE):
         return
     try:
@@ -140,7 +140,7 @@ def import_plugin(name: str) -> None:
 
 @contextlib.contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Inside, rows that are registered come from the plugin of this name."""
+    """Attribute the rows registered inside the block to the plugin of this name."""
     LOADING.append(name)
     try:
         yield
@@ -172,14 +172,14 @@ def import_file(path: Path) -> None:
 
 
 def entry_points() -> Mapping[str, str]:
-    """The modules of the plugins that are installed, by their short names; none of them is imported."""
+    """List the modules of the installed plugins by their short names, without importing them."""
     import importlib.metadata  # which takes longer than all the rest of this file
 
     return {each.name: each.module for each in importlib.metadata.entry_points(group=GROUP)}
 
 
 def check_loaded(names: object, where: str) -> None:
-    """Refuse what needs plugins that nobody has named; `where` is the run or file that says so."""
+    """Refuse a run or file, `where`, that needs plugins which are not loaded."""
     if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise CommandError(f"{where}: expected a list of names of plugins")
     known = {name.removesuffix(".py") for name in LOADED.values()}

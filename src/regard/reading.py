@@ -38,14 +38,14 @@ KEYS = re.compile(r"[\n=,\[\]{}]")  # what a key stands between
 
 
 class Unreadable(ValueError):
-    """A problem with a file, to be put behind its name."""
+    """A problem with a file, to append to its name in a message."""
 
 
 Refusal = Callable[[str], RegardError]  # an error class, or what makes one of a sentence
 
 
 def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> bytes:
-    """A file of at most so many bytes. Other things than files are refused, since they may have no end; unless `pipe`.
+    """Read a file of at most `most` bytes; refuse other things, which may have no end, unless `pipe` is set.
 
     What the system refuses (OSError) is the caller's to name.
     """
@@ -72,7 +72,7 @@ def read_bytes(path: str | Path, most: int = SMALL, *, pipe: bool = False) -> by
 
 
 def parse_json(content: bytes | str) -> Any:
-    """JSON whose depth, number of values and numbers are within limits; else Unreadable."""
+    """Parse JSON whose depth, number of values and numbers are within limits; raise Unreadable otherwise."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     check_depth(outside_texts(raw))
     try:
@@ -86,7 +86,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def outside_texts(raw: bytes) -> bytes:
-    """The brackets and commas of JSON that stand in no text."""
+    """Yield the brackets and commas of JSON that are outside strings."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(plain.split(b'"')[::2]).translate(None, delete=NOT_COUNTED)
 
@@ -113,14 +113,14 @@ def check_depth(signs: bytes, deepest: int = DEPTH) -> None:
 
 
 def whole_number(text: str) -> int:
-    """A whole number, if it has no more digits than anything is counted with."""
+    """Parse a whole number of at most DIGITS digits."""
     if len(text) > DIGITS:
         raise Unreadable(f"a whole number of {len(text.lstrip('-')):,} digits given, expected at most {DIGITS}")
     return int(text)
 
 
 def read_json(path: str | Path, refuse: Refusal, most: int = SMALL) -> Any:
-    """A JSON file of somebody else's, or the error that `refuse` makes of one sentence with its name."""
+    """Read somebody else's JSON file, or raise the error that `refuse` makes from one sentence with its name."""
     try:
         return parse_json(read_bytes(path, most))
     except OSError as error:
@@ -130,7 +130,7 @@ def read_json(path: str | Path, refuse: Refusal, most: int = SMALL) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """TOML whose depth, keys and numbers are within limits; else Unreadable."""
+    """Parse TOML whose depth, keys and numbers are within limits; raise Unreadable otherwise."""
     signs = TOML_TEXTS.sub("", text)
     check_depth(re.sub(r"[^\[\]{}]+", "", signs).encode(), TABLES)
     if max(key.count(".") for key in KEYS.split(signs)) >= PARTS:
@@ -145,7 +145,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def read_toml(path: str | Path, *, pipe: bool = False) -> dict[str, Any]:
-    """A TOML file, or Unreadable, or what the system says (OSError)."""
+    """Read a TOML file; raise Unreadable if it is not valid, OSError if the system cannot read it."""
     try:
         text = read_bytes(path, CONFIG, pipe=pipe).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Train a run and tell how it went: the last words of `regard train`, and the run's report.html."""
+"""Train a run and report the result: the last lines of `regard train`, and the run's report.html."""
 
 import contextlib
 import os
@@ -183,7 +183,7 @@ def next_commands(out: Path, started: Started) -> list[tuple[str, str]]:
 
 
 def report(out: Path, started: Started) -> Path:
-    """The run's report.html, with a picture of what its best checkpoint looks at."""
+    """Write the run's report.html, with a picture of what its best checkpoint attends to."""
     result, task = started.result, started.task
     try:
         run = load(out)
@@ -213,7 +213,7 @@ def report(out: Path, started: Started) -> Path:
 
 
 def picture_of(run: Run, task: RunTask) -> LookPicture | None:
-    """Draw what the best checkpoint looks at in an example of the validation; None where it looks at nothing."""
+    """Draw what the best checkpoint attends to in a validation example; None if it has no attention."""
     from regard.inspection.collect.from_run import exhibit_of
     from regard.inspection.draw.picture import picture
 

@@ -1,4 +1,4 @@
-"""A run folder, opened: everything that later commands need of a trained model.
+"""Open a run folder: everything that later commands need from a trained model.
 
 from regard import load
 run = load("runs/demo")
@@ -93,7 +93,7 @@ class Run:
         return f"Run({str(self.folder)!r}: {names}, {count:,} parameters, step {self.step:,}, {self.device})"
 
     def __dir__(self) -> list[str]:
-        """The names that a user needs; what other parts of Regard ask of a run is left out."""
+        """List the names that a user needs, without those that only other parts of Regard use."""
         return list(PUBLIC)
 
     @property
@@ -110,7 +110,7 @@ class Run:
 
     @functools.cached_property
     def unknown(self) -> UnknownWords:
-        """The words of what was read so far that the run was never trained on."""
+        """The words read so far that did not occur in training."""
         return UnknownWords(self.tokenizers.source, read_words(self.folder), self.warn)
 
     @functools.cached_property
@@ -119,7 +119,7 @@ class Run:
         return self.settings.row.load()
 
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]:
-        """The best translation of each text, in the order given; `options` are those of `Options`, such as beam=5."""
+        """Return the best translation of each text, in order; `options` are those of `Options`, such as beam=5."""
         return [translations[0].text for translations in self.stream(texts, **options)]
 
     def stream(
@@ -133,7 +133,7 @@ class Run:
         batch_tokens: int | None = None,
         **options: Any,
     ) -> Iterator[list[Translation]]:
-        """The translations of each text, best first, as they are asked for: of an iterable of any size.
+        """Yield the translations of each text, best first; `texts` may be an iterable of any size.
 
         `chunk` texts are read at a time, by default 1,024 and on a GPU 16,384, and searched together, in batches of
         `batch_tokens` source tokens for each hypothesis (8,192, and on a GPU as many as fit). Each output begins with
@@ -147,7 +147,7 @@ class Run:
         return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
-        """Score each target given its source by the model; of a language model, each text."""
+        """Return the model's log-probability of each target given its source, or of each text for a language model."""
         check_texts(sources=sources, targets=targets)
         if self.settings.row.alone:
             if targets is not None:
@@ -162,7 +162,7 @@ class Run:
         return translate.score(self, texts, list(targets))
 
     def sample(self, count: int = 1, *, prefix: str = "", **options: Any) -> list[Translation]:
-        """Texts that a language model writes, sampled at random; each continues the prefix."""
+        """Sample texts from a language model; each continues the prefix."""
         self.require("sample")
         return language_model.sample(self, count, prefix, **options)
 
@@ -171,7 +171,7 @@ class Run:
         return [captions[0].text for captions in self.captions(pictures, **options)]
 
     def captions(self, pictures: Iterable[Item], **options: Any) -> Iterator[list[Translation]]:
-        """The captions of each picture, best first, as they are asked for."""
+        """Yield the captions of each picture, best first."""
         from regard.tasks.caption import caption
 
         self.require("caption")
@@ -180,7 +180,7 @@ class Run:
     def classify(
         self, items: Iterable[Item], *, splitter: Callable[[str], Sequence[str]] | None = None
     ) -> list[Classified | None]:
-        """The label of each document, given as its text, or of each picture, a file or its pixels.
+        """Return the label of each document, given as a text, or of each picture, given as a file or its pixels.
 
         A document without words has none. `splitter` cuts a text into its sentences in place of the run's own way.
         """
@@ -193,13 +193,13 @@ class Run:
         return classify(self, items, splitter)
 
     def align(self, source: str, target: str) -> Aligned:
-        """Align each word of a translation with where the model looks for it."""
+        """Align each word of a translation with the source words that the model attends to."""
         self.require("align")
         self.unknown.add([source])
         return translate.align(self, source, target)
 
     def links(self, pairs: Iterable[tuple[str, str]], *, chunk: int = PAIRS) -> Iterator[Links]:
-        """The links (source word, target word) of each pair of texts, as they are asked for.
+        """Yield the links (source word, target word) of each pair of texts.
 
         The iterable may be of any size: `chunk` pairs are read at a time. Where a side has no words there are no links.
         """
@@ -207,7 +207,7 @@ class Run:
         return translate.link_pairs(self, self._watch_pairs(pairs), chunk)
 
     def evaluate(self, **options: Any) -> EvaluationReport:
-        """Measure the run on a test set: `options` are what `evaluate` of its task takes.
+        """Measure the run on a test set; `options` are those of its task's `evaluate`.
 
         Of texts `source=…, reference=…` are files, of documents `documents=…`, of pictures `images=…` and `captions=…`
         or `labels=…`.
@@ -219,7 +219,7 @@ class Run:
         return self.task.evaluate(self, **options)
 
     def force(self, item: Item, target: str | None, options: Options, tree: bool) -> ForcedExample:
-        """An input and an output for a teacher-forced pass: what the search says of the item, or `target`."""
+        """Return an input and an output for a teacher-forced pass: the output is `target`, or what the search finds."""
         if isinstance(item, str) and KINDS[self.settings.kind].reads != "pictures":
             self.unknown.add([item])
         return self.task.force(self, item, target, options, tree)
@@ -238,12 +238,12 @@ class Run:
 
     @functools.cached_property
     def alignment_settings(self) -> AlignmentSettings:
-        """The settings of alignment: from the run's alignment.json where there is one; others may be put here."""
+        """The settings of alignment, from the run's alignment.json if there is one; you may assign others."""
         return AlignmentSettings.of(self.folder, self.aligning)
 
     @property
     def aligning(self) -> Model:
-        """The model that says what was looked at: of an ensemble the first."""
+        """The model whose attention is read; for an ensemble, the first."""
         return self.model.each[0] if isinstance(self.model, Ensemble) else self.model
 
     def can(self, action: str) -> bool:
@@ -263,7 +263,7 @@ class Run:
 
 
 def check_texts(**arguments: Iterable[str] | None) -> None:
-    """Refuse one text where several are expected: its letters would be taken for them."""
+    """Refuse a single text where a list is expected, because its letters would be taken as the texts."""
     for name, texts in arguments.items():
         if isinstance(texts, str):
             raise ArgumentError(f"{name}: one text given, expected a list")

@@ -1,4 +1,4 @@
-"""Attention: a Score, a Span and a Weighting, joined; several side by side; and what was seen."""
+"""Attention: a Score, a Span and a Weighting, joined; several heads side by side; and a Look at every stage."""
 
 from regard.attention.attention import Attention, Learned
 from regard.attention.blocks import Block, Decoder, Encoder

@@ -39,7 +39,7 @@ __all__ = ["Attention", "Learned"]
 
 
 class Learned(nn.Module):
-    """Queries that are parameters: `count` of them. HAN's word and sentence vectors are one each."""
+    """Learned queries: `count` vectors of parameters. HAN's word and sentence vectors are one query each."""
 
     def __init__(self, count: int, size: int):
         super().__init__()
@@ -84,12 +84,12 @@ class Attention(Attentive):
         values: Float[Tensor, "*bv m dv"] | None = None,
         span: Span | None = None,
     ) -> Float[Tensor, "*b n dv"]:
-        """The context of every query. Without values the keys are the values."""
+        """Return the context of every query; without `values`, the keys are the values."""
         query, prepared = self.check_inputs(query, keys, values)
         return self.attend_projected(self.score.ask(query), prepared, query, span)
 
     def prepare(self, keys: Float[Tensor, "*bk m dk"], values: Float[Tensor, "*bv m dv"] | None = None) -> Prepared:
-        """The keys projected, once for all queries to come. Accepted wherever keys are."""
+        """Project the keys once for all later queries; the result is accepted wherever keys are."""
         check_rows(keys=keys)
         if self.score.key_size is not None and keys.shape[-1] != self.score.key_size:
             name = type(self.score).__name__
@@ -106,7 +106,7 @@ class Attention(Attentive):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Cache:
-        """Room for `size` keys of width `keys` and values of width `values`, a row each, filled by `extend`."""
+        """Make a cache for `size` keys of width `keys` and values of width `values` per row; `extend` fills it."""
         rows, size = check_positive(rows=rows, size=size)
         key_shape = (rows, size, self.score.projected_size(keys))
         return empty_cache(self, key_shape, (rows, size, values), dtype, device)
@@ -118,7 +118,7 @@ class Attention(Attentive):
         values: Float[Tensor, "*bv m dv"] | None = None,
         span: Span | None = None,
     ) -> Look:
-        """Attend, and return every stage: scores, weights, context, in one differentiable pass and one draw."""
+        """Attend and return every stage: scores, weights and context, from one differentiable pass and one draw."""
         query, prepared = self.check_inputs(query, keys, values)
         return self.look_projected(self.score.ask(query), prepared, query, span)
 
@@ -129,7 +129,7 @@ class Attention(Attentive):
         values: Float[Tensor, "*bv m dv"] | None = None,
         span: Span | None = None,
     ) -> str:
-        """The name of the backend that would serve this call."""
+        """Return the name of the backend that would serve this call."""
         query, prepared = self.check_inputs(query, keys, values)
         return self.backend_projected(self.score.ask(query), prepared, query, span)
 
@@ -139,7 +139,7 @@ class Attention(Attentive):
         blocks: Iterable[tuple[Tensor | Prepared, Tensor | None]],
         span: Span | None = None,
     ) -> Float[Tensor, "*b n dv"]:
-        """The context over key-value pairs that arrive in blocks, (keys, values), from an iterator of any length.
+        """Return the context over blocks of (keys, values) from an iterator of any length.
 
         Without values (None) a block's keys are its values, as in the forward; keys may be Prepared.
 

@@ -49,7 +49,7 @@ class BeamIndexCache(Cache):
         return available(self.keys) and max(self.keys.shape[-1], self.values.shape[-1]) <= 256
 
     def extend(self, new: Prepared) -> None:
-        """Write new keys and values behind what each row has, into the row itself."""
+        """Append new keys and values to each row, in the row itself."""
         assert self.length is not None
         count, rows = new.keys.shape[-2], torch.arange(len(self.length), device=self.length.device)
         index = self.length[:, None] + torch.arange(count, device=self.length.device)
@@ -57,7 +57,7 @@ class BeamIndexCache(Cache):
         self.index_table[rows[:, None], index.clamp(max=len(self) - 1)] = rows[:, None].to(self.index_table.dtype)
 
     def contents(self) -> Prepared:
-        """All of it, each row's past in the row itself: what attention without a kernel of ours looks at."""
+        """Return all contents with each row's past in the row itself, for attention without Regard's kernel."""
         size = self.keys.shape[-2]
         row, position = self.index_table.long(), torch.arange(size, device=self.keys.device)
         keys, values = (buffer[row, :, position].transpose(1, 2) for buffer in (self.keys, self.values))
@@ -83,7 +83,7 @@ class BeamIndexCache(Cache):
         self.index_table[rows, : other.keys.shape[-2]] = identity_index(self.keys[..., :1, :])[rows]
 
     def take(self, rows: Int[Tensor, " r"]) -> "BeamIndexCache":
-        """A new cache of these rows alone, each with its own past."""
+        """Return a new cache of only these rows, each with its own past."""
         assert self.length is not None
         whole = self.contents()
         keys, values = whole.keys[rows].contiguous(), whole.values[rows].contiguous()
@@ -92,7 +92,7 @@ class BeamIndexCache(Cache):
         )
 
     def __len__(self) -> int:
-        """Positions there is room for."""
+        """Return the number of positions that fit."""
         return self.keys.shape[-2]
 
 

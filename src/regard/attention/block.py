@@ -50,7 +50,7 @@ class Residual(nn.Module):
 
 
 class Block(Residual):
-    """Self-attention, then (with `cross`) attention to a memory, then a feed-forward net, each with its residual.
+    """Self-attention, with `cross` attention to a memory, and a feed-forward net, each with its residual.
 
     `hidden` is the feed-forward net's width, by default 4 × size. Dropout falls on each part's output, before the
     residual; `attention_dropout` on the attention weights, `feed_dropout` inside the feed-forward net, after the ReLU.
@@ -104,7 +104,7 @@ class Block(Residual):
         past: Cache | None = None,
         rows: int = 1,
     ) -> Float[Tensor, "*b n d"]:
-        """x, having looked at itself (or at `past`, which it joins), at the memory, and thought about it.
+        """Return x after self-attention (over `past` too, which x joins), cross-attention and feed-forward net.
 
         `rows` of x lie side by side for each row of the memory, as in a beam.
         """
@@ -141,7 +141,7 @@ class Block(Residual):
 
 
 class MixingBlock(Residual):
-    """A block whose words meet in another way than by attention: `mixing(x, span)`, then a feed-forward net.
+    """A block that connects words by `mixing(x, span)` instead of attention, followed by a feed-forward net.
 
     A convolution or a recurrence, say, to compare self-attention with.
     """
@@ -169,7 +169,7 @@ class MixingBlock(Residual):
     def forward(
         self, x: Float[Tensor, "*b n d"], *, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
-        """x, having met the words that the mixing brings together; of a span it heeds padding and packing."""
+        """Return x after mixing and feed-forward net; of the span, only padding and packing count."""
         x = self.residual(x, lambda y: self.mixing(y, span), self.mixing_norm)
         if self.feed is not None:
             assert self.feed_norm is not None
@@ -193,7 +193,7 @@ def make_feed_forward(size: int, hidden: int, dropout: float) -> nn.Sequential:
 
 
 class ReLUDropout(nn.ReLU):
-    """max(0, x), and dropout behind it in training."""
+    """max(0, x), followed by dropout in training."""
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
@@ -208,7 +208,7 @@ class ReLUDropout(nn.ReLU):
 
 
 class Stack(nn.Module):
-    """Blocks one on the other."""
+    """A stack of blocks."""
 
     def __init__(self, size: int, layers: int, norm: Norm, blocks: Sequence[nn.Module]):
         super().__init__()

@@ -22,7 +22,7 @@ __all__ = ["Block", "Decoder", "Encoder"]
 
 
 class Encoder(Stack):
-    """A stack of blocks that look at themselves. `Causal()` makes it a language model's.
+    """A stack of self-attention blocks; the span `Causal()` makes it a language model's.
 
     With `mixing`, which makes a module for each block, words meet by that in place of attention.
     """
@@ -59,7 +59,7 @@ class Encoder(Stack):
     def forward(
         self, x: Float[Tensor, "*b n d"], span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "*b n d"]:
-        """The sequence, re-read by every block."""
+        """Pass the sequence through every block."""
         if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span):
             return fused_stack.run(self, x, span)
         for block in self.blocks:
@@ -68,7 +68,7 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """A stack of blocks that look at what was said so far, and at a memory."""
+    """A stack of blocks that attend to the outputs so far and to a memory."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Decoder(Stack):
         memory_span: Span | None = None,
         start: Start = 0,
     ) -> Float[Tensor, "*b n d"]:
-        """All steps at once, teacher forced; each sees itself and those before."""
+        """Run all steps at once, teacher-forced; each step attends to itself and the earlier ones."""
         span = join(Causal(), span)
         if isinstance(start, int) and start == 0 and fused_stack.serves(self, x, span, memory, memory_span):
             return fused_stack.run(self, x, span, memory, memory_span)
@@ -114,7 +114,7 @@ class Decoder(Stack):
     def start(
         self, memory: Float[Tensor, "s m e"], size: int, memory_span: Span | None = None, *, rows: int = 1
     ) -> State:
-        """The state before the first step, with room for `size` steps of `rows` hypotheses a sentence."""
+        """Make the state before the first step, with room for `size` steps of `rows` hypotheses per sentence."""
         if memory.ndim != 3:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected [sentences m width]")
         sentence: dict[str, Any] = {}
@@ -133,7 +133,7 @@ class Decoder(Stack):
         return State(sentence, row, rows)
 
     def step(self, x: Float[Tensor, "r n d"], state: State, span: Span | None = None) -> Float[Tensor, "r n d"]:
-        """The next step (or the next few) of every row, each at its own position; the state moves on in place."""
+        """Run the next step (or the next few) of every row, each at its own position; the state advances in place."""
         length = state.row["past.0"].length
         if x.ndim != 3 or len(x) != len(length):
             raise ShapeError(f"x: {list(x.shape)} given, expected [rows n width] of the state's {len(length)} rows")

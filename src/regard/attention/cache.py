@@ -32,7 +32,7 @@ class Prepared:
         return Prepared(self.keys.detach().clone(), self.values.detach().clone(), self.owner, length)
 
     def check_owner(self, module: nn.Module, name: str = "keys") -> None:
-        """Refuse what another module projected."""
+        """Refuse keys that another module projected."""
         if self.owner is not module:
             mine, other = type(module).__name__, type(self.owner).__name__
             raise ArgumentError(
@@ -42,7 +42,7 @@ class Prepared:
 
 @dataclass(eq=False)
 class Cache(Prepared):
-    """Fixed buffers [rows … size d] that fill up, each row at its own pace; written by index, in place.
+    """Fixed buffers [rows … size d] that fill up in place, by index, each row at its own pace.
 
     Its tensors never change their address or shape, so that a step can be captured once and replayed. It is for
     inference: no gradient flows through what was written. (On a CPU, where nothing is captured, buffers lie step by
@@ -53,7 +53,7 @@ class Cache(Prepared):
     private_rows: bool = False  # a beam's rows each have a copy of their past, in its order
 
     def extend(self, new: Prepared) -> None:
-        """Write new keys and values behind what each row has."""
+        """Append new keys and values to each row."""
         new.check_owner(self.owner)
         for name, buffer, source in (("keys", self.keys, new.keys), ("values", self.values, new.values)):
             if (
@@ -82,7 +82,7 @@ class Cache(Prepared):
             self.length += count
 
     def length_range(self) -> tuple[int, int] | None:
-        """The fewest and the most keys of a row, where reading them is free."""
+        """Return the fewest and the most keys of any row, if reading them is free."""
         assert self.length is not None
         if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
             return None
@@ -129,7 +129,7 @@ class Cache(Prepared):
         self.length[rows] = other.length
 
     def take(self, rows: Int[Tensor, " r"]) -> "Cache":
-        """A new cache of these rows alone."""
+        """Return a new cache of only these rows."""
         assert self.length is not None
         if self.spare is None:
             return Cache(self.keys[rows], self.values[rows], self.owner, self.length[rows])

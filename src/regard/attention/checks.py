@@ -1,4 +1,4 @@
-"""Checks of arguments. Each names the argument, what came and what was expected."""
+"""Checks of arguments: each error names the argument, its value and what was expected."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -88,7 +88,7 @@ def check_parameters(module: nn.Module, **tensors: Tensor) -> None:
 
 
 def check_rows(**tensors: Tensor) -> None:
-    """Rows of vectors, not a vector: one query alone is a row of its own."""
+    """Refuse a bare vector where rows of vectors are expected: a single query is one row."""
     for name, tensor in tensors.items():
         if tensor.ndim < 2:
             alone = f"; of one vector alone give {name}[None]" if tensor.ndim == 1 else ""

@@ -42,11 +42,11 @@ class GridSelfAttention(Attentive):
         self.attention = Attention(Dot())
 
     def forward(self, x: Float[Tensor, "*b c h w"]) -> Float[Tensor, "*b c h w"]:
-        """The feature map, each place having looked at all."""
+        """Return the feature map after each place has attended to all places."""
         return self.add_to_map(x, self.attention(*self.project(self.flatten_batch(x))))
 
     def look(self, x: Float[Tensor, "*b c h w"]) -> Look:
-        """Return what each place looked at: weights [*b h w h w]."""
+        """Return what each place attended to: weights [*b h w h w]."""
         query, keys, values = self.project(self.flatten_batch(x))
         look = self.attention.look(query, keys, values)
         grid = x.shape[-2:]
@@ -68,7 +68,7 @@ class GridSelfAttention(Attentive):
         return [conv(x).flatten(-2).mT for conv in (self.query, self.key, self.value)]
 
     def add_to_map(self, x: Tensor, context: Tensor) -> Tensor:
-        """The sum as a map again, through the last convolution, weighed by γ and added to x."""
+        """Turn the sum into a map again: through the last convolution, times γ, added to x."""
         mapped = self.output(context.mT.unflatten(-1, x.shape[-2:]))
         return self.gamma * mapped.reshape(x.shape) + x
 
@@ -96,7 +96,7 @@ class GridAttention(Attentive):
         return self.attention(query, flatten_grid(features), span=span)
 
     def prepare(self, features: Float[Tensor, "*b c h w"]) -> Prepared:
-        """The places projected, once for all words."""
+        """Project the places once for all words."""
         prepared = self.attention.prepare(flatten_grid(features))
         return GridPrepared(
             prepared.keys, prepared.values, prepared.owner, grid=(features.shape[-2], features.shape[-1])
@@ -108,7 +108,7 @@ class GridAttention(Attentive):
         features: Float[Tensor, "*bf c h w"] | Prepared,
         span: Span | None = None,
     ) -> Look:
-        """Return what each query looked at: scores and weights [*b n h w]."""
+        """Return what each query attended to: scores and weights [*b n h w]."""
         look = self.attention.look(query, flatten_grid(features), span=span)
         grid = features.shape[-2:] if isinstance(features, Tensor) else cast(GridPrepared, features).grid
         return replace(

@@ -122,7 +122,7 @@ class Heads(Attentive):
     def follow(
         self, x: Float[Tensor, "r 1 size"], past: Cache, span: Span | None = None, start: Start = 0
     ) -> Float[Tensor, "r 1 out"]:
-        """The next position of every row: it joins its cache, and looks at all that is there.
+        """Attend from the next position of every row, which first joins its cache.
 
         Queries, keys and values are one product; the rows of a beam look at what they share together.
         """
@@ -199,7 +199,7 @@ class Heads(Attentive):
         span: Span | Start | None = None,
         start: Start = 0,
     ) -> str:
-        """The name of the backend that would serve this call."""
+        """Return the name of the backend that would serve this call."""
         values, span, start = parse_arguments(values, span, start)
         projected_query, prepared = self.project_inputs(x, memory, span, start, values)
         return self.attention.backend_projected(projected_query, prepared, x, span, heads=True)
@@ -211,7 +211,7 @@ class Heads(Attentive):
         span: Span | None = None,
         values: Float[Tensor, "*bv m width"] | None = None,
     ) -> Prepared:
-        """Keys and values, projected and split into heads, once for all queries to come."""
+        """Project keys and values and split them into heads, once for all later queries."""
         check_width("memory", memory, self.memory_size)
         if values is not None:
             check_values(values, memory, self.memory_size)
@@ -235,7 +235,7 @@ class Heads(Attentive):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Cache:
-        """Room for `size` keys and values a row, filled by `extend`."""
+        """Make a cache with room for `size` keys and values per row; `extend` fills it."""
         rows, size = check_positive(rows=rows, size=size)
         keys = (rows, self.heads, size, self.attention.score.projected_size(self.width))
         cache = empty_cache(self, keys, (rows, self.heads, size, self.value_size // self.heads), dtype, device)
@@ -327,7 +327,7 @@ class ProjectionRows(nn.Module):
 
 
 class SlicedProjection(nn.Module):
-    """A projection a head, each of its own slice of the input."""
+    """One projection per head, each from its own slice of the input."""
 
     def __init__(self, size: int, out: int, heads: int, bias: bool):
         super().__init__()
@@ -344,7 +344,7 @@ class SlicedProjection(nn.Module):
 
 
 def xavier_linear(size: int, out: int, bias: bool) -> nn.Linear:
-    """A projection with the starting values that Transformers are trained from."""
+    """Make a projection with Xavier initialisation, as Transformers use."""
     module = Linear(size, out, bias=bias)
     nn.init.xavier_uniform_(module.weight)
     if bias:
@@ -382,7 +382,7 @@ def parse_arguments(
 
 
 def check_values(values: Tensor, memory: Tensor, size: int) -> None:
-    """Refuse values that are not one a key, of the memory's width."""
+    """Refuse values unless there is one per key, of the memory's width."""
     check_width("values", values, size)
     if values.shape[-2] != memory.shape[-2]:
         raise ShapeError(f"values: {values.shape[-2]} given, expected one a key, {memory.shape[-2]}")

@@ -1,4 +1,4 @@
-"""A look: what an attention saw, stage by stage, in one differentiable pass."""
+"""Look: every stage of an attention, from one differentiable pass."""
 
 # b batch · n queries · m keys
 import math
@@ -15,7 +15,7 @@ __all__ = ["Attentive", "Look"]
 
 
 class Attentive(nn.Module):
-    """A module that looks at something and can say at what; `watch` finds these."""
+    """A module that attends and can report what it attended to; `watch` finds these."""
 
     draws = False  # whether its training forward draws at random, so that a look must draw the same
 
@@ -26,7 +26,7 @@ class Attentive(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A record of what was looked at. Tensors keep their graph: a loss on the weights trains what made them."""
+    """A record of one attention. Tensors keep their graph: a loss on the weights trains the modules that made them."""
 
     context: Float[Tensor, "..."]  # c [*b n dv]
     scores: Float[Tensor, "..."]  # e [*b n m], as the score gave them, before span and weighting
@@ -48,7 +48,7 @@ class Look:
         return -torch.xlogy(p, p.clamp(min=torch.finfo(p.dtype).tiny)).sum(-1)
 
     def explain(self) -> str:
-        """Each stage with its symbol and shape."""
+        """Describe each stage with its symbol and shape."""
         stages = [
             ("q", "query", self.shapes.get("query")),
             ("k", "keys", self.shapes.get("keys")),

@@ -1,4 +1,4 @@
-"""One score a head: what `Heads` compares with, where each head has parameters of its own."""
+"""One score per head, for `Heads` whose heads have parameters of their own."""
 
 # b batch · a heads · n queries · m keys · d width of a head · p width of a projected key
 from typing import cast
@@ -14,7 +14,7 @@ __all__ = ["PerHead", "join_scores"]
 
 
 class PerHead(Score, delegates=True):
-    """One score a head, with parameters of its own; heads are the last leading dimension."""
+    """One score per head, each with its own parameters; heads are the last leading dimension."""
 
     def __init__(self, scores: list[Score]):
         super().__init__()
@@ -73,7 +73,7 @@ class PerHead(Score, delegates=True):
 
 
 def score_kind(score: Score) -> tuple[str, float]:
-    """The form of a score, and its scale where a kernel would be told it."""
+    """Return the form of a score, and its scale if a kernel needs it."""
     return score.fused_form, score.scale(64) if score.fused_form == "bilinear" else 1.0
 
 

@@ -1,4 +1,4 @@
-r"""Positions: attention by content cannot tell the order of its keys; these say it.
+r"""Position encodings: attention by content cannot tell the order of its keys; these add it.
 
 Each takes `start`, the index of the first element (a number, or one a row), and a span: with `Packed` sequences every
 position counts from the beginning of its own sequence.
@@ -49,7 +49,7 @@ class Sinusoidal(nn.Module):
 
 
 class Embedded(nn.Module):
-    r"""A learned vector a position, up to `length` of them, added or concatenated.
+    r"""One learned vector per position, up to `length` of them, added or concatenated.
 
     Gehring et al. 2017 (arXiv:1705.03122), section 3.1; Vaswani et al. 2017, table 3, row E.
     """
@@ -76,7 +76,7 @@ class Embedded(nn.Module):
 
 
 class Rotary(nn.Module):
-    r"""Rotates pairs of a query or key by an angle that grows with its position: $q_i \cdot k_j$ then hangs on $i - j$.
+    r"""Rotates pairs of a query or key by an angle that grows with its position: $q_i \cdot k_j$ depends on $i - j$.
 
     Su et al. 2021 (arXiv:2104.09864), section 3.2: the pair (2i, 2i+1) turns by $t \cdot 10000^{-2i/d}$.
     `Heads(…, rotary=Rotary(size // heads))` applies it to projected queries and keys.

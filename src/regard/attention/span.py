@@ -26,7 +26,7 @@ Start = int | Tensor
 
 
 class Lengths(Span):
-    """Padding: row b has `lengths[b]` keys, and the rest are not there. Its parts may be 0."""
+    """Padding: row b has `lengths[b]` keys, and the rest are ignored. Lengths may be 0."""
 
     first = True
 
@@ -152,7 +152,7 @@ class Mask(Span):
 
 
 class Alibi(Span):
-    r"""Linear biases: $-m_h |i - j|$ on the scores, a slope a head, in place of position encodings.
+    r"""Linear biases: $-m_h |i - j|$ on the scores, one slope per head, instead of position encodings.
 
     Press et al. 2022 (arXiv:2108.12409), section 3. Slopes are $2^{-8(h+1)/H}$ where the number of heads H is a
     power of two; otherwise those of the power below, and then every other one of the power above. The paper's models

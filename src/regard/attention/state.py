@@ -17,7 +17,7 @@ __all__ = ["State", "buffers", "spread_cache"]
 
 @dataclass(eq=False)
 class State:
-    """The state of a decoder between steps: some of it a sentence, some of it a hypothesis.
+    """The state of a decoder between steps: some tensors per sentence, some per hypothesis.
 
     `rows` hypotheses of each sentence lie side by side, so that they share what is kept of their sentence: a memory is
     projected once, and a beam's queries look at it together. Every part is a tensor or a Prepared whose first dimension
@@ -68,13 +68,13 @@ class State:
                     into[index] = source.to(buffer.dtype)
 
     def take(self, rows: Int[Tensor, " s"]) -> "State":
-        """A new state of these sentences alone, with all their rows."""
+        """Return a new state of only these sentences, with all their rows."""
         sentence = {name: take_rows(part, rows) for name, part in self.sentence.items()}
         index = self.rows_of(rows)
         return State(sentence, {name: take_rows(part, index) for name, part in self.row.items()}, self.rows)
 
     def spread(self, rows: int) -> "State":
-        """The state of `rows` hypotheses a sentence, all of them what its only one was."""
+        """Return the state with `rows` hypotheses per sentence, all copies of its single one."""
         if self.rows != 1:
             raise ArgumentError(f"spread: a state of {self.rows} rows a sentence, expected one")
         row: dict[str, Any] = {}
@@ -99,7 +99,7 @@ class State:
 
     @property
     def coverage(self) -> Float[Tensor, "r m"] | None:
-        """The weight each source position has had so far, a row each; None where it was not asked for."""
+        """The total weight of each source position so far, per row; None if coverage is off."""
         return self.row.get("coverage")
 
 

@@ -1,4 +1,4 @@
-"""Watch: what every attention of a model looked at, without the model knowing.
+"""Watch: record what every attention of a model attends to, without changing the model.
 
 Forward hooks note the inputs of each call; a look is computed when it is asked for, so that watching costs a reference
 a call and training and decoding stay on the fast path. No module remembers its last input.
@@ -25,7 +25,7 @@ __all__ = ["CallRecord", "Looks", "has_forward_hooks", "has_hooks", "watch"]
 
 @dataclass
 class CallRecord:
-    """One call: its inputs, and everything that the same call needs to come out the same."""
+    """One call: its inputs, and everything needed to repeat it exactly."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -36,7 +36,7 @@ class CallRecord:
 
 
 class Looks(Mapping[str, Look]):
-    """Looks by dotted name, each computed when it is first asked for; repeated calls are joined along the queries."""
+    """Looks by dotted name, each computed on first access; repeated calls are joined along the queries."""
 
     def __init__(self, modules: dict[str, Attentive]):
         self.modules = modules
@@ -61,7 +61,7 @@ class Looks(Mapping[str, Look]):
         return self.computed[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The look, or the default where there is none of that name."""
+        """Return the look of that name, or the default."""
         return self[name] if name in self.calls else default
 
     def __iter__(self) -> Iterator[str]:
@@ -76,7 +76,7 @@ class Looks(Mapping[str, Look]):
 
 @contextmanager
 def watch(model: nn.Module, *, only: Collection[str] | None = None) -> Iterator[Looks]:
-    """See what every attention of the model looks at inside the block.
+    """Record what every attention of the model attends to inside the `with` block.
 
     >>> with watch(model) as looks:
     ...     model(source, target)
@@ -156,7 +156,7 @@ def make_hooks(name: str, looks: Looks):  # type: ignore[no-untyped-def]
 
 
 def freeze_cache(value: Any, whole: bool) -> Any:
-    """A cache goes on filling after the call: what it held then is kept as a copy."""
+    """Copy what a cache holds now, because it continues to fill after the call."""
     if isinstance(value, Prepared) and value.length is not None:
         most = value.keys.shape[-2] if whole else max(1, int(value.length.max()))
         return Prepared(

@@ -16,7 +16,7 @@ __all__ = ["Gumbel", "Hard", "Plain", "Softmax", "Sparsemax", "Weighed", "Weight
 
 @dataclass(frozen=True)
 class Weighed:
-    """Weights, and for those that choose one key: which, and the logarithm of its probability."""
+    """Weights; for weightings that choose one key, also the key and its log-probability."""
 
     weights: Tensor  # [*b n m]
     probabilities: Tensor | None = None  # [*b n m]: the distribution, where there is one
@@ -59,13 +59,13 @@ class Weighting(nn.Module):
         return self.name if plain else "other"
 
     def weigh(self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None) -> Weighed:
-        """The weights and what else is known of them."""
+        """Return the weights, and the chosen key where there is one."""
         raise TypeError(f"{type(self).__name__} does not say how to weigh: override `weigh`")
 
     def forward(
         self, scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "..."] | None = None
     ) -> Float[Tensor, "*b n m"]:
-        """The weights alone."""
+        """Return only the weights."""
         return weigh_checked(self, scores, mask).weights
 
 
@@ -99,7 +99,7 @@ class Softmax(Weighting):
 
 
 class Hard(Weighting):
-    r"""Hard attention: one key, drawn from the softmax in training, the likeliest in evaluation.
+    r"""Hard attention: one key, sampled from the softmax in training, the most likely in evaluation.
 
     Xu et al. 2015 (arXiv:1502.03044), section 4.1. The draw has no gradient; train through `look.log_prob` (REINFORCE).
     """
@@ -178,7 +178,7 @@ class Plain(Weighting):
 
 
 def sample_key(probabilities: Float[Tensor, "*b n m"]) -> Int[Tensor, "*b n"]:
-    """One key a query by its probability: the winner of a race of exponential clocks, with nothing read back."""
+    """Sample one key per query by its probability, as a race of exponential clocks, without a device sync."""
     clocks = exponential_like(probabilities)
     return (probabilities.to(clocks.dtype) / clocks).argmax(-1)
 

@@ -1,4 +1,4 @@
-"""BPE dropout: another cut into pieces every epoch, the same whenever it is asked for again.
+"""BPE dropout: words are split differently in every epoch, and the same way whenever an epoch is repeated.
 
 Provilkov et al. 2020 (arXiv:1910.13267), algorithm 1: before every merge, each possible merge is left out with
 probability p; the best of the others is done; where none is left, the cut is done. At p = 0 that is plain BPE, at p = 1
@@ -40,7 +40,7 @@ class BpeDropout:
 
 
 class Draws:
-    """Says of one merge after another whether it is left out. Drawn as gaps, so that most questions cost nothing."""
+    """Decides which merges to skip. It draws gaps between skipped merges, so that most decisions cost nothing."""
 
     def __init__(self, probability: float, generator: random.Random):
         self.generator = generator
@@ -140,7 +140,7 @@ class Cutter:
         return tuple(ids)
 
     def merge(self, symbols: Symbols, draws: Draws) -> Symbols:
-        """Merge what stands side by side, best first, until nothing that was not left out is left.
+        """Merge neighbours, best first, until only skipped merges are left.
 
         Asking in order of rank until one is kept is the same as asking all and taking the best.
         """

@@ -1,4 +1,4 @@
-"""The settings of data: where it comes from, and how it becomes tokens. Imports no torch."""
+"""Settings of the data: where they come from, and how they become tokens. Imports no torch."""
 
 import math
 import os
@@ -44,7 +44,7 @@ class CorpusSettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what names no corpus, or two."""
+        """Refuse settings that name no corpus, or two."""
         if self.file is None:
             if self.source is None and self.target is None:
                 raise ConfigError("source", "missing; give source and target, or file")

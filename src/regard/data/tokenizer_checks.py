@@ -1,4 +1,4 @@
-"""Tokenizer files, checked before the `tokenizers` library meets them: it panics, aborts or explodes on some.
+"""Check tokenizer files before the `tokenizers` library loads them: it panics, aborts or explodes on some.
 
 What every file must be: pieces with ids from 0 on without a gap, none of them endless. A file of the form that is
 written here is loaded at once then. Any other may have normalisers that blow a text up, patterns that never end, or

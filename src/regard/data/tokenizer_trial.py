@@ -1,4 +1,4 @@
-"""Tries a tokenizer.json out: run as a program of its own, within limits, so that whatever it does ends there.
+"""Try a tokenizer.json in a separate program with limits, so that a crash ends only that program.
 
 It reads {"tokenizer": …, "texts": […]} from its standard input. It ends with status 0 and without a word where the
 tokenizer loads and takes every text, else with the reason as the last line of standard error. A tokenizer may also

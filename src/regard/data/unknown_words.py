@@ -1,4 +1,4 @@
-"""Words that a model never met: named when a run reads them, so that a person knows what a guess is.
+"""Unknown words: words that did not occur in training are reported, so that people know where the model guesses.
 
 A run keeps the words of its training sources in words.txt, where they are not too many: in lower case, one a line,
 under a heading with their checksum. A word of an input is unknown where one of its parts (letters between apostrophes,
@@ -79,7 +79,7 @@ def read_words(folder: Path) -> frozenset[str] | None:
 
 
 class UnknownWords:
-    """Collects the words of inputs that a run was never trained on, and says so once."""
+    """Collects the words of inputs that did not occur in training, and reports them once."""
 
     def __init__(
         self, tokenizer: Tokenizer, known_words: frozenset[str] | None, say: Callable[[str], None] | None = None
@@ -91,7 +91,7 @@ class UnknownWords:
         self.report_count = 0
 
     def add(self, texts: Iterable[str]) -> None:
-        """Look at the words of texts that were read, and say which new ones are unknown."""
+        """Check the words of texts, and report new unknown ones."""
         self.look(texts)
         self.tell()
 

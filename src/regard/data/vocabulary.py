@@ -153,7 +153,7 @@ def unigram(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int 
 def character(
     texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int
 ) -> Parts:
-    """A piece a character; those that are seen most often where there is no room for all, the others in bytes."""
+    """One piece per character: the most frequent ones if there is no room for all, the others in bytes."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normaliser.normalize_str(clean_text(text)))
@@ -166,7 +166,7 @@ def character(
 
 
 def word(texts: Sequence[str], normaliser: normalizers.Normalizer, size: int | Literal["auto"], tags: int) -> Parts:
-    """A piece a word. Auto: all, up to 8,192 different ones; of more, those seen twice, and 32,768 at most."""
+    """One piece per word. Auto: all, up to 8,192 different ones; of more, those seen twice, at most 32,768."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(word for word in normaliser.normalize_str(clean_text(text)).split(" ") if len(word) <= PIECE)
@@ -188,7 +188,7 @@ def most_frequent(counts: Counter[str], most: int) -> list[str]:
 
 
 def suitable_kind(texts: Sequence[str]) -> Kind:
-    """Words where there are few and no new ones are to be expected, characters of lines that are a word, else BPE."""
+    """Choose words if there are few and no new ones are likely, characters if lines are single words, otherwise BPE."""
     shape = TextProfile.of(texts)
     return "word" if shape.closed else "character" if shape.short else "bpe"
 

@@ -161,7 +161,7 @@ class StepSearch:
     # ---- the next tokens
 
     def choose(self, scores: Float[Tensor, "s r v"], norm: Float[Tensor, "s r"], step: int) -> Choice:
-        """The hypotheses that go on, group by group."""
+        """Choose the hypotheses that continue, group by group."""
         groups, rows = self.options.groups, self.rows // self.options.groups
         if step < self.constraints.alike:  # within all prefixes there is but one hypothesis
             groups = rows = 1

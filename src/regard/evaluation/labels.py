@@ -1,4 +1,4 @@
-"""Labels that were said against those that are right: accuracy, precision, recall, F1 and the confusion matrix.
+"""Predicted labels against true ones: accuracy, precision, recall, F1 and the confusion matrix.
 
 Of a label, precision is the share of what was called so that is so, recall the share of what is so that was called so,
 and F1 the harmonic mean of the two; macro-F1 is the plain mean of F1 over the labels that there are or that were said,
@@ -53,7 +53,7 @@ class Labelling:
 
     @property
     def macro_f1(self) -> float:
-        """The mean of the labels' F1; a label that is neither right nor said anywhere is not among them."""
+        """The mean of the labels' F1, without labels that neither occur nor were predicted."""
         there = self.confusion.sum(0) + self.confusion.sum(1) > 0
         return float(self.f1[there].mean()) if there.any() else 0.0
 

@@ -1,1 +1,1 @@
-"""Lines in, results out: text files and pipes, n-best and JSON forms, the Pharaoh format, progress bars."""
+"""Reading lines and writing results: text files and pipes, n-best lists and JSON, Pharaoh format, progress bars."""

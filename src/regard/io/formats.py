@@ -1,4 +1,4 @@
-"""The formats of results: outputs, scores and labels, a line each; n-best lists as Moses has them; JSON."""
+"""Formats of results: outputs, scores and labels, one per line; n-best lists in Moses format; JSON."""
 
 import json
 import math
@@ -115,7 +115,7 @@ def json_line(row: dict[str, Any]) -> str:
 
 
 class ScoredTarget(NamedTuple):
-    """A target and what a model thinks of it; the last of its pieces is the end."""
+    """A target with its log-probability by a model; the last of its pieces is the end of the sentence."""
 
     source: str | None
     target: str

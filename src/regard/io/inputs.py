@@ -114,7 +114,7 @@ class SourceLines:
         check_unchanged(self.path, self.total, first - 1)
 
     def unequal(self, lines: str, prefixes: int) -> DataError:
-        """Build the error for a file of prefixes that has not as many lines as the sources."""
+        """Build the error for a file of prefixes whose number of lines differs from the sources'."""
         return DataError(
             f"--prefixes: {self.prefixes} has {prefixes:,} line{'s' * (prefixes != 1)} and "
             f"{display_name(self.path)} has {lines}; expected the same number"
@@ -122,7 +122,7 @@ class SourceLines:
 
 
 class LinePairs:
-    """Line i of one file with line i of the other; where there is no source, the lines of the target alone.
+    """Line i of one file with line i of the other; without a source, only the lines of the target.
 
     Files that can be read twice are looked at in advance; `total` is the number of pairs, and None of pipes. `say` is
     told of lines that were cut.
@@ -179,7 +179,7 @@ def check_lengths(name: str | None, lines: Sequence[Sequence[int]], most: int | 
 
 
 class DocumentLines:
-    """Documents to be labelled, one a line: of a file, or of standard input ("-") as they come.
+    """Documents to label, one per line, from a file, or from standard input ("-") as they arrive.
 
     A file is looked at in advance: `total` is the number of its lines, and None of a pipe.
     """

@@ -1,4 +1,4 @@
-"""Lines of text out of bytes, for whoever reads any: plain or gzip, a file, a pipe or a device, block by block.
+"""Decode lines of text from bytes, block by block: plain or gzip, from a file, a pipe or a device.
 
 A line ends at a line feed, with or without a carriage return before it, and nowhere else: U+2028 and its like are
 characters. Text is UTF-8 without NUL; a DataError names the line that is not, after the lines before it were given. A

@@ -1,4 +1,4 @@
-"""The destination of results: standard output, or a file that is whole or not there; and a progress bar."""
+"""The destination of results: standard output, or a file that is complete or absent; and a progress bar."""
 
 import contextlib
 import errno
@@ -127,7 +127,7 @@ def progress_bar(total: int | None, out: bool, first: bool = True) -> Iterator[C
     from rich.text import Text
 
     class Pace(ProgressColumn):
-        """Lines a second."""
+        """Lines per second."""
 
         def render(self, task: Task) -> Text:
             speed = task.completed / task.elapsed if task.elapsed else 0

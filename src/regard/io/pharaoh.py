@@ -1,4 +1,4 @@
-"""Word alignments in Pharaoh's format: a line a sentence, links source-target, counted from 0, as in `0-0 1-2`.
+"""Word alignments in Pharaoh format: one line per sentence, links source-target, counted from 0, as in `0-0 1-2`.
 
 People who align by hand mark links that are merely possible, `3?4` or `3p4`.
 """
@@ -67,7 +67,7 @@ class Slips:
             self.first = self.first or f"{self.path}, line {number:,}: {problem}"
 
     def end(self, say: Say, what: str) -> None:
-        """Refuse what are no slips, and say once how many those are and `what` becomes of them."""
+        """Report the slips once, with their number and `what` becomes of them; refuse a file with too many."""
         if self.count > max(1, self.lines / SLIPS) or (self.count and self.count == self.lines):
             raise DataError(self.first)
         if self.count:

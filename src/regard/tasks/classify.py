@@ -380,7 +380,7 @@ def split_labels(run: TrainedRun, right: dict[str, str]) -> tuple[dict[str, str]
 def compare_labels(
     run: TrainedRun, what: str, known: dict[str, str], predictions: dict[str, Classified | None], notes: list[str]
 ) -> EvaluationReport:
-    """What was said beside what is right."""
+    """Compare predicted labels with the true ones."""
     labels = {place: each.label for place, each in predictions.items() if each is not None}
     report = measure_labels(list(labels.values()), [known[place] for place in labels], run.labels)
     facts = report.table()

@@ -1,4 +1,4 @@
-"""What is chosen where a command says no more than what to read: from the corpus, and said before training starts.
+"""Defaults chosen from the corpus when a command names only the data; printed before training starts.
 
 Data first (how much is held out, which pieces), then the model from the number of tokens, then how long it is trained.
 What a person has set is never changed.

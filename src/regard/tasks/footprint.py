@@ -1,4 +1,4 @@
-"""What a training run takes of memory at least, said before any of it is taken.
+"""Estimate the least memory that a training run needs, before it takes any.
 
 Weights are counted on a model that has none: torch's device `meta` keeps shapes alone.
 """

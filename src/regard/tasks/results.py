@@ -34,7 +34,7 @@ class Aligned:
 
 @dataclass(frozen=True)
 class Classified:
-    """What a document or a picture is said to be."""
+    """The predicted label of a document or a picture."""
 
     label: str
     probability: float

@@ -1,4 +1,4 @@
-"""The table of tasks: what can be said of each without torch, and where its class is.
+"""The table of tasks: what is known of each without torch, and where its class is.
 
 A task's own file has the rest: its data, objective, metrics, what a trained run does, and how that is measured and
 shown (`regard.tasks.task.RunTask`).

@@ -160,7 +160,7 @@ def _flow(label: str, parts: list[str], width: int) -> list[Text]:
 
 
 def _bar(share: float, size: int, encoding: str) -> Text:
-    """A bar that is told by its shape, not by its colour alone."""
+    """Draw a bar that is recognised by its shape, not only by its colour."""
     full, empty = ("━", "┄") if encoding.lower().startswith("utf") else ("=", ".")
     at = round(share * size)
     return Text().append(full * at, style="cyan").append(empty * (size - at), style="dim")

@@ -1,4 +1,4 @@
-"""Updates that are replayed: what a GPU did for one batch, it does again for the next of its shape, without being told.
+"""Replayed updates: a GPU repeats what it did for one batch for the next of the same shape, without the host.
 
 A training step is a thousand small orders to the GPU, and giving them takes longer than carrying them out. A CUDA graph
 holds them all, from the forward pass to the optimiser's step, and is ordered as a whole. Whatever differs between two

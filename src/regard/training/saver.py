@@ -57,7 +57,7 @@ class Saver:
         return checkpoint
 
     def load(self, checkpoint: Checkpoint, objective: nn.Module) -> None:
-        """The weights that training goes on with."""
+        """Load the weights with which training continues."""
         raw = {name.removeprefix(RAW): tensor for name, tensor in checkpoint.trainer.items() if name.startswith(RAW)}
         own, where = weights_of(objective), str(checkpoint.folder / "model.safetensors")
         check_weights(own, checkpoint.model, where)  # of an average, the weights that are not loaded but averaged on

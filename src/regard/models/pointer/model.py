@@ -1,4 +1,4 @@
-r"""Pointer networks: what is said is a place of the source, and the output distribution is the attention itself.
+r"""Pointer networks: each output is a place of the source, and the output distribution is the attention itself.
 
 Vinyals, Fortunato and Jaitly 2015 (arXiv:1506.03134), section 2.3.
 
