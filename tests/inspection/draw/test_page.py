@@ -22,7 +22,7 @@ from regard.attention.weighting import Hard, Plain
 from regard.errors import ArgumentError, ShapeError
 from regard.inspection import Page, Which, page
 from regard.inspection.collect.exhibit import Exhibit, Side, View
-from regard.inspection.draw.page import SCRIPTS, quantise
+from regard.inspection.draw.page import SCRIPTS, STYLES, quantise
 
 ALL = [exhibits.luong, exhibits.captioner, exhibits.han, exhibits.convnet, exhibits.without, exhibits.odd]
 
@@ -210,7 +210,7 @@ def test_the_same_exhibit_gives_the_same_bytes():
 
 def test_every_script_is_in_use():
     there = {each.name for each in resources.files("regard.inspection.draw").joinpath("static").iterdir()}
-    assert there == {f"{name}.js" for name in SCRIPTS} | {"look.css"}
+    assert there == {f"{name}.js" for name in SCRIPTS} | {f"{name}.css" for name in STYLES}
 
 
 def test_what_cannot_be_shown_is_refused():

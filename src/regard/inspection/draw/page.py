@@ -59,6 +59,11 @@ SCRIPTS = (
     "link",
     "look",
 )
+STYLES = (
+    "look",
+    "drawings",
+    "sections",
+)  # what all share, drawings of attention, the other sections and narrow windows
 LEVELS = 255
 MOST_BYTES = 4_000_000  # of a page: past it numbers are left out
 SPARE = 60_000  # bytes of a page's frame, and of the tables of numbers
@@ -111,7 +116,7 @@ def page(
     for index, (table, exhibit) in enumerate(zip(data["exhibits"], exhibits, strict=True)):
         if exhibit.graph is not None:
             table["graph"] = draw_graph(exhibit.graph, f"graph-{index}")
-    style, script = _static("look.css"), _script()
+    style, script = "".join(_static(f"{name}.css") for name in STYLES), _script()
     views = [
         (view_table, view, view.name == exhibit.aligned)
         for table, exhibit in zip(data["exhibits"], exhibits, strict=True)

@@ -40,7 +40,7 @@ function ablationSection(exhibit, state) {
       el(
         "tr",
         {},
-        el("th", { scope: "col" }, ""),
+        el("td"),
         Array.from({ length: heads }, (_, h) => el("th", { scope: "col", class: "number" }, String(h + 1))),
       ),
     ),
@@ -61,10 +61,9 @@ function ablationSection(exhibit, state) {
           painted(() => {
             const level = Math.min(1, Math.abs(change ?? 0) / most),
               ramp = change < 0 ? palette().up : palette().down;
-            const [red, green, blue] = mixed(ramp, level * 0.9),
-              light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-            cell.style.backgroundColor = `rgb(${red} ${green} ${blue})`;
-            cell.style.color = light > 135 ? RAMPS.light.ink : RAMPS.dark.ink;
+            const colour = mixed(ramp, level * 0.9);
+            cell.style.backgroundColor = `rgb(${colour.join(" ")})`;
+            cell.style.color = inkOn(colour);
           });
           return cell;
         }),

@@ -25,6 +25,11 @@ function svg(tag, attributes, ...children) {
   return dressed(document.createElementNS(SPACE, tag), attributes, children);
 }
 
+// What is read out, and not seen.
+function unseen(text, tag = "span") {
+  return el(tag, { class: "visually-hidden" }, text);
+}
+
 // Words of people: of either direction.
 function said(text, attributes = {}, tag = "span") {
   return el(tag, { dir: "auto", ...attributes }, shown(text));
@@ -146,6 +151,14 @@ function mixed(ramp, value) {
   return [0, 1, 2].map((k) =>
     Math.round(part(ramp[low], k) + (part(ramp[low + 1], k) - part(ramp[low], k)) * (at - low)),
   );
+}
+
+// Black or white, whichever is easier to read on a colour: by the luminance that WCAG defines.
+function inkOn(colour) {
+  const [red, green, blue] = colour.map((each) =>
+    each / 255 <= 0.04045 ? each / 255 / 12.92 : ((each / 255 + 0.055) / 1.055) ** 2.4,
+  );
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
 }
 
 // 256 colours for each sign, so that a heat map is a look-up.

@@ -200,6 +200,6 @@ function toolsOf(node, title) {
     several || "",
     button("SVG", `Save this figure as SVG: ${node.title_}`, () => chosen() && saveSvg(chosen(), name())),
     button("PNG", `Save this figure as PNG: ${node.title_}`, () => chosen() && savePng(chosen(), name())),
-    button("Lecture", `Fill the window: ${node.title_}`, () => lecture(node)),
+    button("Lecture", `Lecture, fill the window: ${node.title_}`, () => lecture(node)),
   );
 }

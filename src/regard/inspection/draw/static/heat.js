@@ -201,10 +201,14 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
     move(i, best);
   };
   const made = { node, paint, move, step };
+  let whole = node;
   // Words that are cut, or for which there was no room, are unfolded by a button.
   const cuts = [...rows, ...columns].some((unit) => [...unit.text].length > most);
-  if (full || cuts || (!named && n * m < 60000))
-    node.append(
+  if (full || cuts || (!named && n * m < 60000)) {
+    made.node = whole = el(
+      "div",
+      { class: "heat-box" },
+      node,
       el(
         "button",
         {
@@ -214,13 +218,15 @@ function heat(table, { label, oncell = () => {}, width = 620, full = false } = {
             const other = heat(table, { label, oncell, width, full: !full });
             painters.delete(made.paint);
             painters.add(other.paint);
-            node.replaceWith(other.node);
+            whole.replaceWith(other.node);
             Object.assign(made, other);
+            other.node.querySelector("button")?.focus();
           },
         },
         full ? "fewer letters" : "words in full",
       ),
     );
+  }
   return made;
 }
 

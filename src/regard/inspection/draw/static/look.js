@@ -71,9 +71,11 @@ function headerOf(exhibit, letter) {
   const top = Math.max(1e-9, ...exhibit.labels.map(([, value]) => value ?? 0));
   const sorted = [...exhibit.labels].sort((p, q) => (q[1] ?? 0) - (p[1] ?? 0)),
     labels = sorted.slice(0, 12);
+  const heading = `What was looked at${exhibit.title ? `: ${exhibit.title.slice(0, 80)}` : ""}`;
   return el(
     "header",
     {},
+    letter ? "" : unseen(heading, "h1"),
     el(
       "p",
       { class: "eyebrow" },
@@ -162,6 +164,8 @@ async function shownIn(column, exhibit, letter, both) {
     column.append(each);
     each.ready?.();
   }
+  if (letter)
+    for (const each of [bar, ...sections]) each.setAttribute("aria-label", `${letter}: ${each.getAttribute("aria-label")}`);
   for (const each of sections)
     if (each.figures) addTools(each, exhibit.title);
   openLink(exhibit, state, sections);
@@ -180,6 +184,20 @@ async function shownIn(column, exhibit, letter, both) {
     ...[unitsChoice(exhibit, state)].filter(Boolean),
   );
   if (!bar.textContent) bar.remove();
+}
+
+// What scrolls can be focused, so that keys scroll it, where nothing inside can.
+function reachScrolls() {
+  for (const each of document.querySelectorAll(".scroll:not(.beam)")) {
+    const needed =
+      each.scrollWidth > each.clientWidth + 1 && !each.querySelector("a, button, input, select, summary, [tabindex]");
+    if (!needed && each.getAttribute("role") !== "group") continue;
+    if (needed) {
+      each.tabIndex = 0;
+      each.setAttribute("role", "group");
+      each.setAttribute("aria-label", each.closest("section")?.title_ ?? "more to the side");
+    } else for (const name of ["tabindex", "role", "aria-label"]) each.removeAttribute(name);
+  }
 }
 
 async function begin() {
@@ -239,6 +257,9 @@ async function begin() {
       "Made by Regard. Weights are rounded to 256 steps a head, and q, k and v to half precision; everything on this page is in this file.",
     ),
   );
+  reachScrolls();
+  addEventListener("resize", reachScrolls);
+  addEventListener("toggle", reachScrolls, true);
   document.documentElement.dataset.ready = "true";
 }
 

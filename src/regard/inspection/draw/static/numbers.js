@@ -268,7 +268,7 @@ function numbersOf(view, head, at, unit, columns) {
     row.bias && ["number", "e + b"],
     row.gate && ["number", "softmax"],
     ["number", "a"],
-    ["", ""],
+    ["", unseen("a as a bar")],
     row.keys[0]?.value && ["", "v"],
   ].filter(Boolean);
   const number = (value, allowed = true) => el("td", { class: "number" }, allowed ? share(value, 3) : "−∞");

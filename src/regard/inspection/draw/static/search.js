@@ -76,7 +76,7 @@ function searchSection(exhibit) {
           el(
             "tr",
             {},
-            ["", "so far", "piece", "probability", "total", "fate"].map((name, k) =>
+            [unseen("mark"), "so far", "piece", "probability", "total", "fate"].map((name, k) =>
               el("th", { scope: "col", class: k === 4 ? "number" : "" }, name),
             ),
           ),
@@ -215,7 +215,7 @@ function beam(steps, onstep) {
   edges.querySelectorAll(".best").forEach((each) => edges.append(each)); // above the others
   const node = el(
     "div",
-    { class: "scroll beam", tabindex: "0", role: "region", "aria-label": "the tree of the search" },
+    { class: "scroll beam", tabindex: "0", role: "group", "aria-label": "the tree of the search" },
     picture,
   );
   let scrolled = false;

@@ -135,7 +135,7 @@ function stageOf(stage) {
               el(
                 "tr",
                 {},
-                el("th", { scope: "row" }, alone ? "" : said(names[i] ?? "")),
+                alone ? "" : el("th", { scope: "row" }, said(names[i] ?? "")),
                 row.map((value) => el("td", { class: "number" }, share(value))),
               ),
             ),
