@@ -1,4 +1,4 @@
-"""Plugins: other packages add kinds of model, tasks, corpora, metrics and studies to Regard's own tables.
+"""Plugins: other packages add kinds of model, tasks, corpora, metrics, studies and trackers to Regard's own tables.
 
     import regard
     regard.register(kind=Kind("mine", …))                      # in my_package/module.py, or in my.py
@@ -27,13 +27,14 @@ __all__ = ["added", "check_loaded", "load", "load_environment", "providers", "re
 GROUP = "regard.plugins"  # of entry points
 VARIABLE = "REGARD_PLUGINS"  # of the environment: a JSON list of what was named, for child processes
 TABLES: dict[str, dict[str, Any]] = {"kind": {}, "task": {}, "corpus": {}, "metric": {}, "study": {}}
+TABLES["tracker"] = {}
 PROVIDERS: dict[tuple[str, str], str] = {}  # the plugin that a row came from, by table and name
 LOADED: dict[str, str] = {}  # what a plugin is called in runs, by what it was named as
 LOADING: list[str] = []  # those that are being imported now
 
 
 def table(what: str) -> dict[str, Any]:
-    """The table of kinds, tasks, corpora, metrics or studies: the one that `register` adds rows to."""
+    """The table of kinds, tasks, corpora, metrics, studies or trackers: the one that `register` adds rows to."""
     return TABLES[what]
 
 
@@ -45,16 +46,19 @@ def register(
     corpus: Any = None,
     metric: Any = None,
     study: Any = None,
+    tracker: Any = None,
 ) -> None:
-    """Add a row to a table: a `Kind`, a `TaskRow`, a `BuiltIn` corpus, a `Metric` or a `Study`.
+    """Add a row to a table: a `Kind`, a `TaskRow`, a `BuiltIn` corpus, a `Metric`, a `Study` or a `TrackerRow`.
 
     Kinds and tasks have names of their own; for the others `name` is what people call them. A name that is taken is
     refused, unless the same plugin is imported again.
     """
-    arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study}
+    arguments = {"kind": kind, "task": task, "corpus": corpus, "metric": metric, "study": study, "tracker": tracker}
     rows = {what: row for what, row in arguments.items() if row is not None}
     if len(rows) != 1:
-        raise ArgumentError(f"register: {len(rows)} rows given, expected one of kind, task, corpus, metric or study")
+        raise ArgumentError(
+            f"register: {len(rows)} rows given, expected one of kind, task, corpus, metric, study or tracker"
+        )
     ((what, row),) = rows.items()
     called = name or getattr(row, "name", None)
     if not isinstance(called, str) or not called:

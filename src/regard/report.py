@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 import torch
 
 import regard
@@ -21,7 +22,7 @@ from regard.tasks.settings import Settings, complete_run_table
 from regard.tasks.start import Started, start
 from regard.tasks.summary import record_command
 from regard.tasks.task import RunTask
-from regard.training.display import open_progress
+from regard.training.display import Display, open_progress
 from regard.training.folder import check_content, claim, has_begun, remove_empty
 from regard.training.loop import Result
 from regard.training.metrics import format_duration
@@ -119,10 +120,11 @@ def train_and_report(
     base: Path | None = None,
     choose: bool = False,
     command: str | None = None,
+    display: Display = "usual",
 ) -> Result:
     """Train into `out`, write the run's report.html, and print how it ended and what to do next.
 
-    `command` is what a person typed, which is kept with the run.
+    `command` is what a person typed, which is kept with the run; `display` is what is shown meanwhile.
     """
     first = os.environ.get("RANK", "0") == "0"
     with contextlib.ExitStack() as stack:
@@ -130,7 +132,7 @@ def train_and_report(
             stack.enter_context(claim(out, resume))
         else:  # those that wait for the first would wait for long where it is refused
             check_content(out, resume)
-        progress = stack.enter_context(open_progress(out) if first else Progress())
+        progress = stack.enter_context(open_progress(out, display=display) if first else Progress())
         if first and command is not None:
             record_command(out, command)
         started = start(config, out, resume=resume, base=base, progress=progress, choose=choose, claimed=True)
@@ -199,6 +201,7 @@ def report(out: Path, started: Started) -> Path:
         seconds=result.seconds,
         finished=result.why != "signal",
         look=look,
+        shown_config=tomli_w.dumps(started.settings.own_table()),
         signature=[
             ("regard", regard.__version__),
             ("torch", torch.__version__),

@@ -98,3 +98,39 @@ def test_a_run_that_says_no_edition_was_trained_on_the_first():
     assert complete_run_table(now)["data"]["builtin_edition"] == 2
     assert "cache" not in complete_run_table(now)["data"]
     assert read_settings(complete_run_table({})).data.builtin_edition == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "there", "gone"),
+    [
+        (
+            {"data": {"source": "a", "target": "b"}},
+            {"data.source", "training.guided"},
+            {"data.image_size", "data.pair"},
+        ),
+        (
+            {"data": {"builtin": "copy"}},
+            {"data.builtin", "data.count"},
+            {"data.document_tokens", "training.class_weights"},
+        ),
+        (
+            {"data": {"documents": "a.tsv"}},
+            {"data.documents", "data.document_tokens", "training.class_weights"},
+            {"data.image_size", "data.corpora", "training.guided", "training.validate_rows"},
+        ),
+        (
+            {"data": {"images": "a", "labels": "b.tsv"}},
+            {"data.images", "data.image_size"},
+            {"data.corpora", "tokenizer.kind", "training.guided_head"},
+        ),
+    ],
+)
+def test_a_report_lists_only_the_keys_that_the_task_has(table, there, gone):
+    own = read_settings(table).own_table()
+    keys = {f"{name}.{key}" for name, part in own.items() if isinstance(part, dict) for key in part}
+    assert there <= keys
+    assert not gone & keys
+    whole = read_settings(table).table()
+    assert all(
+        whole[name][key] == value for name, part in own.items() if isinstance(part, dict) for key, value in part.items()
+    )

@@ -1,6 +1,7 @@
 """The choice of a display: live on a terminal, plain lines elsewhere, and log.txt always."""
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from training.displays import display, train
 
 from regard.training.display import open_progress
 from regard.training.progress import PlainProgress, Progress
+from regard.training.sample import Sample
 
 SHOWN = """
 from regard.training.display import open_progress
@@ -63,3 +65,32 @@ def test_on_a_terminal_there_is_a_display(term, live):
     os.close(ours)
     assert (b"\x1b[?25l" in text and b"\x1b[?25h" in text) == live
     assert text.endswith(b"over\r\n")
+
+
+def test_quiet_shows_nothing_and_writes_the_log(tmp_path, capsys):
+    with open_progress(tmp_path, terminal=False, display="quiet") as progress:
+        train(progress, steps=3)
+        progress.end("done")
+    assert capsys.readouterr() == ("", "")
+    assert "done" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_line_a_record_for_programs(tmp_path, capsys):
+    with open_progress(tmp_path, terminal=True, display="json") as progress:
+        progress.begin("run", [("model", "transformer")], 8)
+        progress.step({"step": 2, "loss": float("nan")})
+        progress.tick(3, 1.0)
+        progress.valid({"step": 4, "loss": 2.0, "best": True})
+        progress.samples([Sample("a", "b", "c")])
+        progress.say("a message")
+        progress.end("done")
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"kind": "begin", "run": "run", "steps": 8, "model": "transformer"},
+        {"kind": "step", "step": 2, "loss": None},
+        {"kind": "valid", "step": 4, "loss": 2.0, "best": True},
+        {"kind": "sample", "source": "a", "reference": "b", "output": "c"},
+        {"kind": "message", "text": "a message"},
+        {"kind": "end", "text": "done"},
+    ]

@@ -121,3 +121,19 @@ def test_the_cursor_comes_back_when_training_fails():
         assert b"\x1b[?25l" in raw.getvalue()
         raise RuntimeError("out of memory")
     assert raw.getvalue().rindex(b"\x1b[?25h") > raw.getvalue().rindex(b"\x1b[?25l")
+
+
+def test_step_bar_and_time_left_move_between_two_records():
+    live, clock, raw = display()
+    live.begin("t", [], 100)
+    live.step({"step": 20, "loss": 4.0, "seconds": 20.0, "steps": 100})
+    shown = []
+    for step in range(21, 25):
+        clock.now += 1.0
+        live.tick(step, float(step))
+        shown.append("\n".join(screen(raw)))
+    live.close()
+    for step, text in zip(range(21, 25), shown, strict=True):
+        assert f"step {step}/100" in text
+        assert f"{100 - step} s left" in text
+        assert "loss 4.00" in text  # of the last record

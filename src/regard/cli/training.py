@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from regard.tasks.settings import Settings
 
 LIMITS = {field.name: {k: v for k, v in field.metadata.items() if k != "help"} for field in fields(TrainingSettings)}
-TRAINING = ("steps", "minutes", "batch_tokens", "rate", "seed", "device")  # keys of [training] that have an option
+TRAINING = (
+    "steps",
+    "minutes",
+    "batch_tokens",
+    "rate",
+    "seed",
+    "device",
+    "track",
+)  # keys of [training] that have an option
 NOTHING = (
     "what to train on? give --source FILE --target FILE, --pairs FILE.tsv, --documents FILE.tsv, or --images FOLDER "
     "with --captions FILE.tsv, and --out RUN; or a configuration, as in: regard train phrasebook --out RUN"
@@ -45,12 +53,14 @@ def tables_of(values: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dic
 def read_checked(table: Mapping[str, Any], flags: Mapping[str, str]) -> "Settings":
     """Read the settings; what is wrong with an option is called by its name, and not by its key."""
     from regard.tasks.settings import read_settings
+    from regard.training.trackers import check_trackers
 
     try:
         settings = read_settings(table)
         if not table.get("data"):
             raise CommandError(NOTHING)
         settings.data.require()
+        check_trackers(settings.training.track)
     except ConfigError as error:
         missing = {"data.source": "--source", "data.target": "--target", "data.valid_source": "--valid-source"}
         missing |= {"data.valid_target": "--valid-target", "data.images": "--images", "data.captions": "--captions"}

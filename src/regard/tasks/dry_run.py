@@ -149,7 +149,14 @@ def measure(settings: Settings, base: Path | None, choose: bool, finish: Finish)
 
 def shorten(planned: PlannedRun) -> PlannedRun:
     """Plan the same run for a few steps, of which each is recorded, with a validation at the end."""
-    few: dict[str, Any] = {"steps": STEPS, "minutes": MINUTES, "validate_every": EVERY, "log_every": 1, "average": 0}
+    few: dict[str, Any] = {
+        "steps": STEPS,
+        "minutes": MINUTES,
+        "validate_every": EVERY,
+        "log_every": 1,
+        "average": 0,
+        "track": (),
+    }
     return replace(planned, settings=planned.settings.decide(training={**few, "patience": 0}))
 
 

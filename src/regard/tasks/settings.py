@@ -48,6 +48,20 @@ class Settings:
         table["model"] = {"kind": table.pop("kind"), **table["model"]}
         return {"plugins": list(self.plugins), **table} if self.plugins else table
 
+    def own_table(self) -> dict[str, Any]:
+        """As TOML holds it, without the keys that only other tasks and other data have."""
+        table, row, reads = self.table(), self.row, self.data.reads or "text"
+        unused = {key for kind, keys in DATA_KEYS.items() if kind != reads for key in keys}
+        unused -= set(DATA_KEYS.get(reads, ()))
+        unused |= set() if self.data.builtin else BUILTIN_KEYS
+        if reads == "pictures" and row.labels:
+            table.pop("tokenizer", None)
+        guided = {"guided_layer", "guided_head"} | (set() if row.linked else {"guided"})
+        idle = (set() if self.training.guided else guided) | ({"validate_rows"} if row.labels else {"class_weights"})
+        for name, keys in (("data", unused), ("training", idle)):
+            table[name] = {key: value for key, value in table[name].items() if key not in keys}
+        return table
+
     def suggest(self, **tables: Mapping[str, Any]) -> "Settings":
         """Fill in keys that nobody set, such as training={"rate": 1e-3}; what a person set stays."""
         merged = {name: {**tables.get(name, {}), **self.overrides.get(name, {})} for name in {*tables, *self.overrides}}
@@ -63,6 +77,13 @@ class Settings:
         return checked(replace(self, overrides={**self.overrides, **overrides}, **parts))
 
 
+DATA_KEYS = {  # keys of [data] that one kind of data has
+    "text": ("source", "target", "alignment", "corpora", "valid_source", "valid_target", "valid"),
+    "documents": ("documents", "valid_documents", "label_column", "text_column", "sentence_mark", "document_tokens"),
+    "pictures": ("images", "captions", "valid_captions", "train_list", "valid_list", "labels", "image_size", "flip",
+                 "crop", "workers"),
+}  # fmt: skip
+BUILTIN_KEYS = {"builtin", "pair", "count", "builtin_seed", "builtin_edition", "builtin_options"}
 PARTS: dict[str, Any] = {"data": DataSettings, "tokenizer": TokenizerSettings, "training": TrainingSettings}
 
 

@@ -40,6 +40,7 @@ from regard.training.folder import claim
 from regard.training.loop import Result, train
 from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
+from regard.training.trackers import check_trackers
 from regard.training.trainer_state import check_fits
 
 __all__ = [
@@ -118,6 +119,7 @@ def open_group(training: TrainingSettings) -> Iterator[Group]:
     group = Group(training.device, training.shard)
     try:
         uses_bf16(training, group.device)  # refused before anything is made
+        check_trackers(training.track)
         yield group
     finally:
         group.leave()

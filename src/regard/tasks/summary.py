@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import read
+from regard.disk import no_link
 from regard.errors import CheckpointError, RegardError
-from regard.reading import Unreadable, parse_json
+from regard.reading import Unreadable, parse_json, read_bytes
 from regard.training.manifest import NAME, read_manifest
 from regard.training.metrics import format_value, metric_name, read_records
 
 __all__ = ["COMMANDS", "RunSummary", "find_runs", "record_command", "summarise"]
 
 COMMANDS = "commands.jsonl"  # a line a training: when, and what was typed
-HEADER = 100_000_000  # bytes of the names and shapes of a file of weights
+HEADER = 16 * 2**20  # bytes of the names and shapes of a file of weights
+LARGEST = 8 * 2**20  # bytes of the commands that are read
 DEPTH = 3  # folders below the one that is looked through
 
 
@@ -189,20 +191,23 @@ def folder_size(folder: Path) -> int:
 def record_command(folder: Path, command: str) -> None:
     """Add what was typed to the commands that trained a run, each on a line; a full disk is no reason to stop."""
     stamp = datetime.now().astimezone().isoformat(timespec="seconds")
-    with contextlib.suppress(OSError), open(folder / COMMANDS, "a", encoding="utf-8", errors="replace") as file:
+    with (
+        contextlib.suppress(OSError),
+        open(folder / COMMANDS, "a", encoding="utf-8", errors="replace", opener=no_link) as file,
+    ):
         file.write(json.dumps({"date": stamp, "command": command}, ensure_ascii=False) + "\n")
 
 
 def read_commands(folder: Path) -> tuple[str, ...]:
     """Read the commands that trained a run, the first first; none of a run of an earlier version."""
     try:
-        lines = (folder / COMMANDS).read_text(encoding="utf-8", errors="replace").splitlines()[:1000]
-    except OSError:
+        lines = read_bytes(folder / COMMANDS, LARGEST).splitlines()
+    except (OSError, Unreadable):
         return ()
     commands = list[str]()
     for line in lines:
         with contextlib.suppress(Unreadable):
-            record = parse_json(line.encode())
+            record = parse_json(line)
             if isinstance(record, dict) and isinstance(record.get("command"), str):
                 commands.append(record["command"])
     return tuple(commands)

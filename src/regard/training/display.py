@@ -4,25 +4,31 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from regard.disk import no_link
-from regard.training.progress import PlainProgress, Progress, SafeStream
+from regard.training.progress import JsonProgress, PlainProgress, Progress, SafeStream
 from regard.training.sample import Sample
 
-__all__ = ["ProgressGroup", "open_progress"]
+__all__ = ["Display", "ProgressGroup", "open_progress"]
 
 
-def open_progress(run: str | Path | None, terminal: bool | None = None) -> Progress:
+Display = Literal["usual", "quiet", "json"]
+
+
+def open_progress(run: str | Path | None, terminal: bool | None = None, display: Display = "usual") -> Progress:
     """The progress for a training run in the folder `run`: to standard error, and to `run`/log.txt.
 
-    `terminal` says whether standard error is one that can be drawn on; by default this is found out.
+    `terminal` says whether standard error is one that can be drawn on; by default this is found out. Of the displays
+    `quiet` shows nothing, and `json` writes a JSON object a record to standard output.
     """
     if terminal is None:
         # Asked of the stream, not of rich, for which FORCE_COLOR makes a terminal of a log.
         terminal = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
     displays: list[Progress] = [PlainProgress(SafeStream(sys.stderr))]
-    if terminal:
+    if display != "usual":
+        displays = [JsonProgress(SafeStream(sys.stdout))] if display == "json" else []
+    elif terminal:
         from regard.training.live import LiveProgress
 
         displays = [LiveProgress(SafeStream(sys.stderr))]
@@ -46,6 +52,10 @@ class ProgressGroup(Progress):
     def step(self, record: Mapping[str, Any]) -> None:
         for member in self.members:
             member.step(record)
+
+    def tick(self, step: int, seconds: float) -> None:
+        for member in self.members:
+            member.tick(step, seconds)
 
     def valid(self, record: Mapping[str, Any]) -> None:
         for member in self.members:

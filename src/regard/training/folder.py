@@ -28,6 +28,7 @@ FILES = (
     "metrics.jsonl",
     "report.html",
     "commands.jsonl",
+    "trackers.json",
 )
 FOLDERS = ("checkpoints", "tensorboard")
 OLDER = (".config.toml.new", "metrics.jsonl.part", "report.html.part")  # temporary files of earlier versions

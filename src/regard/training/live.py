@@ -67,6 +67,10 @@ class LiveProgress(Progress):
         self._course.step(record)
         self._draw(now=record.get("step") == self._course.steps)
 
+    def tick(self, step: int, seconds: float) -> None:
+        self._course.tick(step, seconds)
+        self._draw()
+
     def valid(self, record: Mapping[str, Any]) -> None:
         self._course.valid(record)
         self._draw(now=True)

@@ -92,7 +92,9 @@ class Trainer:
         self.group.wait()
         if resumed and self.group.first:
             self.saver.checkpoints.mend(step_name(self.now.step))
-        metrics = Metrics(self.folder / "metrics.jsonl", self.now.step) if self.group.first else None
+        metrics = (
+            Metrics(self.folder / "metrics.jsonl", self.now.step, self.settings.track) if self.group.first else None
+        )
         device, bf16 = self.group.device, self.updater.bf16
         facts = [*self.task.facts(), ("best checkpoint by", metric_name(self.task.metric))]
         facts += [("device", describe_device(device, self.group.world, bf16))]
@@ -136,7 +138,9 @@ class Trainer:
             while why is None:
                 self.update(shares)
                 now.seconds = time.monotonic() - began
-                if now.step % settings.log_every == 0:
+                if now.step % settings.log_every:
+                    self.progress.tick(now.step, now.seconds)
+                else:
                     now.sums["waited"], shares.waited = shares.waited, 0.0
                     self.record(metrics)
                 if now.step == settings.steps or now.step % settings.validate_every == 0:

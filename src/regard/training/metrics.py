@@ -3,12 +3,10 @@
 A record is {"kind": "step", "step": 500, "loss": 3.21, …} or {"kind": "valid", "step": 500, "bleu": 12.4, …}.
 """
 
-import contextlib
-import importlib.util
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 from regard.disk import no_link, reason, write_whole
 from regard.errors import CheckpointError, TrainingError
 from regard.reading import Unreadable, parse_json, read_bytes
+from regard.training.trackers import open_trackers
 
 __all__ = ["Metrics", "format_duration", "format_value", "mean_losses", "metric_name", "read_records"]
 
@@ -30,20 +29,20 @@ POINTS = {"bleu", "chrf", "ter", "perplexity", "rouge"}
 
 
 class Metrics:
-    """Appends the records of a run to metrics.jsonl, and mirrors them to TensorBoard where it is installed.
+    """Appends the records of a run to metrics.jsonl, and mirrors them to the trackers that are named in `track`.
 
     `path` is the file, or the run folder that it stands in. A last line that a crash tore is cut off. After a resume at
     `resume_step`, records of later steps are cut off too, so that a curve has no point twice.
     """
 
-    def __init__(self, path: str | Path, resume_step: int | None = None):
+    def __init__(self, path: str | Path, resume_step: int | None = None, track: Sequence[str] = ()):
         path = Path(path)
         self.path = path / "metrics.jsonl" if path.is_dir() else path
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             self._mend(resume_step)
         self._file = open(self.path, "ab", buffering=0, opener=no_link)  # noqa: SIM115
-        self._board = _board(self.path.parent / "tensorboard", resume_step)
+        self._trackers = open_trackers(track, self.path.parent, resume_step)
 
     def write(self, kind: str, record: Mapping[str, Any]) -> None:
         """Append one record of a `kind`: "step", "valid" or another word."""
@@ -59,21 +58,19 @@ class Metrics:
                 os.fsync(self._file.fileno())
         except OSError as error:
             raise self._write_error(error) from error
-        if self._board is not None and isinstance(numbers.get("step"), int):
-            try:
-                for key, value in record.items():
-                    if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
-                        self._board.add_scalar(f"{kind}/{key}", value, numbers["step"])
-            except OSError:  # a mirror: training goes on without it
-                self._board = None
+        step = numbers.get("step")
+        if isinstance(step, int):
+            figures = {
+                f"{kind}/{key}": float(value)
+                for key, value in record.items()
+                if isinstance(value, int | float) and not isinstance(value, bool) and key not in ("step", "steps")
+            }
+            self._trackers.log(step, figures)
 
     def close(self) -> None:
-        """Close the file, and let TensorBoard write what it holds."""
+        """Close the file, and let trackers send what they hold."""
         self._file.close()
-        if self._board is not None:
-            with contextlib.suppress(OSError):
-                self._board.close()
-            self._board = None
+        self._trackers.close()
 
     def __enter__(self) -> "Metrics":
         return self
@@ -200,17 +197,3 @@ def _fits(key: str, value: Any) -> bool:
 def _plain(value: Any) -> Any:
     """JSON has no infinity and no NaN: null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _board(folder: Path, resume_step: int | None) -> Any:
-    """TensorBoard's writer, where TensorBoard is installed."""
-    if importlib.util.find_spec("tensorboard") is None:
-        return None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:  # there, but not whole
-        return None
-    try:
-        return SummaryWriter(str(folder), purge_step=None if resume_step is None else resume_step + 1)
-    except OSError:
-        return None

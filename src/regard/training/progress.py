@@ -5,6 +5,7 @@ display that breaks (a closed pipe, a narrow encoding) never stops training.
 """
 
 import contextlib
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from regard.training.sample import Sample, bracketed, legible
 
 __all__ = [
     "CurrentFigures",
+    "JsonProgress",
     "Metrics",
     "PlainProgress",
     "Progress",
@@ -45,6 +47,9 @@ class Progress:
 
     def step(self, record: Mapping[str, Any]) -> None:
         """A step was taken: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; any may be absent."""
+
+    def tick(self, step: int, seconds: float) -> None:
+        """A step was taken, of which nothing else is known yet: its number, and the seconds since the first."""
 
     def valid(self, record: Mapping[str, Any]) -> None:
         """A validation was made: step, loss, and scores by their names; best says that none was better."""
@@ -78,10 +83,17 @@ class CurrentFigures:
         self.checked: dict[str, Any] | None = None
         self.best: dict[str, Any] | None = None
         self._sum = self._weight = 0.0
+        self._recorded = 0  # the step of the last record
+
+    def tick(self, step: int, seconds: float) -> None:
+        """Take in that a step was taken."""
+        self.last = {**self.last, "step": step, "seconds": seconds}
+        self.first = self.first or self.last
 
     def step(self, record: Mapping[str, Any]) -> None:
         """Take in the record of one step."""
-        passed = max(1, record.get("step", 0) - self.last.get("step", 0)) if self.last else 1
+        passed = max(1, record.get("step", 0) - self._recorded) if self._recorded else 1
+        self._recorded = record.get("step", 0)
         self.last = dict(record)
         self.first = self.first or self.last
         self.steps = record.get("steps") or self.steps
@@ -201,6 +213,39 @@ class PlainProgress(Progress):
     def _line(self, text: str) -> None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S  ") if self._stamp else ""
         self._stream.write("".join(f"{stamp}{line}\n" for line in text.splitlines() or [""]))
+        self._stream.flush()
+
+
+class JsonProgress(Progress):
+    """A JSON object a line, for programs: what begins, each record, each message, and the end."""
+
+    def __init__(self, stream: Stream):
+        self._stream = stream
+
+    def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
+        self._write("begin", {"run": title, "steps": steps, **dict(facts)})
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        self._write("step", record)
+
+    def valid(self, record: Mapping[str, Any]) -> None:
+        self._write("valid", record)
+
+    def samples(self, samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            self._write("sample", sample._asdict())
+
+    def say(self, text: str) -> None:
+        self._write("message", {"text": text})
+
+    def end(self, text: str) -> None:
+        self._write("end", {"text": text})
+
+    def _write(self, kind: str, record: Mapping[str, Any]) -> None:
+        finite = {
+            key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in record.items()
+        }
+        self._stream.write(json.dumps({"kind": kind, **finite}, ensure_ascii=False, allow_nan=False) + "\n")
         self._stream.flush()
 
 

@@ -82,6 +82,11 @@ class TrainingSettings:
     )
     keep: int = option(2, "number of checkpoints to keep beside the best one", least=1, most=10_000)
     log_every: int = option(20, "steps between records of the training loss", least=1, most=STEPS)
+    track: tuple[str, ...] = option(
+        (),
+        "services to send the curves to: wandb, mlflow, or those of plugins; TensorBoard's files are written without "
+        "asking if it is installed",
+    )
     seed: int = option(1, "random seed for weights, dropout and the order of batches", least=0, most=2**63 - 1)
     device: Literal["auto", "cpu", "cuda", "mps"] = option(
         "auto", "device to train on; auto: a GPU if there is one, cuda or mps (Apple's, in float32)"

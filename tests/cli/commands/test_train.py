@@ -1,6 +1,7 @@
 """`regard train` as a person types it, with mistakes."""
 
 import dataclasses
+import json
 import re
 
 import pytest
@@ -176,3 +177,17 @@ def test_help_can_be_read():
     for word in ("--set", "--resume", "--from", "--check", "--source", "Train a model into a run folder"):
         assert word in shown.stdout
     assert "[default: None]" not in shown.stdout
+
+
+def test_quiet_and_json(tmp_path, config):
+    shown = typed(config, "--quiet", "--out", tmp_path / "quiet")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "")
+    shown = typed(config, "--json", "--out", tmp_path / "json")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    kinds = [json.loads(line)["kind"] for line in shown.stdout.splitlines()]
+    assert {"begin", "step", "valid", "end"} <= set(kinds)
+    assert kinds[-1] == "end"
+
+
+def test_a_tracker_that_is_not_there_is_refused(tmp_path, config):
+    assert refused(config, "--track", "wandbb", "--check").startswith('--track: "wandbb" given, no such tracker')

@@ -29,3 +29,14 @@ def test_curves_draw_what_was_recorded():
     assert found[0].alt.startswith("Training loss: 4.00 at step 1, 1.00 at step 4.")
     assert curves([], []) == []
     assert len({curve.figure.axes[0].get_xlim() for curve in found}) == 1
+
+
+def test_points_at_the_edges_of_the_axes_are_whole():
+    valids = [
+        {"kind": "valid", "step": step, "loss": 0.0, "exact": value, "best": value > 0}
+        for step, value in ((0, 0.0), (9, 1.0))
+    ]
+    steps = [{"kind": "step", "step": step, "loss": 0.0, "rate": 0.0} for step in (0, 9)]
+    lines = [line for curve in curves(steps, valids) for line in curve.figure.axes[0].lines]
+    assert len(lines) >= 6
+    assert not any(line.get_clip_on() for line in lines)

@@ -56,12 +56,18 @@ def train(
     device: Annotated[
         str | None, text_option("Device to train on: cpu, cuda, mps (Apple), or auto.", metavar="DEVICE")
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        text_option("Service to send the curves to: wandb or mlflow; may be repeated.", metavar="NAME"),
+    ] = None,
     settings: SetOption = None,
     out: Annotated[Path | None, out_option("Run folder to write.", "RUN")] = None,
     base: Annotated[
         Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
     ] = None,
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
+    quiet: Annotated[bool, flag_option("--quiet", "Print nothing but errors; log.txt has it all.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print a JSON object a record, to standard output.")] = False,
     check: Annotated[bool, flag_option("--check", "Check the configuration and exit.")] = False,
     dry_run: Annotated[
         bool, flag_option("--dry-run", "Print what would be trained, its memory and time from a few steps, and exit.")
@@ -76,7 +82,7 @@ def train(
     values |= {"valid_target": valid_target, "pairs": pairs, "valid_pairs": valid_pairs, "documents": documents}
     values |= {"valid_documents": valid_documents, "images": images, "captions": captions, "labels": labels}
     values |= {"valid_captions": valid_captions, "model": model, "preset": preset, "steps": steps, "minutes": minutes}
-    values |= {"batch_tokens": batch_tokens, "rate": rate, "seed": seed, "device": device}
+    values |= {"batch_tokens": batch_tokens, "rate": rate, "seed": seed, "device": device, "track": track or None}
     tables, flags = tables_of(values)
     if resume is not None and (config or out or base or tables.keys() - {"training"}):
         raise CommandError("--resume: the run's own configuration is used; give only --set or --steps and the like")
@@ -102,4 +108,5 @@ def train(
     from regard.report import train_and_report
 
     typed = shlex.join(["regard", *TYPED])
-    train_and_report(checked, folder, resume=resume is not None, base=base, choose=choose, command=typed)
+    how: dict[str, Any] = {"resume": resume is not None, "base": base, "choose": choose, "command": typed}
+    train_and_report(checked, folder, **how, display="json" if as_json else "quiet" if quiet else "usual")

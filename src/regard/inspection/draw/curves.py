@@ -89,20 +89,22 @@ def _line(axes: Axes, xy: Points, colour: str, label: str, style: str = "-") -> 
     x, y = [x for x, _ in means], [y for _, y in means]
     if len(means) < len(xy):
         plot.band(axes, x, low, high, colour)
-    axes.plot(x, y, style, color=colour, linewidth=1.4, label=label, marker="o" if len(x) == 1 else "", markersize=4)
+    marker = "o" if len(x) == 1 else ""
+    axes.plot(x, y, style, color=colour, linewidth=1.4, label=label, marker=marker, markersize=4, clip_on=False)
 
 
 def _dots(axes: Axes, xy: Points, colour: str, label: str) -> None:
     size = 4 if len(xy) <= 25 else 0
-    axes.plot([x for x, _ in xy], [y for _, y in xy], "-", color=colour, linewidth=1.4, label=label)
+    axes.plot([x for x, _ in xy], [y for _, y in xy], "-", color=colour, linewidth=1.4, label=label, clip_on=False)
     if size or len(xy) == 1:
-        axes.plot([x for x, _ in xy], [y for _, y in xy], "o", color=colour, markersize=size or 4)
+        axes.plot([x for x, _ in xy], [y for _, y in xy], "o", color=colour, markersize=size or 4, clip_on=False)
 
 
 def _crown(axes: Axes, best: dict[str, Any] | None, key: str) -> None:
     """A ring around the validation whose checkpoint was kept as the best."""
     for x, y in points([best] if best else [], key):
-        axes.plot([x], [y], "o", markerfacecolor="none", markeredgecolor=INK, markersize=9, markeredgewidth=1.1)
+        ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 1.1}
+        axes.plot([x], [y], "o", markersize=9, clip_on=False, **ring)
 
 
 def _describe(name: str, key: str, xy: Points) -> str:

@@ -78,14 +78,16 @@ def write(
     finished: bool | None = None,
     samples: Sequence[Sample] | None = None,
     look: LookPicture | None = None,
+    shown_config: str | None = None,
     signature: Sequence[tuple[str, str]] = (),
     commands: Sequence[tuple[str, str]] = (),
 ) -> Path:
     """Write `folder`/report.html from the run's config.toml, its metrics.jsonl and what is given here.
 
     `model` is the kind, by default the configuration's; `seconds` by default the last record's; `samples` by default
-    those of the last validation that recorded any. `look` is a picture of what the model looked at. `signature` is
-    what somebody needs to get the same numbers (versions, seed, device, hash of the data), and `commands` what to do
+    those of the last validation that recorded any. `look` is a picture of what the model looked at. `shown_config` is
+    shown in place of the whole configuration. `signature` is what somebody needs to get the same numbers (versions,
+    seed, device, hash of the data), and `commands` what to do
     next, each a command and what it is for. The same run gives the same bytes.
     """
     folder = Path(folder)
@@ -107,8 +109,9 @@ def write(
         *_validations(valids, story.metric),
         *_commands(commands),
     ]
-    if text.strip():
-        body += ["<h2>Configuration</h2>", f'<pre tabindex="0"><code>{escape(text.strip())}</code></pre>']
+    text = (shown_config or text).strip()
+    if text:
+        body += ["<h2>Configuration</h2>", f'<pre tabindex="0"><code>{escape(text)}</code></pre>']
     if signature:
         pairs = "".join(f'<dt>{escape(key)}</dt><dd dir="auto">{escape(value)}</dd>' for key, value in signature)
         body += ["<h2>Made with</h2>", f'<dl class="signature">{pairs}</dl>']

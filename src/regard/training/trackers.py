@@ -1,0 +1,223 @@
+"""Trackers: services that get the curves of a training beside metrics.jsonl. Each is a row of a table.
+
+    regard train … --track wandb --track mlflow            # or training.track = ["wandb", "mlflow"]
+    regard.register(tracker=TrackerRow("mine", open_mine))  # in a plugin
+
+A package is imported only where a person has asked for its tracker by name. TensorBoard's files stay in the run folder:
+they are written wherever it is installed. A tracker is a mirror: where it fails, training goes on without it.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from regard.config import read, show_value, suggestion
+from regard.disk import write_whole
+from regard.errors import ConfigError, MissingExtraError, RegardError
+from regard.plugins import register, table
+from regard.reading import Unreadable, read_json
+
+__all__ = ["TRACKERS", "Tracker", "TrackerRow", "Trackers", "check_trackers", "open_trackers"]
+
+FILE = "trackers.json"  # what each service calls the run, so that a resumed one is continued there
+LONGEST = 300  # characters of what a package says
+PROJECT = "regard"  # the project or experiment, where the service's own variables name no other
+
+
+class Tracker(Protocol):
+    """A run at a service."""
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Send the figures of a step, by names such as step/loss and valid/bleu."""
+
+    def close(self) -> None:
+        """Send what is held, and say that the run has ended."""
+
+
+@dataclass(frozen=True)
+class TrackerRow:
+    """A row of the table: `open(folder, resume_step)` begins a run, or continues the one of this folder."""
+
+    name: str
+    open: Callable[[Path, int | None], Tracker]
+    package: str | None = None  # that must be installed
+    extra: str = ""  # of Regard, which brings it
+
+
+class Trackers:
+    """The trackers of a run; one that fails is named once and left out from then on."""
+
+    def __init__(self, trackers: Mapping[str, Tracker]):
+        self.trackers = dict(trackers)
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Send the figures of a step to all."""
+        for name, tracker in list(self.trackers.items()):
+            self.attempt(name, lambda each=tracker: each.log(step, figures))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """End the run with all of them."""
+        for name, tracker in list(self.trackers.items()):
+            self.attempt(name, tracker.close)
+        self.trackers.clear()
+
+    def attempt(self, name: str, call: Callable[[], None]) -> None:
+        """Do something with a tracker, and leave it out if that fails: training does not hang on a network."""
+        try:
+            call()
+        except Exception as error:  # whatever a service's own package raises
+            del self.trackers[name]
+            if name != "tensorboard":
+                print(f"regard: {name}: {reason_of(error)}; the curves go to it no more", file=sys.stderr)
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuse a tracker that there is not, or whose package is not installed, before anything is done."""
+    for name in names:
+        if name not in TRACKERS:
+            raise ConfigError(
+                "training.track", f"{show_value(name)} given, no such tracker{suggestion(name, TRACKERS)}"
+            )
+        row = TRACKERS[name]
+        if row.package is not None and importlib.util.find_spec(row.package) is None:
+            raise MissingExtraError(row.package, row.extra)
+
+
+def open_trackers(names: Sequence[str], folder: Path, resume_step: int | None) -> Trackers:
+    """Begin with the trackers that are named, and with TensorBoard where it is installed."""
+    check_trackers(names)
+    trackers = dict[str, Tracker]()
+    for name in dict.fromkeys(("tensorboard", *names)):
+        if name not in names and importlib.util.find_spec("tensorboard") is None:
+            continue
+        try:
+            trackers[name] = TRACKERS[name].open(folder, resume_step)
+        except RegardError:
+            raise
+        except Exception as error:  # a service that cannot be reached, a package that is not whole
+            if name in names:
+                print(f"regard: {name}: {reason_of(error)}; the curves do not go to it", file=sys.stderr)
+    return Trackers(trackers)
+
+
+def reason_of(error: Exception) -> str:
+    """Return what a service's package says, in one line that can be read whole."""
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def read_configuration(folder: Path) -> dict[str, Any]:
+    """Read the configuration of the run, each key with the name of its table before it."""
+    with contextlib.suppress(RegardError, OSError):
+        tables = read(folder / "config.toml")
+        flat = {name: value for name, value in tables.items() if not isinstance(value, dict)}
+        parts = ((name, part) for name, part in tables.items() if isinstance(part, dict))
+        return flat | {f"{name}.{key}": value for name, part in parts for key, value in part.items()}
+    return {}
+
+
+def known_name(folder: Path, service: str, resume_step: int | None) -> str | None:
+    """Return what a service called the run before, where it is resumed."""
+    if not resume_step:
+        return None
+    with contextlib.suppress(OSError, Unreadable, RegardError):
+        names = read_json(folder / FILE, RegardError)
+        name = names.get(service) if isinstance(names, dict) else None
+        return name if isinstance(name, str) else None
+    return None
+
+
+def keep_name(folder: Path, service: str, name: str) -> None:
+    """Keep what a service calls the run."""
+    names: dict[str, Any] = {}
+    with contextlib.suppress(OSError, Unreadable, RegardError):
+        names = dict(read_json(folder / FILE, RegardError))
+    with contextlib.suppress(OSError):
+        write_whole(folder / FILE, json.dumps({**names, service: name}, indent=1) + "\n")
+
+
+class TensorBoard:
+    """TensorBoard's files, in the folder `tensorboard` of the run."""
+
+    def __init__(self, folder: Path, resume_step: int | None):
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge = None if resume_step is None else resume_step + 1
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Write the figures of a step."""
+        for name, value in figures.items():
+            self.writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Write what is held."""
+        self.writer.close()
+
+
+class WeightsAndBiases:
+    """A run at Weights & Biases; WANDB_PROJECT, WANDB_MODE and the like are its own variables."""
+
+    def __init__(self, folder: Path, resume_step: int | None):
+        wandb = importlib.import_module("wandb")
+        name = known_name(folder, "wandb", resume_step)
+        self.run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=folder.resolve().name,
+            dir=str(folder),
+            config=read_configuration(folder),
+            id=name,
+            resume=None if name is None else "allow",
+        )
+        keep_name(folder, "wandb", str(self.run.id))
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Send the figures of a step."""
+        self.run.log(dict(figures), step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        self.run.finish()
+
+
+class MlFlow:
+    """A run of MLflow, at MLFLOW_TRACKING_URI or where MLflow keeps its own."""
+
+    def __init__(self, folder: Path, resume_step: int | None):
+        mlflow = importlib.import_module("mlflow")
+        self.client = mlflow.MlflowClient()
+        name = known_name(folder, "mlflow", resume_step)
+        if name is None:
+            title = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+            experiment = self.client.get_experiment_by_name(title)
+            number = self.client.create_experiment(title) if experiment is None else experiment.experiment_id
+            name = str(self.client.create_run(number, run_name=folder.resolve().name).info.run_id)
+            for key, value in read_configuration(folder).items():
+                self.client.log_param(name, key, str(value)[:500])
+            keep_name(folder, "mlflow", name)
+        self.name = name
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Send the figures of a step."""
+        for key, value in figures.items():
+            self.client.log_metric(self.name, key, value, step=step)
+
+    def close(self) -> None:
+        """Say that the run has ended."""
+        self.client.set_terminated(self.name)
+
+
+TRACKERS: dict[str, TrackerRow] = table("tracker")
+for each in [
+    TrackerRow("tensorboard", TensorBoard, "tensorboard", "tensorboard"),
+    TrackerRow("wandb", WeightsAndBiases, "wandb", "wandb"),
+    TrackerRow("mlflow", MlFlow, "mlflow", "mlflow"),
+]:
+    register(tracker=each)
