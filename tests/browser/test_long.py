@@ -113,3 +113,12 @@ def test_no_column_is_cut_at_four_hundred_pixels(opened):
               each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.className)"""
         )
         assert cut == []
+
+
+def test_the_candidates_of_a_step_fit_four_hundred_pixels(opened):
+    tab = opened(page(exhibit_of(subject("transformer"), PAIRS[3].source, longest=4)))
+    tab.set_viewport_size({"width": 400, "height": 900})
+    tab.wait_for_timeout(200)
+    table = tab.locator(".candidates")
+    assert table.locator("tbody tr").count() > 3
+    assert table.evaluate("each => each.getBoundingClientRect().right - innerWidth") <= 1
