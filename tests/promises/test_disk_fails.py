@@ -23,6 +23,7 @@ from regard.run import load
 from regard.tasks.start import start
 from regard.training import metrics
 from regard.training.checkpoint import Checkpoints, read_checkpoint
+from regard.training.trackers import Trackers
 
 STEPS = {"training__steps": 6, "training__validate_every": 2, "training__keep": 2, "training__average": 2}
 LOSSES = [9.0, 5.0, 7.0, 4.0]  # of the steps 2, 4 and 6, and of the average of the last two
@@ -32,7 +33,7 @@ BEST = [None, "step-000002", "step-000004", "step-000004", "average"]  # after s
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
     """A forked process has no other threads; TensorBoard would start one."""
-    monkeypatch.setattr(metrics, "_board", lambda folder, resume_step: None)
+    monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -20,6 +20,7 @@ from regard.training.checkpoint import Checkpoints, load_weights, read_checkpoin
 from regard.training.loop import train
 from regard.training.progress import Progress
 from regard.training.task import Task
+from regard.training.trackers import Trackers
 
 ALWAYS = {"steps": 100_000, "validate_every": 1, "log_every": 1, "ema": 0.9}
 
@@ -43,7 +44,7 @@ class Announcing(Line):
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
     """A forked process has no other threads; TensorBoard would start one."""
-    monkeypatch.setattr(metrics, "_board", lambda folder, resume_step: None)
+    monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -148,7 +148,7 @@ def test_through_the_command_line(tmp_path, kind, number):
     cut.send_signal(number)
     _, said = cut.communicate(timeout=120)
     assert cut.returncode == 0
-    assert f"resume with: regard train --resume {tmp_path / 'cut'}" in said
+    assert f"  regard train --resume {tmp_path / 'cut'}" in said
     stopped = read_checkpoint(Checkpoints(tmp_path / "cut").last())
     assert 57 <= stopped.step < 600
     again = regard("train", "--resume", str(tmp_path / "cut"))

@@ -20,6 +20,7 @@ from regard.run import load
 from regard.tasks.start import start
 from regard.training import metrics
 from regard.training.checkpoint import Checkpoints
+from regard.training.trackers import Trackers
 
 CALLS = ("mkdir", "rmdir", "open", "unlink", "rename", "replace", "listdir", "scandir", "stat", "fsync")
 BUSY = "another process is training into it; wait for it, or give another --out"
@@ -29,7 +30,7 @@ HELD = "already holds a run (step-000001); resume it with --resume"
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
     """A forked process has no other threads; TensorBoard would start one."""
-    monkeypatch.setattr(metrics, "_board", lambda folder, resume_step: None)
+    monkeypatch.setattr(metrics, "open_trackers", lambda names, folder, resume_step: Trackers({}))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -27,6 +27,7 @@ from regard.tasks.footprint import count_weights
 from regard.tasks.settings import read_settings
 from regard.training import metrics
 from regard.training.folder import has_begun
+from regard.training.trackers import Trackers
 
 pytestmark = pytest.mark.unchecked
 SECONDS = 300
@@ -115,7 +116,8 @@ def trained(whole: dict[str, Any], out: Path, said: Path) -> int:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(SECONDS)
             resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
-            metrics._board = lambda folder, resume_step: None  # TensorBoard would start a thread, and loads slowly
+            # TensorBoard would start a thread, and loads slowly.
+            metrics.open_trackers = lambda names, folder, resume_step: Trackers({})
             try:
                 with handle_errors():
                     train_and_report(whole, out)
