@@ -128,13 +128,14 @@ function documentSection(exhibit, state) {
       render();
     }
   });
-  node.figures = [["the document", () => list]];
+  const figure = el("div", {}, axis, list); // the scale belongs to the bars
+  node.figures = [["the document", () => figure]];
   node.step = (by) => {
     const words = [...list.querySelectorAll(".word")],
       at = words.indexOf(document.activeElement);
     words[Math.min(words.length - 1, Math.max(0, at + by))]?.focus();
   };
-  node.append(bar, spread, axis, list, told.node);
+  node.append(bar, spread, figure, told.node);
   render();
   return node;
 }
