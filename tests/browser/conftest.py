@@ -26,6 +26,7 @@ def opened(browser, tmp_path):
     def open_(made, **settings):
         context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True, **settings)
         contexts.append(context)
+        context.set_default_timeout(120_000)  # a machine that runs other tests beside it is slow
         tab = context.new_page()
         path = made.save(tmp_path / f"look-{len(contexts)}.html")
         tab.on("console", lambda message: wrong.append(f"console: {message.text}"))

@@ -73,3 +73,56 @@ def test_a_small_difference_looks_small(opened):
         }"""
     )
     assert darkest > 720  # of 765: almost the paper
+
+
+def test_two_models_differ_where_they_do(opened):
+    one = exhibits.transformer(layers=1, heads=1)
+    said = [*exhibits.ENGLISH[:7], "pony", *exhibits.ENGLISH[8:]]
+    other = exhibits.transformer(target=said, links=exhibits.LINKS, layers=2, heads=2, seed=4)
+    tab = opened(page(one, against=other))
+    compare = tab.locator("[data-section=compare]")
+    assert compare.locator("mark").all_inner_texts() == ["horse", "pony"]
+    assert tab.locator(".column").count() == 2
+    assert tab.locator("[data-section=pair]").count() == 2
+    assert compare.locator(".heat").count() == 1
+    apart = compare.locator("tbody tr").count()
+    assert tab.locator(".column:first-child .word.differs").count() == apart
+
+
+def test_one_model_on_two_inputs(opened):
+    """The page begins with the head that looks at the word that makes the difference, and marks that word."""
+    long = exhibits.encoder(["This", "pizza", "is", "not", "too", "bad", "."])
+    tab = opened(page(long, against=exhibits.encoder(["This", "pizza", "is", "bad", "."], seed=3)))
+    header, compare = tab.locator("header.both"), tab.locator("[data-section=compare]")
+    assert header.locator(".eyebrow").inner_text().lower() == "one model on two inputs"
+    assert header.locator("mark").all_inner_texts() == ["not", "too"]
+    assert compare.locator("mark").all_inner_texts() == ["positive", "negative"]
+    assert compare.locator("select").evaluate("(node) => node.selectedOptions[0].text") == "Encoder, layer 1"
+    assert compare.locator("input:checked").get_attribute("data-value") == "1"
+    assert compare.locator("caption").inner_text() == "5 of 5 words of both look elsewhere"
+    seen = compare.locator("tbody tr", has_text="bad").locator("td").first.inner_text()
+    assert seen.startswith("not ")
+    at = float(seen.split()[1])
+    assert at == pytest.approx(float(long.views[0].weights[1, 5, 3]), abs=0.01)
+    compare.locator("select").select_option(index=1)
+    assert not compare.locator("tbody tr", has_text="bad").locator("td").first.inner_text().startswith("not .9")
+    for column in (0, 1):  # both show the same head
+        checked = tab.locator(".column").nth(column).locator("[data-section=pair] input:checked")
+        assert checked.get_attribute("data-value") == "1"
+    for width in (1200, 400):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_two_documents_say_what_counted(opened):
+    one, two = exhibits.han(sentences=2, length=6), exhibits.han(sentences=2, length=6, seed=4)
+    table = opened(page(one, against=two)).locator("[data-section=compare] table").first
+    assert table.locator("caption").inner_text() == "How much a word counts in its sentence"
+    for number, each in enumerate((one, two)):
+        figures = table.locator(f"td:nth-of-type({number + 1})").all_inner_texts()
+        counted = [
+            (word, text) for word, text in zip(table.locator("th[scope=row]").all_inner_texts(), figures, strict=True)
+        ]
+        counted = [(word, float(text)) for word, text in counted if text != "–"]
+        assert [word for word, _ in counted] == list(each.sides["source"].texts)
+        assert [w for _, w in counted] == pytest.approx(each.views[0].weights[0, 0].tolist(), abs=0.01)
