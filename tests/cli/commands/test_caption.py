@@ -109,4 +109,4 @@ def test_mistakes(at_desk):
     assert refused("run", "pictures/0.png", "--nbest", 9) == "--nbest: 9 given, expected at most the beam, 5"
     assert "no config.toml" in refused("pictures", "pictures/0.png")
     assert "without --sample" in refused("run", "pictures/0.png", "--top-k", 3)
-    assert "is a file that is read" in refused("run", "pictures/0.png", "--out", "pictures/0.png")
+    assert "is an input file" in refused("run", "pictures/0.png", "--out", "pictures/0.png")

@@ -103,7 +103,7 @@ def test_pictures(tmp_path):
         (["run", "data"], "data: a folder given, expected a file"),
         (["run", "in.txt", "in.gz"], "in.gz: given after another; expected one text, or one file, a document a line"),
         (["run", "latin.txt"], "latin.txt, line 2: byte 1 (0xe4) is not UTF-8"),
-        (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is a file that is read"),
+        (["run", "in.txt", "--out", "in.txt"], "--out: in.txt is an input file"),
         (["run", "in.txt", "--device", "tpu"], "--device: 'tpu' given"),
         (["run", "in.txt", "--checkpoint", "first"], "run/checkpoints: no checkpoint first in it"),
     ],

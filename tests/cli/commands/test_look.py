@@ -218,7 +218,7 @@ def test_mistakes(desk, arguments, expected):
 
 def test_what_is_read_is_not_overwritten(desk, tmp_path):
     shutil.copy(desk / "photos" / "0.png", tmp_path / "mine.png")
-    assert "is a file that is read" in refused("captions", tmp_path / "mine.png", "--out", tmp_path / "mine.png")
+    assert "is an input file" in refused("captions", tmp_path / "mine.png", "--out", tmp_path / "mine.png")
 
 
 def test_a_graph_is_drawn_of_the_model_alone(desk, tmp_path):

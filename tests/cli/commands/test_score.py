@@ -140,7 +140,7 @@ def test_chunks_do_not_matter(at_desk, monkeypatch, tmp_path):
         (["lm", "--source", "two.txt", "--target", "two.txt"], "--source: lm is a language model and reads no source"),
         (["data", "--source", "two.txt", "--target", "two.txt"], "data: not a run folder, it has no config.toml"),
         (["short", "--source", "source.txt", "--target", "long.txt"], "long.txt, line 3: 7 tokens, expected at most 6"),
-        (["run", "--source", "two.txt", "--target", "two.txt", "--out", "two.txt"], "--out: two.txt is a file that is"),
+        (["run", "--source", "two.txt", "--target", "two.txt", "--out", "two.txt"], "--out: two.txt is an input file"),
     ],
 )
 def test_mistakes_are_one_sentence(at_desk, arguments, message):

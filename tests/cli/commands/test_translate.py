@@ -343,7 +343,7 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         (["run", "in.txt", "--prefix", "1", "--prefixes", "in.txt"], "--prefix: given together with --prefixes"),
         (
             ["run", "in.txt", "--prefixes", "two.txt"],
-            "--prefixes: two.txt has 2 lines and in.txt has 7; expected as many",
+            "--prefixes: two.txt has 2 lines and in.txt has 7; expected the same number",
         ),
         (["run", "in.txt", "--prefixes", "none.txt"], "none.txt: no such file"),
         (["run", "in.txt", "--longest", "2", "--prefix", "1 2 3"], "prefix 1: 3 tokens given, expected at most 2"),

@@ -62,7 +62,7 @@ class OutputPaths:
             if path.is_dir():
                 raise CommandError(f"--out: {path} is a folder, expected a file to write")
             if str(path) in inputs or any(is_same_file(path, each) for each in inputs):
-                raise CommandError(f"--out: {path} is a file that is read, expected another")
+                raise CommandError(f"--out: {path} is an input file, expected another")
         return paths
 
 
