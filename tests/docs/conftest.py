@@ -24,7 +24,7 @@ def furnished(tmp_path_factory) -> Path:
     table = {
         "data": {"source": str(desk / "train.en"), "target": str(desk / "train.de"), "cache": str(desk / "cache")},
         "tokenizer": {"size": 512},
-        "model": {"kind": "transformer", "size": 16, "heads": 2, "layers": 1, "hidden": 16},
+        "model": {"kind": "transformer", "size": 16, "heads": 4, "layers": 2, "hidden": 16},
         "training": {
             "steps": 20,
             "batch_tokens": 128,

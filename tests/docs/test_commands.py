@@ -4,16 +4,15 @@ import ast
 import contextlib
 import dataclasses
 import itertools
-import json
 import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from documented import ROOT, SHELL, spans, texts
 
 from regard.cli.command import OLD_NAMES
 from regard.cli.main import app
@@ -22,7 +21,6 @@ from regard.models.contract import Model
 from regard.models.kinds import KINDS
 from regard.training.settings import TrainingSettings
 
-ROOT = Path(__file__).parents[2]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHERS = {  # options of other programs, by the word that the same code or sentence has
     "torchrun": {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"},
@@ -30,40 +28,8 @@ OTHERS = {  # options of other programs, by the word that the same code or sente
     "sacreBLEU": {"--paired-bs"},
     "pip install": {"--no-deps"},
 }
-SHELL = {"|", "<", ">", "2>", "&&"}  # what stands behind one of these is the shell's
 STYLE = re.compile(r"var\(--|style=\"--|\{[^}]*--[\w-]+:")  # names of CSS look like options
-
-
-def texts() -> dict[str, str]:
-    """What people read, by its name: pages, the cells of notebooks, the comments of configurations.
-
-    But for the table of old names, in which `data.lines` is a module.
-    """
-    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-    pages += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
-    pages.remove(ROOT / "docs/inside/names.md")
-    found = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in pages}
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        cells = ("".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"])
-        found[f"notebooks/{path.name}"] = "\n\n".join(cells)
-    for path in sorted((ROOT / "configs").glob("*.toml")):
-        lines = (line.partition("#")[2] for line in path.read_text(encoding="utf-8").splitlines())
-        shown = (f"```sh\n{line.strip()}\n```" if line.startswith("   ") else line for line in lines)
-        found[f"configs/{path.name}"] = "\n".join(shown).replace("\\\n```\n```sh\n", " ")
-    return found
-
-
 TEXTS = texts()
-
-
-def spans(text: str) -> tuple[list[str], list[str]]:
-    """The lines of a page's shell blocks, and what stands between backticks, in one line each."""
-    text = text.replace("\\\n", " ")
-    fenced = re.findall(r"^```(\S*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    blocks = [line for language, block in fenced if language in ("", "sh") for line in block.splitlines()]
-    quoted = re.findall(r"(?<!`)`([^`]+)`(?!`)", prose)
-    return blocks, [" ".join(each.split()) for each in quoted]
 
 
 def commands() -> dict[str, list[str]]:

@@ -24,11 +24,11 @@ def written(drawing: str) -> list[str]:
 
 
 def texts(figure: Figure) -> list[str]:
-    """The texts of a figure, without drawing it."""
+    """The texts of a figure, line by line, without drawing it."""
     found = []
     for axes in figure.axes:
         found += [*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts, axes.xaxis.label]
-    return [text.get_text() for text in found if text.get_text()]
+    return [line for text in found for line in text.get_text().splitlines()]
 
 
 def parted(texts: list[str]) -> tuple[list[float], list[str]]:
@@ -72,7 +72,7 @@ def test_a_verb_looks_at_its_object():
     begins = page.split("\n\n")[1]
     assert begins.startswith("![")
     assert "(images/verb-object.svg)" in begins
-    assert f"*ate* looks at *pizza* ({made.weights[ate, pizza]:.2f})".replace("0.", ".") in page
+    assert f"*ate* attends to *pizza* ({made.weights[ate, pizza]:.2f})".replace("0.", ".") in " ".join(page.split())
     view, head = made.title.rsplit(", head ", 1)
     assert f'--view "{view}" --head {head} ' in page
 

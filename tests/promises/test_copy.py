@@ -171,7 +171,7 @@ def test_a_run_from_before_there_was_a_record(run, resumed, home, best, tmp_path
     else:
         WAYS[way](old, copy)
     if way == "dangling":  # a link that somebody made is the only one to know
-        with pytest.raises(CheckpointError, match="step-000099: missing, and the link best leads to it"):
+        with pytest.raises(CheckpointError, match="step-000099: missing, but the link best leads to it"):
             load(copy)
         return
     if way != "wrong":
@@ -191,7 +191,7 @@ def test_a_best_folder_that_is_gone(run, home, best, tmp_path):
     shutil.copytree(run, copy, symlinks=True)
     kept = tmp_path / "kept"
     (copy / "checkpoints" / BEST[best]).rename(kept)
-    missing = f"checkpoints/{BEST[best]}: missing, and best.json says that it is the best checkpoint; put it back, or"
+    missing = f"checkpoints/{BEST[best]}: missing, but best.json says that it is the best checkpoint; put it back, or"
     with pytest.raises(CheckpointError, match=missing):
         load(copy)
     with pytest.raises(CheckpointError, match=missing):
@@ -217,7 +217,7 @@ def test_a_resume_says_that_the_best_is_missing(run, home, best, tmp_path, capsy
         patch.setattr(Translate, "validate", lambda self: {"loss": 8.0})
         train_and_report(table(home, **{**LONGER, "training__average": 0}), copy, resume=True)
     said = capsys.readouterr().err
-    assert f"{BEST[best]}: missing, and best.json says that it is the best checkpoint" in said
+    assert f"{BEST[best]}: missing, but best.json says that it is the best checkpoint" in said
     assert "Training resumes from the last checkpoint" in said
     assert "missing" in (copy / "log.txt").read_text()
     assert (copy / "report.html").is_file()
@@ -255,5 +255,5 @@ def test_an_old_run_whose_best_folder_is_gone(run, tmp_path, best):
     if best == "average":
         assert same_model(run, copy)
         return
-    with pytest.raises(CheckpointError, match="step-000004: missing, and step-000006 says that it is the best"):
+    with pytest.raises(CheckpointError, match="step-000004: missing, but step-000006 says that it is the best"):
         load(copy)

@@ -128,7 +128,9 @@ class Session:
 
     def files(self) -> dict[str, bytes]:
         """What was written, but for what holds times and places."""
-        times = {"metrics.jsonl", "log.txt", "report.html", "manifest.json", "trainer.safetensors", "best.json"}
+        times = {"metrics.jsonl", "log.txt", "report.html", "manifest.json", "trainer.safetensors", "best.json"} | {
+            "commands.jsonl"
+        }
         paths = [path for path in self.home.rglob("*") if path.is_file() and not path.is_symlink()]
         own = {path.relative_to(self.home).as_posix(): path for path in paths if path.name not in times}
         home = str(self.home).encode()

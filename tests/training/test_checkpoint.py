@@ -104,7 +104,7 @@ def test_the_best_one_is_kept(tmp_path):
 def test_a_best_one_that_is_missing_is_named(tmp_path):
     checkpoints = written(tmp_path)
     checkpoints.point("best", "step-000099")
-    with pytest.raises(CheckpointError, match="step-000099: missing, and the link best leads to it; put it back"):
+    with pytest.raises(CheckpointError, match="step-000099: missing, but the link best leads to it; put it back"):
         checkpoints.best()
     checkpoints.mark_best("step-000004")  # and a link is not trusted over what is recorded
     checkpoints.point("best", "step-000099")

@@ -193,7 +193,7 @@ def record_command(folder: Path, command: str) -> None:
     stamp = datetime.now().astimezone().isoformat(timespec="seconds")
     with (
         contextlib.suppress(OSError),
-        open(folder / COMMANDS, "a", encoding="utf-8", errors="replace", opener=no_link) as file,
+        open(folder / COMMANDS, "a", encoding="utf-8", errors="replace", newline="\n", opener=no_link) as file,
     ):
         file.write(json.dumps({"date": stamp, "command": command}, ensure_ascii=False) + "\n")
 

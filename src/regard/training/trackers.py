@@ -43,10 +43,10 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class TrackerRow:
-    """A row of the table: `open(folder, resume_step)` begins a run, or continues the one of this folder."""
+    """A row of the table: `begin(folder, resume_step)` begins a run, or continues the one of this folder."""
 
     name: str
-    open: Callable[[Path, int | None], Tracker]
+    begin: Callable[[Path, int | None], Tracker]
     package: str | None = None  # that must be installed
     extra: str = ""  # of Regard, which brings it
 
@@ -98,7 +98,7 @@ def open_trackers(names: Sequence[str], folder: Path, resume_step: int | None) -
         if name not in names and importlib.util.find_spec("tensorboard") is None:
             continue
         try:
-            trackers[name] = TRACKERS[name].open(folder, resume_step)
+            trackers[name] = TRACKERS[name].begin(folder, resume_step)
         except RegardError:
             raise
         except Exception as error:  # a service that cannot be reached, a package that is not whole

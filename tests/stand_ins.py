@@ -1,0 +1,237 @@
+"""Stand-ins for what a documented command reads: small files and tiny runs, in a folder that was empty before.
+
+`prepare(words, folder, runs)` puts there what the command names, by the option that names it, and gives the command as
+it is to be run: the same words, with few steps and little data where it trains or generates.
+"""
+
+import glob
+import gzip
+import itertools
+import json
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tiny import write_pictures
+
+from regard.cli.commands.configs import shipped_configs
+from regard.data.builtin import generate
+
+TEXTS = {"--source", "--target", "--valid-source", "--valid-target", "--reference", "--hypothesis", "--prefixes"}
+TEXT_KEYS = {"source", "target", "valid_source", "valid_target"}
+PICTURES = {".jpg", ".png"}
+TRAIN, TEST = 240, 6  # sentences
+
+
+@cache
+def sentences(count: int = TRAIN) -> tuple[list[str], list[str], list[str]]:
+    """English, German, and the links between their words."""
+    examples = list(generate("phrasebook", count, longest=8))
+    links = [" ".join(f"{i}-{j}" for i, j in each.alignment) for each in examples]
+    return [each.source for each in examples], [each.target for each in examples], links
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """Write lines, packed where the name ends as such files do; what is there stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(f"{line}\n" for line in lines).encode()
+    if not path.exists():
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def write_text(path: Path, count: int = TEST, repeat: int = 1) -> None:
+    """Write sentences, in the language that the name of the file says."""
+    english, german, _ = sentences()
+    write(path, (german if {".de", ".phonemes"} & set(path.suffixes) else english)[:count] * repeat)
+
+
+def write_pairs(path: Path) -> None:
+    """Write sentences and their translations, a tab between them."""
+    write(path, ["\t".join(pair) for pair in zip(*sentences()[:2], strict=True)])
+
+
+def write_links(path: Path, count: int = TEST, first: int = 0) -> None:
+    """Gold links, counted from 0 or from 1."""
+    shifted = []
+    for line in sentences()[2][:count]:
+        pairs = (link.split("-") for link in line.split())
+        shifted.append(" ".join(f"{int(i) + first}-{int(j) + first}" for i, j in pairs))
+    write(path, shifted)
+
+
+def write_documents(path: Path, label: Any = 1, text: Any = 2) -> None:
+    """Reviews with their labels, in the columns or under the keys that the command names."""
+    lines = []
+    for each in generate("reviews", 60):
+        if isinstance(label, str):
+            outer, _, inner = str(text).partition(".")
+            lines.append(json.dumps({label: each.target, outer: {inner: each.source} if inner else each.source}))
+        else:
+            cells = ["0"] * max(label, text)
+            cells[label - 1], cells[text - 1] = each.target, each.source
+            lines.append("\t".join(cells))
+    write(path, lines)
+
+
+def write_images(folder: Path, captions: list[Path], labels: Path | None, lists: list[Path]) -> None:
+    """Pictures, and what is said of them, as a TSV file or as Flickr8k has it; several files share them out."""
+    home = folder.parent / f".{folder.name}"
+    if not folder.exists():
+        write_pictures(home, 24, "none" if labels is None else "which-size")
+        shutil.move(home / "pictures", folder)
+    lines = (home / ("captions.tsv" if labels is None else "labels.tsv")).read_text()
+    rows = [line.split("\t") for line in lines.splitlines()]
+    for number, path in enumerate(captions):
+        flickr = "token" in path.name
+        write(path, [f"{name}{'#0' * flickr}\t{text}" for name, text in rows[number :: len(captions)]])
+    if labels is not None:
+        write(labels, ["\t".join(row) for row in rows])
+    for number, path in enumerate(lists):  # of training, of validation, of a test
+        write(path, [name for name, _ in rows[number % 2 :: 2]])
+
+
+def values(words: list[str]) -> dict[str, str]:
+    """Options with the word behind each."""
+    return {word: after for word, after in itertools.pairwise(words) if word.startswith("--")}
+
+
+def settings(words: list[str]) -> dict[str, Any]:
+    """The data that a command trains on: by its configuration, by `--set`, and by its options."""
+    data: dict[str, Any] = {}
+    for word in words[1:2]:
+        if (path := shipped_configs().get(Path(word).stem)) is not None:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))["data"]
+    for word, after in itertools.pairwise(words):
+        key, _, value = after.partition("=")
+        if word == "--set" and key.startswith("data."):
+            try:
+                data[key[5:]] = tomllib.loads(f"v = {value}")["v"]
+            except tomllib.TOMLDecodeError:
+                data[key[5:]] = value
+        elif word.startswith("--") and word != "--set":
+            data.setdefault(word[2:].replace("-", "_"), after)
+            if word[2:].replace("-", "_") in TEXT_KEYS | {"documents", "images", "captions", "labels"}:
+                data[word[2:].replace("-", "_")] = after
+    return data
+
+
+def prepare_training(words: list[str], folder: Path) -> list[str]:
+    """Write what is trained on, and train for two steps."""
+    data = settings(words)
+    for key in TEXT_KEYS & set(data):
+        write_text(folder / data[key], TRAIN)
+    for corpus in [*data.get("corpora", ()), *data.get("valid", ())]:
+        for key in {"source", "target"} & set(corpus):
+            write_text(folder / corpus[key], TRAIN)
+        if "file" in corpus:
+            write_pairs(folder / corpus["file"])
+    for key in {"pairs", "valid_pairs"} & set(data):
+        write_pairs(folder / data[key])
+    for key in {"alignment", "valid_alignment"} & set(data):
+        write_links(folder / data[key], TRAIN)
+    for key in {"documents", "valid_documents"} & set(data):
+        write_documents(folder / data[key], data.get("label_column", 1), data.get("text_column", 2))
+    if "images" in data:
+        captions = [folder / data[key] for key in ("captions", "valid_captions") if key in data]
+        lists = [folder / data[key] for key in ("train_list", "valid_list") if key in data]
+        write_images(folder / data["images"], captions, folder / data["labels"] if "labels" in data else None, lists)
+    if "--check" in words:
+        return words
+    few = {"training.steps": 2, "training.warmup": 1, "training.validate_rows": 2, "training.device": "cpu"}
+    few |= {"data.count": 60} if "builtin" in data else {}
+    if "--resume" in words:
+        few = {"training.steps": 24}
+    small = [each for key, value in few.items() for each in ("--set", f"{key}={value}")]
+    out = values(words).get("--out")
+    if out is not None:
+        shutil.rmtree(folder / out, ignore_errors=True)
+    return [*without(words, "--steps", "--minutes"), *small]
+
+
+def without(words: list[str], *options: str) -> list[str]:
+    """A command without some options and the words behind them."""
+    pairs = zip(words, ["", *words], strict=False)
+    return [word for word, before in pairs if word not in options and before not in options]
+
+
+def run_of(words: list[str], name: str) -> str:
+    """Which of the tiny runs stands in for one that a command names."""
+    given = values(words)
+    if words[0] == "caption" or "--captions" in given or name in ("runs/photographs", "runs/photos"):
+        return "captioner"
+    if "--labels" in given or name == "runs/shapes":
+        return "convnet"
+    if words[0] == "classify" or "--documents" in given or name.startswith("runs/reviews"):
+        return "encoder" if name.endswith("encoder") else "han"
+    alone = words[0] in ("eval", "score") and not {"--source", "--hypothesis"} & set(given)
+    return "language-model" if words[0] == "sample" or alone else "transformer"
+
+
+def prepare(words: list[str], folder: Path, runs: Mapping[str, Path]) -> list[str]:
+    """Put what a command reads into the folder, and give its words as they are to be run."""
+    given = values(words)
+    for word in words[1:] if words[0] not in ("demo", "data", "study") else ():
+        if word.startswith("runs/") and word != given.get("--out") and not (folder / word).exists():
+            shutil.copytree(runs[run_of(words, word)], folder / word, symlinks=True)
+    if words == ["runs"]:
+        shutil.copytree(runs["transformer"], folder / "runs" / "en-de", symlinks=True)
+    if words[0] == "train":
+        return prepare_training(words, folder)
+    if words[0] == "data":
+        return [*without(words, "--count", "--valid", "--test"), "--count", "20", "--valid", "5", "--test", "5"] * (
+            "--out" in words
+        ) or words
+    if words[0] == "demo":
+        return [*words, "--steps", "2"]
+    links = "--gold" in given and words[0] == "eval" and "--source" not in given
+    for option, value in given.items():
+        if option == "--hypothesis" and links:
+            write_links(folder / value)
+        elif option in TEXTS and " " not in value:
+            write_text(folder / value, repeat=1 + ("--alternatives" in words))
+        elif option in ("--gold", "--choose"):
+            write_links(folder / value, first=int("--from-one" in words))
+        elif option == "--documents":
+            write_documents(folder / value, *((1, 4) if value.endswith(".gz") else ()))
+        elif option == "--tree":
+            write_tree(folder / value)
+    if "--images" in given:
+        captions, lists = (
+            [folder / given[key] for key in (each,) if key in given] for each in ("--captions", "--names")
+        )
+        labels = folder / given["--labels"] if "--labels" in given else None
+        write_images(folder / given["--images"], captions, labels, lists)
+    return prepare_arguments(words, folder)
+
+
+def prepare_arguments(words: list[str], folder: Path) -> list[str]:
+    """Write what stands behind a command without an option: texts, pictures, and folders of them."""
+    done = []
+    before = ["", *words]
+    for word, last in zip(words, before, strict=False):
+        path = folder / word
+        plain = not word.startswith("-") and not last.startswith("--") and word != words[0] and " " not in word
+        if plain and (path.suffix in PICTURES or words[0] == "caption") and not word.startswith("runs/"):
+            home = path.parent if path.suffix else path
+            write_images(folder / "stand-ins", [], None, [])
+            home.mkdir(parents=True, exist_ok=True)
+            shutil.copy(
+                folder / "stand-ins" / "0.png", home / (path.name.replace("*", "0") if path.suffix else "0.png")
+            )
+            done += sorted(os.path.relpath(each, folder) for each in glob.glob(str(path)))
+            continue
+        if plain and path.suffix and words[0] in ("translate", "classify", "look", "compare") and not path.exists():
+            write_text(path)
+        done.append(word)
+    return done
+
+
+def write_tree(path: Path) -> None:
+    """The syntax of one sentence, in the format of Universal Dependencies."""
+    heads = [("I", 2), ("ate", 0), ("pizza", 2), ("yesterday", 2), (".", 2)]
+    rows = [f"{i}\t{word}\t_\t_\t_\t_\t{head}\tdep\t_\t_" for i, (word, head) in enumerate(heads, 1)]
+    write(path, [*rows, ""])
