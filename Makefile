@@ -40,7 +40,7 @@ demo: $(READY)  ## train a Transformer from scratch and see what it attends to, 
 CHECKED := tests/attention tests/kernels tests/models
 PYTEST  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
-test: $(READY)  ## the tests, about eight minutes on two cores
+test: $(READY)  ## the tests, about seven minutes on two cores
 	@$(PYTEST) -m "$(FAST) and not compile and shapes" $(CHECKED)
 	@REGARD_NO_TYPECHECK=1 $(PYTEST) -m "$(FAST) and (compile or not shapes)"
 
