@@ -237,21 +237,6 @@ def all_limits(lengths, causal, start, centre, middle, radius, mask):  # type: i
     }
 
 
-def split_float32(x: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """Split x for tensor cores: float32 as two bfloat16, of which three products are one of float32."""
-    if x.dtype != torch.float32 or not x.is_cuda:
-        return x, x, False
-    from regard.kernels.additive.triton_kernels import forward
-
-    rows, size, width = x.shape
-    high, low = (torch.empty(x.shape, dtype=torch.bfloat16, device=x.device) for _ in range(2))
-    block = min(256, 1 << (width - 1).bit_length())
-    forward.halved[(-(-size // 16), -(-width // block), rows)](
-        x, high, low, size, width, *x.stride(), BN=16, BV=block, num_warps=4
-    )
-    return high, low, True
-
-
 def exponentials(x: Tensor, inverse: Tensor | None, heads: int, major: bool) -> tuple[Tensor, Tensor]:
     """e^{2x}, hidden units first or last, two to 64 bits; and the largest 2x of each block."""
     from regard.kernels.additive.triton_kernels import forward
@@ -298,11 +283,10 @@ def weigh(scored, partial, values, out, lse, limits) -> None:  # type: ignore[no
 
     (rows, n, dv), m = out.shape, values.shape[1]
     n_pad, m_pad = padded(n), padded(m)
-    high, low, split = split_float32(values)
     wide = min(SUM["BV"], max(16, 1 << (dv - 1).bit_length()))
     forward.sum_values[(n_pad // BLOCK, -(-dv // wide), rows)](
-        scored, *partial, high, low, out, lse, n, m, dv, n_pad, m_pad, *high.stride(),
-        **structured_limits(*limits), SPLIT=split, BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
+        scored, *partial, values, out, lse, n, m, dv, n_pad, m_pad, *values.stride(),
+        **structured_limits(*limits), BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
     )  # fmt: skip
 
 
@@ -319,17 +303,16 @@ def weights_backward(grad, values, context, scored, lse, limits, temperature):  
     )
     g, turned = lse.new_empty(rows, n_pad, m_pad), lse.new_empty(rows, m_pad, n_pad)
     d_values = values.new_empty(values.shape)
-    (value, low_value, split), (do, low_do, _) = split_float32(values), split_float32(grad)
     limited = structured_limits(*limits)
     backward.score_gradients[(m_pad // BLOCK, n_pad // BLOCK, rows)](
-        scored, lse, delta, value, low_value, do, low_do, g, turned, n, m, dv, n_pad, m_pad,
-        *value.stride(), *do.stride(), temperature,
-        **limited, SPLIT=split, BN=BLOCK, BM=BLOCK, **{**GRADIENT, "BV": min(GRADIENT["BV"], wide)},
+        scored, lse, delta, values, grad, g, turned, n, m, dv, n_pad, m_pad,
+        *values.stride(), *grad.stride(), temperature,
+        **limited, BN=BLOCK, BM=BLOCK, **{**GRADIENT, "BV": min(GRADIENT["BV"], wide)},
     )  # fmt: skip
     wide = min(SUM["BV"], wide)
     backward.value_gradients[(m_pad // BLOCK, -(-dv // wide), rows)](
-        scored, lse, do, low_do, d_values, n, m, dv, n_pad, m_pad, *do.stride(),
-        **limited, SPLIT=split, BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
+        scored, lse, grad, d_values, n, m, dv, n_pad, m_pad, *grad.stride(),
+        **limited, BN=BLOCK, BM=BLOCK, **{**SUM, "BV": wide},
     )  # fmt: skip
     return g, turned, d_values
 

@@ -6,7 +6,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from regard.kernels.additive.triton_kernels.arithmetic import exact_product, start_of, tanh
+from regard.kernels.additive.triton_kernels.arithmetic import product, start_of, tanh
 
 
 @triton.jit
@@ -150,7 +150,7 @@ def key_sums(
             weight = tl.load(weights + (row * n + i)[None, :] * width + w, mask=reached, other=0.0)
             at = x + row * x_r + i[:, None].to(tl.int64) * x_n + c[None, :] * x_d
             some = tl.load(at, mask=(i < n)[:, None] & (c < d)[None, :], other=0.0)
-            total = exact_product(weight, some.to(tl.float32), total)
+            total = product(weight, some.to(tl.float32), total)
     here = (j < m)[:, None] & (c < d)[None, :]
     tl.store(out + (row * m + j[:, None]) * d + c[None, :], total.to(out.dtype.element_ty), mask=here)
 

@@ -56,28 +56,11 @@ def tanh(x):
 @triton.jit
 @no_type_check
 def product(a, b, total):
-    """total + a b on tensor cores; the interpreter's NumPy knows no bfloat16."""
+    """total + a b on tensor cores, of float32 in three products of tf32; the interpreter's NumPy knows no bfloat16."""
     if INTERPRETED:
         return total + tl.dot(a.to(tl.float32), b.to(tl.float32))
     else:
-        return tl.dot(a, b, total, input_precision="tf32")
-
-
-@triton.jit
-@no_type_check
-def exact_product(a, b, total):
-    """total + a b of float32, three products of tf32."""
-    return tl.dot(a, b, total, input_precision="tf32x3")
-
-
-@triton.jit
-@no_type_check
-def split_product(a, high, low, total):
-    """total + a (high + low), a in float32 and the two in bfloat16: what is left out is 2^-16 of it."""
-    top = a.to(tl.bfloat16)
-    total = tl.dot((a - top.to(tl.float32)).to(tl.bfloat16), high, total)
-    total = tl.dot(top, low, total)
-    return tl.dot(top, high, total)
+        return tl.dot(a, b, total, input_precision="tf32x3")
 
 
 @triton.jit

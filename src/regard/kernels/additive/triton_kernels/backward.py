@@ -14,7 +14,6 @@ from regard.kernels.additive.triton_kernels.arithmetic import (
     product,
     query_range,
     reciprocal,
-    split_product,
     tanh,
 )
 
@@ -38,10 +37,10 @@ def inner_products(x, y, out, n, dv, n_pad, x_r, x_n, x_d, BN: tl.constexpr, BV:
 @triton.jit(do_not_specialize=["n", "m", "causal", "centre", "radius"])
 @no_type_check
 def score_gradients(
-    scored, lse, delta, values, low_values, grad, low_grad, g, turned,
+    scored, lse, delta, values, grad, g, turned,
     n, m, dv, n_pad, m_pad, v_r, v_m, v_d, o_r, o_n, o_d, temperature, lengths, causal, centre, radius,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    SPLIT: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
     """g = P ∘ (dO Vᵀ - δ) / temperature of one tile, as [n m] and as [m n]; zeros where nobody looks."""
     jb, ib, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -62,9 +61,6 @@ def score_gradients(
             there = (j < high)[None, :] & (c < dv)[:, None]
             near = row * v_r + j[None, :].to(tl.int64) * v_m + c[:, None] * v_d
             value = tl.load(values + near, mask=there, other=0.0)
-            if SPLIT:
-                ds = tl.dot(tl.load(low_grad + at, mask=inside, other=0.0), value, ds)
-                ds = tl.dot(do, tl.load(low_values + near, mask=there, other=0.0), ds)
             ds = product(do, value, ds)
         p = power(tl.load(scored + start + tile) - tl.load(lse + row * n_pad + i)[:, None])
         ds = p * (ds - tl.load(delta + row * n_pad + i)[:, None]) / temperature
@@ -76,9 +72,9 @@ def score_gradients(
 @triton.jit(do_not_specialize=["n", "m", "causal", "centre", "radius"])
 @no_type_check
 def value_gradients(
-    scored, lse, grad, low_grad, out, n, m, dv, n_pad, m_pad, o_r, o_n, o_d, lengths, causal, centre, radius,
+    scored, lse, grad, out, n, m, dv, n_pad, m_pad, o_r, o_n, o_d, lengths, causal, centre, radius,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    SPLIT: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
     """dV_j = Σ_i P_ij dO_i of BM keys, BV numbers wide."""
     jb, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -101,10 +97,7 @@ def value_gradients(
         inside = (i < n)[:, None] & (c < dv)[None, :]
         at = row * o_r + i[:, None].to(tl.int64) * o_n + c[None, :] * o_d
         do = tl.load(grad + at, mask=inside, other=0.0)
-        if SPLIT:
-            total = split_product(p, do, tl.load(low_grad + at, mask=inside, other=0.0), total)
-        else:
-            total = product(p.to(do.dtype), do, total)
+        total = product(p.to(do.dtype), do, total)
     here = (j < m)[:, None] & (c < dv)[None, :]
     tl.store(out + (row * m + j[:, None]) * dv + c[None, :], total.to(out.dtype.element_ty), mask=here)
 

@@ -15,7 +15,6 @@ from regard.kernels.additive.triton_kernels.arithmetic import (
     power,
     product,
     reciprocal,
-    split_product,
     tanh,
     visible,
 )
@@ -77,23 +76,6 @@ def exponentials(
     else:
         there = out + (row * n_pad + i[:, None]) * h_pad + d[None, :]
         tl.store(there, raised, mask=(i < n_pad)[:, None] & (d < h_pad)[None, :])
-
-
-@triton.jit
-@no_type_check
-def halved(x, out, low, size, width, x_r, x_n, x_d, BN: tl.constexpr, BV: tl.constexpr):
-    """float32 as the sum of two bfloat16, [r n d]: three products of those are one of float32, to 16 bits."""
-    block, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
-    i = block * BN + tl.arange(0, BN)
-    c = piece * BV + tl.arange(0, BV)
-    inside = (i < size)[:, None] & (c < width)[None, :]
-    value = tl.load(x + row * x_r + i[:, None].to(tl.int64) * x_n + c[None, :] * x_d, mask=inside, other=0.0)
-    high = value.to(tl.bfloat16)
-    rest = value - high.to(tl.float32)
-    rest = tl.where(tl.abs(value) < float("inf"), rest, 0.0)
-    there = (row * size + i[:, None]) * width + c[None, :]
-    tl.store(out + there, high, mask=inside)
-    tl.store(low + there, rest.to(tl.bfloat16), mask=inside)
 
 
 @triton.jit(do_not_specialize=["n", "m", "causal", "centre", "radius", "inner"])
@@ -216,10 +198,10 @@ def scores(
 @triton.jit(do_not_specialize=["n", "m", "causal", "centre", "radius"])
 @no_type_check
 def sum_values(
-    scored, highest, mass, values, low_values, out, lse, n, m, dv, n_pad, m_pad, v_r, v_m, v_d,
+    scored, highest, mass, values, out, lse, n, m, dv, n_pad, m_pad, v_r, v_m, v_d,
     lengths, causal, centre, radius,
     LENGTHS: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    SPLIT: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
     """Contexts of BN queries, BV numbers wide, and the log-sum-exp of their scores (infinity where there is no key)."""
     ib, piece, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -254,10 +236,6 @@ def sum_values(
         inside = (j < high)[:, None] & (c < dv)[None, :]
         at = row * v_r + j[:, None].to(tl.int64) * v_m + c[None, :] * v_d
         value = tl.load(values + at, mask=inside, other=0.0)
-        if SPLIT:
-            below = tl.load(low_values + at, mask=inside, other=0.0)
-            total = split_product(p, value, below, total)
-        else:
-            total = product(p.to(value.dtype), value, total)
+        total = product(p.to(value.dtype), value, total)
     here = (i < n)[:, None] & (c < dv)[None, :]
     tl.store(out + (row * n + i[:, None]) * dv + c[None, :], total.to(out.dtype.element_ty), mask=here)
