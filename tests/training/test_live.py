@@ -3,7 +3,11 @@
 import contextlib
 import io
 import itertools
+import os
 import re
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -135,5 +139,67 @@ def test_step_bar_and_time_left_move_between_two_records():
     live.close()
     for step, text in zip(range(21, 25), shown, strict=True):
         assert f"step {step}/100" in text
-        assert f"{100 - step} s left" in text
+        assert f"{step // 60}:{step % 60:02d} so far" in text
+        assert f"{(100 - step) // 60}:{(100 - step) % 60:02d} left" in text
         assert "loss 4.00" in text  # of the last record
+
+
+LONG_STEP = """
+import os, sys, time
+from regard.training.display import open_progress
+
+with open_progress(None, terminal=True) as progress:
+    progress.begin("a run", [], 4)
+    for step in range(3):
+        progress.tick(step, 30.0 * step)
+    time.sleep(3)
+    child = os.fork()
+    if child == 0:
+        time.sleep(1.2)  # a display that lived on here would be drawn
+        print("a line of the child", file=sys.stderr)
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    progress.tick(3, 90.0)
+    progress.begin_validation()
+    time.sleep(2.2)
+    progress.valid({"step": 3, "loss": 1.0, "best": True})
+    progress.end("what to do next")
+"""
+
+
+def test_times_move_within_a_long_step_and_while_it_validates():
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    settings = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen([sys.executable, "-c", LONG_STEP], stderr=theirs, stdout=theirs, env=settings)
+    os.close(theirs)
+    parts = []
+    with contextlib.suppress(OSError), open(ours, "rb", buffering=0) as terminal:
+        while part := terminal.read(65536):
+            parts.append(part)
+    assert process.wait() == 0
+    text = b"".join(parts).decode()
+    step, _, validation = text.partition("validating")
+    # Four seconds of a step of thirty, two of a validation; a busy machine may draw fewer of them.
+    assert len(set(re.findall(r"1:0\d so far", step))) >= 3
+    assert len(set(re.findall(r"(?:1:00|0:5\d) left", step))) >= 3
+    assert len(set(re.findall(r"… 0:0\d", validation))) >= 2
+    assert len(set(re.findall(r"1:3\d so far", validation))) >= 2
+    after = text.partition("a line of the child")[2].partition("step 3/4")[0]
+    assert "\x1b[?25h" not in after  # the child has put nothing back: the cursor is the parent's
+    assert text.endswith("what to do next\r\n")
+
+
+def test_a_display_that_is_closed_is_drawn_no_more():
+    live, clock, raw = display()
+    live.begin("t", [], 10)
+    [thread] = [each for each in threading.enumerate() if each.name == "regard-display"]
+    live.begin_validation()
+    live.close()
+    drawing = raw.getvalue()
+    clock.now += 10
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    live.step({"step": 1, "loss": 1.0})
+    assert raw.getvalue() == drawing
+    assert "validating" not in screen(raw)[-3:]

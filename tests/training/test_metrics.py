@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.training.metrics import Metrics, format_duration, format_value, read_records
+from regard.training.metrics import Metrics, format_clock, format_duration, format_value, read_records
 
 
 def test_metrics_are_read_as_they_were_written(tmp_path):
@@ -82,6 +82,22 @@ def test_without_tensorboard_nothing_is_said(tmp_path):
 )
 def test_durations(seconds, said):
     assert format_duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1.0, "0:00"),
+        (0.9, "0:00"),
+        (59.99, "0:59"),
+        (725.0, "12:05"),
+        (3600.0, "1:00:00"),
+        (11110.0, "3:05:10"),
+        (187201.0, "2 d 4:00:01"),
+    ],
+)
+def test_a_clock_moves_every_second(seconds, text):
+    assert format_clock(seconds) == text
 
 
 @pytest.mark.parametrize(

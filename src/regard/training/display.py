@@ -57,6 +57,10 @@ class ProgressGroup(Progress):
         for member in self.members:
             member.tick(step, seconds)
 
+    def begin_validation(self) -> None:
+        for member in self.members:
+            member.begin_validation()
+
     def valid(self, record: Mapping[str, Any]) -> None:
         for member in self.members:
             member.valid(record)

@@ -1,27 +1,40 @@
-"""Training on a terminal: a display drawn over itself, a few times a second, by no thread of its own."""
+"""Training on a terminal: a display drawn over itself when a step was taken, and every second by a thread.
+
+The thread draws only where nothing was drawn for a second: within a long step, and while the model is validated. All
+drawing is done under one lock, which a process takes before it forks, so that no child inherits a display half drawn.
+"""
 
 import atexit
 import math
+import os
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from rich import live
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
+from rich.file_proxy import FileProxy
 from rich.table import Table
 from rich.text import Text
 
+from regard.training.metrics import format_clock
 from regard.training.progress import CurrentFigures, Progress, SafeStream, Stream, format_scores
 from regard.training.sample import MISSING, Sample, differing, legible
 
 __all__ = ["LiveProgress"]
 
 REFRESH = 0.4  # seconds between two drawings, at least
+BEAT = 1.0  # seconds after which the thread draws
 WIDTH = 100  # columns a line takes at most: longer ones are hard to read, and break when a window is made narrower
 MARGIN = len("validation ")
 NARROW = 40  # below this there is no room for a margin
+
+DRAWING = threading.RLock()  # a signal's handler may print while its own thread draws
+DISPLAYS: "weakref.WeakSet[LiveProgress]" = weakref.WeakSet()  # those that are open
 
 
 class LiveProgress(Progress):
@@ -42,11 +55,14 @@ class LiveProgress(Progress):
         self._samples: list[Sample] = []
         self._wrapped: tuple[tuple[int, int], list[Text]] | None = None
         self._live: live.Live | None = None
+        self._closed = threading.Event()
+        self._last_step_at = self._validating_since = 0.0
+        self._validating = False
 
     def begin(self, title: str, facts: Sequence[tuple[str, str]], steps: int | None) -> None:
         self.close()
         self._course, self._samples, self._wrapped = CurrentFigures(steps), [], None
-        self._drawn_at = -math.inf
+        self._drawn_at, self._last_step_at, self._validating = -math.inf, self._clock(), False
         self._console.print(Text(title, style="bold"))
         if facts:
             table = Table.grid(padding=(0, 2))
@@ -62,17 +78,29 @@ class LiveProgress(Progress):
         )
         self._live.start()
         atexit.register(self.close)  # the cursor comes back even if nobody ends this
+        self._closed = threading.Event()
+        DISPLAYS.add(self)
+        threading.Thread(
+            target=self._draw_every_second, args=(self._closed,), name="regard-display", daemon=True
+        ).start()
 
     def step(self, record: Mapping[str, Any]) -> None:
         self._course.step(record)
+        self._last_step_at = self._clock()
         self._draw(now=record.get("step") == self._course.steps)
 
     def tick(self, step: int, seconds: float) -> None:
         self._course.tick(step, seconds)
+        self._last_step_at = self._clock()
         self._draw()
+
+    def begin_validation(self) -> None:
+        self._validating, self._validating_since = True, self._clock()
+        self._draw(now=True)
 
     def valid(self, record: Mapping[str, Any]) -> None:
         self._course.valid(record)
+        self._validating = False
         self._draw(now=True)
 
     def samples(self, samples: Sequence[Sample]) -> None:
@@ -80,7 +108,8 @@ class LiveProgress(Progress):
         self._draw(now=True)
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text))
+        with DRAWING:
+            self._console.print(Text(text))
 
     def end(self, text: str) -> None:
         self._draw(now=True)
@@ -88,15 +117,37 @@ class LiveProgress(Progress):
         self.say(text)
 
     def close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-            atexit.unregister(self.close)
+        self._closed.set()
+        self._validating = False
+        with DRAWING:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
+                atexit.unregister(self.close)
 
-    def _draw(self, now: bool = False) -> None:
-        if self._live is not None and (now or self._clock() - self._drawn_at >= REFRESH):
-            self._drawn_at = self._clock()
-            self._live.refresh()
+    def _draw(self, now: bool = False, pause: float = REFRESH) -> None:
+        if not now and self._clock() - self._drawn_at < pause:
+            return
+        with DRAWING:
+            if self._live is not None:
+                self._drawn_at = self._clock()
+                self._live.refresh()
+
+    def _draw_every_second(self, closed: threading.Event) -> None:
+        """Draw where training itself has not for a second, until the display is closed."""
+        pause = BEAT
+        while not closed.wait(pause):
+            self._draw(pause=BEAT)
+            pause = max(REFRESH, BEAT - (self._clock() - self._drawn_at))
+
+    def _forget(self) -> None:
+        """Leave the display to the parent, in a child that was forked; what the child prints is not drawn around it."""
+        self._live = None
+        atexit.unregister(self.close)
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if isinstance(stream, FileProxy):
+                setattr(sys, name, stream.rich_proxied_file)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """The display, in lines that fit; where the window is low, fewer samples, and each on fewer lines."""
@@ -134,9 +185,12 @@ class LiveProgress(Progress):
             head.append("  ").append_text(_bar(share, size, self._console.encoding))
         head.append_text(tail)
         lines.append(head)
-        lines += _flow("", course.numbers(), width)
-        if course.checked is not None:
+        lines += _flow("", [*course.numbers(), *self._times()], width)
+        if self._validating or course.checked is not None:
             lines.append(Text(""))
+        if self._validating:
+            lines += _flow("validating", [f"… {format_clock(self._clock() - self._validating_since)}"], width)
+        if course.checked is not None:
             new = course.best is course.checked
             parts = [f"step {course.checked.get('step', 0):,}", *format_scores(course.checked)]
             lines += _flow("validation", [*parts, "best checkpoint so far"] if new else parts, width)
@@ -146,6 +200,25 @@ class LiveProgress(Progress):
         for line in lines:
             line.truncate(width, overflow="ellipsis")
         return lines
+
+    def _times(self) -> list[str]:
+        """The time so far and the time left, which move between two steps too."""
+        since = self._clock() - self._last_step_at
+        times = [f"{format_clock(self._course.last.get('seconds', 0.0) + since)} so far"]
+        left = self._course.seconds_left_after(since)
+        return [*times, f"{format_clock(left)} left"] if left else times
+
+
+def _forget_all() -> None:
+    """Let a child that was forked have no display, and no lock that nobody would give back."""
+    for each in list(DISPLAYS):
+        each._forget()
+    DISPLAYS.clear()
+    DRAWING.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=DRAWING.acquire, after_in_parent=DRAWING.release, after_in_child=_forget_all)
 
 
 def _flow(label: str, parts: list[str], width: int) -> list[Text]:

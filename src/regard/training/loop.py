@@ -134,6 +134,7 @@ class Trainer:
         now, settings = self.now, self.settings
         began, first, skipped = time.monotonic() - now.seconds, now.step, now.skipped
         why = criteria.reason(now)  # a run that is resumed may have had its time, or its patience, already
+        self.progress.tick(now.step, now.seconds)
         with self.shares() as shares:
             while why is None:
                 self.update(shares)
@@ -224,6 +225,7 @@ class Trainer:
 
     def validate(self, metrics: Metrics | None) -> bool:
         """Measure the model on held-out data; whether this is the best so far, which is remembered."""
+        self.progress.begin_validation()
         figures, samples = self.measure()
         now = self.now
         self.loss_is_finite = math.isfinite(figures.get("loss", 0.0))

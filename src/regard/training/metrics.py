@@ -16,7 +16,7 @@ from regard.errors import CheckpointError, TrainingError
 from regard.reading import Unreadable, parse_json, read_bytes
 from regard.training.trackers import open_trackers
 
-__all__ = ["Metrics", "format_duration", "format_value", "mean_losses", "metric_name", "read_records"]
+__all__ = ["Metrics", "format_clock", "format_duration", "format_value", "mean_losses", "metric_name", "read_records"]
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "aer": "AER", "f1": "F1", "rate": "rate"}
 NAMES |= {"cider": "CIDEr", "rouge": "ROUGE-L"}
@@ -160,6 +160,16 @@ def format_duration(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60:02d} min"
     hours = round(seconds / 3600)
     return f"{hours // 24} d {hours % 24} h"
+
+
+def format_clock(seconds: float) -> str:
+    """A time that moves every second: 0:40, 12:05, 3:05:10, 2 d 4:00:01."""
+    minutes, second = divmod(max(0, math.floor(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    if not hours:
+        return f"{minute}:{second:02d}"
+    days, hour = divmod(hours, 24)
+    return (f"{days} d " if days else "") + f"{hour}:{minute:02d}:{second:02d}"
 
 
 def _bytes(path: Path) -> bytes:

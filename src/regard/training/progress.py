@@ -1,7 +1,7 @@
 """Progress that the loop reports to while a model trains, and plain lines of it.
 
-The loop knows only `Progress`; `regard.training.display` chooses what a person sees. Nothing here has a thread, and a
-display that breaks (a closed pipe, a narrow encoding) never stops training.
+The loop knows only `Progress`; `regard.training.display` chooses what a person sees. A display that breaks (a closed
+pipe, a narrow encoding) never stops training.
 """
 
 import contextlib
@@ -49,7 +49,13 @@ class Progress:
         """A step was taken: step, epoch, loss, rate, tokens_per_second, seconds, skipped, steps; any may be absent."""
 
     def tick(self, step: int, seconds: float) -> None:
-        """A step was taken, of which nothing else is known yet: its number, and the seconds since the first."""
+        """A step was taken, of which nothing else is known yet: its number, and the seconds since the first.
+
+        Called before the first step too, with the number that training starts from.
+        """
+
+    def begin_validation(self) -> None:
+        """A validation starts; `valid` follows when it is made."""
 
     def valid(self, record: Mapping[str, Any]) -> None:
         """A validation was made: step, loss, and scores by their names; best says that none was better."""
@@ -86,9 +92,11 @@ class CurrentFigures:
         self._recorded = 0  # the step of the last record
 
     def tick(self, step: int, seconds: float) -> None:
-        """Take in that a step was taken."""
+        """Take in that a step was taken, or that training starts from this one."""
+        start = not self.last
         self.last = {**self.last, "step": step, "seconds": seconds}
-        self.first = self.first or self.last
+        if not start:  # the first step, which may compile and fill caches, says nothing of the pace
+            self.first = self.first or self.last
 
     def step(self, record: Mapping[str, Any]) -> None:
         """Take in the record of one step."""
@@ -117,10 +125,22 @@ class CurrentFigures:
     @property
     def seconds_left(self) -> float | None:
         """Seconds left, at the pace since the first record; None where nobody can know."""
-        if self.steps is None or self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
+        if self.steps is None:
+            return None
+        pace = self._pace()
+        return None if pace is None else max(0, self.steps - self.last["step"]) * pace
+
+    def _pace(self) -> float | None:
+        """Seconds a step since the first record; None where there is no other yet."""
+        if self.first is None or not {"step", "seconds"} <= self.last.keys() & self.first.keys():
             return None
         steps, seconds = self.last["step"] - self.first["step"], self.last["seconds"] - self.first["seconds"]
-        return max(0, self.steps - self.last["step"]) * seconds / steps if steps > 0 and seconds > 0 else None
+        return seconds / steps if steps > 0 and seconds > 0 else None
+
+    def seconds_left_after(self, since: float) -> float | None:
+        """Seconds left when `since` seconds have passed after the last step: those of the steps after it, at least."""
+        left, pace = self.seconds_left, self._pace()
+        return None if left is None or pace is None else max(left - since, left - pace, 0.0)
 
     def place(self) -> str:
         """`step 500/8,000`."""
@@ -128,7 +148,7 @@ class CurrentFigures:
         return f"step {self.last.get('step', 0):,}{of}"
 
     def numbers(self) -> list[str]:
-        """The loss, the rate, the pace and the rest of the last record, in words."""
+        """The loss, the rate and the pace of the last record, in words."""
         record, parts = self.last, []
         if "loss" in record:
             now = record["loss"]
@@ -145,11 +165,15 @@ class CurrentFigures:
             parts.append(f"{format_value('tokens_per_second', float(pace))} {record.get('unit', 'tokens')}/s")
         if record.get("skipped"):
             parts.append(f"{record['skipped']:,} skipped")
-        if self.seconds_left:
-            parts.append(f"{format_duration(self.seconds_left)} left")
-        elif self.steps is None and "seconds" in record:
-            parts.append(f"{format_duration(record['seconds'])} so far")
         return parts
+
+    def times(self) -> list[str]:
+        """The time left, or where that is not known the time so far, in words."""
+        if self.seconds_left:
+            return [f"{format_duration(self.seconds_left)} left"]
+        if self.steps is None and "seconds" in self.last:
+            return [f"{format_duration(self.last['seconds'])} so far"]
+        return []
 
 
 def format_scores(record: Mapping[str, Any]) -> list[str]:
@@ -185,7 +209,7 @@ class PlainProgress(Progress):
             if seconds < 10 and not (steps >= 100 and seconds >= 1):
                 return
         self._last_line = now, step
-        self._line(" · ".join([self._course.place(), *self._course.numbers()]))
+        self._line(" · ".join([self._course.place(), *self._course.numbers(), *self._course.times()]))
 
     def valid(self, record: Mapping[str, Any]) -> None:
         self._course.valid(record)
