@@ -53,7 +53,7 @@ def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
     for name in ("phrasebook", "multi30k"):
         assert f"\n{name} " in listed
         check = subprocess.check_output([*command, "train", f"configs/{name}.toml", "--check"], text=True, cwd=empty)
-        assert check == "the configuration is right\n"
+        assert check == "the configuration is valid\n"
     small = ["data.count=200", "training.steps=2", "model.preset=tiny", f"data.cache={empty / 'cache'}"]
     settings = [each for setting in small for each in ("--set", setting)]
     trained = [*command, "train", "configs/phrasebook.toml", "--out", "run", *settings]

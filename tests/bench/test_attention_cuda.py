@@ -21,5 +21,5 @@ def test_the_formula_is_additive_attention(n, m):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_without_a_gpu_nothing_is_measured():
-    with pytest.raises(RegardError, match="torch sees no CUDA device here"):
+    with pytest.raises(RegardError, match="torch finds no CUDA device"):
         next(attention_cuda.run())

@@ -93,7 +93,7 @@ def test_a_peer_that_says_something_else_is_refused(model, measured):
         return [[*outputs[0][:2], 4 if outputs[0][2] != 4 else 5, *outputs[0][3:]], *outputs[1:]]
 
     batches = decoding.make_batches(2, ROWS, TINY.vocabulary, seed=0)
-    with pytest.raises(RegardError, match="bench: another, beam 1: 2 of 10 outputs are not Regard's"):
+    with pytest.raises(RegardError, match="bench: another, beam 1: 2 of 10 outputs differ from Regard's"):
         decoding.same_outputs(batches, measured(model, batches, spoil), decoding_peers.RegardDecoder(model, LENGTH))
 
 
@@ -116,5 +116,5 @@ def test_a_tie_may_fall_either_way(model, measured):
 )
 def test_another_length_is_refused(model, measured, spoil):
     batches = decoding.make_batches(1, ROWS, TINY.vocabulary, seed=0)
-    with pytest.raises(RegardError, match=f"another, beam 1: .* said, expected {LENGTH + 1} tokens"):
+    with pytest.raises(RegardError, match=f"another, beam 1: .* written, not {LENGTH + 1} tokens"):
         measured(model, batches, spoil)

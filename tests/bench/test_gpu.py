@@ -10,5 +10,5 @@ from regard.errors import RegardError
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 @pytest.mark.parametrize("run", [attention.run, decoding.run, training.run])
 def test_no_gpu_is_said(run):
-    with pytest.raises(RegardError, match="torch sees no CUDA device here"):
+    with pytest.raises(RegardError, match="torch finds no CUDA device"):
         next(iter(run(3, device="cuda")))

@@ -67,7 +67,7 @@ def test_what_was_held_before_is_not_counted():
 
 @pytest.mark.usefixtures("forks")
 def test_a_process_that_dies_is_named():
-    with pytest.raises(RegardError, match="fail did not finish"):
+    with pytest.raises(RegardError, match="fail ended with status"):
         peak_memory(fail)
 
 

@@ -18,5 +18,5 @@ def test_what_goes_wrong_elsewhere_is_told_here(monkeypatch):
         DecoderProcess(partial(divmod, 1, 0), ours=True)
     gone = DecoderProcess(partial(decoding.make, "Regard", TINY, 0, LENGTH), ours=False)
     gone.process.kill()
-    with pytest.raises(RegardError, match="a system did not finish, status -9"):
+    with pytest.raises(RegardError, match="a system ended with status -9"):
         gone.time_batches([], 1)

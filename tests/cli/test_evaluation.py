@@ -82,7 +82,7 @@ def test_pictures_with_labels(home):
 
 def test_mistakes(home, tmp_path):
     pictures, captions = home / "data" / "captioned" / "pictures", home / "data" / "captioned" / "captions.tsv"
-    assert "give one run folder beside them" in refused("--documents", captions)
+    assert "give exactly one run folder" in refused("--documents", captions)
     assert "--images: missing" in refused(home / "captions", "--captions", captions)
     assert "its task is caption, expected classify" in refused(home / "captions", "--documents", captions)
     assert "its task is classify, expected caption" in refused(

@@ -111,7 +111,7 @@ def test_a_command_is_given_the_values_of_the_search():
         ({"beam": 3, "groups": 2}, "--groups: a beam of 3 is not divisible by 2"),
         ({"nbest": 6}, "--nbest: 6 given, expected at most the beam, 5"),
         ({"shortest": 3, "longest": 2}, "--longest: 2 given, less than shortest, 3"),
-        ({"top_p": 0.5}, "--top-p: 0.5 given without --sample, and a beam draws nothing"),
+        ({"top_p": 0.5}, "--top-p: 0.5 given without --sample; add --sample"),
     ],
 )
 def test_options_of_the_search_are_checked_together(given, message):

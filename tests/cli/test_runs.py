@@ -38,8 +38,8 @@ def test_the_file_stands_last(desk, paths, runs, file):
         (["in.txt"], "in.txt: a file, expected a run folder first"),
         (["-"], "-: a file, expected a run folder first"),
         (["none"], "none: no such folder, expected a run folder first"),
-        (["in.txt", "one"], "in.txt: a file given before one"),
-        (["-", "in.txt"], "-: a file given before in.txt"),
+        (["in.txt", "one"], "in.txt: a file before one"),
+        (["-", "in.txt"], "-: a file before in.txt"),
         (["one", "none"], "none: no such file; if it is a text, add --text$"),
         (["one", "A dog .", "A cat ."], "A dog .: no such run folder; give run folders first, and then one text"),
         (["one", "nine", "in.txt"], "nine: no such run folder; give run folders first"),
@@ -54,7 +54,7 @@ def test_a_word_is_a_text_where_a_person_says_so(desk):
     assert split_runs_and_input(["one", "none"], as_text=True) == (["one"], "none")
     assert split_runs_and_input(["one", "in.txt"], as_text=True) == (["one"], "in.txt")
     assert isinstance(split_runs_and_input(["one", "in.txt"], as_text=True)[1], GivenText)
-    with pytest.raises(CommandError, match="^--text: given without a text"):
+    with pytest.raises(CommandError, match="^--text: missing a text"):
         split_runs_and_input(["one"], as_text=True)
 
 

@@ -102,7 +102,7 @@ def test_training_would_start(line, desk, capsys):
     places = {"RUN": "runs/en-de", "CONFIG": "configs/files.toml", "configs/NAME.toml": "configs/files.toml"}
     with parsed([*(places.get(word, word) for word in COMMANDS[line]), "--check"]) as (command, context):
         command.invoke(context)
-    assert capsys.readouterr() == ("the configuration is right\n", "")
+    assert capsys.readouterr() == ("the configuration is valid\n", "")
 
 
 @pytest.mark.parametrize("line", [line for line, words in COMMANDS.items() if words[0] == "data" and words[1:]])

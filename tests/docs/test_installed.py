@@ -138,5 +138,5 @@ def test_a_shipped_configuration_is_found_by_its_name(installed, tmp_path):
     listed = {line.split()[0] for line in out.splitlines() if line}
     assert {path.stem for path in (ROOT / "configs").glob("*.toml")} <= listed
     for name in ("multi30k", "configs/multi30k.toml"):
-        assert installed(["train", name, "--check"], tmp_path, "")[:2] == [0, "the configuration is right\n"]
+        assert installed(["train", name, "--check"], tmp_path, "")[:2] == [0, "the configuration is valid\n"]
     assert list(tmp_path.iterdir()) == []

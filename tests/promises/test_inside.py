@@ -138,7 +138,7 @@ def test_the_cache_of_somebody_else(run, home, tmp_path, monkeypatch):
     assert load(run).settings.data.cache is None
     result = CliRunner().invoke(app, ["train", "--resume", str(run), "--set", "training.steps=3"])
     assert result.exit_code == 0, result.stderr
-    assert "data.cache of the run is not used, but the default cache" in result.stderr
+    assert "data.cache of the run is ignored and the default cache is used" in result.stderr
     assert not (tmp_path / "planted").exists()
     assert list((tmp_path / "default").iterdir())
     given = f"data.cache={tmp_path / 'given'}"

@@ -45,7 +45,7 @@ FUSED = {
 def run(rounds: int = 9, seed: int = 0) -> Iterator[Result]:
     """Every comparison, one after the other."""
     if not torch.cuda.is_available():
-        raise RegardError("bench: --device cuda given, and torch sees no CUDA device here")
+        raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
     torch.manual_seed(seed)
     for dtype in (torch.float32, torch.bfloat16):
         yield from additive(rounds, dtype)

@@ -154,11 +154,11 @@ def check_lengths(rates: dict[str, Rate], steps: int) -> None:
             for tokens in (tokens for outputs in rate.outputs[beam] for tokens in outputs):
                 if len(tokens) != steps or {PAD, START, END} & set(tokens[:-1]):
                     raise RegardError(
-                        f"bench: {name}, beam {beam}: {tokens} said, expected {steps} tokens, so no speed is compared"
+                        f"bench: {name}, beam {beam}: {tokens} written, not {steps} tokens, so no speed is compared"
                     )
 
 
-# ---- whether all say the same
+# ---- whether all write the same outputs
 
 
 def same_outputs(
@@ -177,7 +177,7 @@ def same_outputs(
             inputs = regard.prepare(batch)
             mine = regard.without_end(inputs, beam)
             if beam == 1 and any(a[:-1] != b[:-1] for a, b in zip(mine, rates[ours].outputs[1][number], strict=True)):
-                raise RegardError("bench: what Regard said when it was timed is not what is compared")
+                raise RegardError("bench: Regard's outputs in the timed search differ from those that are compared")
             for name in names:
                 theirs = rates[name].outputs[beam][number]
                 equal[name] += sum(a == b for a, b in zip(mine, theirs, strict=True))
@@ -186,8 +186,8 @@ def same_outputs(
         for name in names:
             if name != ROUNDED and different[name] > (0 if beam == 1 else APART * count):
                 raise RegardError(
-                    f"bench: {name}, beam {beam}: {different[name]} of {count} outputs are not Regard's, with the same "
-                    "weights, so no speed is compared"
+                    f"bench: {name}, beam {beam}: {different[name]} of {count} outputs differ from Regard's with the "
+                    "same weights, so no speed is compared"
                 )
             shares[name, beam] = equal[name] / count
     return shares

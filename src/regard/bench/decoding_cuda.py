@@ -47,7 +47,7 @@ GOALS = {("Transformer", 1): 40_000, ("Transformer", 5): 10_000, ("rnnsearch", 1
 def run(rounds: int = 5, seed: int = 0, sizes: Sizes = training_cuda.BASE) -> Iterator[Result]:
     """Every comparison, one after the other."""
     if not torch.cuda.is_available():
-        raise RegardError("bench: --device cuda given, and torch sees no CUDA device here")
+        raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
     torch.manual_seed(seed)
     random.seed(seed)
     products, copies = ceilings()
@@ -186,8 +186,8 @@ def beside(
             details["equal_outputs"] = alike(decoder, sources[:CHECKED], ours)
             if peer.exact and details["equal_outputs"] < ALIKE:
                 raise RegardError(
-                    f"bench: {details['equal_outputs']:.0%} of the greedy outputs are those of {peer.name}, with the "
-                    "same weights, so no speed is compared"
+                    f"bench: only {details['equal_outputs']:.0%} of the greedy outputs equal those of {peer.name} with "
+                    "the same weights, so no speed is compared"
                 )
         rates = speeds(peer.halve(decoder), sources, beam)
         best = max(rates, key=lambda size: rates[size])

@@ -360,15 +360,17 @@ def main() -> None:
     verb = verbs.add_parser("make")
     verb.add_argument("out", type=Path)
     verb = verbs.add_parser("train")
-    verb.add_argument("names", nargs="*", default=[*CORPORA], help=f"of {', '.join(CORPORA)}; default: all")
+    verb.add_argument(
+        "names", nargs="*", default=[*CORPORA], help=f"corpora to train on: {', '.join(CORPORA)}; default: all"
+    )
     verb.add_argument("--data", type=Path, default=Path("data/defaults"))
     verb.add_argument("--runs", type=Path, default=Path("runs/defaults"))
-    verb.add_argument("--together", type=int, default=1, help="trainings side by side")
-    verb.add_argument("--device", default="auto", help="of the real corpora; made ones are trained on a CPU")
+    verb.add_argument("--together", type=int, default=1, help="number of trainings to run at the same time")
     verb.add_argument(
-        "--set", nargs="*", default=[], help="KEY=VALUE for every training, to compare with the plain one"
+        "--device", default="auto", help="device for the real corpora; generated ones are trained on a CPU"
     )
-    verb.add_argument("--label", default="", help="put behind each run's name")
+    verb.add_argument("--set", nargs="*", default=[], help="KEY=VALUE for every training, to compare with the defaults")
+    verb.add_argument("--label", default="", help="suffix of each run's name")
     verb = verbs.add_parser("test")
     verb.add_argument("name")
     verb.add_argument("run", type=Path)

@@ -94,7 +94,7 @@ def peak_memory(run: Callable[[], None], before: Callable[[], object] | None = N
     import what is not to be counted.
     """
     if not MARK.exists():
-        raise RegardError(f"bench: memory is measured on Linux alone; this system has no {MARK}")
+        raise RegardError(f"bench: memory can be measured only on Linux; this system has no {MARK}")
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=report_peak, args=(run, before, torch.get_num_threads(), sender))
@@ -104,7 +104,7 @@ def peak_memory(run: Callable[[], None], before: Callable[[], object] | None = N
         peak: int = receiver.recv()
     except EOFError:
         process.join()
-        raise RegardError(f"bench: {getattr(run, '__name__', run)} did not finish, status {process.exitcode}") from None
+        raise RegardError(f"bench: {getattr(run, '__name__', run)} ended with status {process.exitcode}") from None
     finally:
         process.join()
     return peak
@@ -129,7 +129,7 @@ def resident(name: str) -> int:
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024
-    raise RegardError(f"bench: this system does not report {name}; memory is measured on Linux")
+    raise RegardError(f"bench: this system does not report {name}; memory can be measured only on Linux")
 
 
 def signature(device: str, threads: int) -> dict[str, str | int]:

@@ -63,7 +63,7 @@ class DecoderProcess:
             problem, answer = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            raise RegardError(f"bench: a system did not finish, status {self.process.exitcode}") from None
+            raise RegardError(f"bench: a system ended with status {self.process.exitcode}") from None
         if problem is not None:
             raise RegardError(f"bench: {problem}")
         return answer

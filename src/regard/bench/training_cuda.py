@@ -120,7 +120,7 @@ def rnnsearch(sizes: Sizes, cell: str = "lstm") -> Model:
 def run(rounds: int = 9, seed: int = 0, sizes: Sizes = BASE) -> Iterator[Result]:
     """Every comparison, one after the other."""
     if not torch.cuda.is_available():
-        raise RegardError("bench: --device cuda given, and torch sees no CUDA device here")
+        raise RegardError("bench: --device cuda given, but torch finds no CUDA device")
     torch.manual_seed(seed)
     pairs = make_pairs(PAIRS, sizes.vocabulary, seed, MEANS, LONGEST)
     products, copies = ceilings()

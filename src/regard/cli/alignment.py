@@ -35,9 +35,9 @@ def check_options(
     if target is None and (choose or agree):
         raise CommandError("--target: missing, expected the translations of the development set")
     if target is not None and translations is not None:
-        raise CommandError("--translations: given with --target, and nothing is translated")
+        raise CommandError("--translations: nothing is translated with --target; leave out one of them")
     if agree and (reverse is None or choose):
-        raise CommandError("--agree: expected --reverse beside it, and no --choose")
+        raise CommandError("--agree: add --reverse, and leave out --choose")
 
 
 def write_links(

@@ -28,7 +28,7 @@ def measure_links(
     from regard.tasks.evaluation import AlignmentTest
 
     if hypothesis is None and not (runs and source and reference):
-        raise CommandError("--gold: expected a run with --source and --reference, or --hypothesis with links")
+        raise CommandError("--gold: give a run with --source and --reference, or --hypothesis with a file of links")
     test = AlignmentTest.read(gold, source, reference, hypothesis, first=first, say=print_message)
     return test.measure(open_run(*runs, **opening) if runs and hypothesis is None else None, show_progress)
 
@@ -45,7 +45,7 @@ def measure_items(
     for line in report.notes[:MOST]:
         print_message(line)
     if len(report.notes) > MOST:
-        print_message(f"… and {len(report.notes) - MOST:,} more that are left out")
+        print_message(f"… and {len(report.notes) - MOST:,} more skipped items")
     if out is not None:
         with open_output(out) as write:
             write("".join(f"{place}\t{text}\n" for place, text in report.outputs.items()))
@@ -106,12 +106,12 @@ def check_texts(
     if not runs and hypothesis is None:
         raise CommandError("which run? give a run folder, or --hypothesis with a file of outputs to score")
     if reference is None:
-        raise CommandError("--reference: missing, expected a text file with what is right")
+        raise CommandError("--reference: missing, expected a text file of references")
     if source is None and (how["alternatives"] or plot):
         what = "--alternatives" if how["alternatives"] else "--plot"
-        raise CommandError(f"--source: missing, {what} needs the text that the outputs are translations of")
+        raise CommandError(f"--source: missing, {what} needs the text file of the sources")
     if out is not None and hypothesis is not None:
-        raise CommandError("--out: given with --hypothesis, which translates nothing")
+        raise CommandError("--out: --hypothesis translates nothing to write; leave out one of them")
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise CommandError(f"--plot: {plot} given, expected a name that ends in {', '.join(PICTURES)}")
 
@@ -122,6 +122,6 @@ def check_texts(
     check_output(out, source, reference)
     keys = possible_metrics(how["metrics"], outputs=True, run=bool(runs), source=source is not None)
     if "perplexity" in keys and not runs:
-        raise CommandError("--metrics: perplexity given, which needs a run to ask")
+        raise CommandError("--metrics: perplexity needs a run; give its folder")
     if "lengths" in keys and source is None:
-        raise CommandError("--metrics: lengths given, which needs --source")
+        raise CommandError("--metrics: lengths needs --source; add it")

@@ -36,7 +36,7 @@ PluginOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Module, .py file or installed short name of a plugin to import; may be given again.",
+        help="Module, .py file or installed short name of a plugin to import; may be repeated.",
         show_default=False,
     ),
 ]
@@ -60,7 +60,7 @@ def handle_errors() -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:  # of torch's own kinds one is for GPUs, and none for CPUs
         if not is_out_of_memory(error):
             raise
-        print_message("out of memory; set --batch-tokens, --beam, --longest or --count lower")
+        print_message("out of memory; lower --batch-tokens, --beam, --longest or --count")
         sys.exit(2)
     except KeyboardInterrupt:
         print_message("stopped")

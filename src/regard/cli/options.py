@@ -135,9 +135,7 @@ def check_search(values: Mapping[str, Any]) -> dict[str, Any]:
         raise CommandError(f"--{error.key.replace('_', '-')}: {error.problem}") from None
     for name in ("temperature", "top_k", "top_p"):
         if not values.get("sample", True) and values[name] != getattr(Options, name):
-            raise CommandError(
-                f"--{name.replace('_', '-')}: {values[name]} given without --sample, and a beam draws nothing"
-            )
+            raise CommandError(f"--{name.replace('_', '-')}: {values[name]} given without --sample; add --sample")
     return dict(values)
 
 
@@ -156,7 +154,7 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder.", s
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 CheckpointOption = Annotated[str, name_option("Checkpoint to load: best, last, or a name such as step-000500.")]
 DeviceOption = Annotated[
-    str, name_option("Device to run on: cpu, cuda, mps (Apple), or auto, a GPU where there is one.", metavar="DEVICE")
+    str, name_option("Device to run on: cpu, cuda, mps (Apple), or auto: a GPU if there is one.", metavar="DEVICE")
 ]
 BatchTokensOption = Annotated[
     int | None,
@@ -170,20 +168,20 @@ BatchTokensOption = Annotated[
 
 # What is read.
 TextOption = Annotated[
-    bool, flag_option("--text", "Take what is given as a text even if it is a single word, not as a file's name.")
+    bool, flag_option("--text", "Treat the argument as a text, even a single word, not as a file's name.")
 ]
 
 # What is written.
 OutOption = Annotated[Path | None, out_option("File to write to; default: standard output.")]
-ScoresOption = Annotated[bool, flag_option("--scores", "Write the score as well, after a tab.")]
-JsonLinesOption = Annotated[bool, flag_option("--json", "Write one JSON object a line.")]
+ScoresOption = Annotated[bool, flag_option("--scores", "Also write the score, after a tab.")]
+JsonLinesOption = Annotated[bool, flag_option("--json", "Write one JSON object per line.")]
 JsonOption = Annotated[bool, flag_option("--json", "Print one JSON object.")]
 
 # What is measured.
-SourceOption = Annotated[Path | None, file_option("Text file of sources to translate, one a line.")]
-ReferenceOption = Annotated[Path | None, file_option("Text file of references, one a line.")]
+SourceOption = Annotated[Path | None, file_option("Text file of sources to translate, one per line.")]
+ReferenceOption = Annotated[Path | None, file_option("Text file of references, one per line.")]
 AlternativesOption = Annotated[
-    bool, flag_option("--alternatives", "Take lines with the same source as one item that has several references.")
+    bool, flag_option("--alternatives", "Treat lines with the same source as one item with several references.")
 ]
 LowercaseOption = Annotated[bool, flag_option("--lowercase", "Ignore case.")]
 TokenizeOption = Annotated[str, name_option("Tokenisation that BLEU uses: 13a, intl, zh, char or none.")]
@@ -191,8 +189,7 @@ FromOneOption = Annotated[bool, flag_option("--from-one", "Count words of the go
 MetricsOption = Annotated[
     str | None,
     name_option(
-        "Metrics, with commas between them: bleu, chrf, ter, exact, character_errors, token_errors, perplexity "
-        "and lengths.",
+        "Metrics, separated by commas: bleu, chrf, ter, exact, character_errors, token_errors, perplexity and lengths.",
         metavar="NAMES",
         show_default="all",
     ),

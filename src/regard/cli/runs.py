@@ -35,7 +35,7 @@ def print_unknown_words(run: "Run") -> None:
 def warn_of_lowercase(run: "Run", lowercase: bool) -> None:
     """Print a note where a run writes lower case and outputs are compared with case."""
     if run.settings.data.lowercase and not lowercase:
-        print_message(f"{run.folder} writes lower case only (data.lowercase); --lowercase compares without case")
+        print_message(f"{run.folder} writes only lower case (data.lowercase); --lowercase compares without case")
 
 
 def split_runs_and_input(paths: Sequence[str], as_text: bool = False) -> tuple[list[str], str]:
@@ -45,10 +45,10 @@ def split_runs_and_input(paths: Sequence[str], as_text: bool = False) -> tuple[l
     *runs, last = paths
     for path in runs:
         if path == "-" or is_file(path):
-            raise CommandError(f"{path}: a file given before {last}, expected run folders, and then one file at most")
+            raise CommandError(f"{path}: a file before {last}; give run folders first, then at most one file")
     if is_folder(last) and not (as_text and runs):
         if as_text:
-            raise CommandError("--text: given without a text; give one behind the run folder")
+            raise CommandError("--text: missing a text; give one after the run folder")
         return [*runs, last], "-"
     if not runs:
         no_run = "a file" if last == "-" or is_file(last) else "no such folder"

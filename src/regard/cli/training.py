@@ -81,7 +81,7 @@ def print_dry_run(settings: "Settings", resumed: Path | None, base: Path | None,
     with open_progress(None, terminal=False) as progress:
         found = dry_run(settings, progress, report, resumed=resumed, base=base, choose=choose)
     measured, training = found.measured, found.settings.training
-    early = [f"{training.patience} validations without a better one"] if training.patience else []
+    early = [f"{training.patience} validations without improvement"] if training.patience else []
     early += [f"{training.minutes:g} minutes"] if training.minutes else []
     until = f", or until {' or '.join(early)}" if early else ""
     memory = "unknown" if measured.memory is None else f"{measured.memory / 1e9:.2f} GB"
@@ -92,8 +92,8 @@ def print_dry_run(settings: "Settings", resumed: Path | None, base: Path | None,
         ("memory", f"{memory} at most"),
         (
             "time",
-            f"{longest}{format_duration(found.seconds)}: {measured.step:.3g} s a step, and {measured.validation:.3g} s "
-            f"for each of {found.validations:,} validations (measured on {measured.steps:,} steps)",
+            f"{longest}{format_duration(found.seconds)}: {measured.step:.3g} s per step, and {measured.validation:.3g} "
+            f"s for each of {found.validations:,} validations (measured on {measured.steps:,} steps)",
         ),
     ]
     for name, fact in rows:

@@ -143,11 +143,14 @@ def test_heads_of_words(at_desk, monkeypatch):
             "gold.txt, line 1: '2-0' given, expected words that are",
         ),
         (["run", "--source", "source.txt", "--choose", "gold.txt"], "--target: missing, expected the translations"),
-        (["run", *PAIR, "--agree"], "--agree: expected --reverse beside it"),
-        (["run", *PAIR, "--translations", "x"], "--translations: given with --target, and nothing is translated"),
+        (["run", *PAIR, "--agree"], "--agree: add --reverse"),
+        (
+            ["run", *PAIR, "--translations", "x"],
+            "--translations: nothing is translated with --target; leave out one of them",
+        ),
         (["run", *PAIR, "--symmetrise", "grow"], "--symmetrise: grow given, expected one of intersection, union"),
         (["run", *PAIR, "--view", "2"], "--view: 2 given, expected a layer, 1, or one of decoder.blocks.0.cross"),
-        (["run", *PAIR, "--head", "3"], "head: number 3, counted from 1, asked for, and decoder.blocks.0.cross has 2"),
+        (["run", *PAIR, "--head", "3"], "head 3: decoder.blocks.0.cross has 2 heads, numbered 1 to 2"),
         (["run", *PAIR, "--head", "all"], "--head: all given, expected a number from 1, or mean"),
         (["run", *PAIR, "--threshold", "2"], "--threshold: 2.0 given, expected at most 1"),
         (
@@ -167,7 +170,7 @@ def test_mistakes_are_one_sentence(at_desk, arguments, message):
     [
         (
             ["run", "--gold", "gold.txt"],
-            "--gold: expected a run with --source and --reference, or --hypothes",
+            "--gold: give a run with --source and --reference, or --hypothes",
         ),
         (["--hypothesis", "bad.txt", "--gold", "gold.txt"], "bad.txt, line 3: 'x' given, expected source-target"),
         (["--hypothesis", "gold.txt", "--gold", "none"], "none: no such file"),
@@ -177,7 +180,7 @@ def test_mistakes_are_one_sentence(at_desk, arguments, message):
         ),
         (
             ["--hypothesis", "gold.txt", "--gold", "gold.txt", "--metrics", "bleu"],
-            "--gold: given with options",
+            "--gold: give only --source and --reference with it, or --hypothesis",
         ),
     ],
 )

@@ -37,7 +37,7 @@ def test_two_files(home):
     assert shown.exit_code == 0, shown.output
     assert shown.stderr == ""
     lines = shown.stdout.splitlines()
-    assert lines[:3] == [f"A  {home / 'poor'}", f"B  {home / 'good'}", "12 sentences, 2 of them the same by both"]
+    assert lines[:3] == [f"A  {home / 'poor'}", f"B  {home / 'good'}", "12 sentences, 2 of them identical in both"]
     names = ["metric", "BLEU", "chrF", "TER", "exact match", "character error rate", "token error rate"]
     assert [line.split("  ")[0] for line in lines[4:11]] == names
     assert lines[5].split()[1:4] == [
@@ -89,7 +89,7 @@ def test_a_run_and_its_own_output(home):
     (home / "output").write_text("".join(f"{text}\n" for text in load(home / "run").translate(SOURCES)))
     shown = typed(home / "run", home / "output", *files(home))
     assert shown.exit_code == 0, shown.output
-    assert "12 sentences, 12 of them the same by both" in shown.stdout
+    assert "12 sentences, 12 of them identical in both" in shown.stdout
     assert "\nA and B are equal by BLEU.\n" in shown.stdout
     assert "differ most" not in shown.stdout
     assert typed(home / "run", home / "run", *files(home), "--beam", 1).exit_code == 0
@@ -99,8 +99,8 @@ def test_mistakes(home, tmp_path):
     good, poor, given = home / "good", home / "poor", files(home)
     (tmp_path / "two").write_text("a\nb\n")
     for arguments, said in (
-        ([good, poor], "--source: missing, expected a text file with a sentence a line"),
-        ([good, poor, "--source", good], "--reference: missing, expected a text file with a sentence a line"),
+        ([good, poor], "--source: missing, expected a text file with one sentence per line"),
+        ([good, poor, "--source", good], "--reference: missing, expected a text file with one sentence per line"),
         (
             [good, tmp_path / "no", *given],
             f"{tmp_path / 'no'}: no such file or folder, expected a run folder or a text",

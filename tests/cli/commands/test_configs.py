@@ -40,9 +40,12 @@ def test_one_is_printed_as_it_is(empty, name):
 def test_every_one_is_found_from_anywhere(empty, name, capsys):
     for given in (Path(name), Path(f"{name}.toml"), Path("configs") / f"{name}.toml", Path(f"./configs/{name}.toml")):
         assert find_config(given) == FILES[name]
-        assert capsys.readouterr().err == f"regard: {given}: taken from those that come with Regard, {FILES[name]}\n"
+        assert (
+            capsys.readouterr().err
+            == f"regard: {given}: no such file here; using the one that comes with Regard, {FILES[name]}\n"
+        )
         shown = Command("train").typed(given, "--check")
-        assert (shown.exit_code, shown.stdout) == (0, "the configuration is right\n")
+        assert (shown.exit_code, shown.stdout) == (0, "the configuration is valid\n")
 
 
 def test_what_is_there_comes_first(empty, capsys):

@@ -45,8 +45,8 @@ def test_the_list_names_every_corpus():
     [
         (["dats", "--out", "x"], "there is no built-in corpus 'dats', did you mean 'dates'?"),
         ([], "which corpus? there are phrasebook, numbers"),
-        (["copy"], "where to? --out DIR is missing"),
-        (["copy", "--out", "x", "--set", "longest"], "--set longest: option=value expected"),
+        (["copy"], "--out: missing, expected the folder to write the files to"),
+        (["copy", "--out", "x", "--set", "longest"], "--set longest: expected option=value"),
         (["copy", "--out", "x", "--set", "longst=4"], "did you mean 'longest'?"),
         (["copy", "--out", "x", "--set", "seed=4"], "copy: there is no option 'seed'"),
         (["copy", "--out", "x", "--set", "longest=-4"], "longest: -4 given"),

@@ -26,7 +26,7 @@ def test_demo_trains_translates_and_draws(small):
     found = RUN.invoke(app, ["demo", "--steps", "4", "--out", str(small)])
     assert found.exit_code == 0, found.output
     assert found.stdout.count("and more") == 10  # a legend under each of ten drawings
-    assert re.search(r"\d+\.\d% of 20 sentences that were never trained on", found.stdout)
+    assert re.search(r"\d+\.\d% of 20 held-out sentences", found.stdout)
     assert "What next" in found.stdout
     assert (small / "report.html").read_text().startswith("<!doctype html>")
     assert (small / "alignment.png").read_bytes().startswith(b"\x89PNG")

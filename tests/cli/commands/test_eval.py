@@ -105,7 +105,7 @@ def test_a_language_model_is_measured_by_its_perplexity(home):
 def test_a_run_that_writes_lower_case_only(home):
     given = ["--source", home / "source", "--reference", home / "reference", "--metrics", "exact", "--beam", 1]
     start(table(home, training__steps=1, data__lowercase=True), home / "lower")
-    hint = f"regard: {home / 'lower'} writes lower case only (data.lowercase); --lowercase compares without case\n"
+    hint = f"regard: {home / 'lower'} writes only lower case (data.lowercase); --lowercase compares without case\n"
     assert right(home / "lower", *given).stderr == hint
     assert right(home / "lower", *given, "--lowercase").stderr == ""
 
@@ -165,7 +165,7 @@ def test_mistakes(home, tmp_path):
     (tmp_path / "binary").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     for arguments, said in (
         ([], "which run? give a run folder, or --hypothesis with a file of outputs to score"),
-        ([home / "run"], "--reference: missing, expected a text file with what is right"),
+        ([home / "run"], "--reference: missing, expected a text file of references"),
         ([tmp_path, *files], f"{tmp_path}: not a run folder, it has no config.toml"),
         (
             [home / "run", "--source", source, "--reference", tmp_path / "two"],
@@ -178,11 +178,11 @@ def test_mistakes(home, tmp_path):
         ([home / "run", *files, "--metrics", "bleu,tre"], "metrics: 'tre' given, no such metric; did you mean 'ter'?"),
         (
             [*files, "--hypothesis", output, "--metrics", "perplexity"],
-            "--metrics: perplexity given, which needs a run to ask",
+            "--metrics: perplexity needs a run; give its folder",
         ),
         (
             ["--reference", reference, "--hypothesis", output, "--metrics", "lengths"],
-            "--metrics: lengths given, which needs --source",
+            "--metrics: lengths needs --source; add it",
         ),
         (
             ["--reference", reference, "--hypothesis", output, "--alternatives"],
@@ -193,7 +193,7 @@ def test_mistakes(home, tmp_path):
             ["--source", output, "--reference", output, "--hypothesis", output, "--alternatives"],
             f"{output}: none of its 5 lines",
         ),
-        ([*files, "--hypothesis", output, "--out", tmp_path / "x"], "--out: given with --hypothesis, which "),
+        ([*files, "--hypothesis", output, "--out", tmp_path / "x"], "--out: --hypothesis translates nothing"),
         (
             [home / "run", *files, "--out", tmp_path / "no" / "x"],
             f"--out: {tmp_path / 'no' / 'x'}: no folder {tmp_path / 'no'} to write it into",

@@ -127,13 +127,12 @@ def test_a_walk_shows_a_word(desk, tmp_path):
     assert out.read_text() != first
     said("rnn", "1 2 3", "--walk", "--out", out)
     assert (
-        refused("run", "1 2 3", "--walk", "--head", 3)
-        == "head: number 3, counted from 1, asked for, and decoder.blocks.0.cross has 2"
+        refused("run", "1 2 3", "--walk", "--head", 3) == "head 3: decoder.blocks.0.cross has 2 heads, numbered 1 to 2"
     )
     assert "expected one of encoder.blocks.0.attention" in refused("run", "1 2 3", "--walk", "--view", "x")
     assert (
         refused("run", "1 2 3", "--head", 9, "--view", "encoder, layer 1", "--out", tmp_path / "a.png")
-        == "head: number 9, counted from 1, asked for, and encoder.blocks.0.attention has 2"
+        == "head 9: encoder.blocks.0.attention has 2 heads, numbered 1 to 2"
     )
     said("run", "1 2 3", "--steps", "--out", tmp_path / "old.html")  # what it was called before
     said("run", "1 2 3", "--walk", "--out", tmp_path / "new.html")
@@ -144,7 +143,7 @@ def test_two_runs_side_by_side(desk, tmp_path):
     said("run", "1 2 3", "--against", "other", "--beam", 2, "--out", tmp_path / "a.html")
     both = [exhibit_of(load(name), "1 2 3", beam=2) for name in ("run", "other")]
     assert (tmp_path / "a.html").read_text() == str(page(both[0], against=both[1]))
-    assert "is of the task caption, and run of translate" in refused("run", "1", "--against", "captions")
+    assert "has the task caption, but run has translate" in refused("run", "1", "--against", "captions")
 
 
 def test_two_inputs_side_by_side(desk, tmp_path):
@@ -204,10 +203,10 @@ def test_pictures_and_documents(desk, tmp_path):
         (["run", "1", "--walk", "--head", "0"], "--head: 0 given, expected at least 1"),
         (
             ["run", "1", "--walk", "--format", "png"],
-            "--walk: given with png, which cannot show it; write a page, such as look.html",
+            "--walk: png cannot show it; write a page, such as look.html",
         ),
         (["run", "1", "--beam", "0"], "--beam: 0 given, expected at least 1"),
-        (["run", "1", "--top-k", "3"], "--top-k: 3 given without --sample, and a beam draws nothing"),
+        (["run", "1", "--top-k", "3"], "--top-k: 3 given without --sample; add --sample"),
         (["rnn", "1 2", "--format", "png"], "exhibit: a rnn without attention has nothing to draw"),
     ],
     ids=lambda given: " ".join(given)[:40] if isinstance(given, list) else "",
@@ -242,11 +241,11 @@ def test_a_graph_stands_on_the_page_of_a_text(desk, tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--graph", "--walk"), "--walk: given with --graph alone, which looks at no text; give a text, too"),
-        (("--graph", "--against", "other"), "--against: given with --graph alone"),
+        (("--graph", "--walk"), "--walk: --graph without a text draws only the model; add a text"),
+        (("--graph", "--against", "other"), "--against: --graph without a text draws only the model"),
         (("--graph", "--out", "a.html"), "--out: a.html given, expected a name that ends in .svg"),
         (("--graph", "--format", "png"), "--format: 'png' given, expected svg for a graph alone"),
-        (("1 2", "--graph", "--out", "a.png"), "--graph: given with png, which cannot show it beside a text"),
+        (("1 2", "--graph", "--out", "a.png"), "--graph: png cannot show it with a text"),
     ],
 )
 def test_a_graph_that_cannot_be_is_refused(desk, given, words):

@@ -45,12 +45,12 @@ THERE_ARE = f"there are {', '.join(STUDIES)}"
         (["fixed-context", "--data", "nowhere"], "--data: nowhere is not a folder"),
         (
             ["fixed-context", "--quick", "--data", "."],
-            "--data: given with --quick, which takes what is built in; leave out one of them",
+            "--data: --quick uses the built-in corpora; leave out one of them",
         ),
-        (["heads", "--untrained"], "--untrained: heads trains all that it measures"),
+        (["heads", "--untrained"], "--untrained: heads measures nothing without training; leave it out"),
         (
             ["fixed-context", "--seeds", "1,x"],
-            "--seeds: '1,x' given, expected numbers, as in 0,1,2, at most 2147483647",
+            "--seeds: '1,x' given, expected numbers of at most 2147483647, such as 0,1,2",
         ),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_run_from_beginning_to_end(tmp_path, config):
     assert typed("--resume", run, "--set", "training.steps=3").exit_code == 0
     assert Checkpoints(run).last().name == "step-000003"
     assert typed(config, "--from", run, "--out", tmp_path / "second").exit_code == 0
-    assert "cannot be given beside it" in refused(config, "--from", run, "--model", "rnn", "--out", tmp_path / "x")
+    assert "leave out --model and --preset" in refused(config, "--from", run, "--model", "rnn", "--out", tmp_path / "x")
     wrong = typed("--resume", run, "--set", "model.heads=4")
     assert wrong.exit_code == 2
     assert wrong.stderr.splitlines()[-1].endswith("step-000003: made with model.heads 2, but this run has 4")
@@ -52,7 +52,7 @@ def test_two_files_and_a_folder_are_enough(tmp_path):
 
 def test_checking_trains_nothing(tmp_path, config):
     shown = typed(config, "--check")
-    assert (shown.exit_code, shown.stdout) == (0, "the configuration is right\n")
+    assert (shown.exit_code, shown.stdout) == (0, "the configuration is valid\n")
     assert {path.name for path in tmp_path.iterdir()} == {"pairs", "config.toml"}
 
 
@@ -74,7 +74,7 @@ def test_checking_trains_nothing(tmp_path, config):
         (("--source", "a.txt"), "--target: missing, as source is given"),
         (("--source", "a.txt", "--target", "b.txt", "--out", "RUN"), "a.txt: no such file"),
         (("--resume", "NONE"), "NONE: not a run folder, it has no config.toml"),
-        (("CONFIG", "--resume", "NONE"), "--resume: the run's own configuration is used"),
+        (("CONFIG", "--resume", "NONE"), "--resume: uses the run's own configuration"),
         (("CONFIG", "--from", "NONE", "--out", "RUN"), "NONE: not a run folder, it has no config.toml"),
         (("CONFIG", "--out", "CONFIG"), ""),
         (("CONFIG", "--set", "data.builtin=copy"), "data.builtin: given together with source"),
@@ -127,7 +127,9 @@ def test_flags_are_keys_of_a_run_that_is_resumed(tmp_path, config):
     assert typed(config, "--out", tmp_path / "run").exit_code == 0
     assert typed("--resume", tmp_path / "run", "--steps", 3).exit_code == 0
     assert Checkpoints(tmp_path / "run").last().name == "step-000003"
-    assert refused("--resume", tmp_path / "run", "--preset", "tiny").startswith("--resume: the run's own configuration")
+    assert refused("--resume", tmp_path / "run", "--preset", "tiny").startswith(
+        "--resume: uses the run's own configuration"
+    )
     assert refused(config, "--device", "abacus", "--check").startswith('--device: "abacus" given, expected')
 
 
@@ -149,7 +151,7 @@ def test_a_dry_run_says_what_would_be_trained(tmp_path, config):
     assert re.fullmatch(r"transformer, [\d,]+ parameters", rows["model"])
     assert rows["steps"] == "6; a validation every 4"
     assert re.fullmatch(r"[\d.]+ GB at most", rows["memory"])
-    assert re.match(r".* a step, and .* s for each of 2 validations", rows["time"])
+    assert re.match(r".* per step, and .* s for each of 2 validations", rows["time"])
     assert not list(tmp_path.glob("run*"))
 
 

@@ -328,8 +328,8 @@ def test_a_bar_is_drawn_on_a_terminal(at_desk, tmp_path, monkeypatch, capsys):
         (["in.txt"], "in.txt: a file, expected a run folder first"),
         (["data"], "data: not a run folder, it has no config.toml"),
         (["run", "none.txt"], "none.txt: no such file; if it is a text, add --text"),
-        (["in.txt", "run"], "in.txt: a file given before run, expected run folders, and then one file at most"),
-        (["run", "in.txt", "in.txt"], "in.txt: a file given before in.txt"),
+        (["in.txt", "run"], "in.txt: a file before run; give run folders first, then at most one file"),
+        (["run", "in.txt", "in.txt"], "in.txt: a file before in.txt"),
         (["run", "bpe", "in.txt"], "bpe: its tokenizer differs from that of run"),
         (["lm", "in.txt"], "lm: its task is language-model, expected translate; use regard sample"),
         (["run", "in.txt", "--beam", "0"], "--beam: 0 given, expected at least 1"),
@@ -400,7 +400,7 @@ def test_a_keyboard_is_greeted(at_desk, monkeypatch, capsys):
 def test_help_can_be_read():
     shown = typed("--help")
     assert shown.exit_code == 0
-    for word in ("--beam", "--json", "Further run folders", "[default: 5]", "--prefixes", "--split"):
+    for word in ("--beam", "--json", "make an ensemble", "[default: 5]", "--prefixes", "--split"):
         assert word in shown.stdout
     assert "None" not in shown.stdout
 
@@ -410,4 +410,4 @@ def test_a_text_is_translated_as_it_is_typed(at_desk):
     assert said("run", "7", "--text") == said("run", stdin="7\n")
     assert said("run", "1 2\n3 4") == said("run", stdin="1 2\n3 4\n")
     assert refused("run", "7") == "7: no such file; if it is a text, add --text"
-    assert refused("run", "--text") == "--text: given without a text; give one behind the run folder"
+    assert refused("run", "--text") == "--text: missing a text; give one after the run folder"

@@ -114,5 +114,5 @@ def test_batches_do_not_matter():
 
 def test_a_head_that_is_not_there():
     found, _ = pairs([2], random.Random(0))
-    with pytest.raises(ArgumentError, match=r"head: number 3, counted from 1, asked for, and layers\.0\.cross has 2"):
+    with pytest.raises(ArgumentError, match=r"head 3: layers\.0\.cross has 2 heads"):
         link_words(Planted((0, None)), TOKENIZERS, found, AlignmentSettings(VIEW, 2))

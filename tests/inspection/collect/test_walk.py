@@ -82,10 +82,10 @@ def test_what_cannot_be_walked():
     run = subject("transformer")
     for given, said in [
         ({"view": "nowhere"}, "view: 'nowhere' given, expected one of encoder.blocks.0.attention"),
-        ({"head": 2}, "head: number 3, counted from 1, asked for, and decoder.blocks.1.cross has 2"),
-        ({"row": 90}, "row: number 91, counted from 1, asked for, and decoder.blocks.1.cross has"),
-        ({"row": -1}, "row: number 0, counted from 1, asked for"),
-        ({"word": 17}, "word: number 18, counted from 1, asked for, and 6 look in decoder.blocks.1.cross"),
+        ({"head": 2}, "head 3: decoder.blocks.1.cross has 2 heads, numbered 1 to 2"),
+        ({"row": 90}, "row 91: decoder.blocks.1.cross has"),
+        ({"row": -1}, "row 0: decoder.blocks.1.cross has"),
+        ({"word": 17}, "word 18: decoder.blocks.1.cross has only 6 words"),
     ]:
         with pytest.raises(ArgumentError, match=said):
             walk(run, TEXT, target=TEXT, **given)

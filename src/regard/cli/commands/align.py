@@ -20,9 +20,9 @@ from regard.cli.options import (
 )
 from regard.cli.runs import open_beside, open_run, print_unknown_words
 
-SourceOption = Annotated[str | None, file_option("Text file of sources, one a line; - reads standard input.")]
+SourceOption = Annotated[str | None, file_option("Text file of sources, one per line; - reads standard input.")]
 TargetOption = Annotated[
-    str | None, file_option("Text file of translations, one a line; without it the sources are translated first.")
+    str | None, file_option("Text file of translations, one per line; without it, the sources are translated first.")
 ]
 SymmetriseOption = Annotated[
     str,
@@ -30,12 +30,10 @@ SymmetriseOption = Annotated[
         "Method to join links with --reverse: intersection, union, grow-diag, grow-diag-final or grow-diag-final-and."
     ),
 ]
-GoldOption = Annotated[
-    Path | None, file_option("File of gold links of the pairs, to print the alignment error rate by.")
-]
+GoldOption = Annotated[Path | None, file_option("File of gold links for the pairs; prints the alignment error rate.")]
 ChooseOption = Annotated[
     Path | None,
-    file_option("File of gold links to choose the layer, head and offset by; the choice is saved with the run."),
+    file_option("File of gold links from which to choose layer, head and offset; the choice is saved with the run."),
 ]
 AgreeOption = Annotated[
     bool, flag_option("--agree", "Choose for both runs by agreement with --reverse, without gold links.")
@@ -43,16 +41,14 @@ AgreeOption = Annotated[
 OffsetOption = Annotated[
     int | None,
     number_option(
-        "Target word that a step's weights belong to: 0, the one that it writes; 1, the one that it reads.",
+        "Target word to which a step's weights belong: 0, the word it writes; 1, the word it reads.",
         least=0,
         most=1,
     ),
 ]
 ThresholdOption = Annotated[
     float | None,
-    number_option(
-        "Smallest weight that makes a link; 0: only the largest makes one.", least=0, most=1, kind="fraction"
-    ),
+    number_option("Minimum weight of a link; 0: link only the largest weight.", least=0, most=1, kind="fraction"),
 ]
 JoinOption = Annotated[
     str | None,
@@ -63,11 +59,11 @@ JoinOption = Annotated[
 ]
 BalanceOption = Annotated[
     int | None,
-    number_option("Number of rounds in which the weights are balanced (Sinkhorn); 0: none.", least=0, most=1000),
+    number_option("Number of Sinkhorn rounds that balance the weights; 0: none.", least=0, most=1000),
 ]
 DependenciesOption = Annotated[
     bool,
-    flag_option("--dependencies", "Print how often each head looks at a word's syntactic head, on the phrasebook."),
+    flag_option("--dependencies", "Print how often each head attends to a word's syntactic head, on the phrasebook."),
 ]
 
 
@@ -87,7 +83,7 @@ def align(
     translations: Annotated[Path | None, file_option("File to write translations to, without --target.")] = None,
     reverse: Annotated[
         str | None,
-        text_option("Run folder of the opposite direction, whose links are joined with these.", metavar="RUN"),
+        text_option("Run folder for the opposite direction; its links are joined with these.", metavar="RUN"),
     ] = None,
     symmetrise: SymmetriseOption = "grow-diag",
     gold: GoldOption = None,
@@ -107,8 +103,8 @@ def align(
 ) -> None:
     """Write word alignments of a parallel text in Pharaoh's format.
 
-    There is a line a pair, with a link source-target for each two words that belong together. Words are counted from 0,
-    as the format has them, layers and heads from 1. Without --target the sources are translated first.
+    It writes one line per pair, with a source-target link for each two words that belong together. Words count from 0,
+    as in Pharaoh's format; layers and heads from 1. Without --target, the sources are translated first.
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
 

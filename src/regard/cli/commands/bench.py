@@ -26,18 +26,18 @@ def bench(
     threads: Annotated[int, number_option("Number of CPU threads.", least=1, most=most_threads())] = 2,
     device: Annotated[
         str,
-        name_option("Device to measure on: cpu, or cuda for benchmarks that have figures of a GPU.", metavar="DEVICE"),
+        name_option("Device to measure on: cpu, or cuda for benchmarks that run on a GPU.", metavar="DEVICE"),
     ] = "cpu",
-    out: Annotated[Path | None, out_option("JSON file to write the figures to as well.")] = None,
+    out: Annotated[Path | None, out_option("JSON file to write the figures to.")] = None,
 ) -> None:
     """Benchmark speed and memory against other toolkits.
 
-    Results are compared first, and must agree. `training` and `decoding` have peers beyond torch: Transformers and
+    Results must agree before anything is timed. `training` and `decoding` also compare with Transformers and
     CTranslate2 (pip install 'regard[peers]') and JoeyNMT 2.3 (pip install --no-deps joeynmt sentencepiece subword-nmt
-    sacremoses 'importlib_metadata<9' zipp). One that is not there is named and left out.
+    sacremoses 'importlib_metadata<9' zipp). A toolkit that is not installed is named and skipped.
     """
     if name not in NAMES:
-        raise CommandError(f"bench: {name!r} cannot be measured; what can: {', '.join(NAMES)}")
+        raise CommandError(f"bench: {name!r} is no benchmark; choose one of {', '.join(NAMES)}")
     if device not in ("cpu", "cuda"):
         raise CommandError(f"bench: --device {device} given, expected cpu or cuda")
     import torch
@@ -47,7 +47,7 @@ def bench(
 
     run = importlib.import_module(f"regard.bench.{name}").run
     if device != "cpu" and "device" not in inspect.signature(run).parameters:
-        raise CommandError(f"bench: --device {device} given, and {name} is measured on a CPU only")
+        raise CommandError(f"bench: --device {device} given, but {name} runs only on a CPU")
     where = {} if device == "cpu" else {"device": device}
 
     if out is not None:

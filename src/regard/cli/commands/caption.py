@@ -31,15 +31,15 @@ def caption(
     *,
     out: OutOption = None,
     scores: ScoresOption = False,
-    as_json: Annotated[bool, flag_option("--json", "Write one JSON object a picture, a line each.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Write one JSON object per picture and line.")] = False,
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
     """Write captions for pictures, with a trained run.
 
-    Of several pictures, or a folder, each caption follows the picture's path and a tab. A picture that cannot be read
-    is named on standard error and left out.
+    With several pictures, or a folder, each caption follows the picture's path and a tab. Pictures that cannot be read
+    are named on standard error and skipped.
     """
     from regard.data.images.caption_files import PictureFiles
     from regard.io.formats import caption_lines

@@ -25,21 +25,21 @@ def classify(
         list[str] | None,
         typer.Argument(
             metavar="TEXT or FILE",
-            help="Document, or a text file of them, one a line; default: standard input. Of a run that reads pictures: "
+            help="Document, or a text file with one per line; default: standard input. For a run that reads pictures: "
             "picture files, or folders of them.",
         ),
     ] = None,
     as_text: TextOption = False,
-    scores: Annotated[bool, flag_option("--scores", "Write the label's probability as well, after a tab.")] = False,
-    as_json: Annotated[bool, flag_option("--json", "Write one JSON object a line, with all probabilities.")] = False,
+    scores: Annotated[bool, flag_option("--scores", "Also write the label's probability, after a tab.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Write one JSON object per line, with all probabilities.")] = False,
     out: OutOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
     """Write the label of each document or picture, with a trained run.
 
-    There is a label a line; of several pictures each label follows the path and a tab. Without a text or a file,
-    standard input is read as it comes.
+    It writes one label per line; with several pictures, each label follows the path and a tab. Without a text or a
+    file, it reads standard input as it comes.
     """
     from regard.io.inputs import DocumentLines, text_or_file
     from regard.io.output import check_output, open_output, progress_bar

@@ -36,14 +36,16 @@ Compared = Annotated[
 MetricsOption = Annotated[
     str | None,
     name_option(
-        "Metrics, with commas between them; the first decides: bleu, chrf, ter, exact, character_errors and "
-        "token_errors.",
+        "Metrics, separated by commas; the first decides: bleu, chrf, ter, exact, character_errors and token_errors.",
         metavar="NAMES",
         show_default="all",
     ),
 ]
 ExamplesOption = Annotated[
-    int, number_option("Number of sentences to show for each system, of those it does best.", least=0, most=10_000)
+    int,
+    number_option(
+        "Number of sentences to show per system, those in which it beats the other most.", least=0, most=10_000
+    ),
 ]
 
 
@@ -75,13 +77,13 @@ def compare(
 ) -> None:
     """Test whether one of two systems is better than the other.
 
-    A run translates first; a text file of outputs is taken as it is. Scores are compared by paired bootstrap
-    resampling: p is how likely a difference as large is between systems that are equally good. The sentences in which
-    the two differ most are shown.
+    Runs translate the source first; text files of outputs are used as they are. Paired bootstrap resampling compares
+    the scores: p is the probability of a difference this large between equally good systems. It also prints the
+    sentences in which the two differ most.
     """
     if source is None or reference is None:
         missing = "--source" if source is None else "--reference"
-        raise CommandError(f"{missing}: missing, expected a text file with a sentence a line")
+        raise CommandError(f"{missing}: missing, expected a text file with one sentence per line")
     for system in (a, b):
         if not system.exists():
             raise CommandError(f"{system}: no such file or folder, expected a run folder or a text file of outputs")
@@ -132,7 +134,7 @@ def print_comparison(comparison: "Comparison") -> None:
     """Print a comparison for people: the metrics, what they mean, and sentences that differ most."""
     from regard.training.sample import bracketed, legible
 
-    print(f"{comparison.sentences:,} sentences, {comparison.same:,} of them the same by both\n")
+    print(f"{comparison.sentences:,} sentences, {comparison.same:,} of them identical in both\n")
     rows, differences = [], list(comparison.differences.values())
     for each in differences:
         scale = 100 if each.a.unit == "share" else 1
@@ -142,7 +144,7 @@ def print_comparison(comparison: "Comparison") -> None:
     print(f"\n{comparison.conclusion}")
     print(f"({comparison.resamples:,} resamples, seed {comparison.seed}; {differences[0].a.signature})")
     if any(comparison.contrasts):
-        print("\nWhere they differ most, by chrF; [brackets]: not as in the reference, ‸: something is missing")
+        print("\nWhere they differ most, by chrF; [brackets] differ from the reference, ‸ marks missing words")
     for name, contrasts in zip("AB", comparison.contrasts, strict=True):
         for contrast in contrasts:
             reference = legible(contrast.reference)

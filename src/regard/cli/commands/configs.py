@@ -55,7 +55,7 @@ def find_config(path: Path) -> Path:
     own = shipped_configs().get(path.stem) if is_config_name(path) else None
     if own is not None:
         if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one is enough
-            print_message(f"{path}: taken from those that come with Regard, {own}")
+            print_message(f"{path}: no such file here; using the one that comes with Regard, {own}")
         return own
     if not path.exists():
         raise CommandError(f"{path}: no such file, expected a TOML configuration{suggest_config(path.stem)}")

@@ -24,11 +24,9 @@ def data(
     count: Annotated[int, number_option("Number of examples for training.", least=0, most=MOST)] = 30_000,
     valid: Annotated[int, number_option("Number of examples for validation.", least=0, most=MOST)] = 500,
     test: Annotated[int, number_option("Number of examples for testing.", least=0, most=MOST)] = 500,
-    seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
+    seed: Annotated[int, number_option("Random seed.", least=0, most=SEED)] = 0,
     pair: Annotated[str, name_option("Languages of the phrasebook: en-de or en-fr.")] = "en-de",
-    edition: Annotated[
-        int, number_option("Edition: 2 as people type, 1 as earlier versions wrote it.", least=1, most=2)
-    ] = 2,
+    edition: Annotated[int, number_option("Edition: 1 as in earlier versions, 2 as people type.", least=1, most=2)] = 2,
     set_: Annotated[
         list[str], text_option("Option of the corpus to set; may be repeated.", "--set", metavar="OPTION=VALUE")
     ] = [],  # noqa: B006
@@ -53,13 +51,13 @@ def data(
         raise CommandError(f"which corpus? there are {', '.join(CORPORA)}")
     allowed = options_of(name)
     if out is None:
-        raise CommandError("where to? --out DIR is missing")
+        raise CommandError("--out: missing, expected the folder to write the files to")
     check_link(out, "--out")
     options: dict[str, Any] = {}
     for assignment in set_:
         option, equals, value = assignment.partition("=")
         if not equals:
-            raise CommandError(f"--set {assignment}: option=value expected")
+            raise CommandError(f"--set {assignment}: expected option=value")
         if option not in allowed:
             raise CommandError(f"{name}: there is no option {option!r}, {suggest_names(tuple(allowed), option)}")
         options[option] = read_number(value, "whole")

@@ -18,14 +18,16 @@ def demo(
         Path | None,
         out_option("Run folder to write; default: runs/demo, with --lineage runs/lineage.", "RUN"),
     ] = None,
-    seed: Annotated[int, number_option("Seed of the weights and of the order of training.", least=0, most=SEED)] = 0,
+    seed: Annotated[
+        int, number_option("Random seed for weights, dropout and the order of batches.", least=0, most=SEED)
+    ] = 0,
     steps: Annotated[
         int | None, number_option("Number of training steps.", least=1, most=1_000_000_000, show_default=False)
     ] = None,
 ) -> None:
     """Train a small model in two minutes and show what it looks at.
 
-    It is a Transformer, trained from scratch on a built-in corpus; with --lineage three models are compared.
+    The model is a Transformer, trained from scratch on a built-in corpus; --lineage compares three models.
     """
     from regard.demo.phrasebook import remove_earlier
     from regard.io.output import check_link
@@ -54,7 +56,7 @@ def demo(
         right = "right" if output == example.target else f"expected: {example.target}"
         print(f"\n{example.source}\n{output}   ({right})\n")
         print(bars(aligned.weights, aligned.source, aligned.target))
-    print(f"\n{result.exact:.1%} of {result.tests:,} sentences that were never trained on are translated exactly.")
+    print(f"\nIt translates {result.exact:.1%} of {result.tests:,} held-out sentences exactly.")
     following = {
         str(result.report): "see how the training went",
         str(result.picture): "see one alignment as a picture",

@@ -28,11 +28,13 @@ from regard.errors import CommandError
 
 RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folder; several make an ensemble.")]
 GoldOption = Annotated[
-    Path | None, file_option("File of gold word links, to measure those of the run or of --hypothesis by.")
+    Path | None, file_option("File of gold word links, to compare with those of the run or of --hypothesis.")
 ]
-Labels = Annotated[Path | None, file_option("TSV file of labels of the pictures; default: the names of their folders.")]
-Names = Annotated[Path | None, file_option("Text file of names of the pictures to use, one a line; default: all.")]
-PlotOption = Annotated[Path | None, file_option("Picture of BLEU by source length to write: .png, .svg or .pdf.")]
+Labels = Annotated[Path | None, file_option("TSV file with the pictures' labels; default: the names of their folders.")]
+Names = Annotated[
+    Path | None, file_option("Text file with the names of the pictures to use, one per line; default: all.")
+]
+PlotOption = Annotated[Path | None, file_option("Picture file to write, of BLEU by source length: .png, .svg or .pdf.")]
 
 
 EXAMPLES = (
@@ -50,7 +52,7 @@ def eval(
     hypothesis: Annotated[Path | None, file_option("Text file of outputs to score, instead of translating.")] = None,
     documents: Annotated[Path | None, file_option("TSV file of labelled documents, for a classifier.")] = None,
     images: Annotated[Path | None, folder_option("Folder of pictures, for a run that reads them.")] = None,
-    captions: Annotated[Path | None, file_option("TSV file of captions of the pictures.")] = None,
+    captions: Annotated[Path | None, file_option("TSV file with the pictures' captions.")] = None,
     labels: Labels = None,
     names: Names = None,
     gold: GoldOption = None,
@@ -69,18 +71,18 @@ def eval(
 ) -> None:
     """Measure a run, or the output of any program, on a test set.
 
-    Each score is printed with its signature, which says how it was reached. --hypothesis scores the output of any
-    program, --documents measures a classifier, --images with --captions a run that describes pictures, and --gold word
-    alignments: of a run between source and reference, or those in the file of --hypothesis.
+    Each score is printed with its signature, which says how it was computed. --hypothesis scores the output of any
+    program, --documents a classifier, --images with --captions a captioner, and --gold word alignments: those of a run
+    between source and reference, or those in the file of --hypothesis.
     """
     opening = {"checkpoint": checkpoint, "device": device}
     if gold is not None:
         if documents or images or metrics or out or plot:
-            raise CommandError("--gold: given with options of other measurements, expected --source and --reference")
+            raise CommandError("--gold: give only --source and --reference with it, or --hypothesis")
         report = measure_links(runs, gold, source, reference, hypothesis, int(from_one), opening)
     elif documents or images:
         if not runs or len(runs) > 1 or source or reference or hypothesis:
-            raise CommandError("--documents and --images: give one run folder beside them, and no texts to translate")
+            raise CommandError("--documents and --images: give exactly one run folder, and no texts to translate")
         pictures = {"images": images, **({"captions": captions, "names": names} if captions else {"labels": labels})}
         files = pictures if documents is None else {"documents": documents}
         report = measure_items(runs[0], files, out, search if "captions" in files else {}, opening)

@@ -25,13 +25,13 @@ FORMATS = ("html", "png", "svg", "pdf")
 ItemsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TEXT or FILE", help="Texts, text files (a text a line), or pictures; default: standard input."
+        metavar="TEXT or FILE", help="Texts, text files (one text per line), or pictures; default: standard input."
     ),
 ]
 AgainstOption = Annotated[
     str | None,
     text_option(
-        "What to show beside it: the run folder of another model, or another text, file or picture.",
+        "Run folder of another model, or another text, file or picture, to show side by side.",
         metavar="RUN or TEXT",
     ),
 ]
@@ -60,7 +60,7 @@ def look(
     against: AgainstOption = None,
     walk: Annotated[
         bool,
-        flag_option("--walk", "Show one word's way from its input to the likeliest words, and gates, in numbers."),
+        flag_option("--walk", "Show the numbers behind one word, from its input to the most likely outputs."),
     ] = False,
     word: Annotated[
         int | None, number_option("Word to show with --walk, counted from 1.", least=1, most=1_048_576)
@@ -73,11 +73,11 @@ def look(
     ] = None,
     ablate: Annotated[bool, flag_option("--ablate", "Ablate every head in turn, and print what that changes.")] = False,
     graph: Annotated[
-        bool, flag_option("--graph", "Draw what runs in the model: alone to graph.svg, or with a text on its page.")
+        bool, flag_option("--graph", "Draw the parts of the model: to graph.svg, or with a text on its page.")
     ] = False,
     tree: Annotated[
         str | None,
-        file_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line a text."),
+        file_option("File of the texts' dependency trees: CoNLL-U, or heads by word, one line per text."),
     ] = None,
     count: Annotated[
         int, number_option("Number of texts of a file, or of pictures, to show.", least=1, most=10_000)
@@ -88,8 +88,8 @@ def look(
 ) -> None:
     """Show what a trained run looked at, on a page or in a picture.
 
-    A page opens without a network. A file is shown line by line, a page each; without a text or a file, standard input
-    is read. With --graph alone the model itself is drawn, from the parts that ran.
+    Pages need no network. Each line of a file gets its own page; without a text or a file, standard input is read.
+    --graph without a text draws the model itself, from the parts that ran.
     """
     from regard.inspection.draw.files import OutputPaths, graph_path, write_exhibit
 
@@ -105,9 +105,7 @@ def look(
     paths = OutputPaths.parse(out, format, FORMATS)
     check_walk(paths.format, walk, word, view, head)
     if graph and paths.format != "html":
-        raise CommandError(
-            f"--graph: given with {paths.format}, which cannot show it beside a text; write a page, such as look.html"
-        )
+        raise CommandError(f"--graph: {paths.format} cannot show it with a text; write a page, such as look.html")
 
     from regard.inspection.collect.ablation import ablation_table
     from regard.inspection.collect.dependency_trees import find_trees, relation_table
@@ -119,7 +117,7 @@ def look(
     other = open_beside(opened, other_run, checkpoint=checkpoint) or opened
     if other.settings.task != opened.settings.task:
         raise CommandError(
-            f"--against: {against} is of the task {other.settings.task}, and {run} of {opened.settings.task}"
+            f"--against: {against} has the task {other.settings.task}, but {run} has {opened.settings.task}"
         )
     inputs = read_inputs(opened, items or [], count, print_message, as_text)
     seconds = inputs if other is not opened or against is None else read_against(opened, against, len(inputs), as_text)
@@ -148,7 +146,7 @@ def check_alone(options: dict[str, Any]) -> None:
     """Refuse options of what a text is looked at with, where a graph is all that is asked for."""
     for name, value in options.items():
         if value:
-            raise CommandError(f"{name}: given with --graph alone, which looks at no text; give a text, too")
+            raise CommandError(f"{name}: --graph without a text draws only the model; add a text")
 
 
 def check_walk(form: str, walk: bool, word: int | None, view: str | None, head: int | None) -> None:
@@ -159,4 +157,4 @@ def check_walk(form: str, walk: bool, word: int | None, view: str | None, head: 
         if isinstance(value, int) and value < 1:
             raise CommandError(f"{name}: {value} given, expected 1 or more")
     if walk and form != "html":
-        raise CommandError(f"--walk: given with {form}, which cannot show it; write a page, such as look.html")
+        raise CommandError(f"--walk: {form} cannot show it; write a page, such as look.html")

@@ -20,11 +20,11 @@ def runs(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Folder of run folders; default: runs.", show_default=False)
     ] = Path("runs"),
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON object a run, a line each.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON object per run and line.")] = False,
 ) -> None:
     """List the run folders in a folder, with their best scores.
 
-    Folders are looked through three levels deep. `regard show RUN` has more of one of them.
+    It searches folders three levels deep. `regard show RUN` prints more about one of them.
     """
     from regard.tasks.summary import find_runs
 

@@ -30,13 +30,13 @@ def sample(
     count: Annotated[int, number_option("Number of texts to write.", least=1, most=1_000_000)] = 1,
     prefix: Annotated[str, text_option("Text that every output continues.")] = "",
     search: dict[str, Any],
-    scores: Annotated[bool, flag_option("--scores", "Write the log-probability as well, after a tab.")] = False,
+    scores: Annotated[bool, flag_option("--scores", "Also write the log-probability, after a tab.")] = False,
     as_json: JsonLinesOption = False,
     out: OutOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
-    """Sample texts from a language model, a line each.
+    """Sample texts from a language model, one per line.
 
     The same seed gives the same texts.
     """
@@ -50,7 +50,7 @@ def sample(
     run = open_run(*runs, checkpoint=checkpoint, device=device)
     if run.can("translate"):
         raise CommandError(
-            f"{run.folder}: it translates; draw translations with: regard translate {run.folder} --sample"
+            f"{run.folder}: it translates; sample translations with: regard translate {run.folder} --sample"
         )
     with open_output(out) as write:
         write("".join(sample_line(each, scores, as_json) for each in run.sample(count, prefix=prefix, **search)))

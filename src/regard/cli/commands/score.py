@@ -19,7 +19,7 @@ from regard.cli.runs import open_run, print_unknown_words
 
 SourceOption = Annotated[
     str | None,
-    text_option("Source, or a text file of sources, one a line; not for a language model.", metavar="TEXT or FILE"),
+    text_option("Source, or a text file of sources, one per line; not for a language model.", metavar="TEXT or FILE"),
 ]
 TargetOption = Annotated[
     str | None,
@@ -36,11 +36,9 @@ def score(
     source: SourceOption = None,
     target: TargetOption = None,
     as_text: TextOption = False,
-    tokens: Annotated[
-        bool, flag_option("--tokens", "Write the tokens and the log-probability of each as well.")
-    ] = False,
+    tokens: Annotated[bool, flag_option("--tokens", "Also write the tokens and the log-probability of each.")] = False,
     normalise: Annotated[
-        bool, flag_option("--normalise", "Divide by the number of tokens, the end of the text included.")
+        bool, flag_option("--normalise", "Divide by the number of tokens, including the end of the text.")
     ] = False,
     as_json: JsonLinesOption = False,
     out: OutOption = None,
@@ -49,7 +47,7 @@ def score(
 ) -> None:
     """Write the log-probability of each target given its source.
 
-    There is a line a pair, to base e; the number of pairs and tokens and the perplexity go to standard error.
+    It writes one natural logarithm per line; the number of pairs and tokens and the perplexity go to standard error.
     """
     from regard.io.formats import ScoredTarget
     from regard.io.inputs import LinePairs, check_lengths, text_or_file

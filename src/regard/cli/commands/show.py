@@ -12,7 +12,7 @@ EXAMPLES = (
 
 
 def show(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Show a run: data, model, scores, and what was typed to train it."""
+    """Show a run: data, model, scores, and the command that trained it."""
     from regard.tasks.summary import summarise
     from regard.training.metrics import format_duration, format_value, metric_name
 

@@ -27,7 +27,7 @@ def study(
     out: Annotated[Path, name_option("Folder to write the pages to.", "--out", "-o", metavar="FOLDER")] = Path(
         "studies"
     ),
-    seed: Annotated[int, number_option("Seed of everything that is random.", least=0, most=SEED)] = 0,
+    seed: Annotated[int, number_option("Random seed.", least=0, most=SEED)] = 0,
     seeds: Annotated[
         str | None,
         text_option("Seeds to train with, such as 0,1,2; default: 0,1,2, and with --quick 0.", metavar="N,N,…"),
@@ -54,11 +54,11 @@ def study(
     if name is None:
         raise CommandError(f"which study? there are {', '.join(STUDIES)}")
     if data is not None and quick:
-        raise CommandError("--data: given with --quick, which takes what is built in; leave out one of them")
+        raise CommandError("--data: --quick uses the built-in corpora; leave out one of them")
     if data is not None and not data.is_dir():
         raise CommandError(f"--data: {data} is not a folder")
     if untrained and name in STUDIES and STUDIES[name].trained:
-        raise CommandError(f"--untrained: {name} trains all that it measures")
+        raise CommandError(f"--untrained: {name} measures nothing without training; leave it out")
 
     from regard.io.output import check_link
 
@@ -99,5 +99,5 @@ def parse_seeds(text: str | None, seed: int, quick: bool) -> tuple[int, ...]:
         return (seed,) if quick else (seed, seed + 1, seed + 2)
     parts = text.split(",")
     if not all(re.fullmatch(r"\s*[0-9]{1,10}\s*", part) and int(part) <= SEED for part in parts):
-        raise CommandError(f"--seeds: {text!r} given, expected numbers, as in 0,1,2, at most {SEED}")
+        raise CommandError(f"--seeds: {text!r} given, expected numbers of at most {SEED}, such as 0,1,2")
     return tuple(int(part) for part in parts)

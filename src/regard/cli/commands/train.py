@@ -32,7 +32,7 @@ EXAMPLES = (
 
 def train(
     config: ConfigArgument = None,
-    source: Annotated[FileOption, file_option("Text file of sources, one sentence a line.")] = None,
+    source: Annotated[FileOption, file_option("Text file of sources, one sentence per line.")] = None,
     target: Annotated[FileOption, file_option("Text file of the sources' translations, line by line.")] = None,
     valid_source: Annotated[FileOption, file_option("Text file of sources for validation.")] = None,
     valid_target: Annotated[FileOption, file_option("Text file of translations for validation.")] = None,
@@ -52,7 +52,9 @@ def train(
     minutes: Annotated[float | None, training_option("minutes", "Minutes after which to stop.")] = None,
     batch_tokens: Annotated[int | None, training_option("batch_tokens", "Number of tokens in a batch.")] = None,
     rate: Annotated[float | None, training_option("rate", "Highest learning rate.")] = None,
-    seed: Annotated[int | None, training_option("seed", "Seed of weights, dropout and order.")] = None,
+    seed: Annotated[
+        int | None, training_option("seed", "Random seed for weights, dropout and the order of batches.")
+    ] = None,
     device: Annotated[
         str | None, text_option("Device to train on: cpu, cuda, mps (Apple), or auto.", metavar="DEVICE")
     ] = None,
@@ -66,17 +68,20 @@ def train(
         Path | None, text_option("Run folder to start from: its weights and tokenizer.", "--from", metavar="RUN")
     ] = None,
     resume: Annotated[Path | None, text_option("Run folder to resume.", metavar="RUN")] = None,
-    quiet: Annotated[bool, flag_option("--quiet", "Print nothing but errors; log.txt has it all.")] = False,
-    as_json: Annotated[bool, flag_option("--json", "Print a JSON object a record, to standard output.")] = False,
+    quiet: Annotated[bool, flag_option("--quiet", "Print only errors; log.txt has everything.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON object per record to standard output.")] = False,
     check: Annotated[bool, flag_option("--check", "Check the configuration and exit.")] = False,
     dry_run: Annotated[
-        bool, flag_option("--dry-run", "Print what would be trained, its memory and time from a few steps, and exit.")
+        bool,
+        flag_option(
+            "--dry-run", "Measure a few steps, print what would be trained, with its memory and time, and exit."
+        ),
     ] = False,
 ) -> None:
     """Train a model into a run folder.
 
-    Two text files, or one of pairs, train a translator; labelled documents a classifier; pictures with captions a model
-    that describes them. What no option and no configuration sets is chosen from the corpus.
+    Two text files, or one of pairs, train a translator; labelled documents, a classifier; pictures with captions, a
+    captioner. Whatever no option or configuration sets is chosen from the corpus.
     """
     values: dict[str, Any] = {"source": source, "target": target, "valid_source": valid_source}
     values |= {"valid_target": valid_target, "pairs": pairs, "valid_pairs": valid_pairs, "documents": documents}
@@ -85,15 +90,15 @@ def train(
     values |= {"batch_tokens": batch_tokens, "rate": rate, "seed": seed, "device": device, "track": track or None}
     tables, flags = tables_of(values)
     if resume is not None and (config or out or base or tables.keys() - {"training"}):
-        raise CommandError("--resume: the run's own configuration is used; give only --set or --steps and the like")
+        raise CommandError("--resume: uses the run's own configuration; give only --set, or options such as --steps")
     if base is not None and "model" in tables:
-        raise CommandError("--from: the run's model is taken; --model and --preset cannot be given beside it")
+        raise CommandError("--from: uses the run's model; leave out --model and --preset")
     table, cached = read_table(config, resume, base)
     for name, part in tables.items():
         table[name] = {**table.get(name, {}), **part}
     checked = read_checked(assign(table, settings or []), flags)
     if check:
-        print("the configuration is right")
+        print("the configuration is valid")
         return
     choose = config is None and resume is None
     if dry_run:
@@ -103,7 +108,7 @@ def train(
     if folder is None:
         raise CommandError("--out: missing, expected the run folder to write, such as runs/en-de")
     if cached and "cache" not in table.get("data", {}):
-        print_message("data.cache of the run is not used, but the default cache; --set data.cache=… sets one")
+        print_message("data.cache of the run is ignored and the default cache is used; --set data.cache=… sets another")
 
     from regard.report import train_and_report
 

@@ -25,8 +25,8 @@ MoreArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[RUN]... [TEXT or FILE]",
-        help="Text to translate, or a text file, a sentence a line; default: standard input. Further run folders "
-        "before it make an ensemble.",
+        help="Text to translate, or a text file, one sentence per line; default: standard input. Further run "
+        "folders before it make an ensemble.",
     ),
 ]
 EXAMPLES = (
@@ -44,18 +44,18 @@ def translate(
     out: OutOption = None,
     scores: ScoresOption = False,
     alignment: Annotated[
-        bool, flag_option("--alignment", "Write word links as well, such as 0-0 1-2, after a tab.")
+        bool, flag_option("--alignment", "Also write word links, such as 0-0 1-2, after a tab.")
     ] = False,
     as_json: JsonLinesOption = False,
     split: Annotated[
-        bool, flag_option("--split", "Split lines into sentences, so that long ones are not cut off.")
+        bool, flag_option("--split", "Split lines into sentences, so that long lines are not truncated.")
     ] = False,
     prefix: Annotated[str | None, text_option("Text that every output begins with.")] = None,
     prefixes: Annotated[
-        str | None, file_option("Text file of prefixes, one a line: what each output begins with.")
+        str | None, file_option("Text file of prefixes, one per line, for the outputs to begin with.")
     ] = None,
     replace_unknown: Annotated[
-        bool, flag_option("--replace-unknown", "Replace each unknown word by the source word it looked at most.")
+        bool, flag_option("--replace-unknown", "Replace each unknown word with the source word it attended to most.")
     ] = False,
     search: dict[str, Any],
     checkpoint: CheckpointOption = "best",
@@ -64,7 +64,7 @@ def translate(
 ) -> None:
     """Translate a text, or a file line by line, with a trained run.
 
-    Without a text or a file, standard input is read as it comes. Several runs make an ensemble.
+    Without a text or a file, it reads standard input as it comes. Several runs make an ensemble.
     """
     from regard.decoding.processes import Processes
     from regard.io.formats import OutputFormat

@@ -69,9 +69,8 @@ class WatchedBatch:
         if head is None:
             return weights.mean(1, keepdim=True)
         if head >= weights.shape[1]:
-            raise ArgumentError(
-                f"head: number {head + 1}, counted from 1, asked for, and {name} has {weights.shape[1]}"
-            )
+            count = weights.shape[1]
+            raise ArgumentError(f"head {head + 1}: {name} has {count} heads, numbered 1 to {count}")
         return weights[:, head : head + 1]
 
 

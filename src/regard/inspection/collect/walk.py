@@ -106,7 +106,7 @@ def stages_of(forward: ForwardPass, views: Sequence[View], which: Which, vocabul
 def check_number(name: str, number: int, count: int, where: str) -> None:
     """Refuse a head or a row that is not there."""
     if not 0 <= number < count:
-        raise ArgumentError(f"{name}: number {number + 1}, counted from 1, asked for, and {where} has {count}")
+        raise ArgumentError(f"{name} {number + 1}: {where} has {count} {name}s, numbered 1 to {count}")
 
 
 def looking_stages(forward: ForwardPass, views: Sequence[View], view: View, head: int, row: int) -> list[Stage]:
@@ -164,7 +164,7 @@ def find_row(words: Sequence[int | None], which: Which, where: str) -> int:
         return 0
     if which.word not in words:
         count = len({word for word in words if word is not None})
-        raise ArgumentError(f"word: number {which.word + 1}, counted from 1, asked for, and {count} look in {where}")
+        raise ArgumentError(f"word {which.word + 1}: {where} has only {count} words")
     return words.index(which.word)
 
 
