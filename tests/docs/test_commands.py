@@ -99,7 +99,7 @@ def test_command_is_understood(line):
 @pytest.mark.parametrize("line", [line for line, words in COMMANDS.items() if words[0] == "train" and words[1:]])
 def test_training_would_start(line, desk, capsys):
     """Up to the point where the data is read: keys and values, the shipped configurations, a run to go on with."""
-    places = {"RUN": "runs/en-de", "CONFIG": "configs/files.toml", "configs/NAME.toml": "configs/files.toml"}
+    places = {"RUN": "runs/en-de", "CONFIG": "configs/files.toml", "NAME": "configs/files.toml"}
     with parsed([*(places.get(word, word) for word in COMMANDS[line]), "--check"]) as (command, context):
         command.invoke(context)
     assert capsys.readouterr() == ("the configuration is valid\n", "")

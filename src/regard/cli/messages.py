@@ -1,5 +1,6 @@
 """Printing for commands: tables and reports; messages and bars on standard error."""
 
+import itertools
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from regard.cli.layout import fit_columns, terminal_width, wrap, wrap_cell
 from regard.config import visible
 
 if TYPE_CHECKING:
@@ -18,18 +20,32 @@ NUMBER = re.compile(r"[+−]?[\d.,]+%?|inf")
 
 
 def print_message(text: str) -> None:
-    """Print one line on standard error."""
-    print(f"regard: {text}", file=sys.stderr)
+    """Print one line on standard error, broken between words where a terminal is narrower."""
+    print(wrap(f"regard: {text}", terminal_width(sys.stderr)), file=sys.stderr)
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_right: bool = True) -> None:
-    """Print a table as plain text: columns as wide as they need to be, those of numbers to the right."""
-    columns = [[row[index] for row in rows] for index in range(len(head))]
-    right = [numbers_right and all(NUMBER.fullmatch(cell) for cell in column) for column in columns]
-    widths = [max(map(len, (name, *column))) for name, column in zip(head, columns, strict=True)]
-    for row in (head, *rows):
-        cells = zip(row, widths, right, strict=True)
-        print("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells).rstrip())
+def print_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], *, numbers_right: bool = True) -> None:
+    """Print a table as plain text: columns as wide as they need to be, those of numbers to the right.
+
+    In a terminal that is narrower, cells of text are broken into lines.
+    """
+    lines = [head, *rows] if head is not None else list(rows)
+    if not lines:
+        return
+    columns = list(zip(*lines, strict=True))
+    bodies = columns if head is None else [column[1:] for column in columns]
+    right = [numbers_right and all(NUMBER.fullmatch(cell) for cell in body) for body in bodies]
+    widths = fit_columns(columns, terminal_width(sys.stdout))
+    for row in lines:
+        cells = [wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            line = zip(parts, widths, right, strict=True)
+            print("  ".join(part.rjust(size) if number else part.ljust(size) for part, size, number in line).rstrip())
+
+
+def print_text(text: str, indent: int = 0) -> None:
+    """Print a line on standard output, broken between words where a terminal is narrower."""
+    print(wrap(text, terminal_width(sys.stdout), indent))
 
 
 def print_report(report: "EvaluationReport", as_json: bool) -> None:

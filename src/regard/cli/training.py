@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.commands.configs import find_config
+from regard.cli.messages import print_table
 from regard.cli.options import number_option
 from regard.config import read
 from regard.errors import CommandError, ConfigError
@@ -86,6 +87,8 @@ def print_dry_run(settings: "Settings", resumed: Path | None, base: Path | None,
     until = f", or until {' or '.join(early)}" if early else ""
     memory = "unknown" if measured.memory is None else f"{measured.memory / 1e9:.2f} GB"
     longest = "at most " * bool(training.patience)
+    many = found.validations != 1
+    validations = f"each of {found.validations:,} validations" if many else "the validation"
     rows = [
         *found.facts,
         ("steps", f"{found.steps:,}{until}; a validation every {training.validate_every:,}"),
@@ -93,11 +96,10 @@ def print_dry_run(settings: "Settings", resumed: Path | None, base: Path | None,
         (
             "time",
             f"{longest}{format_duration(found.seconds)}: {measured.step:.3g} s per step, and {measured.validation:.3g} "
-            f"s for each of {found.validations:,} validations (measured on {measured.steps:,} steps)",
+            f"s for {validations} (measured on {measured.steps:,} steps)",
         ),
     ]
-    for name, fact in rows:
-        print(f"{name:<12}{fact}")
+    print_table(None, rows, numbers_right=False)
 
 
 def read_table(config: Path | None, resume: Path | None, base: Path | None) -> tuple[dict[str, Any], bool]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.messages import print_message, print_table, show_progress
+from regard.cli.messages import print_message, print_table, print_text, show_progress
 from regard.cli.options import (
     SEED,
     AlternativesOption,
@@ -141,15 +141,17 @@ def print_comparison(comparison: "Comparison") -> None:
         change, low, high = (f"{scale * value:+.2f}".replace("-", "−") for value in (each.value, each.low, each.high))
         rows.append((each.a.name, str(each.a), str(each.b), change, f"{low} to {high}", f"{each.p:.2g}"))
     print_table(("metric", "A", "B", "B − A", "95 % interval", "p"), rows)
-    print(f"\n{comparison.conclusion}")
-    print(f"({comparison.resamples:,} resamples, seed {comparison.seed}; {differences[0].a.signature})")
+    print()
+    print_text(comparison.conclusion)
+    print_text(f"({comparison.resamples:,} resamples, seed {comparison.seed}; {differences[0].a.signature})")
     if any(comparison.contrasts):
-        print("\nWhere they differ most, by chrF; [brackets] differ from the reference, ‸ marks missing words")
+        print()
+        print_text("Where they differ most, by chrF; [brackets] differ from the reference, ‸ marks missing words")
     for name, contrasts in zip("AB", comparison.contrasts, strict=True):
         for contrast in contrasts:
             reference = legible(contrast.reference)
             print(f"\n  {name} is better in sentence {contrast.number:,}")
-            print(f"  source     {legible(contrast.source)}")
-            print(f"  reference  {reference}")
-            print(f"  A {contrast.a_chrf:6.1f}   {bracketed(legible(contrast.a), reference)}")
-            print(f"  B {contrast.b_chrf:6.1f}   {bracketed(legible(contrast.b), reference)}")
+            print_text(f"  source     {legible(contrast.source)}", 13)
+            print_text(f"  reference  {reference}", 13)
+            print_text(f"  A {contrast.a_chrf:6.1f}   {bracketed(legible(contrast.a), reference)}", 13)
+            print_text(f"  B {contrast.b_chrf:6.1f}   {bracketed(legible(contrast.b), reference)}", 13)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import regard
-from regard.cli.messages import print_message
+from regard.cli.messages import print_message, print_table, print_text
 from regard.errors import CommandError
 
 EXAMPLES = (
@@ -27,18 +27,23 @@ def configs(
 ) -> None:
     """List the configurations that come with Regard, or print one.
 
-    `regard train configs/NAME.toml --out RUN` trains one of them from any folder.
+    `regard train NAME --out RUN` trains one of them from any folder.
     """
     paths = shipped_configs()
     if name is None:
-        for each, path in paths.items():
-            print(f"{each:<26}{path.read_text(encoding='utf-8').splitlines()[0].removeprefix('# ')}")
-        print("\nregard configs NAME prints one; regard train configs/NAME.toml --out RUN trains it.")
+        print_table(None, [(each, describe_config(path)) for each, path in paths.items()])
+        print()
+        print_text("regard configs NAME prints one; regard train NAME --out RUN trains it.")
         return
     file = paths.get(Path(name).stem if is_config_name(Path(name)) else "")
     if file is None:
         raise CommandError(f"{name}: no such configuration{suggest_config(name)}")
     print(file.read_text(encoding="utf-8"), end="")
+
+
+def describe_config(path: Path) -> str:
+    """Describe a configuration by its first line, a comment."""
+    return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
 
 
 def shipped_configs() -> dict[str, Path]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli.messages import print_text
 from regard.cli.options import SEED, flag_option, name_option, number_option, out_option, read_number, text_option
 from regard.errors import CommandError
 
@@ -44,8 +45,8 @@ def data(
 
     if show:
         for each, row in CORPORA.items():
-            print(f"{each:12}{row.about}")
-            print(f"{'':12}{'  '.join(f'{option}={value}' for option, value in options_of(each).items())}")
+            print_text(f"{each:12}{row.about}", 12)
+            print_text(f"{'':12}{'  '.join(f'{option}={value}' for option, value in options_of(each).items())}", 12)
         return
     if name is None:
         raise CommandError(f"which corpus? there are {', '.join(CORPORA)}")

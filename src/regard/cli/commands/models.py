@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.messages import print_table
+from regard.cli.messages import print_table, print_text
 from regard.config import describe_type, show_value
 from regard.errors import CommandError
 
@@ -26,14 +26,15 @@ def models(
     from regard.models.kinds import KINDS
 
     if kind is None:
-        for each in KINDS.values():
-            print(f"{each.name:<13}{each.paper:<26}{each.what}")
-        print("\nregard models KIND shows its options and presets; regard train --model KIND trains one.")
+        print_table(None, [(each.name, each.paper, each.what) for each in KINDS.values()])
+        print()
+        print_text("regard models KIND shows its options and presets; regard train --model KIND trains one.")
         return
     if kind not in KINDS:
         raise CommandError(f"{kind}: no such kind{suggestion(kind, KINDS)}")
     row = KINDS[kind]
-    print(f"{row.name}: {row.what} ({row.paper})\n")
+    print_text(f"{row.name}: {row.what} ({row.paper})")
+    print()
     hints = typing.get_type_hints(row.config)
     rows: list[tuple[str, ...]] = []
     for field in dataclasses.fields(row.config):

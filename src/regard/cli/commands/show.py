@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from regard.cli.messages import print_table
 from regard.cli.options import JsonOption, RunArgument
 
 EXAMPLES = (
@@ -37,5 +38,4 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
     rows += [("", f"{metric_name(key)} {format_value(key, value)}") for key, value in summary.scores.items()]
     rows += [("command" if number == 0 else "", each) for number, each in enumerate(summary.commands)]
     rows.append(("again", f"regard train {Path(run) / 'config.toml'} --out NEW"))
-    for name, value in rows:
-        print(f"{name:<10}{value}")
+    print_table(None, rows, numbers_right=False)

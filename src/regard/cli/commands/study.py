@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.messages import print_table, print_text
 from regard.cli.options import SEED, flag_option, folder_option, name_option, number_option, text_option
 from regard.errors import CommandError
 
@@ -48,8 +49,7 @@ def study(
     from regard.studies.setting import Setting
 
     if show:
-        for each, (claim, *_) in STUDIES.items():
-            print(f"{each:15}{claim}")
+        print_table(None, [(each, claim) for each, (claim, *_) in STUDIES.items()])
         return
     if name is None:
         raise CommandError(f"which study? there are {', '.join(STUDIES)}")
@@ -89,8 +89,9 @@ def print_page(page: "Page") -> None:
             rich_table.add_row(*row)
         console.print(rich_table, "", markup=False)
     for verdict in page.verdicts:
-        print(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}")
-    print(f"\n{page.signature}")
+        print_text(f"{verdict.word:15} {verdict.claim}: {verdict.evidence}", 16)
+    print()
+    print_text(str(page.signature))
 
 
 def parse_seeds(text: str | None, seed: int, quick: bool) -> tuple[int, ...]:
