@@ -8,8 +8,8 @@ from decoding.cases import SMALL, WORDS, sentences, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.decoding.device_search import DeviceSearch
-from regard.decoding.limits import output_limits
+from regard.decoding.device_search import DeviceSearch, SlotOptions
+from regard.decoding.limits import output_limit
 from regard.decoding.options import Options
 from regard.decoding.search import search
 from regard.decoding.sources import tokens_of
@@ -17,13 +17,23 @@ from regard.decoding.sources import tokens_of
 LONGEST = 7
 
 
+def put(device_search, index, model, sources, options, prefixes=None):
+    """Begin with sentences in some slots, each with options of its own."""
+    each = zip(sources, options, prefixes or [[]] * len(sources), strict=True)
+    most = [output_limit(model, len(source), option, len(prefix)) for source, option, prefix in each]
+    begun = tokens_of(prefixes, fill=-1).ids if prefixes is not None and any(prefixes) else None
+    device_search.put(index, model.encode(tokens_of(sources)), SlotOptions.of(options, most, "cpu"), begun)
+
+
 @torch.no_grad()
-def by_slots(model, sources, options, prefixes=None, count=3, together=1):
-    """Sentences through a few slots: `together` at a time come into what is free."""
+def by_slots(model, sources, options, prefixes=None, count=3, together=1, rows=None):
+    """Sentences through a few slots: `together` at a time come into what is free; `options` are one, or one each."""
+    options = [options] * len(sources) if isinstance(options, Options) else options
     memory = model.encode(tokens_of([[3] * LONGEST]))
-    most = max(int(output_limits(model, tokens_of([each]), options).max()) for each in sources)
+    most = max(output_limit(model, len(source), each) for source, each in zip(sources, options, strict=True))
     longest = max((len(prefix) for prefix in prefixes or ()), default=0)
-    device_search = DeviceSearch(model, memory, count, max(most, longest + 20) + 1, options, longest)
+    rows = rows or max(each.beam for each in options)
+    device_search = DeviceSearch(model, memory, count, max(most, longest + 20) + 1, rows, longest)
     waiting, inside, found = list(range(len(sources))), [None] * count, {}
     while waiting or any(each is not None for each in inside):
         free = [slot for slot, each in enumerate(inside) if each is None]
@@ -31,18 +41,17 @@ def by_slots(model, sources, options, prefixes=None, count=3, together=1):
             chosen, free = free[:together], free[together:]
             chosen = chosen[: len(waiting)]
             numbers = [waiting.pop(0) for _ in chosen]
-            batch = tokens_of([sources[i] for i in numbers])
             begun = None if prefixes is None else [prefixes[i] for i in numbers]
-            given_ = None if begun is None or not any(begun) else tokens_of(begun, fill=-1).ids
             neighbours = chosen[-1] - chosen[0] + 1 == len(chosen)
             index = slice(chosen[0], chosen[-1] + 1) if neighbours else torch.tensor(chosen)
-            device_search.put(index, model.encode(batch), output_limits(model, batch, options, begun), given_)
+            put(device_search, index, model, [sources[i] for i in numbers], [options[i] for i in numbers], begun)
             for slot, i in zip(chosen, numbers, strict=True):
                 inside[slot] = i
         device_search.advance()
         for slot, going in enumerate(device_search.active.tolist()):
             if inside[slot] is not None and not going:
-                found[inside[slot]] = device_search.collect(torch.tensor([slot])).results(options.nbest)[0]
+                nbest = options[inside[slot]].nbest
+                found[inside[slot]] = device_search.collect(torch.tensor([slot])).results(nbest)[0]
                 inside[slot] = None
     return [found[i] for i in range(len(sources))]
 
@@ -83,6 +92,21 @@ def test_every_option_in_slots(beam, shortest, longest, penalty, together, prefi
     same(found, search(model, tokens_of(sources), options, prefixes=prefixes))
 
 
+@settings(max_examples=25)
+@given(st.data())
+def test_slots_have_options_of_their_own(data):
+    """Narrower beams than there are rows, other penalties, limits and prefixes side by side: each finds its own."""
+    model, sources, each, prefixes = small("transformer"), sentences(6, LONGEST), [], []
+    for _ in sources:
+        beam, shortest = data.draw(st.integers(1, 5)), data.draw(st.integers(0, 4))
+        numbers = {"shortest": shortest, "longest": data.draw(st.integers(max(4, shortest), 9))}
+        each.append(Options(beam=beam, nbest=beam, length_penalty=data.draw(st.floats(0, 2)), **numbers))
+        prefixes.append([random.randrange(3, WORDS) for _ in range(data.draw(st.integers(0, 3)))])
+    found = by_slots(model, sources, each, prefixes, together=data.draw(st.integers(1, 3)), rows=5)
+    for result, source, options, prefix in zip(found, sources, each, prefixes, strict=True):
+        same([result], search(model, tokens_of([source]), options, prefixes=[prefix]))
+
+
 def test_lengths_by_the_source():
     model, sources = small("rnnsearch"), sentences(5, LONGEST)
     same(by_slots(model, sources, Options()), search(model, tokens_of(sources), Options()))
@@ -97,28 +121,40 @@ def test_a_vocabulary_smaller_than_the_beam():
 def test_a_slot_that_is_done_waits_without_effect():
     model, options = small("transformer"), Options(beam=2, nbest=2, longest=4)
     with torch.no_grad():
-        device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, options)
+        device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, 2)
         assert not device_search.active.any()
-        batch = tokens_of([[3, 4, 5]])
-        device_search.put(slice(1, 2), model.encode(batch), output_limits(model, batch, options))
+        put(device_search, slice(1, 2), model, [[3, 4, 5]], [options])
         for _ in range(30):  # many more steps than there is room for
             device_search.advance()
         assert not device_search.active.any()
         found = device_search.collect(slice(0, 2)).results(2)
     assert found[0].outputs == []
-    same(found[1:], search(model, batch, options))
+    same(found[1:], search(model, tokens_of([[3, 4, 5]]), options))
+
+
+def test_a_slot_that_is_stopped_is_free():
+    model, options = small("transformer"), Options(beam=2, longest=6, shortest=6)
+    with torch.no_grad():
+        device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 7, 2)
+        put(device_search, slice(0, 2), model, [[3, 4, 5], [6]], [options] * 2)
+        device_search.advance()
+        device_search.stop(slice(0, 1))
+        assert device_search.active.tolist() == [False, True]
+        while device_search.active.any():
+            device_search.advance()
+        found = device_search.collect(slice(1, 2)).results(1)
+    same(found, search(model, tokens_of([[6]]), options))
 
 
 def test_states_keep_their_addresses():
     """What a graph holds are addresses: a step, a sentence put in and one taken out move nothing."""
     model, options = small("transformer"), Options(beam=2, longest=4)
     with torch.no_grad():
-        device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, options)
+        device_search = DeviceSearch(model, model.encode(tokens_of([[3] * LONGEST])), 2, 5, 2)
         before = {
             name: value.data_ptr() for name, value in vars(device_search).items() if isinstance(value, torch.Tensor)
         }
-        batch = tokens_of([[3, 4, 5], [6]])
-        device_search.put(torch.tensor([0, 1]), model.encode(batch), output_limits(model, batch, options))
+        put(device_search, torch.tensor([0, 1]), model, [[3, 4, 5], [6]], [options] * 2)
         device_search.advance()
         device_search.collect(torch.tensor([1]))
         after = {

@@ -106,7 +106,7 @@ def test_an_earlier_search_serves_again_unless_it_is_much_too_large():
     replay.search(sentences(16 // WIDER // 2, 7), options)  # too few for it
     replay.search(sentences(17, 7), options)  # too many
     assert [graph.device_search.count for graph in replay.graphs.values()] == [16, 2, 32]
-    replay.search(sentences(16, 7), replace(options, longest=5))  # and other options are another search
+    replay.search(sentences(16, 7), replace(options, longest=5))  # and room for more steps is another search
     assert len(replay.graphs) == 4
 
 
@@ -114,7 +114,23 @@ def test_the_oldest_search_is_let_go():
     replay = Replay(small("transformer"))
     for longest in range(1, GRAPHS + 3):
         replay.search(sentences(2, 7), Options(beam=1, longest=longest, precision="fp32"))
-    assert [key[4].longest for key in replay.graphs] == list(range(3, GRAPHS + 3))
+    assert [key[2] for key in replay.graphs] == [longest + 1 for longest in range(3, GRAPHS + 3)]
+
+
+def test_what_is_a_number_of_a_slot_asks_for_no_other_search():
+    """Length penalty, shortest, n-best and prefixes of like length: mixed calls would capture again and again."""
+    model, sources = small("transformer"), sentences(6, 7)
+    replay, options = Replay(model), Options(beam=3, longest=6, precision="fp32")
+    prefixes = [[3] * (i % 4 + 1) for i in range(6)]
+    replay.search(sources, options)
+    for others in ({"length_penalty": 0.0}, {"shortest": 3}, {"nbest": 3}):
+        changed = replace(options, **others)
+        same(replay.search(sources, changed), search(model, tokens_of(sources), changed))
+    assert len(replay.graphs) == 1
+    for longest in (3, 4):
+        some = [prefix[:longest] for prefix in prefixes]
+        same(replay.search(sources, options, some), search(model, tokens_of(sources), options, prefixes=some))
+    assert len(replay.graphs) == 2
 
 
 def test_weights_that_change_are_copied_anew():
@@ -153,7 +169,7 @@ def test_there_are_no_more_slots_than_allowed():
         patch.setattr("regard.decoding.replay.SlotSearch", Made)
         for count in (1, 2, 3, 1000, 10**6):
             replay.graphs.clear()
-            replay.graph(replay.model, count, 16, 9, 0, Options(), 10**9)
+            replay.graph(replay.model, count, 16, 9, 0, 1, 10**9)
     assert made == [1, 2, 4, 1024, PLACES]
 
 
@@ -201,9 +217,9 @@ def test_free_slots_are_taken_in_order():
 @torch.no_grad()
 def test_a_sentence_may_take_its_limit_and_a_step_for_the_end():
     options = Options(beam=1, precision="fp32")
-    search = SlotSearch(small("transformer"), 3, 16, 60, 4, options)
-    assert search.put([0, 2], [[3, 4], [5]], None) == [2 * 2 + 20 + 1, 2 * 1 + 20 + 1]
-    assert search.put([1], [[3]], [[5] * 4]) == [4 + 20 + 1]
+    search = SlotSearch(small("transformer"), 3, 16, 60, 1, 4)
+    assert search.put([0, 2], [[3, 4], [5]], [options] * 2) == [2 * 2 + 20 + 1, 2 * 1 + 20 + 1]
+    assert search.put([1], [[3]], [options], [[5] * 4]) == [4 + 20 + 1]
 
 
 def test_neighbours_are_a_slice():

@@ -162,7 +162,7 @@ def test_every_way_to_search(runs, options, bad, when, monkeypatch):
 
 def test_places_on_a_device_say_so_too(runs):
     """The search that a GPU replays drops what is no number, and says so when nothing is left."""
-    from regard.decoding.device_search import DeviceSearch
+    from regard.decoding.device_search import DeviceSearch, SlotOptions
     from regard.decoding.options import Options
     from regard.decoding.outputs import check_outputs
     from regard.decoding.sources import tokens_of
@@ -170,11 +170,11 @@ def test_places_on_a_device_say_so_too(runs):
     run = overflowing(load(runs["transformer"]))
     with torch.no_grad():
         memory = run.model.encode(tokens_of([[5, 6, 7]]))
-        places = DeviceSearch(run.model, memory, 1, 5, Options(beam=2, longest=4))
-        places.put(slice(0, 1), memory, torch.tensor([4]))
+        device_search = DeviceSearch(run.model, memory, 1, 5, 2)
+        device_search.put(slice(0, 1), memory, SlotOptions.of([Options(beam=2, longest=4)], [4], "cpu"))
         for _ in range(5):
-            places.advance()
-        found = places.collect(slice(0, 1)).results(1)
+            device_search.advance()
+        found = device_search.collect(slice(0, 1)).results(1)
     with pytest.raises(NotFiniteError, match="not finite"):
         check_outputs(found[0].outputs)  # as each answer of a replay is asked
 

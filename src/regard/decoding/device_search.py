@@ -6,14 +6,19 @@ done. It serves greedy and beam search of many sentences on a GPU, where `regard
 score by `regard.decoding.scoring`, and find the same. Nothing is read back. A
 hypothesis is a row and a step; what it said is found again along the parents when its sentence is collected. A slot
 that is done steps on without effect until another sentence is put there.
+
+Each slot has options of its own, as numbers in tensors: the length penalty, the fewest and the most tokens, a prefix,
+and a beam that may be narrower than the slot has rows. The rows beyond it are impossible (-∞), so that its answer is
+that of a search with its own beam.
 """
 
-# s slots · r rows of each · k candidates · t steps · p prefix
+# s slots · r rows of each · k candidates, or slots that are written · t steps · p prefix
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.cache import Cache
@@ -25,7 +30,7 @@ from regard.decoding.scoring import add_log_probs, candidate_count, is_settled, 
 from regard.kernels.top_tokens import top_tokens
 from regard.models.contract import Memory, Model
 
-__all__ = ["DeviceSearch", "Hypotheses"]
+__all__ = ["DeviceSearch", "Hypotheses", "SlotOptions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +70,31 @@ class Hypotheses:
         ]
 
 
-class DeviceSearch:
-    """A search under way in `count` slots, with room for `size` steps and `keys` source positions each."""
+@dataclass(frozen=True, eq=False)
+class SlotOptions:
+    """The options of the searches in some slots, a number each."""
 
-    def __init__(self, model: Model, memory: Memory, count: int, size: int, options: Options, prefix: int = 0):
+    most: Int[Tensor, " k"]  # tokens of an output
+    shortest: Int[Tensor, " k"]
+    length_penalty: Float[Tensor, " k"]
+    beam: Int[Tensor, " k"]
+
+    @classmethod
+    def of(cls, options: Sequence[Options], most: Sequence[int], device: torch.device | str) -> "SlotOptions":
+        """Options of several sentences and the limits of their outputs, as tensors."""
+        numbers = [(limit, each.shortest, each.beam) for limit, each in zip(most, options, strict=True)]
+        whole = torch.tensor(numbers, dtype=torch.long).to(device)
+        penalty = torch.tensor([each.length_penalty for each in options], dtype=torch.float64).to(device)
+        return cls(whole[:, 0], whole[:, 1], penalty, whole[:, 2])
+
+
+class DeviceSearch:
+    """A search under way in `count` slots of `rows` hypotheses, with room for `size` steps and `prefix` tokens each."""
+
+    def __init__(self, model: Model, memory: Memory, count: int, size: int, rows: int, prefix: int = 0):
         """`memory` is one sentence's, with the most source positions there can be: what all states are shaped like."""
-        self.model, self.options, self.count, self.size = model, options, count, size
-        self.rows = options.beam
+        self.model, self.count, self.size = model, count, size
+        self.rows = rows
         device = memory.states.device
         one = model.start(memory, self.rows, size)
         self.state = one.take(torch.zeros(count, dtype=torch.long, device=device))
@@ -85,6 +108,11 @@ class DeviceSearch:
         self.total = full(-torch.inf, wide, self.rows)  # of all hypotheses; a slot with none is done
         self.step = full(0, torch.long)
         self.most = full(0, torch.long)  # tokens of an output
+        self.shortest, self.penalty = full(0, torch.long), full(0.0, wide)
+        # 0 for what a slot's beam considers and continues, -∞ for what is beyond it.
+        self.candidate_bias = full(0.0, wide, candidate_count(self.rows))
+        self.row_bias = full(0.0, wide, self.rows)
+        self.last = full(self.rows - 1, torch.long, 1)  # the rank of the last hypothesis of a slot's beam
         self.prefix = full(FREE, torch.long, prefix + 1)
         self.parents = full(0, torch.int16, size, self.rows)
         self.words = full(PAD, torch.int32, size, self.rows)
@@ -103,19 +131,32 @@ class DeviceSearch:
         self,
         slots: Int[Tensor, " k"] | slice,
         memory: Memory,
-        most: Int[Tensor, " k"],
+        options: SlotOptions,
         prefix: Int[Tensor, "k p"] | None = None,
     ) -> None:
-        """Begin with other sentences in some slots; neighbours, given as a slice, are quicker to write."""
+        """Begin with other sentences in some slots; neighbours, given as a slice, are quicker to write.
+
+        No beam is wider than a slot has rows.
+        """
         self.state.put_(slots, self.model.start(memory, self.rows, 1))
         self.tokens[slots] = START
         self.total[slots] = -torch.inf
         self.total[slots, 0] = 0.0  # the others are the same hypothesis
-        self.step[slots], self.most[slots] = 0, most
+        self.step[slots], self.most[slots], self.shortest[slots] = 0, options.most, options.shortest
+        self.penalty[slots] = options.length_penalty.to(self.penalty.dtype)
+        if self.rows > 1:
+            beam = options.beam[:, None]
+            self.candidate_bias[slots] = forbid_from(torch.where(beam > 1, 2 * beam, 1), self.candidate_bias)
+            self.row_bias[slots] = forbid_from(beam, self.row_bias)
+            self.last[slots] = beam - 1
         self.prefix[slots] = FREE
         if prefix is not None:
             self.prefix[slots, : prefix.shape[1]] = prefix
         self.scores[slots] = -torch.inf
+
+    def stop(self, slots: Int[Tensor, " k"] | slice) -> None:
+        """End the searches in these slots, whatever they have found."""
+        self.total[slots] = -torch.inf
 
     def collect(self, slots: Int[Tensor, " k"] | slice) -> Hypotheses:
         """The finished hypotheses of these slots."""
@@ -130,25 +171,29 @@ class DeviceSearch:
         each = min(count, logits.shape[-1])  # of a row
         forced = self.prefix.gather(1, step[:, None].clamp(max=self.prefix.shape[1] - 1))[:, 0]
         forced = torch.where(step >= self.most, END, forced).repeat_interleave(rows)
-        early = (step < self.options.shortest).repeat_interleave(rows)
+        early = (step < self.shortest).repeat_interleave(rows)
         best, tokens, norm = top_tokens(logits, each, never=(PAD, START), end=END, early=early, forced=forced)
         totals = add_log_probs(best, self.total.flatten(), norm).view(self.count, -1)
         tokens = tokens.view(self.count, -1)
-        penalty = length_penalty((step + 1).to(totals.dtype), self.options.length_penalty)[:, None]  # END counts
+        penalty = length_penalty((step + 1).to(totals.dtype), self.penalty)[:, None]  # END counts
         if rows == 1:
             parents = torch.zeros_like(tokens)
         else:
             totals, index = totals.topk(min(count, totals.shape[1]))
+            totals = totals + self.candidate_bias[:, : totals.shape[1]]
             parents, tokens = index // each, tokens.gather(1, index)
         ends = tokens == END
-        finished = ends & (totals > -torch.inf)
-        self.finish(finished[:, :rows], totals[:, :rows], parents[:, :rows], penalty)
+        first = totals[:, :rows] + self.row_bias[:, : totals.shape[1]] if rows > 1 else totals
+        finished = ends[:, :rows] & (first > -torch.inf)
+        self.finish(finished, totals[:, :rows], parents[:, :rows], penalty)
         totals = totals.masked_fill(ends, -torch.inf)
         if rows > 1:
             totals, order = totals.topk(min(rows, totals.shape[1]))
+            totals = totals + self.row_bias[:, : totals.shape[1]]
             parents, tokens = parents.gather(1, order), tokens.gather(1, order)
-        full = self.scores[:, -1] > -torch.inf
-        over = full if rows == 1 else full & is_settled((totals / penalty).amax(1), self.scores[:, -1], rows)
+        last = self.scores.gather(1, self.last)[:, 0] if rows > 1 else self.scores[:, 0]
+        full = last > -torch.inf
+        over = full if rows == 1 else full & is_settled((totals / penalty).amax(1), last, rows)
         self.move(parents, tokens, totals.masked_fill(over[:, None], -torch.inf))
 
     def finish(self, finished: Tensor, totals: Tensor, parents: Tensor, penalty: Tensor) -> None:
@@ -181,3 +226,9 @@ class DeviceSearch:
         self.step.add_(1).clamp_(max=self.size - 1)  # a slot that is done goes no further than its room
         if self.caches:
             torch._foreach_clamp_max_([cache.length for cache in self.caches], self.size - 1)  # type: ignore[misc]
+
+
+def forbid_from(count: Int[Tensor, "k 1"], like: Float[Tensor, "s c"]) -> Float[Tensor, "k c"]:
+    """Rows of zeros up to `count`, and of -∞ from there on, as wide as those of `like`."""
+    beyond = torch.arange(like.shape[1], device=like.device) >= count
+    return torch.zeros_like(beyond, dtype=like.dtype).masked_fill(beyond, -torch.inf)

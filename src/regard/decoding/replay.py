@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.attention.state import buffers
 from regard.data.tokenizer import UNKNOWN
-from regard.decoding.device_search import DeviceSearch, Hypotheses
+from regard.decoding.device_search import DeviceSearch, Hypotheses, SlotOptions
 from regard.decoding.half_precision import to_bfloat16
 from regard.decoding.limits import Constraints, check_prefixes, output_limit
 from regard.decoding.options import Options
@@ -30,7 +30,7 @@ from regard.kernels.garbage import pause_garbage_collection
 from regard.machine import memory as machine_memory
 from regard.models.contract import Model
 
-__all__ = ["FEW", "Replay", "serves"]
+__all__ = ["BURST", "FEW", "Replay", "SlotSearch", "length_class", "serves", "slot_index"]
 
 ROWS = 10240  # hypotheses that are stepped together, at most
 PLACES = 4096  # sentences, at most
@@ -115,7 +115,8 @@ class Replay:
         model = self.weights(options.precision != "fp32")
         longest = max((len(each) for each in prefixes or ()), default=0)
         size = output_limit(model, keys, options, longest) + 1  # steps, END's among them
-        return self.graph(model, len(sources), keys, size, longest, options, rows).run(sources, prefixes)
+        graph = self.graph(model, len(sources), keys, size, longest, options.beam, rows)
+        return graph.run(sources, options, prefixes)
 
     def weights(self, half: bool) -> Model:
         """The model, or its copy in bfloat16, made anew when the weights have changed."""
@@ -127,37 +128,48 @@ class Replay:
             self.half = now, to_bfloat16(self.model)
         return self.half[1]
 
-    def graph(
-        self, model: Model, count: int, keys: int, size: int, prefix: int, options: Options, rows: int
-    ) -> "SlotSearch":
+    def graph(self, model: Model, count: int, keys: int, size: int, prefix: int, beam: int, rows: int) -> "SlotSearch":
         """A search with slots that fit: an earlier one, if it is not much too large, or a new one."""
-        most = max(1, min(rows // options.beam, PLACES, 1 << (count - 1).bit_length()))
-        same = (id(model), keys, size, prefix, options)
+        most = max(1, min(rows // beam, PLACES, 1 << (count - 1).bit_length()))
+        prefix = 1 << (prefix - 1).bit_length() if prefix else 0  # prefixes of like length share a graph
+        same = (id(model), keys, size, prefix, beam)
         for key, graph in self.graphs.items():
             if key[:-1] == same and most <= key[-1] <= WIDER * most:
                 return graph
         while len(self.graphs) >= GRAPHS:
             del self.graphs[next(iter(self.graphs))]
-        self.graphs[*same, most] = SlotSearch(model, most, keys, size, prefix, options)
+        self.graphs[*same, most] = SlotSearch(model, most, keys, size, beam, prefix)
         return self.graphs[*same, most]
 
 
 class SlotSearch:
-    """Sentences of one class of length, searched in the slots of a `DeviceSearch`: as one is done, another begins."""
+    """Sentences of one class of length, searched in the slots of a `DeviceSearch`: as one is done, another begins.
 
-    def __init__(self, model: Model, most: int, keys: int, size: int, prefix: int, options: Options):
-        self.model, self.options = model, options
+    `keys` are the most tokens of a source, `size` the most steps of a search, and no beam is wider than `beam`. States
+    take at most `room` bytes, by default a share of the memory that is free.
+    """
+
+    def __init__(
+        self, model: Model, most: int, keys: int, size: int, beam: int, prefix: int = 0, room: int | None = None
+    ):
+        self.model, self.keys, self.size = model, keys, size
         self.device = next(model.parameters()).device
         memory = model.encode(tokens_of([[UNKNOWN] * keys], self.device))
-        state = model.start(memory, options.beam, size)
+        state = model.start(memory, beam, size)
         parts = (*state.sentence.values(), *state.row.values())
         each = sum(buffer.numel() * buffer.element_size() for part in parts for buffer in buffers(part))
         cuda = self.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.device)[0] if cuda else machine_memory()
-        self.device_search = DeviceSearch(model, memory, count_slots(most, each, free), size, options, prefix)
+        count = count_slots(most, each, free)
+        if room is not None:
+            count = max(1, min(count, room // each))
+        self.bytes = count * each
+        self.device_search = DeviceSearch(model, memory, count, size, beam, prefix)
         self.steps: Steps = CudaSteps(self.device_search, self.device) if cuda else PlainSteps(self.device_search)
 
-    def run(self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None) -> list[SearchResult]:
+    def run(
+        self, sources: Sequence[Sequence[int]], options: Options, prefixes: Sequence[Sequence[int]] | None
+    ) -> list[SearchResult]:
         """All sentences, through the slots that there are."""
         answers: list[Any] = [None] * len(sources)
         queue = SlotQueue(len(sources), self.device_search.count)
@@ -166,32 +178,39 @@ class SlotSearch:
             slots, numbers = queue.fill()
             if slots:
                 begun = select_prefixes(prefixes, numbers)
-                queue.begin(slots, numbers, self.put(slots, [sources[i] for i in numbers], begun))
+                each = [options] * len(numbers)
+                queue.begin(slots, numbers, self.put(slots, [sources[i] for i in numbers], each, begun))
             done_slots: list[int] = []
             while len(done_slots) < queue.enough:
                 burst = queue.burst
                 self.steps.run(burst)
                 active = self.steps.read_active()
                 if pending is not None:  # while the GPU is busy
-                    pending.write_to(answers, self.options.nbest)
+                    pending.write_to(answers, options.nbest)
                     pending = None
                 done_slots = queue.advance(burst, active())
             hypotheses = self.device_search.collect(slot_index(done_slots, self.device))
             pending = PendingResults(hypotheses, queue.finish(done_slots), self.device)
         if pending is not None:
-            pending.write_to(answers, self.options.nbest)
+            pending.write_to(answers, options.nbest)
         return answers
 
-    def put(self, slots: list[int], sources: list[Sequence[int]], prefixes: list[Sequence[int]] | None) -> list[int]:
-        """Begin with sentences in these slots; how many steps each may take."""
+    def put(
+        self,
+        slots: list[int],
+        sources: Sequence[Sequence[int]],
+        options: Sequence[Options],
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[int]:
+        """Begin with sentences in these slots, each with its own options; how many steps each may take."""
         batch = tokens_of(sources, self.device)
         lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(sources)
-        pairs = zip(sources, lengths, strict=True)
-        most = [output_limit(self.model, len(source), self.options, length) for source, length in pairs]
+        each = zip(sources, options, lengths, strict=True)
+        most = [output_limit(self.model, len(source), option, length) for source, option, length in each]
         begun = None
         if prefixes is not None and any(prefixes):
             begun = tokens_of([*prefixes], self.device, fill=-1).ids
-        limits = torch.tensor(most, device=self.device)
+        limits = SlotOptions.of(options, most, self.device)
         self.device_search.put(slot_index(slots, self.device), self.model.encode(batch), limits, begun)
         return [steps + 1 for steps in most]
 

@@ -35,8 +35,8 @@ T = TypeVar("T", float, Tensor)
 @overload
 def length_penalty(length: int, alpha: float) -> float: ...
 @overload
-def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+def length_penalty(length: int | Tensor, alpha: float | Tensor) -> Tensor: ...
+def length_penalty(length: int | Tensor, alpha: float | Tensor) -> float | Tensor:
     """Return the divisor for the log-probability of so many tokens, END among them; lengths in a tensor are floats."""
     return ((5 + length) / 6) ** alpha
 
