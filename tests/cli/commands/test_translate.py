@@ -4,15 +4,19 @@ import gzip
 import io
 import json
 import os
+import queue
 import signal
+import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed.run
 import typer
-from child import command, fork, forked
+from child import forked
 from cli.typing_in import Command
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -259,26 +263,26 @@ def test_a_file_is_written_whole(at_desk, tmp_path):
 
 
 def test_a_line_is_answered_before_the_next(at_desk):
-    (theirs, ask), (answers, tell) = os.pipe(), os.pipe()
-
-    def between_pipes() -> None:
-        os.dup2(theirs, 0)
-        os.dup2(tell, 1)
-        for each in (theirs, ask, answers, tell):
-            os.close(each)
-
-    process = fork(command("translate", "run"), before=between_pipes)
-    os.close(theirs)
-    os.close(tell)
-    with open(answers) as lines, open(ask, "w", buffering=1) as questions:
-        found = []
-        for line in LINES:
-            print(line, file=questions)
-            found.append(lines.readline().removesuffix("\n"))
-        assert found == load("run").translate(LINES)
-        os.kill(process.number, signal.SIGTERM)
-        ended = process.wait()
-    assert (ended.status, ended.stderr) == (128 + signal.SIGTERM, "regard: stopped by SIGTERM\n")
+    """In a new interpreter that shows every warning: none reaches the pipe or standard error."""
+    command = [sys.executable, "-m", "regard", "translate", "run"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env=environment, bufsize=0, **pipes) as process:
+        answers: queue.Queue[bytes] = queue.Queue()
+        reader = threading.Thread(target=lambda: [answers.put(line) for line in process.stdout])
+        reader.start()
+        try:
+            found = []
+            for line in LINES:
+                process.stdin.write(f"{line}\n".encode())
+                found.append(answers.get(timeout=60).decode().removesuffix("\n"))
+            assert found == load("run").translate(LINES)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 128 + signal.SIGTERM
+            assert process.stderr.read() == b"regard: stopped by SIGTERM\n"
+        finally:
+            process.kill()
+            reader.join()
 
 
 def test_torchrun_shares_a_file(at_desk, tmp_path):
