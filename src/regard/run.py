@@ -17,7 +17,7 @@ from regard.config import read
 from regard.data.tokenizer import Tokenizers
 from regard.data.unknown_words import UnknownWords, read_words
 from regard.decoding.batches import Scored
-from regard.decoding.ensemble import Ensemble
+from regard.decoding.ensemble import Ensemble, first_model
 from regard.decoding.options import Options
 from regard.decoding.replay import Replay
 from regard.errors import ArgumentError, CheckpointError, ConfigError
@@ -44,33 +44,14 @@ __all__ = ["Aligned", "Classified", "Run", "Translation", "load"]
 
 FILES = {"source", "reference", "documents", "images", "captions", "labels", "names"}  # of a test set
 
-PUBLIC: tuple[str, ...] = (
-    "align",
-    "alignment_settings",
-    "can",
-    "caption",
-    "captions",
-    "classify",
-    "device",
-    "evaluate",
-)
-PUBLIC += (
-    "folder",
-    "labels",
-    "links",
-    "model",
-    "sample",
-    "score",
-    "settings",
-    "step",
-    "stream",
-    "tokenizers",
-    "translate",
-)
-
 
 class Run:
-    """A trained model, or an ensemble of them, with its tokenizers, settings and labels."""
+    """A trained model, or an ensemble of them, with everything that is needed to use it.
+
+    `folder` is the run folder, `settings` are those that it was trained with, `model` is the model in evaluation mode,
+    `step` the step of its checkpoint, and `labels` the labels of a classifier. `can` says which actions its task has;
+    any other is an error.
+    """
 
     def __init__(
         self,
@@ -84,24 +65,20 @@ class Run:
     ):
         self.folder, self.settings, self.model, self.step = folder, settings, model, step
         self.labels = tuple(labels)  # of a classifier
-        self.texts = tokenizers  # None where there are no texts: pictures with labels
-        self.warn = warn
+        self._tokenizers = tokenizers  # None where there are no texts: pictures with labels
+        self._warn = warn
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
         names = f"{self.settings.task}, {self.settings.kind}"
         return f"Run({str(self.folder)!r}: {names}, {count:,} parameters, step {self.step:,}, {self.device})"
 
-    def __dir__(self) -> list[str]:
-        """List the names that a user needs, without those that only other parts of Regard use."""
-        return list(PUBLIC)
-
     @property
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of source and target."""
-        if self.texts is None:
+        if self._tokenizers is None:
             raise ArgumentError(f"{self.folder}: a classifier of pictures has no tokenizer")
-        return self.texts
+        return self._tokenizers
 
     @property
     def device(self) -> torch.device:
@@ -111,11 +88,11 @@ class Run:
     @functools.cached_property
     def unknown(self) -> UnknownWords:
         """The words read so far that did not occur in training."""
-        return UnknownWords(self.tokenizers.source, read_words(self.folder), self.warn)
+        return UnknownWords(self.tokenizers.source, read_words(self.folder), self._warn)
 
     @functools.cached_property
     def task(self) -> type[RunTask]:
-        """The class of its task."""
+        """The class of the run's task, a subclass of `RunTask`."""
         return self.settings.row.load()
 
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]:
@@ -144,6 +121,7 @@ class Run:
         self.require("translate")
         texts = self.unknown.watch(texts)
         extras: dict[str, Any] = {"prefixes": prefixes, "alignment": alignment, "replace_unknown": replace_unknown}
+        extras["replay"] = self._replay if self.device.type == "cuda" else None
         return translate.translate(self, texts, **extras, chunk=chunk, batch_tokens=batch_tokens, **options)
 
     def score(self, sources: Iterable[str], targets: Iterable[str] | None = None) -> list[Scored]:
@@ -232,19 +210,14 @@ class Run:
         self.unknown.tell()
 
     @functools.cached_property
-    def replay(self) -> Replay:
+    def _replay(self) -> Replay:
         """Searches on a GPU whose graphs are kept for the next texts."""
         return Replay(self.model)
 
     @functools.cached_property
     def alignment_settings(self) -> AlignmentSettings:
         """The settings of alignment, from the run's alignment.json if there is one; you may assign others."""
-        return AlignmentSettings.of(self.folder, self.aligning)
-
-    @property
-    def aligning(self) -> Model:
-        """The model whose attention is read; for an ensemble, the first."""
-        return self.model.each[0] if isinstance(self.model, Ensemble) else self.model
+        return AlignmentSettings.of(self.folder, first_model(self.model))
 
     def can(self, action: str) -> bool:
         """Return whether the run's task has an action: translate, align, sample, caption or classify."""
@@ -276,8 +249,7 @@ def load(
 
     `warn` is told in one sentence which words of what the run reads were never seen in training.
     """
-    first = load_one(run, checkpoint, device)
-    first.warn = warn
+    first = load_one(run, checkpoint, device, warn)
     if not others:
         return first
     runs = [first, *(load_one(other, checkpoint, device) for other in others)]
@@ -298,7 +270,7 @@ def load(
     return Run(first.folder, first.settings, first.tokenizers, model, first.step, warn=warn)
 
 
-def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
+def load_one(run: str | Path, checkpoint: str, device: str, warn: Say | None = None) -> Run:
     """Load the run of one folder."""
     folder = Path(run)
     plugins.load_environment()
@@ -335,4 +307,4 @@ def load_one(run: str | Path, checkpoint: str, device: str) -> Run:
     model = build()
     load_weights(Prediction(model), weights, weights_path)
     model.origin = str(folder)
-    return Run(folder, settings, tokenizers, model.to(device).eval(), checkpoint_data.step, labels)
+    return Run(folder, settings, tokenizers, model.to(device).eval(), checkpoint_data.step, labels, warn)

@@ -5,7 +5,7 @@ import torch
 from decoding.cases import WORDS, small
 
 from regard.data.tokenizer import START
-from regard.decoding.ensemble import Ensemble
+from regard.decoding.ensemble import Ensemble, first_model
 from regard.decoding.sources import tokens_of
 from regard.errors import ArgumentError
 
@@ -53,6 +53,12 @@ def test_the_shortest_limit_holds():
     for model, limit in zip(models, (9, 7), strict=True):
         model.limit = limit
     assert Ensemble(models).limit == 7
+
+
+def test_the_attention_of_the_first_is_read():
+    models = [small("rnnsearch"), small("luong")]
+    assert first_model(Ensemble(models)) is models[0]
+    assert first_model(models[1]) is models[1]
 
 
 def test_of_no_model_there_is_none():

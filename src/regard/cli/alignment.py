@@ -87,9 +87,10 @@ def choose_and_print(
 
 def print_dependencies(run: "Run") -> None:
     """Print the share of words that look at their head, by layer and head, on the phrasebook."""
+    from regard.decoding.ensemble import first_model
     from regard.inspection.alignments.dependencies import dependency_tables
 
-    for table in dependency_tables(run.aligning, run.tokenizers, run.settings.data):
+    for table in dependency_tables(first_model(run.model), run.tokenizers, run.settings.data):
         print(table.title)
         print_table(table.columns, table.rows)
         print(f"{table.fixed}\n")

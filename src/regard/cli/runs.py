@@ -28,7 +28,9 @@ def open_beside(run: "Run", other: str | Path | None, *, checkpoint: str) -> "Ru
 
 def print_unknown_words(run: "Run") -> None:
     """Print which words of what a command read were never seen in training, if there are any."""
-    if run.texts is not None and (message := run.unknown.message()):
+    from regard.models.kinds import KINDS
+
+    if KINDS[run.settings.kind].reads != "pictures" and (message := run.unknown.message()):
         print_message(message)
 
 

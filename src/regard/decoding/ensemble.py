@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.errors import ArgumentError
 from regard.models.contract import Memory, Model, Source, State
 
-__all__ = ["Ensemble"]
+__all__ = ["Ensemble", "first_model"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,3 +76,8 @@ class Ensemble(Model):
             {name.removeprefix(mine): part for name, part in state.row.items() if name.startswith(mine)},
             state.rows,
         )
+
+
+def first_model(model: Model) -> Model:
+    """Return the model whose attention is read: the first of an ensemble, or the model itself."""
+    return model.each[0] if isinstance(model, Ensemble) else model

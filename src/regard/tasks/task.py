@@ -15,7 +15,6 @@ from regard.data.prepare import Prepared, prepare
 from regard.data.tokenizer import Tokenizers
 from regard.decoding.batches import Scored
 from regard.decoding.options import Options
-from regard.decoding.replay import Replay
 from regard.errors import ArgumentError, ConfigError, TrainingError
 from regard.inspection.alignments.extraction import Links
 from regard.inspection.alignments.settings import AlignmentSettings
@@ -47,14 +46,6 @@ class TrainedRun(OpenRun, Protocol):
     @property
     def settings(self) -> Settings:
         """What it was trained with."""
-
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """The tokenizers of source and target."""
-
-    @property
-    def replay(self) -> Replay:
-        """Searches on a GPU whose graphs are kept for the next texts."""
 
     @property
     def alignment_settings(self) -> AlignmentSettings:

@@ -11,9 +11,11 @@ from torch import Tensor
 from regard.config import parse
 from regard.data.tokenizer import UNKNOWN
 from regard.decoding.batches import Scored, greedy_in_batches, score_pairs, search_in_batches
+from regard.decoding.ensemble import first_model
 from regard.decoding.options import Options
 from regard.decoding.outputs import Output
 from regard.decoding.processes import Processes
+from regard.decoding.replay import Replay
 from regard.decoding.sources import tokens_of
 from regard.decoding.translate_file import LineFitter, translate_file
 from regard.errors import ArgumentError, ConfigError
@@ -114,9 +116,13 @@ def translate(
     replace_unknown: bool = False,
     chunk: int | None = None,
     batch_tokens: int | None = None,
+    replay: Replay | None = None,
     **options: Any,
 ) -> Iterator[list[Translation]]:
-    """The translations of each text, best first: what `Run.stream` describes."""
+    """The translations of each text, best first: what `Run.stream` describes.
+
+    `replay` keeps the graphs of searches on a GPU for the next texts; without it, each chunk captures its own.
+    """
     if chunk is None:
         chunk = CHUNK_CUDA if run.device.type == "cuda" else CHUNK
     if chunk < 1:
@@ -124,7 +130,7 @@ def translate(
     parsed = parse(Options, options)
     if alignment or replace_unknown:
         check_attention(run)
-    return translate_chunks(run, texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed)
+    return translate_chunks(run, texts, prefixes, alignment, replace_unknown, chunk, batch_tokens, parsed, replay)
 
 
 def translate_lines(
@@ -155,7 +161,7 @@ def translate_lines(
 
 def check_attention(run: TrainedRun) -> None:
     """Refuse a model that has nothing to be aligned by."""
-    if not run.aligning.cross_attentions:
+    if not first_model(run.model).cross_attentions:
         raise ArgumentError(f"{run.folder}: a model of kind {run.settings.kind} has no attention to its source")
 
 
@@ -168,6 +174,7 @@ def translate_chunks(
     chunk: int,
     budget: int | None,
     options: Options,
+    replay: Replay | None,
 ) -> Iterator[list[Translation]]:
     """The translations, as they are asked for."""
     texts, prefix_texts, count = iter(texts), None if prefixes is None else iter(prefixes), 0
@@ -192,7 +199,7 @@ def translate_chunks(
             prefixes=begun,
             device=run.device,
             budget=budget,
-            replay=run.replay if run.device.type == "cuda" else None,
+            replay=replay,
         )
         outputs = [each.outputs for each in results]
         if alignment or replace_unknown:
@@ -220,7 +227,7 @@ def add_alignments(
     ]
     pairs = [(sources[i], outputs[i][j].tokens) for i, j in needed]
     settings = run.alignment_settings
-    weights = dict(zip(needed, word_weights(run.aligning, run.tokenizers, pairs, settings), strict=True))
+    weights = dict(zip(needed, word_weights(first_model(run.model), run.tokenizers, pairs, settings), strict=True))
     for i, each in enumerate(outputs):
         words = run.tokenizers.source.normalise(texts[i]).split()
         translations = []
@@ -259,7 +266,7 @@ def align(run: TrainedRun, source: str, target: str) -> Aligned:
     if not ids[0] or not ids[1]:
         raise ArgumentError("source and target: an empty text given, expected words to align")
     words = tokenizers.source.decode(ids[0]).split(), tokenizers.target.decode(ids[1]).split()
-    return Aligned(*words, word_weights(run.aligning, tokenizers, [ids], run.alignment_settings)[0])
+    return Aligned(*words, word_weights(first_model(run.model), tokenizers, [ids], run.alignment_settings)[0])
 
 
 def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = PAIRS) -> Iterator[Links]:
@@ -273,5 +280,7 @@ def link_pairs(run: TrainedRun, pairs: Iterable[tuple[str, str]], chunk: int = P
         ]
         full = [number for number, (source, target) in enumerate(zip(*sides, strict=True)) if source and target]
         ids = [(sides[0][number], sides[1][number]) for number in full]
-        links = dict(zip(full, link_words(run.aligning, run.tokenizers, ids, run.alignment_settings), strict=True))
+        links = dict(
+            zip(full, link_words(first_model(run.model), run.tokenizers, ids, run.alignment_settings), strict=True)
+        )
         yield from (links.get(number, []) for number in range(len(some)))

@@ -3,6 +3,7 @@
 import pytest
 from inspection.subjects import PAIRS, subject
 
+from regard.decoding.ensemble import first_model
 from regard.errors import CommandError
 from regard.inspection.alignments.corpus import AlignedPair, align_pairs, change_settings, choose_settings, read_pairs
 from regard.inspection.alignments.settings import AlignmentSettings
@@ -81,6 +82,6 @@ def test_links_of_both_directions_are_joined():
 def test_runs_choose_by_agreement(files):
     one, two = subject("transformer"), subject("luong")
     for run, settings, readings in choose_settings(one, two, *files, None, None, print):
-        assert settings.view in run.aligning.cross_attentions
+        assert settings.view in first_model(run.model).cross_attentions
         assert min(each.aer for each in readings) == pytest.approx(settings.aer)
         assert settings.by.startswith("agreement with a reverse run on")

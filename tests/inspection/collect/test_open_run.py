@@ -3,6 +3,7 @@
 import pytest
 from inspection.subjects import subject
 
+from regard.decoding.ensemble import first_model
 from regard.inspection.collect.open_run import OpenedSettings, OpenRun
 
 
@@ -12,7 +13,7 @@ def test_a_run_is_one(name):
     assert isinstance(run, OpenRun)
     assert {each for each in vars(OpenedSettings) if not each.startswith("_")} == {"task", "kind", "data"}
     assert run.settings.kind == name
-    assert run.aligning is run.model
+    assert first_model(run.model) is run.model
     assert run.device == next(run.model.parameters()).device
 
 

@@ -108,6 +108,7 @@ def align(
     """
     check_options(source, target, translations, reverse, symmetrise, choose, agree, dependencies)
 
+    from regard.decoding.ensemble import first_model
     from regard.evaluation.alignment import read_links
     from regard.inspection.alignments.corpus import align_pairs, change_settings, read_pairs
     from regard.io.output import check_output
@@ -122,7 +123,9 @@ def align(
         each.require("align")
     changes: dict[str, Any] = {"view": view, "head": head, "offset": offset, "threshold": threshold}
     changes |= {"join": join, "balance": balance}
-    opened.alignment_settings = change_settings(opened.alignment_settings, opened.aligning.cross_attentions, **changes)
+    opened.alignment_settings = change_settings(
+        opened.alignment_settings, first_model(opened.model).cross_attentions, **changes
+    )
     if dependencies:
         print_dependencies(opened)
     elif judges is not None or agree:

@@ -98,9 +98,10 @@ def look(
         check_alone({"--tree": tree})
         path = graph_path(out, format)
 
+        from regard.decoding.ensemble import first_model
         from regard.inspection.draw.graph import model_graph
 
-        print(model_graph(open_run(run, checkpoint=checkpoint, device="cpu").aligning).save(path))
+        print(model_graph(first_model(open_run(run, checkpoint=checkpoint, device="cpu").model)).save(path))
         return
     paths = OutputPaths.parse(out, format, FORMATS)
     check_walk(paths.format, walk, word, view, head)

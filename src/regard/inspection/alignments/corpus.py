@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from regard.data.tokenizer import Tokenizers
+from regard.decoding.ensemble import first_model
 from regard.decoding.translate_file import LineFitter
 from regard.errors import CommandError
 from regard.evaluation.alignment import Gold, check_links, measure_links
@@ -169,12 +170,14 @@ def choose_settings(
     texts = [(pairs[number].source, pairs[number].target) for number in full]
     forward = encode_pairs(run.tokenizers, texts)
     if gold is not None:
-        settings, readings = choose_by_gold(run.aligning, run.tokenizers, forward, [gold[number] for number in full])
+        settings, readings = choose_by_gold(
+            first_model(run.model), run.tokenizers, forward, [gold[number] for number in full]
+        )
         return [(run, settings, readings)]
     assert reverse is not None
     backward = encode_pairs(reverse.tokenizers, [(target, source) for source, target in texts])
     both, tried = choose_by_agreement(
-        (run.aligning, run.tokenizers, forward), (reverse.aligning, reverse.tokenizers, backward)
+        (first_model(run.model), run.tokenizers, forward), (first_model(reverse.model), reverse.tokenizers, backward)
     )
     return list(zip((run, reverse), both, tried, strict=True))
 

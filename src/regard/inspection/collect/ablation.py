@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads
 from regard.attention.watch import find_outermost
+from regard.decoding.ensemble import first_model
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Ablation, View
 from regard.inspection.collect.memory_heads import MEMORY_VIEWS, silence_memory_heads
@@ -35,8 +36,8 @@ Rows = Sequence[tuple[int | slice, int]]  # (row, head): which head is silenced 
 def ablate(run: OpenRun, item: Item, *, target: str | None = None, **options: Any) -> Ablation:
     """Measure what each head is worth to the output; `options` are those of the search."""
     forced = force(run, item, target=target, tree=False, **options)
-    views = views_of(watch_forward(run.aligning, forced), run.settings.kind)
-    return ablation_of(run.aligning, forced, views)
+    views = views_of(watch_forward(first_model(run.model), forced), run.settings.kind)
+    return ablation_of(first_model(run.model), forced, views)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from regard.decoding.ensemble import first_model
 from regard.errors import DataError
 from regard.inspection.alignments.settings import FILE, AlignmentSettings
 from regard.inspection.collect.ablation import ablation_of
@@ -47,7 +48,7 @@ def exhibit_of(
     words, as `read_trees` reads it.
     """
     forced = force(run, item, target=target, tree=tree, **options)
-    kind, task, model = run.settings.kind, run.settings.task, run.aligning
+    kind, task, model = run.settings.kind, run.settings.task, first_model(run.model)
     forward = watch_forward(model, forced, record=walk is not False)
     views = views_of(forward, kind)
     aligned, head, offset = alignment_of(run, views)
@@ -76,9 +77,9 @@ def exhibit_of(
 def alignment_of(run: OpenRun, views: Sequence[View]) -> tuple[str | None, int | None, Literal[0, 1]]:
     """The view, the head and the offset that are nearest to an alignment; none without an attention to the source."""
     heads_of = {view.name: len(view.weights) for view in views if view.role == "cross"}
-    if not heads_of.keys() & set(run.aligning.cross_attentions):
+    if not heads_of.keys() & set(first_model(run.model).cross_attentions):
         return None, None, 0
-    settings = AlignmentSettings.of(run.folder, run.aligning)
+    settings = AlignmentSettings.of(run.folder, first_model(run.model))
     if settings.view not in heads_of:
         return None, None, 0
     heads = heads_of[settings.view]

@@ -57,12 +57,8 @@ class OpenRun(Protocol):
         """The model, or the ensemble, that decodes."""
 
     @property
-    def aligning(self) -> Model:
-        """The model that is looked at: of an ensemble the first."""
-
-    @property
-    def texts(self) -> Tokenizers | None:
-        """The tokenizers of source and target; None where there are no texts."""
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of source and target; an error where there are no texts."""
 
     @property
     def device(self) -> torch.device:

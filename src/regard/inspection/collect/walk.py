@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from regard.data.tokenizer import START
+from regard.decoding.ensemble import first_model
 from regard.errors import ArgumentError
 from regard.inspection.collect.exhibit import Stage, State, View, Walk, find_view
 from regard.inspection.collect.gates import gates_of
@@ -54,7 +55,7 @@ def walk(
     **options: Any,
 ) -> Walk:
     """One row of a view through its attention and on to a word, as `Which` says; `options` are those of the search."""
-    forward = watch_forward(run.aligning, force(run, item, target=target, tree=False, **options), record=True)
+    forward = watch_forward(first_model(run.model), force(run, item, target=target, tree=False, **options), record=True)
     views = views_of(forward, run.settings.kind)
     return walk_of(forward, views, Which(view, head, row, word), vocabulary_of(run))
 
@@ -63,8 +64,7 @@ def vocabulary_of(run: OpenRun) -> Vocabulary:
     """The names of what a run can say: its labels, or the pieces of its target's tokenizer."""
     if run.labels:
         return lambda numbers: [run.labels[number] for number in numbers]
-    assert run.texts is not None
-    return run.texts.target.pieces
+    return run.tokenizers.target.pieces
 
 
 def numbered(numbers: Sequence[int]) -> list[str]:

@@ -5,6 +5,7 @@ looking.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from regard.decoding.ensemble import first_model
 from regard.evaluation.alignment import measure_links
 from regard.inspection.alignments.selection import Reading, score_heads
 from regard.run import Run, load
@@ -63,7 +64,7 @@ class EncodedPairs:
 
     def read(self, run: Run, which: slice = slice(None)) -> list[Reading]:
         """Every head and offset."""
-        return score_heads(run.aligning, run.tokenizers, self.pairs[which], self.aligned.gold[which])
+        return score_heads(first_model(run.model), run.tokenizers, self.pairs[which], self.aligned.gold[which])
 
 
 def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: AlignedPairs) -> SystemFigures:
@@ -78,7 +79,7 @@ def measure_systems(systems: Sequence[TrainedSystem], corpus: Pairs, aligned: Al
         plain = {
             one.offset: one.aer
             for one in by_head
-            if one.head is None and one.view == each.run.aligning.alignment_attention
+            if one.head is None and one.view == first_model(each.run.model).alignment_attention
         }
         rates.append((100 * plain[0], 100 * plain[1], 100 * held_out_error(*halves)))
         readings.append(by_head)
@@ -116,7 +117,9 @@ def curve(system: TrainedSystem, pieces: EncodedPairs) -> Curve:
             then = load(run.folder, checkpoint=name, device=run.device.type)
             by_head = pieces.read(then)
             plain = [
-                each.aer for each in by_head if each.head is None and each.view == then.aligning.alignment_attention
+                each.aer
+                for each in by_head
+                if each.head is None and each.view == first_model(then.model).alignment_attention
             ]
             points.append((step, float(record["bleu"]), 100 * min(plain)))
     return points

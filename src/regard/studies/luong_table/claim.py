@@ -10,6 +10,7 @@ beginning. `window_cost` measures what a window saves.
 from typing import Any
 
 from regard.data.builtin import generate
+from regard.decoding.ensemble import first_model
 from regard.evaluation.alignment import Gold
 from regard.inspection.alignments.selection import score_heads
 from regard.studies.corpora import pairs
@@ -176,10 +177,10 @@ def error_rates(system: TrainedSystem, aligned: AlignedPairs) -> tuple[float, fl
     """AER, %, of the word that is written, and of the word that is read."""
     run = system.run
     sides = run.tokenizers.source.encode_batch(aligned.sources), run.tokenizers.target.encode_batch(aligned.targets)
-    readings = score_heads(run.aligning, run.tokenizers, list(zip(*sides, strict=True)), aligned.gold)
+    readings = score_heads(first_model(run.model), run.tokenizers, list(zip(*sides, strict=True)), aligned.gold)
     rates = {
         each.offset: 100 * each.aer
         for each in readings
-        if each.head is None and each.view == run.aligning.alignment_attention
+        if each.head is None and each.view == first_model(run.model).alignment_attention
     }
     return rates[0], rates[1]
