@@ -1,4 +1,8 @@
-"""The Python interface as Markdown: every public name with its signature as it is written, shapes included."""
+"""The Python interface as Markdown: every public name with its signature as it is written, shapes included.
+
+Public is what does not begin with an underscore. Methods that other parts of Regard call, and that users do not need,
+stand at the end of their class, below the line `# ---- for other parts of Regard`, and are left out here.
+"""
 
 import ast
 import importlib
@@ -10,6 +14,7 @@ from typing import Any
 
 WIDTH = 96
 MEMBERS = property | cached_property | classmethod | staticmethod
+INTERNAL = re.compile(r"^ +# ---- for other parts of Regard$", re.MULTILINE)
 
 
 def describe_module(name: str, chosen: list[str] | None = None) -> str:
@@ -50,12 +55,26 @@ def members(value: type) -> dict[str, tuple[Any, str]]:
     """
     owners = [owner for owner in value.__mro__ if owner.__module__.startswith("regard")]
     found: dict[str, tuple[Any, str]] = {}
+    internal = {name for owner in owners for name in internal_names(owner)}
     for name in dict.fromkeys(name for owner in owners for name in vars(owner) if name[0] != "_"):
+        if name in internal:
+            continue
         definitions = [vars(owner)[name] for owner in owners if name in vars(owner)]
         text = next((each.__doc__ for each in definitions if each.__doc__), None)
         if text and (isinstance(definitions[0], MEMBERS) or inspect.isfunction(definitions[0])):
             found[name] = definitions[0], text
     return found
+
+
+def internal_names(value: type) -> set[str]:
+    """The methods below the line that says that they are for other parts of Regard."""
+    parts = INTERNAL.split(textwrap.dedent(inspect.getsource(value)))
+    if len(parts) == 1:
+        return set()
+    end = parts[0].count("\n") + 1
+    return {
+        node.name for node in class_definition(value).body if isinstance(node, ast.FunctionDef) and node.lineno > end
+    }
 
 
 def describe_member(owner: str, name: str, member: Any, text: str) -> str:

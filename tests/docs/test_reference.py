@@ -91,6 +91,31 @@ def test_methods_of_a_class_above_are_described_too(pages):
     assert "extra_repr" not in pages["attention"]  # of torch
 
 
+ATTENTION = {
+    "Attention": ["forward", "prepare", "cache", "look", "backend", "fold"],
+    "Heads": ["forward", "follow", "look", "backend", "prepare", "cache"],
+    "Cache": ["extend", "select_", "put_", "take", "float", "copy"],
+    "Prepared": ["float", "copy"],
+    "Block": ["forward"],
+    "GridSelfAttention": ["forward", "look"],
+    "GridAttention": ["forward", "prepare", "look"],
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_methods_for_other_parts_of_regard_are_left_out(pages, name):
+    text = section(pages["attention"], f"### {name}")
+    assert re.findall(rf"^#### {name}\.(.*)$", text, re.MULTILINE) == ATTENTION[name]
+
+
+def test_the_reference_of_a_run_has_the_names_that_a_user_needs(pages):
+    text = section(pages["python"], "### Run")
+    methods = """tokenizers device unknown task translate stream score sample caption captions classify align links
+    evaluate force alignment_settings can require"""
+    assert re.findall(r"^#### Run\.(.*)$", text, re.MULTILINE) == methods.split()
+    assert all(f"`{name}`" in text for name in ("folder", "settings", "model", "step", "labels"))
+
+
 def test_every_cell_of_the_notebook_is_on_its_page(pages):
     cells = json.loads((ROOT / "notebooks" / "attention-from-one-query.ipynb").read_text(encoding="utf-8"))["cells"]
     page = pages["notebook"]

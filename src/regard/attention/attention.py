@@ -148,16 +148,16 @@ class Attention(Attentive):
         """
         prepared = (self.check_inputs(query, keys, values)[1] for keys, values in blocks)
         dropout = self.dropout if self.training else 0.0
-        return fold(self.resolve_query(query), prepared, join(self.span, span), self.score, self.weighting, dropout)
+        return fold(self._resolve_query(query), prepared, join(self.span, span), self.score, self.weighting, dropout)
 
-    # ---- the parts that Heads and the grid share
+    # ---- for other parts of Regard
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
         """Return whether a training forward draws keys at random."""
         return self.weighting.draws and self.weighting.training
 
-    def resolve_query(self, query: Tensor | None) -> Tensor:
+    def _resolve_query(self, query: Tensor | None) -> Tensor:
         """The query of a call, or the learned one."""
         if query is None:
             if self.query is None:
@@ -171,7 +171,7 @@ class Attention(Attentive):
         self, query: Tensor | None, keys: Tensor | Prepared, values: Tensor | None
     ) -> tuple[Tensor, Prepared]:
         """The query and the prepared keys of a call, checked."""
-        query = self.resolve_query(query)
+        query = self._resolve_query(query)
         if isinstance(keys, Prepared):
             keys.check_owner(self)
             prepared, key_width = keys, None
@@ -196,7 +196,7 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Tensor:
         """The forward behind the projections; with `heads`, only `projected_query` and `prepared` have a head axis."""
-        span, packed, rest = self.split_span(span)
+        span, packed, rest = self._split_span(span)
         if packed is None:
             if isinstance(prepared, Cache) and not any(isinstance(part, Mask) for part in rest):
                 prepared = prepared.contents()  # a mask is of the whole size
@@ -214,7 +214,7 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> Look:
         """The look behind the projections."""
-        span, packed, rest = self.split_span(span)
+        span, packed, rest = self._split_span(span)
         if packed is None:
             return self.dense_look(self.resolve_call(projected_query, prepared, query, span, heads), span)
         packed = packed.to(projected_query.device)
@@ -240,7 +240,7 @@ class Attention(Attentive):
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, span: Span | None, heads: bool = False
     ) -> str:
         """The name of the backend that would serve the forward."""
-        span, packed, rest = self.split_span(span)
+        span, packed, rest = self._split_span(span)
         if packed is not None:
             packed = packed.to(projected_query.device)
             request = describe(self.resolve_packed_call(projected_query, prepared, packed, rest))
@@ -250,7 +250,7 @@ class Attention(Attentive):
             return choose(describe(self.resolve_call(*padded, heads))).name
         return choose(describe(self.resolve_call(projected_query, prepared, query, span, heads))).name
 
-    def split_span(self, span: Span | None) -> tuple[Span | None, Packed | None, list[Span]]:
+    def _split_span(self, span: Span | None) -> tuple[Span | None, Packed | None, list[Span]]:
         """The module's span joined with the call's; its Packed part, if it has one, and the others."""
         if span is None and self.span is None:
             return None, None, []
@@ -276,7 +276,7 @@ class Attention(Attentive):
                 raise ShapeError(f"Alibi: {len(slopes)} heads given, expected {batch[-1] if batch else 'a head axis'}")
         if limits.window is not None:
             check_location(self.score)
-        return self.build_call(projected_query, keys, values, limits)
+        return self._build_call(projected_query, keys, values, limits)
 
     def resolve_packed_call(
         self, projected_query: Tensor, prepared: Prepared, packed: Packed, rest: list[Span]
@@ -292,7 +292,7 @@ class Attention(Attentive):
             layout=packed.layout,
             incomplete=any(not is_causal_from_zero(part) for part in rest),
         )
-        return self.build_call(projected_query, prepared.keys, prepared.values, limits)
+        return self._build_call(projected_query, prepared.keys, prepared.values, limits)
 
     def pad_packed(
         self, projected_query: Tensor, prepared: Prepared, query: Tensor, packed: Packed, rest: list[Span], heads: bool
@@ -311,7 +311,7 @@ class Attention(Attentive):
             packed.padded_span(rest),
         )
 
-    def build_call(self, query: Tensor, keys: Tensor, values: Tensor, limits: SpanLimits) -> Call:
+    def _build_call(self, query: Tensor, keys: Tensor, values: Tensor, limits: SpanLimits) -> Call:
         """The call, with its functions and numbers; under autocast all tensors in one dtype."""
         if torch.is_autocast_enabled(query.device.type):
             dtype = torch.get_autocast_dtype(query.device.type)

@@ -36,6 +36,8 @@ class Residual(nn.Module):
     dropout: float
     has_residual: bool = True
 
+    # ---- for other parts of Regard
+
     def residual(self, x: Tensor, part: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
         """One part with its residual and its norm, before or after."""
         if self.norm == "pre":

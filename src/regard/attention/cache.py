@@ -31,6 +31,8 @@ class Prepared:
         length = None if self.length is None else self.length.detach().clone()
         return Prepared(self.keys.detach().clone(), self.values.detach().clone(), self.owner, length)
 
+    # ---- for other parts of Regard
+
     def check_owner(self, module: nn.Module, name: str = "keys") -> None:
         """Refuse keys that another module projected."""
         if self.owner is not module:
@@ -81,23 +83,6 @@ class Cache(Prepared):
                     buffer.movedim(-2, 1)[rows, index] = tensor.movedim(-2, 1).to(buffer.dtype)
             self.length += count
 
-    def length_range(self) -> tuple[int, int] | None:
-        """Return the fewest and the most keys of any row, if reading them is free."""
-        assert self.length is not None
-        if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
-            return None
-        return int(self.length.min()), int(self.length.max())
-
-    def contents(self) -> Prepared:
-        """Return the keys and values in the cache, without the room behind; where that is not known on the host, all of
-        it.
-        """
-        bounds = self.length_range()
-        if bounds is None or 0 in bounds:
-            return self
-        keys, values = self.keys[..., : bounds[1], :], self.values[..., : bounds[1], :]
-        return Prepared(keys, values, self.owner, None if bounds[0] == bounds[1] else self.length)
-
     def select_(self, rows: Int[Tensor, " r"]) -> None:
         """Row i becomes what row rows[i] was: a beam reordered in place."""
         if len(rows) != len(self.keys):
@@ -135,6 +120,25 @@ class Cache(Prepared):
             return Cache(self.keys[rows], self.values[rows], self.owner, self.length[rows])
         keys, values = (step_view(buffer).index_select(1, rows).movedim(0, -2) for buffer in (self.keys, self.values))
         return add_spare(Cache(keys, values, self.owner, self.length[rows], private_rows=self.private_rows))
+
+    # ---- for other parts of Regard
+
+    def length_range(self) -> tuple[int, int] | None:
+        """Return the fewest and the most keys of any row, if reading them is free."""
+        assert self.length is not None
+        if self.length.device.type != "cpu" or torch.compiler.is_compiling() or not self.length.numel():
+            return None
+        return int(self.length.min()), int(self.length.max())
+
+    def contents(self) -> Prepared:
+        """Return the keys and values in the cache, without the room behind; where that is not known on the host, all of
+        it.
+        """
+        bounds = self.length_range()
+        if bounds is None or 0 in bounds:
+            return self
+        keys, values = self.keys[..., : bounds[1], :], self.values[..., : bounds[1], :]
+        return Prepared(keys, values, self.owner, None if bounds[0] == bounds[1] else self.length)
 
     @property
     def buffers(self) -> tuple[Tensor, Tensor, Tensor]:

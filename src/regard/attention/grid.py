@@ -58,6 +58,8 @@ class GridSelfAttention(Attentive):
             grid="both",
         )
 
+    # ---- for other parts of Regard
+
     def flatten_batch(self, x: Tensor) -> Tensor:
         """[*b c h w] -> [B c h w], what a convolution takes."""
         check_features("x", x, self.channels)
@@ -114,6 +116,8 @@ class GridAttention(Attentive):
         return replace(
             look, scores=look.scores.unflatten(-1, grid), weights=look.weights.unflatten(-1, grid), grid="keys"
         )
+
+    # ---- for other parts of Regard
 
     @property
     def draws(self) -> bool:  # type: ignore[override]

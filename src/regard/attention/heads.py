@@ -134,7 +134,7 @@ class Heads(Attentive):
             past.extend(self.prepare(x, start, span))
             return self(x, past, span, start)
         projected_query, prepared = self.project_inputs(x, None, span, start)
-        if isinstance(past, BeamIndexCache) and span is None and self.serves_step(past, projected_query):
+        if isinstance(past, BeamIndexCache) and span is None and self._serves_step(past, projected_query):
             from regard.kernels.dot.decode_step import follow
 
             scale = self.attention.score.scale(projected_query.shape[-1]) / self.attention.weighting.temperature
@@ -164,7 +164,7 @@ class Heads(Attentive):
         context = self.attention.attend_projected(queries, past.contents(), x, Mask(past.visible_slots()), heads=True)
         return self.merge_heads(context).view(len(projected_query), 1, -1)
 
-    def serves_step(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
+    def _serves_step(self, past: BeamIndexCache, projected_query: Tensor) -> bool:
         """Return whether one kernel writes the step's key and value and looks at all of them, where they lie."""
         return (
             past.serves_kernel
@@ -241,6 +241,8 @@ class Heads(Attentive):
         cache = empty_cache(self, keys, (rows, self.heads, size, self.value_size // self.heads), dtype, device)
         return cache if cache.keys.device.type == "cpu" else BeamIndexCache.from_cache(cache)
 
+    # ---- for other parts of Regard
+
     @property
     def draws(self) -> bool:  # type: ignore[override]
         """Return whether a training forward draws keys at random."""
@@ -259,7 +261,7 @@ class Heads(Attentive):
                 raise ArgumentError(
                     "values: given together with a prepared memory, which has its own; give them to `prepare`"
                 )
-            return self.project_query(self.query(x), start, span), unshare_past(memory)
+            return self._project_query(self.query(x), start, span), unshare_past(memory)
         if values is None and (memory is None or memory is x):
             if self.memory_size != self.size:
                 raise ShapeError(f"memory: x itself given, expected width {self.memory_size}, the memory's")
@@ -278,11 +280,11 @@ class Heads(Attentive):
         check_alike(x=x, memory=memory, values=memory if values is None else values)
         if memory.shape[-2] == 0:
             raise ShapeError(f"memory: {list(memory.shape)} given, expected at least one key")
-        return self.project_query(self.query(x), start, span), self.prepare(
+        return self._project_query(self.query(x), start, span), self.prepare(
             memory, start if itself else 0, span, values
         )
 
-    def project_query(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
+    def _project_query(self, query: Tensor, start: Start, span: Span | None) -> Tensor:
         """[*b n D_Q] -> [*b a n p], as the score takes it."""
         table = None if self.rotary is None else self.rotary_table(query, start, span)
         return self.attention.score.ask(self.split_heads(query, table))
