@@ -54,7 +54,7 @@ def test_a_file_becomes_a_page_a_line(desk, tmp_path):
     out = tmp_path / "some.html"
     assert said("run", "lines.txt", "--out", out) == [str(tmp_path / f"some-{i}.html") for i in (1, 2, 3)]
     assert (tmp_path / "some-2.html").read_text() == str(page(exhibit_of(load("run"), "4 5")))
-    shown = typed("run", "1", "lines.txt", "--count", 2, "--out", tmp_path)
+    shown = typed("run", "1 2", "lines.txt", "--count", 2, "--out", tmp_path)
     assert shown.exit_code == 0
     assert shown.stderr == "regard: only the first 2 texts are shown; --count says how many\n"
     assert shown.stdout.splitlines() == [str(tmp_path / "look-1.html"), str(tmp_path / "look-2.html")]
@@ -64,33 +64,35 @@ def test_a_file_becomes_a_page_a_line(desk, tmp_path):
 def test_a_folder_is_made(desk, tmp_path):
     """A name that ends in no known way is a folder's: one that is there, or that is made."""
     out = tmp_path / "some" / "pages"
-    assert said("run", "1 2", "3", "--out", out) == [str(out / "look-1.html"), str(out / "look-2.html")]
+    assert said("run", "1 2", "3 4", "--out", out) == [str(out / "look-1.html"), str(out / "look-2.html")]
     assert said("run", "1 2", "--out", out) == [str(out / "look-1.html")]
     assert said("run", "1 2", "--out", tmp_path / "v1.2", "--format", "png") == [str(tmp_path / "v1.2" / "look-1.png")]
 
 
-TEXTS = [
-    "and/or",
-    "1/2",
-    "he/she/it",
-    "U.S.A.",
-    "e.g.",
-    "node.js",
-    "photos",
-    "run",
-    "a/b c.txt",
-    "1\n2",
-    ".",
-    "..",
-    "~",
-]
-TEXTS += ["http://a.b/c", "-1", "1 " * 300, "x" * 300, "1/" * 200 + "2"]
+WORDS = ["and/or", "1/2", "U.S.A.", "node.js", "~", "http://a.b/c", "x" * 300, "1/" * 200 + "2"]
+FOLDERS = ["photos", "run", ".", ".."]
+TEXTS = ["a/b c.txt", "1\n2", "1 " * 300]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text)[:20])
+@pytest.mark.parametrize("text", [*WORDS, *FOLDERS, *TEXTS], ids=lambda text: repr(text)[:20])
 def test_what_is_a_text(desk, tmp_path, text):
-    """Whatever does not look like the name of a file, or is one; a word may be a folder's name, too."""
-    assert said("run", "--out", tmp_path / "a.html", "--longest", 3, "--", text) == [str(tmp_path / "a.html")]
+    """What has white space in it; a single word may be the name of a file, mistyped, unless a person says otherwise."""
+    given = ("run", "--out", tmp_path / "a.html", "--longest", 3)
+    if text not in TEXTS:
+        problem = "a folder given, expected a file" if text in FOLDERS else "no such file"
+        assert refused(*given, "--", text) == f"{text}: {problem}; if it is a text, add --text"
+        assert not (tmp_path / "a.html").exists()
+        given += ("--text",)
+    assert said(*given, "--", text) == [str(tmp_path / "a.html")]
+
+
+def test_the_folder_of_a_file_is_made(desk, tmp_path):
+    out = tmp_path / "some" / "new" / "look.html"
+    assert said("run", "1 2", "--out", out) == [str(out)]
+    assert out.is_file()
+    assert said("rnn", "--graph", "--out", tmp_path / "more" / "graph.svg") == [str(tmp_path / "more" / "graph.svg")]
+    refused("nowhere", "1 2", "--out", tmp_path / "none" / "look.html")
+    assert not (tmp_path / "none").exists()
 
 
 def test_pictures_for_papers(desk, tmp_path):
@@ -143,7 +145,7 @@ def test_two_runs_side_by_side(desk, tmp_path):
     said("run", "1 2 3", "--against", "other", "--beam", 2, "--out", tmp_path / "a.html")
     both = [exhibit_of(load(name), "1 2 3", beam=2) for name in ("run", "other")]
     assert (tmp_path / "a.html").read_text() == str(page(both[0], against=both[1]))
-    assert "has the task caption, but run has translate" in refused("run", "1", "--against", "captions")
+    assert "has the task caption, but run has translate" in refused("run", "1 2", "--against", "captions")
 
 
 def test_two_inputs_side_by_side(desk, tmp_path):
@@ -152,21 +154,22 @@ def test_two_inputs_side_by_side(desk, tmp_path):
     said("run", "1 2 3", "--against", "1 3", "--beam", 2, "--out", out)
     both = [exhibit_of(load("run"), text, beam=2) for text in ("1 2 3", "1 3")]
     assert out.read_text() == str(page(both[0], against=both[1]))
-    said("run", "1", "2", "3", "--against", "lines.txt", "--out", out)
+    said("run", "1 1", "2 2", "3 3", "--against", "lines.txt", "--out", out)
     assert (tmp_path / "a-2.html").read_text() == str(
-        page(exhibit_of(load("run"), "2"), against=exhibit_of(load("run"), "4 5"))
+        page(exhibit_of(load("run"), "2 2"), against=exhibit_of(load("run"), "4 5"))
     )
-    said("run", "1 2 3", "--against", "and/or", "--out", tmp_path / "b.png", "--target", "3 2 1")
+    said("run", "1 2 3", "--against", "and / or", "--out", tmp_path / "b.png", "--target", "3 2 1")
     said("captions", "photos/0.png", "--against", "photos/1.png", "--longest", 3, "--out", out)
     said("reviews", "It was not bad .", "--against", "It was bad .", "--out", out)
     assert "It was not bad" in out.read_text()
     for given, problem in {
         "photos": "--against: photos: no config.toml in it, expected a run folder, or a text, a file or a picture",
-        "photos/run": "--against: photos/run: no such folder, expected a run folder, or a text",
-        "none.txt": "--against: none.txt: no such file",
+        "photos/run": "--against: photos/run: no such folder or file, expected a run folder, or a text",
+        "none.txt": "--against: none.txt: no such folder or file, expected a run folder",
+        "pizza": "a file or a picture for the same run; if it is a text, add --text",
         "lines.txt": "--against: more than 2 inputs in lines.txt, expected one for all, or one for each of the 2",
     }.items():
-        assert problem in refused("run", "1", "2", "--against", given)
+        assert problem in refused("run", "1 1", "2 2", "--against", given)
 
 
 def test_pictures_and_documents(desk, tmp_path):
@@ -197,7 +200,7 @@ def test_pictures_and_documents(desk, tmp_path):
         (["run", "1", "--out", "lines.txt/pages"], "--out: lines.txt/pages: Not a directory; expected another name"),
         (["run", "1", "--format", "gif"], "--format: 'gif' given, expected html, png, svg or pdf"),
         (["run", "1", "--format", "png", "--out", "a.html"], "--out: a.html given with --format png, expected a name "),
-        (["run", "1", "--out", "no/where.html"], "--out: no/where.html: no folder no to write it into"),
+        (["run", "1", "--out", "a.html"], "1: no such file; if it is a text, add --text"),
         (["run", "1", "--word", "2"], "--word: 2 given without --walk; add --walk"),
         (["run", "1", "--view", "x"], "--view: x given without --walk; add --walk"),
         (["run", "1", "--walk", "--head", "0"], "--head: 0 given, expected at least 1"),

@@ -7,43 +7,46 @@ import pytest
 from inspection.subjects import subject
 
 from regard.errors import CommandError
-from regard.inspection.collect.inputs import is_file, read_inputs
+from regard.inspection.collect.inputs import read_against, read_inputs
 
 
 def quiet(text):
     raise AssertionError(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "and/or", "A man rides a horse.", "e.g. this", "see notes.txt here", "a\0b", "x" * 5000, "data"]
-)
-def test_a_text_is_a_text(tmp_path, monkeypatch, text):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()  # a word may be a folder's name, too
-    assert not is_file(text)
+@pytest.mark.parametrize("text", ["", " ", "A man rides a horse.", "see notes.txt here", "a\0b c", "x " * 5000])
+def test_a_text_is_a_text(text):
+    assert read_inputs(subject("rnnsearch"), [text], 1, quiet) == [text]
 
 
 def test_what_is_there_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain").write_text("a text\n")
-    assert is_file("plain")
-    assert is_file(str(tmp_path))
-    assert is_file("./")
+    assert read_inputs(subject("rnnsearch"), ["plain"], 1, quiet) == ["a text"]
+    (tmp_path / "data").mkdir()
+    for folder in ("data", str(tmp_path), "./"):
+        with pytest.raises(CommandError, match="a folder given, expected a file; if it is a text, add --text"):
+            read_inputs(subject("rnnsearch"), [folder], 1, quiet)
 
 
-@pytest.mark.parametrize("text", ["missing.txt", "./missing", "/no/such/folder/", "photo.JPG"])
-def test_a_name_of_nothing_is_refused(tmp_path, monkeypatch, text):
+@pytest.mark.parametrize(
+    "text", ["missing.txt", "./missing", "/no/such/folder/", "pizza", "and/or", "a\0b", "x" * 5000]
+)
+def test_a_word_that_names_nothing_is_refused(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CommandError, match="no such file; if it is a text, add --text"):
-        is_file(text)
+        read_inputs(subject("rnnsearch"), [text], 1, quiet)
+    with pytest.raises(CommandError, match="--against: .* no such folder or file, .*; if it is a text, add --text"):
+        read_against(subject("rnnsearch"), text, 1)
+    assert read_against(subject("rnnsearch"), text, 2, as_text=True) == [text, text]
 
 
 def test_texts_and_files_line_by_line(tmp_path):
     (tmp_path / "two.txt").write_text("one\n\n  \ntwo\n")
     run = subject("rnnsearch")
-    assert read_inputs(run, ["zero", str(tmp_path / "two.txt")], 3, quiet) == ["zero", "one", "two"]
+    assert read_inputs(run, ["zero zero", str(tmp_path / "two.txt")], 3, quiet) == ["zero zero", "one", "two"]
     said = []
-    assert read_inputs(run, ["zero", str(tmp_path / "two.txt")], 2, said.append) == ["zero", "one"]
+    assert read_inputs(run, ["zero zero", str(tmp_path / "two.txt")], 2, said.append) == ["zero zero", "one"]
     assert said == ["only the first 2 texts are shown; --count says how many"]
 
 

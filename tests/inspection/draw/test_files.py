@@ -18,6 +18,7 @@ FORMATS = ("html", "png", "svg")
         ("a.svg", None, 3, ["a-1.svg", "a-2.svg", "a-3.svg"]),
         ("folder", "png", 2, ["folder/look-1.png", "folder/look-2.png"]),
         ("folder", None, 1, ["folder/look-1.html"]),
+        ("new/folder/a.html", None, 1, ["new/folder/a.html"]),
     ],
 )
 def test_names_of_files(tmp_path, out, format, count, names):
@@ -37,7 +38,7 @@ def test_what_is_refused(tmp_path):
         (tmp_path / "a.html", "pdf", "--format: 'pdf' given, expected html, png or svg"),
         (tmp_path / "a.html", "svg", "expected a name that ends in .svg"),
         (tmp_path / "notes.txt", None, "is a file, expected a name that ends in .html, .png, .svg, or a folder"),
-        (tmp_path / "none" / "a.html", None, "no folder"),
+        (tmp_path / "notes.txt" / "a.html", None, "Not a directory; expected another name"),
     ):
         with pytest.raises(CommandError, match=said):
             OutputPaths.parse(out, format, FORMATS)

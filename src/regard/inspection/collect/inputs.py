@@ -7,14 +7,11 @@ from pathlib import Path
 from regard.data.images.caption_files import pictures_in
 from regard.errors import CommandError
 from regard.inspection.collect.open_run import OpenRun
-from regard.io.inputs import announce_keyboard
-from regard.io.lines import read_chunks
+from regard.io.inputs import announce_keyboard, text_or_file
+from regard.io.lines import GivenText, read_chunks
 from regard.models.kinds import KINDS
 
 __all__ = ["is_run", "read_against", "read_inputs"]
-
-FILES = {".txt", ".tsv", ".csv", ".json", ".jsonl", ".gz", ".html", ".md"}
-FILES |= {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 
 
 def read_inputs(
@@ -23,15 +20,17 @@ def read_inputs(
     """The first `count` things to look at; `say` is told of what is left out.
 
     Of a run that reads pictures all are files or folders of them. For others, what is a file is read, a text a line,
-    "-" is standard input, and anything else is a text; with `as_text` all are texts.
+    "-" is standard input, and what has white space in it is a text; with `as_text` all are texts.
     """
     if KINDS[run.settings.kind].reads == "pictures":
         if not arguments:
             raise CommandError(f"which pictures? {run.folder} reads pictures; give files, or folders of them")
         return first(pictures_in(arguments, say), count, "pictures", say)
     texts = list[str]()
-    for each in arguments or ["-"]:
-        if not arguments or (not as_text and (each == "-" or is_file(each))):
+    for each in [text_or_file(argument, as_text) for argument in arguments] or ["-"]:
+        if not isinstance(each, GivenText):
+            if is_folder(each):
+                raise CommandError(f"{each}: a folder given, expected a file; if it is a text, add --text")
             announce_keyboard(each, "text")
             read = (line for lines in read_chunks(each, say=say) for line in lines if line.strip())
             lines = list(itertools.islice(read, count + 1 - len(texts)))
@@ -39,7 +38,7 @@ def read_inputs(
                 raise CommandError(f"{'standard input' if each == '-' else each}: no text in it")
             texts += lines
         else:
-            texts.append(each)
+            texts.append(str(each))
         if len(texts) > count:
             break
     return first(texts, count, "texts", say)
@@ -54,20 +53,12 @@ def is_run(text: str) -> bool:
 
 
 def read_against(run: OpenRun, text: str, count: int, as_text: bool = False) -> list[str]:
-    """Read the second inputs of a run, one for each of the `count` first ones: a text or a picture for all, or a file.
-
-    What names a folder, or a path into one that is there, is taken for a slip, as a run folder may be meant.
-    """
+    """Read the second inputs of a run, one for each of the `count` first ones: a text or picture for all, or a file."""
     expected = "expected a run folder, or a text, a file or a picture for the same run"
-    reads_text = KINDS[run.settings.kind].reads != "pictures"
-    try:
-        path = Path(text) if reads_text and text.strip() and not any(map(str.isspace, text)) else None
-        folder = path is not None and path.is_dir()
-        slip = path is not None and len(path.parts) > 1 and path.parent.is_dir() and not path.exists()
-    except (OSError, ValueError):
-        folder = slip = False
-    if (folder or slip) and not as_text:
-        raise CommandError(f"--against: {text}: {'no config.toml in it' if folder else 'no such folder'}, {expected}")
+    word = KINDS[run.settings.kind].reads != "pictures" and not as_text and is_word(text)
+    if word and (is_folder(text) or not is_there(text)):
+        missing = "no config.toml in it" if is_folder(text) else "no such folder or file"
+        raise CommandError(f"--against: {text}: {missing}, {expected}; if it is a text, add --text")
     try:
         inputs = read_inputs(run, [text], count + 1, lambda line: None, as_text)
     except CommandError as error:
@@ -80,22 +71,22 @@ def read_against(run: OpenRun, text: str, count: int, as_text: bool = False) -> 
     return inputs if len(inputs) == count else inputs * count
 
 
-def is_file(text: str) -> bool:
-    """Return whether a file is meant: one that is there, or a name that looks it. "and/or" is a text, as is "data"."""
-    if not text.strip():
-        return False
+def is_word(text: str) -> bool:
+    """Return whether a text is a single word, which may be the name of a file or a folder."""
+    return bool(text.strip()) and not any(map(str.isspace, text))
+
+
+def is_there(text: str) -> bool:
+    """Return whether there is a file or a folder of this name; a text may be too long for one."""
     try:
-        folder = Path(text).is_dir()
-        there = folder or Path(text).exists()
-    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return text == "-" or Path(text).exists()
+    except (OSError, ValueError):
         return False
-    written_as_path = text.startswith(("/", "./", "../", "~/")) or text.endswith("/")
-    if there:
-        return not folder or written_as_path  # a word may be a folder's name, too
-    named = not any(map(str.isspace, text)) and (written_as_path or Path(text).suffix.lower() in FILES)
-    if named:
-        raise CommandError(f"{text}: no such file; if it is a text, add --text")
-    return False
+
+
+def is_folder(text: str) -> bool:
+    """Return whether there is a folder of this name."""
+    return is_there(text) and Path(text).is_dir()
 
 
 def first(inputs: Iterable[str], count: int, name: str, say: Callable[[str], None]) -> list[str]:

@@ -27,7 +27,7 @@ class OutputPaths:
     def parse(cls, out: Path | None, format: str | None, formats: Sequence[str]) -> Self:
         """Read what a person typed, checked before any work is done; the name of a file says its format.
 
-        A name that ends in none of the formats is that of a folder, which is made.
+        A name that ends in none of the formats is that of a folder. Folders that are not there are made.
         """
         if format is not None and format not in formats:
             raise CommandError(f"--format: {format!r} given, expected {', '.join(formats[:-1])} or {formats[-1]}")
@@ -42,17 +42,12 @@ class OutputPaths:
             raise CommandError(f"--out: {out} is a file, expected a name that ends in {expected}, or a folder")
         if format is not None and ending != format:
             raise CommandError(f"--out: {out} given with --format {format}, expected a name that ends in .{format}")
-        if not out.absolute().parent.is_dir():
-            raise CommandError(f"--out: {out}: no folder {out.parent} to write it into")
         return cls(out, ending)
 
     def list_paths(self, count: int, inputs: Sequence[str] = ()) -> list[Path]:
         """The paths of `count` files: one as it is named, several with a number. None of them may be an input."""
+        self.make_folder()
         if self.folder:
-            try:
-                self.out.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise CommandError(f"--out: {self.out}: the folder cannot be made: {error.strerror}") from None
             paths = [self.out / f"look-{number}.{self.format}" for number in range(1, count + 1)]
         elif count == 1:
             paths = [self.out]
@@ -64,6 +59,14 @@ class OutputPaths:
             if str(path) in inputs or any(is_same_file(path, each) for each in inputs):
                 raise CommandError(f"--out: {path} is an input file, expected another")
         return paths
+
+    def make_folder(self) -> None:
+        """Make the folder that is written into, where it is not there."""
+        folder = self.out if self.folder else self.out.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandError(f"--out: {folder}: the folder cannot be made: {error.strerror}") from None
 
 
 def graph_path(out: Path | None, format: str | None) -> Path:
