@@ -1,5 +1,7 @@
 """Any word in numbers: what the script computes from q, k and v is what the model had, by pointer and by keys."""
 
+import itertools
+import re
 from dataclasses import replace
 
 import pytest
@@ -59,6 +61,28 @@ def test_scores_masks_and_sums_are_shown(opened):
     context = view.weights[1, 2] @ view.numbers.values[1]
     shown = section.locator(".vector .bars").last.get_attribute("data-values").replace("−", "-").split()
     assert torch.tensor([float(each) for each in shown]).sub(context).abs().max() < 0.01
+
+
+def test_heads_of_a_memory_show_each_stage(opened):
+    exhibit = exhibit_of_subject("ntm")
+    section = opened(page(exhibit)).locator("[data-section=numbers]")
+    for view in exhibit.views:
+        section.locator("select").select_option(label=view.title[0].upper() + view.title[1:])
+        for head, row in itertools.product((0, 1), (0, view.weights.shape[1] - 1)):
+            section.locator(f".choice [data-value='{head}']").check()
+            section.locator(".rows-row .word").nth(row).hover()
+            cells = [each.locator("td.number").all_inner_texts() for each in section.locator("tbody tr").all()]
+            shown = torch.tensor([[float(each.replace("−", "-")) for each in row] for row in cells])
+            numbers = view.numbers
+            beta = numbers.strength[head, row]
+            stages = [numbers.cosine, beta * numbers.cosine, numbers.content, numbers.gated, numbers.shifted]
+            expected = torch.stack([stage[head, row] for stage in (*stages, numbers.weights)], 1)
+            assert (shown - expected).abs().max() < 0.003
+            steering = re.findall(r"[βgγ] = ([\d.]+)", section.locator(".steering").inner_text())
+            given = [float(part[head, row]) for part in (numbers.strength, numbers.gate, numbers.power)]
+            assert [float(each) for each in steering] == pytest.approx(given, abs=0.003)
+    assert "γ" in section.locator(".formulas").inner_text()
+    assert len(section.locator(".bars").get_attribute("data-values").split()) == 5
 
 
 def test_keys_lead_to_any_word_layer_and_head(opened):

@@ -28,6 +28,7 @@ from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import Options
 from regard.errors import ArgumentError, DataError
 from regard.inspection import exhibit_of, page
+from regard.inspection.collect.exhibit import Numbers
 from regard.models.kinds import build
 from regard.run import Run
 
@@ -48,7 +49,7 @@ def test_every_kind_is_collected(name):
         for extra in (view.entropy, view.centre, view.picked):
             assert extra is None or extra.shape == (heads, n)
         if view.entropy is not None and view.centre is None and not view.name.endswith("intra"):
-            by_sentence = view.numbers is not None and view.numbers.groups is not None
+            by_sentence = isinstance(view.numbers, Numbers) and view.numbers.groups is not None
             total = len(exhibit.sides["sentences"].pieces) if by_sentence else 1  # words sum to one in each sentence
             torch.testing.assert_close(view.weights.sum(-1), torch.full((heads, n), float(total)))
             assert (view.entropy >= -1e-6).all()

@@ -4,6 +4,7 @@ import pytest
 import torch
 from inspection.subjects import ATTENTIVE, exhibit_of_subject, recorded
 
+from regard.inspection.collect.exhibit import Addressing
 from regard.inspection.collect.numbers import numbers_of
 
 CHOSEN = [
@@ -75,4 +76,4 @@ def test_contexts_follow_from_the_values(name):
 
 def test_an_exhibit_has_them_without_being_asked():
     assert all(view.numbers is not None for view in exhibit_of_subject("transformer").views)
-    assert all(view.numbers is None for view in exhibit_of_subject("ntm").views)  # heads of a memory
+    assert all(isinstance(view.numbers, Addressing) for view in exhibit_of_subject("ntm").views)

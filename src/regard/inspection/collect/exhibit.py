@@ -71,6 +71,22 @@ class Numbers:
 
 
 @dataclass(frozen=True, eq=False)
+class Addressing:
+    """How heads of a memory find their slots, stage by stage (Graves et al. 2014, section 3.3): each row is a step."""
+
+    key: Float[Tensor, "h n d"]  # k
+    strength: Float[Tensor, "h n 1"]  # β
+    cosine: Float[Tensor, "h n m"]  # cos(k, M), M the memory as the step before left it
+    content: Float[Tensor, "h n m"]  # w^c = softmax(β cos(k, M))
+    gate: Float[Tensor, "h n 1"]  # g
+    gated: Float[Tensor, "h n m"]  # w^g = g w^c + (1 - g) w of the step before
+    shifts: Float[Tensor, "h n s"]  # s, from the furthest step forwards to the furthest back
+    shifted: Float[Tensor, "h n m"]  # w̃, moved round the circle
+    power: Float[Tensor, "h n 1"]  # γ
+    weights: Float[Tensor, "h n m"]  # w = w̃^γ / Σ w̃^γ
+
+
+@dataclass(frozen=True, eq=False)
 class View:
     """One attention of the model, all its heads."""
 
@@ -88,7 +104,7 @@ class View:
     radius: float | None = None  # of that window, D
     picked: Int[Tensor, "h n"] | None = None  # hard attention: what was taken, -1 for nothing
     how: str = ""  # score, span and weighting in words
-    numbers: Numbers | None = None  # what the weights are computed from
+    numbers: Numbers | Addressing | None = None  # what the weights are computed from
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 # b rows of a batch · d width of a controller · h heads of a kind, hh both · n steps · m slots · w width
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -14,10 +14,18 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.inspection.collect.exhibit import Stage, View
-from regard.models.layers.memory_heads import Machine, MemoryHeads, sharpen_weights, shift_weights
+from regard.inspection.collect.exhibit import Addressing, Stage, View
+from regard.models.layers.memory_heads import Machine, MemoryHeads, shift_weights
 
-__all__ = ["MEMORY_VIEWS", "HeadStep", "memory_stages", "memory_views", "record_steps", "silence_memory_heads"]
+__all__ = [
+    "MEMORY_VIEWS",
+    "HeadStep",
+    "memory_numbers",
+    "memory_stages",
+    "memory_views",
+    "record_steps",
+    "silence_memory_heads",
+]
 
 CLOSED = -1e4  # a sigmoid of it is 0
 PLACES = "The head, and its places in the memory"  # a part of the way
@@ -84,40 +92,55 @@ def memory_views(steps: Sequence[HeadStep], source: int) -> Iterator[View]:
         yield View(name, view.title, "memory", layer, view.rows, "memory", part, entropy, how=how)
 
 
+def address(step: HeadStep) -> Addressing:
+    """How all heads found their slots in one step, those that read before those that write."""
+    heads = step.heads
+    where = heads.steer(step.hidden)[0, : 2 * heads.heads * heads.place].unflatten(-1, (2 * heads.heads, heads.place))
+    key, gate, shifts, power = where.split([heads.width + 1, 1, heads.shifts, 1], -1)  # as `MemoryHeads.address` does
+    strength, gate, shifts, power = F.softplus(key[:, -1:]), gate.sigmoid(), shifts.softmax(-1), 1 + F.softplus(power)
+    scores = heads.content(key[None], heads.content.project(step.before.memory[:1]))[0]
+    content = scores.softmax(-1)
+    gated = torch.lerp(step.before.weights[0], content, gate)
+    shifted = shift_weights(gated[None], shifts[None])[0]
+    cosine = scores / strength.clamp(min=torch.finfo(strength.dtype).tiny)
+    stages = key[:, :-1], strength, cosine, content, gate, gated, shifts, shifted, power, step.weights[0]
+    return Addressing(*(stage[:, None].float().cpu() for stage in stages))
+
+
+def memory_numbers(steps: Sequence[HeadStep], name: str, rows: int) -> Addressing:
+    """How the heads of the view `name` found their slots, step by step; the view has `rows` steps."""
+    view = MEMORY_VIEWS[name]
+    addressed = [address(step) for step in (steps[:rows] if view.rows == "source" else steps[-rows:])]
+    tables = ([getattr(each, field.name) for each in addressed] for field in fields(Addressing))
+    return Addressing(*(torch.cat(table, 1).chunk(2)[view.writes].contiguous() for table in tables))
+
+
 def memory_stages(step: HeadStep, name: str, head: int, slots: Sequence[str]) -> tuple[Stage, ...]:
     """Show how a head of the view `name` found its places in one step, and what it read there, or wrote."""
     heads, named, writes = step.heads, tuple(slots), MEMORY_VIEWS[name].writes
-    where, what = heads.steer(step.hidden).split([2 * heads.heads * heads.place, 2 * heads.heads * heads.width], -1)
-    number = head + writes * heads.heads
-    mine = where.unflatten(-1, (2 * heads.heads, heads.place))[:, number, None]
-    key, gate, shifts, power = mine.split([heads.width + 1, 1, heads.shifts, 1], -1)
-    memory, before = step.before.memory, step.before.weights[:, number, None]
-    content = heads.content(key, heads.content.project(memory))
-    weights = torch.softmax(content, -1)
-    gated = torch.lerp(before, weights, torch.sigmoid(gate))
-    shifted = shift_weights(gated, torch.softmax(shifts, -1))
-    sharp = sharpen_weights(shifted, 1 + F.softplus(power))
-    beta, gate_value, gamma = (float(x) for x in (F.softplus(key[..., -1]), torch.sigmoid(gate), 1 + F.softplus(power)))
+    found, number = address(step), head + writes * heads.heads
+    beta, gate, gamma = (float(part[number]) for part in (found.strength, found.gate, found.power))
 
-    def column(values: torch.Tensor) -> torch.Tensor:
-        return values[0, 0, :, None].float().cpu()
+    def column(values: Tensor) -> Tensor:
+        return values[number, 0, :, None]
 
     stages = [
-        Stage("k", "what this head looks for", key[0, :, :-1].float().cpu(), ("k",)),
-        Stage("M", "the memory as the last step left it", memory[0].float().cpu(), named),
-        Stage("β cos(k, M)", f"how alike each slot is, sharpness β = {beta:.3f}", column(content), named),
-        Stage("w^c", "found by content: softmax", column(weights), named),
-        Stage("w^g", f"gate g = {gate_value:.3f}: found, or where it was", column(gated), named),
-        Stage("w̃", "moved along", column(shifted), named),
-        Stage("w", f"sharpened, γ = {gamma:.3f}", column(sharp), named),
+        Stage("k", "what this head looks for", found.key[number], ("k",)),
+        Stage("M", "the memory as the last step left it", step.before.memory[0].float().cpu(), named),
+        Stage("β cos(k, M)", f"how alike each slot is, sharpness β = {beta:.3f}", column(beta * found.cosine), named),
+        Stage("w^c", "found by content: softmax", column(found.content), named),
+        Stage("w^g", f"gate g = {gate:.3f}: found, or where it was", column(found.gated), named),
+        Stage("w̃", "moved along", column(found.shifted), named),
+        Stage("w", f"sharpened, γ = {gamma:.3f}", column(found.weights), named),
     ]
     if writes:
+        what = heads.steer(step.hidden)[:, 2 * heads.heads * heads.place :]
         erase, add = what.unflatten(-1, (2, heads.heads, heads.width)).unbind(1)
         stages.append(Stage("e", "erased there", torch.sigmoid(erase[:, head]).float().cpu(), ("e",)))
         stages.append(Stage("a", "added there", add[:, head].float().cpu(), ("a",)))
     else:
         after = heads(step.hidden, step.before)[0]  # reading comes after all heads have written
-        stages.append(Stage("Σ w M", "what is read", (sharp @ after)[0].float().cpu(), ("r",)))
+        stages.append(Stage("Σ w M", "what is read", (step.weights[:, [number]] @ after)[0].float().cpu(), ("r",)))
     return tuple(replace(stage, part=PLACES) for stage in stages)
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from regard.attention.attention import Attention
 from regard.attention.grid import GridSelfAttention
 from regard.attention.heads import Heads
-from regard.inspection.collect.exhibit import Numbers, View
-from regard.inspection.collect.memory_heads import MEMORY_VIEWS
+from regard.inspection.collect.exhibit import Addressing, Numbers, View
+from regard.inspection.collect.memory_heads import MEMORY_VIEWS, memory_numbers
 from regard.inspection.collect.stages import ResolvedCall, projections, resolve_call
 from regard.inspection.collect.teacher_forcing import ForwardPass
 from regard.inspection.collect.views import by_sentence
@@ -31,10 +31,10 @@ def add_numbers(forward: ForwardPass, views: Sequence[View]) -> tuple[View, ...]
     return tuple(replace(view, numbers=numbers_of(forward, view)) for view in views)
 
 
-def numbers_of(forward: ForwardPass, view: View) -> Numbers | None:
+def numbers_of(forward: ForwardPass, view: View) -> Numbers | Addressing | None:
     """What the weights of a view are computed from; None where they are no attention over keys that are known."""
     if view.name in MEMORY_VIEWS:
-        return None
+        return memory_numbers(forward.head_steps, view.name, view.weights.shape[1])
     module, records = forward.module(view.name), forward.calls(view.name)
     if not isinstance(module, Attention | Heads | GridSelfAttention):
         return None

@@ -6,6 +6,7 @@ A tensor is two planes of bytes, the high ones first, which deflate better than 
 # h heads · n rows · m columns or width
 import zlib
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from regard.inspection.collect.exhibit import Numbers, View
+from regard.inspection.collect.exhibit import Addressing, Numbers, View
 
 __all__ = ["half_planes", "pack_numbers"]
 
@@ -35,8 +36,7 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
         table["numbers"] = describe(numbers)
     for values in (False, True):
         for table, numbers, _, _ in queue:
-            names = ("values",) if values else SMALL
-            parts = {name: tensor for name in names if (tensor := getattr(numbers, name)) is not None}
+            parts = list_parts(numbers, values)
             described = table["numbers"]
             halves = {name: half_planes(tensor) for name, tensor in parts.items()}
             if any(planes is None for planes in halves.values()):
@@ -45,7 +45,7 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
             if values and described["left"]:
                 continue
             arrays = [(name, planes, tuple(parts[name].shape)) for name, planes in halves.items() if planes is not None]
-            if not values and numbers.mask is not None:
+            if isinstance(numbers, Numbers) and not values and numbers.mask is not None:
                 arrays.append(("mask", numbers.mask.to(torch.uint8).numpy().ravel(), tuple(numbers.mask.shape)))
             size = sum(len(zlib.compress(planes.tobytes(), 9)) for _, planes, _ in arrays)
             if size > room:
@@ -59,8 +59,19 @@ def pack_numbers(views: Sequence[tuple[dict[str, Any], View, bool]], packed: byt
                 packed += planes.tobytes()
 
 
-def describe(numbers: Numbers) -> dict[str, Any]:
+def list_parts(numbers: Numbers | Addressing, values: bool) -> dict[str, Tensor]:
+    """The tensors of numbers that are there: the values, or what weights are computed from."""
+    if isinstance(numbers, Addressing):
+        names = [] if values else [field.name for field in fields(Addressing)]
+    else:
+        names = ["values"] if values else list(SMALL)
+    return {name: tensor for name in names if (tensor := getattr(numbers, name)) is not None}
+
+
+def describe(numbers: Numbers | Addressing) -> dict[str, Any]:
     """What is known of the numbers without their tensors."""
+    if isinstance(numbers, Addressing):
+        return {"score": "memory", "parts": {}, "left": ""}
     return {
         "score": numbers.score,
         "scale": numbers.scale,

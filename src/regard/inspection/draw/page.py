@@ -49,6 +49,7 @@ SCRIPTS = (
     "dependencies",
     "steps",
     "numbers",
+    "addressing",
     "gates",
     "pictures",
     "captions",

@@ -142,7 +142,9 @@ function numbersSection(exhibit, state) {
   const node = section(
     "numbers",
     "In numbers",
-    "Any word in any layer and head, computed here from q, k and v in half precision. " +
+    (views.every((view) => view.numbers.score === "memory")
+      ? "Any step of any head: how it found its places in the memory, in half precision. "
+      : "Any word in any layer and head, computed here from q, k and v in half precision. ") +
       "H and L change head and layer, arrows the word.",
   );
   const bar = el("div", { class: "bar-row" }),
@@ -171,7 +173,8 @@ function numbersSection(exhibit, state) {
       columns = unitsOf(exhibit.sides[view.columns], view.m, false);
     at = Math.min(at, view.n - 1);
     buttons.forEach((button, k) => button.setAttribute("aria-pressed", String(k === at)));
-    body.replaceChildren(...numbersOf(view, head, at, units[at], columns));
+    const shown = view.numbers.score === "memory" ? addressingOf : numbersOf;
+    body.replaceChildren(...shown(view, head, at, units[at], columns));
     told.say();
   };
   const draw = () => {
